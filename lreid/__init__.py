@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from lreid.models.fingerprint import fingerprint
     from lreid.retrieval import evaluate
 
-__version__ = "0.1.0"  # setup.py reads it here
+__version__ = "0.1.0"  # setup.py reads it from here
 __all__ = ["CropEmbedder", "Gallery", "evaluate", "fingerprint", "load_model"]
 
 __getattr__, __dir__ = public_names(

@@ -1,4 +1,4 @@
-"""Build objects from a config. What is built takes plain arguments and knows no config."""
+"""Build objects from a config. The objects themselves take plain arguments and never see a config."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 
 def resolved(cfg: Config) -> Config:
-    """The config with every option of its method written out, and the normalisation of trained weights, frozen.
+    """The frozen config with every option of its method, and with the input normalisation of its initial weights.
 
-    That of a package, of the zoo or of a model's file is taken in any case, that of timm's hub where the config has
-    ImageNet's.
+    Weights from a package, the zoo or a model file always set the normalisation; weights from timm's hub set it only if
+    the config has ImageNet's.
     """
     cfg = cfg.clone()
     cfg.defrost()
@@ -56,7 +56,7 @@ def _normalisation_in(weights: str) -> tuple[list[float], list[float]] | None:
         theirs = model_config(weights).INPUT
     except OutOfMemory:
         raise
-    except InputError:  # loading them says what they lack, if they lack anything
+    except InputError:  # loading them reports missing values
         return None
     return theirs.MEAN, theirs.STD
 
@@ -68,7 +68,7 @@ def class_of(cfg: Config) -> type[Method]:
 
 
 def benchmark_of(cfg: Config) -> Benchmark:
-    """The benchmark that a config describes; its tasks one by one, whether or not they are learned at once."""
+    """The benchmark that a config describes, with separate tasks even for joint training."""
     bench = cfg.BENCHMARK
     with naming_keys("BENCHMARK", **{key.lower(): f"SYNTHETIC.{key}" for key in cfg.SYNTHETIC}):
         return build_benchmark(
@@ -89,7 +89,7 @@ def benchmark_of(cfg: Config) -> Benchmark:
 
 
 def sources_of(cfg: Config) -> Sources:
-    """Where a config has data sets read from."""
+    """The sources from which a config reads data sets."""
     return Sources(
         root=cfg.DATA.ROOT,
         cameras=cfg.BENCHMARK.CAMERAS,
@@ -100,12 +100,12 @@ def sources_of(cfg: Config) -> Sources:
 
 
 def learned(cfg: Config, benchmark: Benchmark) -> Benchmark:
-    """The benchmark as it is learned: all tasks in one with ``BENCHMARK.JOINT``."""
+    """The benchmark as it is trained: with ``BENCHMARK.JOINT``, all tasks are merged into one."""
     return merge_tasks(benchmark) if cfg.BENCHMARK.JOINT else benchmark
 
 
 def model_of(cfg: Config, *, pretrained: bool) -> Embedder:
-    """The network that a config describes, with the weights it names or, if not ``pretrained``, random ones."""
+    """The network that a config describes, with its initial weights or, if not ``pretrained``, random ones."""
     weights = cfg.MODEL.WEIGHTS if pretrained else "none"
     model = network_of(cfg, weights=weights, neck=class_of(cfg).neck)
     with naming_keys("TRAIN"):
@@ -122,18 +122,18 @@ def method_of(cfg: Config, device: torch.device, *, pretrained: bool) -> Method:
 
 
 def naming_index_keys() -> AbstractContextManager[None]:
-    """Put around what makes or tries the index of a config: its errors name the keys."""
+    """A context for building or testing the index of a config: errors name the config keys."""
     return naming_keys("EVAL", depth="EVAL.INDEX_DEPTH")
 
 
 def initial_model_of(cfg: Config, method: Method) -> Embedder:
-    """The model that training starts from: an entry of the zoo with its own neck, otherwise the method's network."""
+    """The initial model of a run: an entry of the zoo with its own neck, otherwise the method's network."""
     model = network_of_entry(cfg)
     return method.model if model is None else model.to(method.model.mean.device)
 
 
 def index_of(cfg: Config) -> FaissIndex | None:
-    """The index that galleries are searched through, if a config says so."""
+    """The index that a config uses to search galleries, or None."""
     evaluation = cfg.EVAL
     if evaluation.BACKEND == "exact":
         return None
@@ -145,9 +145,9 @@ def evaluator_of(cfg: Config, benchmark: Benchmark, dim: int = 0, stored: Galler
     """The evaluator that a config describes, over the test sets of a benchmark.
 
     Args:
-        cfg, benchmark: what is evaluated, and how.
-        dim: width of the models' features, to try the index of ``EVAL.INDEX`` beforehand; 0 does not try it.
-        stored: files of the gallery features after every task; None stores none.
+        cfg, benchmark: config of the evaluation, and its test sets.
+        dim: length of the features, to test the index ``EVAL.INDEX`` beforehand; 0 skips the test.
+        stored: files for the gallery features after every task; None stores none.
     """
     evaluation, size = cfg.EVAL, _test_images(cfg)
     batch_size = size.pop("batch_size")
@@ -161,7 +161,7 @@ def evaluator_of(cfg: Config, benchmark: Benchmark, dim: int = 0, stored: Galler
 
 
 def accuracy_observer_of(cfg: Config, benchmark: Benchmark, method: Method, results: Results) -> Observer | None:
-    """The observer of classification accuracy for ``EVAL.ACCURACY``; re-identification imports nothing of it."""
+    """The observer of classification accuracy for ``EVAL.ACCURACY``; re-identification does not import its modules."""
     if not cfg.EVAL.ACCURACY:
         return None
     classification = importlib.import_module("lreid.classification")
@@ -176,7 +176,7 @@ def accuracy_observer_of(cfg: Config, benchmark: Benchmark, method: Method, resu
 
 
 def _test_images(cfg: Config) -> dict[str, Any]:
-    """Options for reading and caching test images and passing them through the network."""
+    """Options for reading and caching test images, and for their forward passes."""
     return {
         "height": cfg.INPUT.HEIGHT,
         "width": cfg.INPUT.WIDTH,

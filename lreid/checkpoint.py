@@ -1,15 +1,15 @@
-"""Write and read checkpoints, which hold everything that a run needs to resume.
+"""Write and read checkpoints, which contain everything that a run needs to resume.
 
 A checkpoint is a dict of tensors and plain values:
 
     format      1
     model       state dict of the network
-    method      what the method remembers, for instance its teacher
-    updates     optimiser and scaler of gradients within a task, None between tasks
-    observers   what each has gathered within a task, by name: sums of loss terms, curves of drift
-    position    {"task": index of the current task, "epoch": its epochs that are done, "step": batches of the next
-                epoch that are done}
-    random      states of the generators of torch, numpy and Python, and of the GPU where there is one at work
+    method      state of the method, for instance its teacher
+    updates     optimiser and gradient scaler within a task, None between tasks
+    observers   data that each observer has collected within a task, by name: sums of loss terms, curves of drift
+    position    {"task": index of the current task, "epoch": number of its finished epochs, "step": number of
+                finished batches of the next epoch}
+    random      states of the generators of torch, numpy and Python, and of the GPU if one is used
     config      the resolved config, YAML
     results     the content of results.json so far
 
@@ -38,9 +38,9 @@ logger = logging.getLogger("lreid")
 
 FORMAT = 1
 CURRENT = "last.pt"  # the current task; finished tasks are task-01.pt, task-02.pt …
-PREVIOUS = "previous.pt"  # what last.pt was before
+PREVIOUS = "previous.pt"  # the previous last.pt
 
-# The state that a run resumes from, in the notation of lreid.reading.misfit; a model alone needs less.
+# The state for resuming a run, in the notation of lreid.reading.misfit; a model alone needs less.
 FORM = {
     "method": dict,
     "updates": (dict, type(None)),
@@ -52,10 +52,10 @@ FORM = {
 
 
 def save_checkpoint(path: Path, state: dict[str, Any], *, previous: Path | None = None) -> None:
-    """Writes a checkpoint atomically; what it replaces stays under the name ``previous``.
+    """Writes a checkpoint atomically; the replaced file stays under the name ``previous``.
 
     Raises:
-        InputError: it cannot be written; the one before stays.
+        InputError: it cannot be written; the previous checkpoint stays.
     """
     state = {"format": FORMAT, "random": random_state(), **state}
     write_atomically(path, lambda file: torch.save(state, file), previous=previous, private=True)
@@ -66,7 +66,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
     Raises:
         NewerFormat: a later version of lreid wrote it.
-        InputError: it is missing, damaged, or no checkpoint of lreid.
+        InputError: it is missing, damaged, or not a checkpoint of lreid.
     """
     state = read_tensors(path)
     require_not_newer(path, state.get("format"), FORMAT, "not a checkpoint of this version of lreid")
@@ -78,7 +78,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def checkpoints_of(folder: Path) -> list[Path]:
-    """The checkpoints of a run, the one to resume from first; none where there is no folder.
+    """The checkpoints of a run, starting with the one to resume from; empty if there is no folder.
 
     Raises:
         InputError: the folder cannot be listed.
@@ -89,7 +89,7 @@ def checkpoints_of(folder: Path) -> list[Path]:
 
 
 def task_checkpoints(folder: Path) -> dict[int, Path]:
-    """Checkpoints of finished tasks by their number, from 1, in order; files of other names belong to the user.
+    """Checkpoints of finished tasks by task number, from 1, in order; files with other names belong to the user.
 
     Raises:
         InputError: the folder cannot be listed.
@@ -99,27 +99,27 @@ def task_checkpoints(folder: Path) -> dict[int, Path]:
 
 
 def load_newest(folder: Path) -> tuple[Path, dict[str, Any]] | None:
-    """The newest checkpoint of a run that is whole, with its path; None where the run has none yet.
+    """The newest intact checkpoint of a run, with its path; None if the run has none yet.
 
     Raises:
-        NewerFormat: a later version of lreid wrote one.
-        InputError: there are some, but not one is whole.
+        NewerFormat: a later version of lreid wrote one of them.
+        InputError: there are checkpoints, but none is intact.
     """
     faults = []
     for path in checkpoints_of(folder):
         try:
             checkpoint = load_checkpoint(path)
             _require_whole(checkpoint, path)
-        except (NewerFormat, OutOfMemory):  # it may be whole, and a run from the one before would overwrite it
+        except (NewerFormat, OutOfMemory):  # it may be intact, and a run from the previous one would overwrite it
             raise
         except InputError as fault:
             faults.append(fault)
             continue
         for fault in faults:
-            logger.warning("%s; the checkpoint before it is used", fault)
+            logger.warning("%s; using the previous checkpoint", fault)
         return path, checkpoint
     if faults:
-        raise InputError(f"{faults[0]}; no other checkpoint is whole; start again with another --out")
+        raise InputError(f"{faults[0]}; no other checkpoint is intact; start again with a different --out")
     return None
 
 
@@ -134,7 +134,7 @@ def _require_whole(state: dict[str, Any], path: Path) -> None:
         if at["task"] != done or min(at.values()) < 0:
             fault = f"position is {at}, with {done} tasks in the results"
     if fault:
-        raise InputError(f"{path}: cannot be gone on from: {fault}")
+        raise InputError(f"{path}: the run cannot resume from it: {fault}")
     now = random_state()
     try:
         with fitting(path):
@@ -145,45 +145,45 @@ def _require_whole(state: dict[str, Any], path: Path) -> None:
 
 @contextmanager
 def fitting(path: Path) -> Iterator[None]:
-    """Put around what takes the parts of a checkpoint: says which one it was that did not fit.
+    """A context for restoring the parts of a checkpoint: errors name the checkpoint.
 
     Raises:
-        InputError: a part was of another kind than what was saved.
+        InputError: a part does not match the object that it should restore.
     """
     try:
         yield
     except InputError:
         raise
-    except Exception as error:  # the parts are anything that can be stored
+    except Exception as error:  # a part may be any value that can be stored
         refuse_out_of_memory(error, path)
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise InputError(
-            f"{path}: its parts do not fit together ({reason}); remove it to resume from the checkpoint before"
+            f"{path}: its parts do not fit together ({reason}); delete it to resume from the previous checkpoint"
         ) from None
 
 
 def load_model_state(model: torch.nn.Module, state: dict[str, torch.Tensor], path: Path) -> None:
-    """Puts the tensors of a checkpoint into a network.
+    """Loads the tensors of a checkpoint into a network.
 
     Raises:
-        InputError: the checkpoint is of another architecture, or damaged.
+        InputError: the checkpoint has a different architecture, or is damaged.
     """
     wanted = model.state_dict()
     faulty = [key for key, value in state.items() if not _is_plain(value)]
     if faulty:
-        raise InputError(f"{path}: {faulty[0]} is no tensor of finite numbers; use another checkpoint")
+        raise InputError(f"{path}: {faulty[0]} is not a tensor of finite numbers; use a different checkpoint")
     misfits = [key for key in wanted.keys() & state.keys() if wanted[key].shape != state[key].shape]
     if misfits or wanted.keys() != state.keys():
         example = sorted(misfits or wanted.keys() ^ state.keys(), key=str)[0]
         raise InputError(
-            f"{path}: is of another architecture than backbone={getattr(model, 'name', '')!r} "
-            f"(it differs in {example}); take the backbone that it was trained with"
+            f"{path}: has a different architecture than backbone={getattr(model, 'name', '')!r} "
+            f"(it differs in {example}); set the backbone that it was trained with"
         )
     model.load_state_dict(state)
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether it is a tensor whose numbers are all there, real and finite."""
+    """Whether a value is a complete tensor of real, finite numbers."""
     return (
         isinstance(value, torch.Tensor)
         and value.device.type == "cpu"
@@ -194,7 +194,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def random_state() -> dict[str, Any]:
-    """States of the global generators of torch, numpy, Python and the GPU at work, as tensors and plain values."""
+    """States of the global generators of torch, numpy, Python and the current GPU, as tensors and plain values."""
     numpy_state: Any = np.random.get_state()  # noqa: NPY002  a tuple, as the global one is a Mersenne Twister
     name, keys, position, has_gauss, gauss = numpy_state
     version, words, gauss_next = random.getstate()
@@ -207,14 +207,14 @@ def random_state() -> dict[str, Any]:
 
 
 def set_random_state(state: dict[str, Any]) -> None:
-    """Puts back what :func:`random_state` gave.
+    """Restores the states of :func:`random_state`.
 
     Raises:
-        ValueError: the state of numpy's generator is beyond its end, which numpy does not check; what other
-            states raise that are of another kind, torch and Python decide.
+        ValueError: the position of numpy's generator is out of range, which numpy does not check. For other invalid
+            states, torch and Python raise errors of several types.
     """
     torch.set_rng_state(state["torch"])
-    if "cuda" in state and torch.cuda.is_initialized():  # a run may resume elsewhere
+    if "cuda" in state and torch.cuda.is_initialized():  # a run may resume on a different machine
         torch.cuda.set_rng_state(state["cuda"])
     name, keys, *rest = state["numpy"]
     if not 0 <= rest[0] <= len(keys):

@@ -1,10 +1,10 @@
-"""The configuration: how files and overrides are merged, on top of the defaults of :mod:`lreid.config_keys`.
+"""The configuration: merge files and overrides with the defaults of :mod:`lreid.config_keys`.
 
-A config file may name the files that it builds on under ``_BASE_`` (a path or a list, relative to the file, or the name
-of one that comes with lreid). Later sources win: ``_BASE_``, the file, the next file, then ``KEY VALUE`` pairs of the
-command line. Files of benchmarks, which set ``BENCHMARK.TRAIN``, are applied before all others. ``{METHOD.RECIPE}`` in
-``_BASE_`` stands for the recipe of the method that all sources together choose, so that a benchmark trains each method
-as its paper does. ``build_*`` functions turn the result into plain keyword arguments; no class takes a config.
+A config file can extend other files, which it names under ``_BASE_`` (a path or a list, relative to the file, or the
+name of a file that comes with lreid). Later sources override earlier ones: ``_BASE_``, the file, the next file, then
+``KEY VALUE`` pairs of the command line. Files of benchmarks, which set ``BENCHMARK.TRAIN``, are applied first.
+``{METHOD.RECIPE}`` in ``_BASE_`` stands for the recipe of the chosen method, so that a benchmark trains each method as
+its paper does. ``build_*`` functions turn the result into plain keyword arguments; no class takes a config.
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ from lreid.reading import parse_yaml, read_text
 
 logger = logging.getLogger("lreid")
 
-CONFIGS = Path(__file__).parent / "configs"  # those that come with lreid: benchmarks, methods, recipes, augmentations
+CONFIGS = (
+    Path(__file__).parent / "configs"
+)  # folder of the configs that come with lreid: benchmarks, methods, recipes, augmentations
 BEFORE_PATH = re.compile(r"^(rotated:[^:]*:)*(csv:|folder:|own:|zoo:)?")
 RECIPE = "{METHOD.RECIPE}"  # in _BASE_
 RUN_CONFIG = "config.yaml"  # the name of the config in a run folder
-COMMAND_LINE = "command line"  # what errors call the source of overrides
-ARGUMENTS = {  # keys by the arguments of the library that errors speak of, for lreid.errors.naming_keys
+COMMAND_LINE = "command line"  # name of the overrides in messages
+ARGUMENTS = {  # config keys by the library arguments that errors name, for lreid.errors.naming_keys
     "accuracy": "EVAL.ACCURACY",
     "backbone": "MODEL.BACKBONE",
     "batch_size": "EVAL.BATCH_SIZE",
@@ -49,28 +51,28 @@ ARGUMENTS = {  # keys by the arguments of the library that errors speak of, for 
 CHOSEN = "what lreid chose"  # the source of keys that come from no file
 
 Source = str | Path | Mapping[str, Any]  # a file, or keys by their full names
-Layer = tuple[str, dict[str, Any]]  # a source, as messages name it, and the keys that it sets by their full names
+Layer = tuple[str, dict[str, Any]]  # name of a source in messages, and the keys that it sets, by their full names
 
 
 def load_config(files: Sequence[Source] = (), overrides: Sequence[str] = (), *, report: bool = True) -> Config:
-    """The defaults, overlaid with config files and then with ``KEY VALUE`` pairs.
+    """The defaults, overridden by config files and then by ``KEY VALUE`` pairs.
 
-    Files of benchmarks are applied first, then the others, each kind in the order given.
+    Files of benchmarks are applied first, then the others, each kind in the given order.
 
     Args:
-        files: YAML files, or names of those that come with lreid; each may name others under ``_BASE_``. Keys that
-            are in no file may stand before them, by their full names.
+        files: YAML files, or names of files that come with lreid; each may extend others under ``_BASE_``. A mapping of
+            keys by their full names may precede them.
         overrides: flat list ``[key, value, key, value, …]``; values are Python literals or plain strings.
-        report: warn where a file changes keys that another one set itself and the command line does not set, and
-            where the command line sets a key to two values.
+        report: warn if a file changes a key that another file sets and the command line does not, and if the command
+            line sets a key to two values.
 
     Returns:
         The resolved, frozen config.
 
     Raises:
-        InputError: a file is missing or no YAML mapping, a key is unknown (the nearest known one is named) or stands
-            twice in a file, a value has the wrong type, or a key has no value; or two files name two methods, neither
-            of them is a benchmark, and the command line names none.
+        InputError: a file is missing or is not a YAML mapping; a key is unknown (the message gives the nearest one),
+            has no value or occurs twice in a file; a value has the wrong type; or two files, neither of them a
+            benchmark, name different methods and the command line names none.
     """
     cfg = Config()
     given = _given(overrides, report=report)
@@ -84,13 +86,10 @@ def load_config(files: Sequence[Source] = (), overrides: Sequence[str] = (), *, 
     for later, earlier, changed in _changes(stacks, states):
         names = [name for name in changed if name not in given]
         if "METHOD.NAME" in names and earlier not in benchmarks:
-            raise InputError(f"{later}: names another method than {earlier}; leave one of the two files out")
+            raise InputError(f"{later}: names a different method than {earlier}; remove one of the two files")
         if names and report:
             logger.warning(
-                "%s: changes %s of %s; to be sure of a value, set it on the command line",
-                later,
-                ", ".join(names),
-                earlier,
+                "%s: changes %s of %s; to fix the value, set it on the command line", later, ", ".join(names), earlier
             )
     _set_all(cfg, given, COMMAND_LINE)
     cfg.freeze()
@@ -98,10 +97,10 @@ def load_config(files: Sequence[Source] = (), overrides: Sequence[str] = (), *, 
 
 
 def layers(files: Sequence[Source] = (), overrides: Sequence[str] = ()) -> Iterator[Layer]:
-    """Each source of :func:`load_config` with the full names and values of the keys that it sets; later ones win.
+    """Each source of :func:`load_config` with the keys that it sets, by full names; later sources override earlier.
 
     Raises:
-        InputError: a file is missing or no YAML mapping, or a key has no value.
+        InputError: a file is missing or is not a YAML mapping, or a key has no value.
     """
     given = _given(overrides, report=False)
     yield from chain.from_iterable(_stacks(files, given))
@@ -109,34 +108,34 @@ def layers(files: Sequence[Source] = (), overrides: Sequence[str] = ()) -> Itera
 
 
 def _given(overrides: Sequence[str], *, report: bool) -> dict[str, Any]:
-    """The keys that ``KEY VALUE`` pairs set; of two values of a key the last one."""
+    """The keys that ``KEY VALUE`` pairs set; the last value of a key counts."""
     if len(overrides) % 2:
-        raise InputError(f"{overrides[-1]}: a key without a value; overrides are KEY VALUE pairs")
+        raise InputError(f"{overrides[-1]}: the key has no value; write KEY VALUE pairs")
     given: dict[str, Any] = {}
     for name, value in zip(overrides[::2], overrides[1::2], strict=True):
         if report and given.get(name, value) != value:
             logger.warning(
-                "%s: sets %s to %s and then to %s; leave out one of them", COMMAND_LINE, name, given[name], value
+                "%s: sets %s to %s and then to %s; remove one of them", COMMAND_LINE, name, given[name], value
             )
         given[name] = value
     return _current(given, COMMAND_LINE)
 
 
 def _stacks(files: Sequence[Source], given: dict[str, Any]) -> list[list[Layer]]:
-    """The layers of each file, those that it builds on and its own at last, in the order in which they apply."""
-    chosen = Config()  # of which nothing but the recipe is looked at
+    """The layers of each file in the order in which they apply: first the files that it extends, then its own."""
+    chosen = Config()  # only its recipe is needed
     for source, keys in (*chain.from_iterable(_stacks_for("", files)), (COMMAND_LINE, given)):
         _set_all(chosen, {name: keys[name] for name in ("METHOD.NAME", "METHOD.RECIPE") if name in keys}, source)
     return _stacks_for(chosen.METHOD.RECIPE, files)
 
 
 def _stacks_for(recipe: str, files: Sequence[Source]) -> list[list[Layer]]:
-    """:func:`_stacks` for a given recipe; with an empty name, files that are based on one are left out."""
+    """:func:`_stacks` for a given recipe; with an empty name, files that extend a recipe are left out."""
     stacks = [
         [(CHOSEN, dict(file))] if isinstance(file, Mapping) else list(_file_layers(find_config(file), recipe))
         for file in files
     ]
-    return sorted(stacks, key=_is_benchmark, reverse=True)  # which keeps the order of those of a kind
+    return sorted(stacks, key=_is_benchmark, reverse=True)  # a stable sort keeps the order within each kind
 
 
 def _is_benchmark(stack: list[Layer]) -> bool:
@@ -144,11 +143,11 @@ def _is_benchmark(stack: list[Layer]) -> bool:
 
 
 def _changes(stacks: list[list[Layer]], states: list[dict[str, Any]]) -> Iterator[tuple[str, str, list[str]]]:
-    """For each file and one before it the keys that the latter set itself and the former changed.
+    """For each pair of files, the keys that the earlier one sets itself and the later one changes.
 
-    The method counts as set where a file that it builds on names it. ``states`` are all values after each stack.
+    The method counts as set if a file that it extends names it. ``states`` are all values after each stack.
     """
-    own: dict[str, tuple[str, Any]] = {}  # which file set a key itself, and to what
+    own: dict[str, tuple[str, Any]] = {}  # the file that sets each key itself, and the value
     for stack, state in zip(stacks, states, strict=True):
         source, names = stack[-1][0], set(stack[-1][1])
         names |= {"METHOD.NAME"} & set(chain.from_iterable(keys for _, keys in stack))
@@ -161,14 +160,14 @@ def _changes(stacks: list[list[Layer]], states: list[dict[str, Any]]) -> Iterato
 
 
 def find_config(name: str | Path, folder: Path = Path()) -> Path:
-    """A file relative to a folder, or else one that comes with lreid.
+    """A file relative to a folder, or a file that comes with lreid.
 
     Args:
         name: a path; or as in ``configs/benchmarks/vehicles.yaml``, ``benchmarks/vehicles`` or ``vehicles``.
-        folder: what a path is relative to.
+        folder: folder to which a path is relative.
 
     Raises:
-        InputError: there is no such file, or two that come with lreid are called so.
+        InputError: the file does not exist, or two files that come with lreid have this name.
     """
     here = folder / name
     if os.path.exists(here) and not here.is_dir():
@@ -179,19 +178,19 @@ def find_config(name: str | Path, folder: Path = Path()) -> Path:
     if len(candidates) == 1:
         return files[candidates[0]]
     if candidates:
-        raise InputError(f"{name}: may be {' or '.join(candidates)}; write the folder, too")
+        raise InputError(f"{name}: may be {' or '.join(candidates)}; write the folder as well")
     if os.path.exists(here):
         raise InputError(f"{here}: is a folder; name a YAML file in it")
     last = {Path(each).name: each for each in files}
     nearest = last[difflib.get_close_matches(Path(wanted).name, last, n=1, cutoff=0.0)[0]]
-    raise InputError(f"{here}: no such config file; the nearest of those that come with lreid is {nearest}")
+    raise InputError(f"{here}: no such config file; the nearest config that comes with lreid is {nearest}")
 
 
 def check_values(cfg: Config, group: str = "") -> None:
-    """Finds values out of range before a run spends time on them, of the keys whose names begin with ``group``.
+    """Checks the values of all keys whose names begin with ``group``, before a run starts.
 
     Raises:
-        InputError: the first such key, with what it must be.
+        InputError: a value is out of range; the message names the first such key and its rule.
     """
     for name, value in leaves(cfg):
         if not name.startswith(group):
@@ -204,7 +203,7 @@ def check_values(cfg: Config, group: str = "") -> None:
 
 
 def config_from_text(text: str, source: str, overrides: Sequence[str] = ()) -> Config:
-    """The config that ``cfg.dump()`` wrote, frozen; errors name ``source``, overrides are of :func:`load_config`."""
+    """The frozen config that ``cfg.dump()`` wrote; errors name ``source``, overrides are as in :func:`load_config`."""
     cfg = Config()
     _set_all(cfg, _current(dict(leaves(_parsed(text, source))), source, of_run=True), source)
     _set_all(cfg, _given(overrides, report=True), COMMAND_LINE)
@@ -213,14 +212,14 @@ def config_from_text(text: str, source: str, overrides: Sequence[str] = ()) -> C
 
 
 def method_options(cfg: Config) -> dict[str, Any]:
-    """The keys of ``METHOD`` that are options, in lower case: keyword arguments of the method's class."""
+    """The options among the keys of ``METHOD``, in lower case: keyword arguments of the method's class."""
     return {key.lower(): value for key, value in cfg.METHOD.items() if f"METHOD.{key}" not in KEYS}
 
 
 def without_folders(cfg: Config) -> Config:
-    """A config for others, frozen: of paths of custom data (``own:/home/anna/shop``) the last part (``own:shop``).
+    """A frozen config for publication: custom paths (``own:/home/anna/shop``) keep only the last part (``own:shop``).
 
-    Data sets are where they are by default. What the file of a benchmark that comes with lreid says stays as it is.
+    The folder of data sets is the default one. Values from a benchmark file that comes with lreid do not change.
     """
     shared = cfg.clone()
     shared.defrost()
@@ -237,7 +236,7 @@ def without_folders(cfg: Config) -> Config:
 
 def _last_part(value: str) -> str:
     path = BEFORE_PATH.sub("", value)
-    if not path or (path.startswith("configs/") and (CONFIGS.parent / path).exists()):  # it comes with lreid
+    if not path or (path.startswith("configs/") and (CONFIGS.parent / path).exists()):  # the file comes with lreid
         return value
     return value.removesuffix(path) + os.path.basename(os.path.abspath(path))
 
@@ -248,7 +247,7 @@ def method_title(cfg: Config) -> str:
 
 
 def differing_keys(one: Config, other: Config) -> list[str]:
-    """Full names of the keys whose values differ, sorted."""
+    """The sorted full names of the keys whose values differ."""
     left, right = dict(leaves(one)), dict(leaves(other))
     return sorted(key for key in left.keys() | right.keys() if left.get(key) != right.get(key))
 
@@ -264,7 +263,7 @@ def leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 def _file_layers(file: Path, recipe: str, seen: tuple[Path, ...] = ()) -> Iterator[Layer]:
     if file.resolve() in seen:
-        raise InputError(f"{file}: builds on itself through _BASE_; remove the circle")
+        raise InputError(f"{file}: extends itself through _BASE_; remove the cycle")
     try:
         content = _parsed(read_text(file), str(file))
     except (OSError, ValueError) as error:  # ValueError: not UTF-8
@@ -282,10 +281,10 @@ def _file_layers(file: Path, recipe: str, seen: tuple[Path, ...] = ()) -> Iterat
 
 
 def _current(keys: dict[str, Any], source: str, *, of_run: bool = False) -> dict[str, Any]:
-    """The keys of a source, with those of earlier versions translated.
+    """The keys of a source, with keys of earlier versions translated.
 
     Raises:
-        InputError: a key was removed without another name, and the source is no run.
+        InputError: a key was removed without a new name, and the source is not a run.
     """
     for name in RENAMED.keys() & keys.keys():
         value = keys.pop(name)
@@ -300,13 +299,13 @@ def _current(keys: dict[str, Any], source: str, *, of_run: bool = False) -> dict
     return keys
 
 
-@cache  # a source is read more than once
+@cache  # a source may be read more than once
 def _warn_of_old_name(source: str, name: str) -> None:
-    logger.warning("%s: %s is now called %s; write that instead", source, name, " and ".join(RENAMED[name]))
+    logger.warning("%s: %s was renamed to %s; use the new name", source, name, " and ".join(RENAMED[name]))
 
 
 def _with_recipe(base: str, recipe: str) -> str:
-    """An entry of ``_BASE_`` with the recipe's name put in."""
+    """An entry of ``_BASE_`` with the recipe's name inserted."""
     recipes = sorted(file.stem for file in CONFIGS.glob("recipes/*.yaml"))
     if RECIPE in base and recipe not in recipes:
         nearest = difflib.get_close_matches(recipe, recipes, n=1, cutoff=0.0)[0]
@@ -315,7 +314,7 @@ def _with_recipe(base: str, recipe: str) -> str:
 
 
 def _placed(name: str, value: Any, folder: Path) -> Any:
-    """A value of a file in a folder; what is a path relative to that folder stays one from anywhere."""
+    """A value of a file in a folder; a path relative to that folder becomes independent of the working directory."""
     if isinstance(value, list):
         return [_placed(name, each, folder) for each in value]
     for kind in KEYS[name].paths if name in KEYS and isinstance(value, str) else ():
@@ -324,7 +323,7 @@ def _placed(name: str, value: Any, folder: Path) -> Any:
         parts = (path, path.rpartition("#")[0])  # csv:PATH#DOMAIN
         if value.startswith(kind) and any(part and there(folder / part) for part in parts):
             full, ours = (folder / path).resolve(), CONFIGS.resolve()
-            if full.is_relative_to(ours):  # a name that is the same wherever lreid is installed
+            if full.is_relative_to(ours):  # a name that does not depend on where lreid is installed
                 return f"{kind}configs/{full.relative_to(ours).as_posix()}"
             return kind + os.path.abspath(folder / path)
     return value
@@ -341,44 +340,44 @@ def _parsed(text: str, source: str) -> dict[str, Any]:
 
 
 def _set_all(cfg: Config, keys: dict[str, Any], source: str) -> None:
-    # The method's name first, since another name drops the options of the one before.
+    # Set the method's name first, because a new name drops the options of the previous method.
     for name in sorted(keys, key=lambda name: name != "METHOD.NAME"):
         _set(cfg, name, keys[name], source)
 
 
 def _set(cfg: Config, name: str, value: Any, source: str) -> None:
-    """Sets one key after checking that it exists and that the value has its type."""
+    """Sets a key after checking that it exists and that the value has its type."""
     group, _, last = name.rpartition(".")
     section = cfg.get(group) if group else cfg
     value = _decoded(value, name, source)
     if isinstance(section, Method) and last == "NAME" and value != section.NAME:
-        cfg.METHOD = section = Method(NAME=section.NAME)  # the options of another method do not fit
+        cfg.METHOD = section = Method(NAME=section.NAME)  # the options of a different method do not apply
         content = method_file(value)
         _set_all(cfg, content, source)
         if "METHOD.NAME" in content:
             return
     if isinstance(section, Section) and last in section:
         section[last] = _typed(value, section[last], name, source)
-    elif isinstance(section, Method):  # an option, which the method checks itself
+    elif isinstance(section, Method):  # an option; the method checks it itself
         section[last] = value
     else:
         raise _unknown_key(cfg, name, source)
 
 
 def _decoded(value: Any, name: str, source: str) -> Any:
-    """The number, list or truth value that a text stands for, also 1e-4, which YAML takes for a text."""
+    """The number, list or truth value in a text, also for 1e-4, which YAML reads as text."""
     if not isinstance(value, str):
         return value
     try:
         return ast.literal_eval(value)
     except (ValueError, SyntaxError):
         return value
-    except (MemoryError, RecursionError):  # Python's parser at thousands of brackets
+    except (MemoryError, RecursionError):  # Python's parser fails at thousands of brackets
         raise InputError(f"{source}: {name} is nested too deeply") from None
 
 
 def method_file(name: Any) -> dict[str, Any]:
-    """The keys that the file ``name`` of ``configs/methods`` sets besides that name; empty if there is no such file."""
+    """The keys that the file ``name`` in ``configs/methods`` sets besides the method's name; empty without a file."""
     file = CONFIGS / "methods" / f"{name}.yaml"
     if not (isinstance(name, str) and name.isidentifier() and file.exists()):
         return {}
@@ -393,7 +392,7 @@ def _typed(value: Any, default: Any, name: str, source: str) -> Any:
         return float(value)
     if isinstance(default, list) and not isinstance(value, (list, dict)):
         return list(value) if isinstance(value, tuple) else [value]
-    if isinstance(default, str) and value is None:  # YAML's and Python's "none" written without quotes
+    if isinstance(default, str) and value is None:  # YAML's and Python's "none", written without quotes
         return "none"
     if type(value) is not type(default):
         raise InputError(

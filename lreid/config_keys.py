@@ -34,10 +34,10 @@ class Key:
     """A key of the config.
 
     Args:
-        default: value where nothing sets it, whose type its values have.
-        rule: its meaning, and which values it may have.
-        paths: values that begin with one of these continue with a path, which a file may give relative to itself.
-        free: it may change when a run resumes: it decides where and how often a run works, not its results.
+        default: default value; all values have its type.
+        rule: its meaning, and the values that it accepts.
+        paths: prefixes of values that contain a path. A config file may give such a path relative to itself.
+        free: whether the key may change when a run resumes, because it does not affect results.
     """
 
     default: Any
@@ -47,7 +47,7 @@ class Key:
 
 
 def key(default: T, about: str, *, paths: tuple[str, ...] = (), free: bool = False, **limits: Any) -> T:
-    """Declares a key in a :class:`Section`; for types it is what its values are.
+    """Declares a key in a :class:`Section`; type checkers see the type of its values.
 
     Args:
         default, paths, free: as in :class:`Key`.
@@ -57,9 +57,9 @@ def key(default: T, about: str, *, paths: tuple[str, ...] = (), free: bool = Fal
 
 
 class Section(CfgNode):
-    """A group of keys: its attributes are their values, the defaults but for those that are given.
+    """A group of keys. Its attributes are their values: the given ones, and the defaults of all others.
 
-    ``Train(EPOCHS=3)`` is what ``cfg.TRAIN`` is where a config sets nothing else.
+    ``Train(EPOCHS=3)`` equals ``cfg.TRAIN`` of a config that sets only ``TRAIN.EPOCHS 3``.
     """
 
     declared: ClassVar[dict[str, Key]] = {}
@@ -121,8 +121,8 @@ class Benchmark(Section):
     )
     LEARNED_IDENTITIES = key(0, "number of identities trained before this run, which count as its first task", least=0)
     TASKS_PER_DATASET = key(10, "number of tasks into which the identities of each data set are split", least=1)
-    POOL = key(False, "merge the data sets of TRAIN into one before splitting it into tasks")
-    IDENTITIES = key(0, "largest number of training identities per data set; 0 = all", least=0)
+    POOL = key(False, "merge the data sets of TRAIN into one before splitting them into tasks")
+    IDENTITIES = key(0, "maximum number of training identities per data set; 0 = all", least=0)
     SCENARIO = key(
         "class-incremental",
         "class-incremental: every task has its own identities; domain-incremental: each data set is a task, with the "
@@ -130,7 +130,9 @@ class Benchmark(Section):
         choices=("class-incremental", "domain-incremental"),
     )
     JOINT = key(False, "train on all tasks at once, as an upper bound")
-    ORDER = key("ascending", "order in which identities are split into tasks", choices=("ascending", "random"))
+    ORDER = key(
+        "ascending", "order of the identities before they are split into tasks", choices=("ascending", "random")
+    )
     ORDER_SEED = key(0, "seed of the random order of identities", **_SEED)
     UNSEEN_GALLERIES = key(
         "separate",
@@ -138,7 +140,7 @@ class Benchmark(Section):
         choices=("separate", "merged", "both"),
     )
     SPLITS = key(
-        1, "number of random splits to average over, for unseen data sets that define 10 or 20; 0 = all", least=0
+        1, "number of random splits to average over, for unseen data sets that define several; 0 = all", least=0
     )
     SPLIT_SEED = key(0, "seed of the random splits", **_SEED)
     CAMERAS: Literal["apart", "same"] = key(
@@ -151,17 +153,17 @@ class Benchmark(Section):
 class Data(Section):
     """Where images come from, and how they are kept and loaded."""
 
-    ROOT = key("datasets", "folder that holds the data sets; a CSV file may name images in it", free=True)
+    ROOT = key("datasets", "folder of the data sets; image paths in a CSV file may be relative to it", free=True)
     PATTERN = key(
-        "", "pattern of the paths in a folder of custom images, such as {pid}/{camid}_{n}.png; empty: infer identities"
+        "", "pattern of the image paths in your folder, such as {pid}/{camid}_{n}.png; empty: infer identities"
     )
-    CACHE_GIB = key(4.0, "largest size of the decoded images kept in memory, GiB", least=0, free=True)
+    CACHE_GIB = key(4.0, "maximum size of the decoded images kept in memory, GiB", least=0, free=True)
     SKIP_BAD_IMAGES = key(False, "leave out images that cannot be read instead of stopping")
     WORKERS = key(0, "number of loader processes; 0 is fastest while the images fit into the cache", least=0, free=True)
     AUGMENT_ON = key(
         "auto",
-        "where images are flipped, cropped, normalised and erased: cpu, or device, which then receives uint8 images; "
-        "auto: on a GPU where there is one",
+        "where images are flipped, cropped, normalised and erased: cpu, or device (DEVICE); auto: on the GPU, if there "
+        "is one",
         choices=("auto", "cpu", "device"),
         free=True,
     )
@@ -174,7 +176,7 @@ class Synthetic(Section):
     TEST_IDENTITIES = key(150, "number of test identities per domain", least=0)
     IMAGES_PER_IDENTITY = key(10, "number of images per identity, from several cameras", least=3)
     DISTRACTORS = key(300, "number of gallery images of identities without a query", least=0)
-    SEED = key(0, "seed of the population: another seed draws other people")
+    SEED = key(0, "seed of the population; a different seed draws different people")
 
 
 class Input(Section):
@@ -197,7 +199,7 @@ class Input(Section):
 
 
 class Episode(Section):
-    """Batches of the methods that learn from episodes of support and query images."""
+    """Batches of methods that sample episodes of support and query images."""
 
     IDENTITIES = key(24, "number of identities per episode", least=1)
     SUPPORT = key(4, "number of support images per identity", least=1)
@@ -205,7 +207,7 @@ class Episode(Section):
 
 
 class Batch(Section):
-    """P x K batches, of all other methods."""
+    """P x K batches of all other methods."""
 
     IDENTITIES = key(24, "number of identities per batch", least=1)
     IMAGES = key(5, "number of images per identity", least=1)
@@ -214,10 +216,10 @@ class Batch(Section):
 
 
 class Stream(Section):
-    """A single pass over each task in place of epochs of batches."""
+    """A single pass over each task instead of epochs of batches."""
 
     SEGMENT = key(
-        0, "number of images per step; 0 = epochs of batches (for methods that need a stream: P x K images)", least=0
+        0, "number of images per step; 0 = epochs of batches (methods that need a stream: P x K images)", least=0
     )
     CORRELATION = key(1, "number of consecutive images of one identity", least=1)
     ITERATIONS = key(1, "number of optimiser steps per segment", least=1)
@@ -236,14 +238,14 @@ class Model(Section):
     )
     POOLING = key(
         "avg",
-        "pooling of the last feature map: mean, or generalised mean (GeM, p = 3); of a transformer, instead of its "
-        "own: the class token, or the mean of its patches",
+        "pooling of the last feature map: mean (avg), or generalised mean (gem, p = 3); for a transformer: the class "
+        "token (class), or the mean of its patches (patches)",
         choices=("avg", "gem", "class", "patches"),
     )
     NORM = key(
         "batch",
-        "normalisation layers of the backbone: BatchNorm, or instance norms as in IBN-Net, in the stem, of the input "
-        "image; +grey applies white balance",
+        "normalisation layers of the backbone: BatchNorm (batch) or IBN-Net's (ibn_a, ibn_b); +stem and +input add "
+        "instance norms in the stem and of the input image; +grey applies white balance",
         choices=tuple(
             norm + entry
             for norm in ("batch", "batch+stem", "ibn_a", "ibn_a+stem", "ibn_b")
@@ -251,7 +253,7 @@ class Model(Section):
         ),
     )
     SCALE = key(
-        1.0, "factor by which features are multiplied; below 1 where those of the initial model are long", above=0
+        1.0, "factor by which features are multiplied; below 1 if features of the initial model are long", above=0
     )
 
 
@@ -259,7 +261,7 @@ class Method(Section):
     """The lifelong method. All further keys are its options."""
 
     NAME = key("dwopp", "lifelong method: a file of lreid/methods or configs/methods, or a registered name")
-    ALIAS = key("", "name in results and tables, where the options make another method of it")
+    ALIAS = key("", "name in results and tables, if the options turn it into a different method")
     RECIPE = key("dmml", "training recipe on benchmarks of real images: a file of configs/recipes")
 
 
@@ -270,16 +272,16 @@ class Train(Section):
     FIRST_EPOCHS = key(0, "number of epochs of the first task; 0 = EPOCHS", least=0)
     EPOCH_COVERS = key(
         "identities",
-        "what an epoch shows once: every identity (DMML), or about every image (BoT); a stream shows every image",
+        "what an epoch shows once: every identity (as in DMML), or about every image (as in BoT)",
         choices=("identities", "images"),
     )
     EPOCH_STEPS = key(
-        0, "number of batches per epoch, whatever the size of the task (AKA: 150); 0 = as EPOCH_COVERS says", least=0
+        0, "number of batches per epoch, for tasks of any size (AKA: 150); 0 = as EPOCH_COVERS says", least=0
     )
-    OPTIMIZER = key("adam", "optimiser of all parameters; each task starts with a new one", choices=("adam", "sgd"))
+    OPTIMIZER = key("adam", "optimiser of all parameters; every task starts with a new one", choices=("adam", "sgd"))
     MOMENTUM = key(0.0, "momentum of sgd", least=0, most=1)
     LR = key(1e-3, "learning rate; the default suits random weights, 2e-4 suits ImageNet weights", above=0)
-    FROZEN_LAYERS = key(0, "number of first layers of the backbone that are not trained", least=0)
+    FROZEN_LAYERS = key(0, "number of layers at the beginning of the backbone that are not trained", least=0)
     LAYER_DECAY = key(
         1.0, "learning rate of a backbone layer, relative to the next layer; the last layer has LR", above=0, most=1
     )
@@ -291,7 +293,7 @@ class Train(Section):
     END_FACTOR = key(
         0.005, "learning rate in the last epoch, relative to LR (exponential, cosine); 1 = constant", above=0, most=1
     )
-    STEP_FACTOR = key(0.1, "factor of the learning rate at each of MILESTONES (steps)", above=0, most=1)
+    STEP_FACTOR = key(0.1, "factor by which the learning rate changes at each of MILESTONES (steps)", above=0, most=1)
     MILESTONES: list[int] = key([], "epochs in which the learning rate falls (steps)", check=_epoch_numbers)
     FIRST_EPOCH_NUMBER = key(
         1,
@@ -300,11 +302,11 @@ class Train(Section):
         most=1,
     )
     WARMUP_EPOCHS = key(0, "number of epochs over which the learning rate rises from a hundredth of LR", least=0)
-    ACCUMULATE = key(1, "number of batches per update, which takes their mean gradient", least=1)
+    ACCUMULATE = key(1, "number of batches per update, which uses their mean gradient", least=1)
     PRECISION = key("fp32", "precision of the network in training; tf32 needs a GPU", choices=_PRECISIONS)
-    DETERMINISTIC = key(False, "give the same figures for the same seed on a GPU, at lower speed")
+    DETERMINISTIC = key(False, "give the same figures for the same seed on a GPU; slower")
     CHECKPOINT_MINUTES = key(5.0, "minutes between checkpoints within a task; 0 = every epoch", least=0, free=True)
-    CHECKPOINT_STEPS = key(0, "number of steps between checkpoints, in addition; 0 = by time alone", least=0, free=True)
+    CHECKPOINT_STEPS = key(0, "number of steps between additional checkpoints; 0 = none", least=0, free=True)
     LOGGERS: list[str] = key(
         [], "services that also receive the metrics during a run", choices=("tensorboard", "wandb", "mlflow"), free=True
     )
@@ -314,16 +316,20 @@ class Eval(Section):
     """The evaluation after every task."""
 
     BACKEND = key(
-        "faiss", "what ranks: an index of faiss, or exact comparison with every image", choices=("exact", "faiss")
+        "faiss",
+        "how the gallery is searched: through an index of faiss, or by exact comparison with every image",
+        choices=("exact", "faiss"),
     )
     INDEX = key(
         "flat", "index of faiss: flat, hnsw, ivfpq, or a string for index_factory, such as IVF256,Flat;nprobe=16"
     )
     INDEX_DEPTH = key(1000, "number of images that a query requests from the index; flat returns all", least=1)
     INDEX_DEVICE = key(
-        "auto", "where faiss searches: cpu, cuda (the gallery in shards on all GPUs), cuda:N; auto uses a GPU if it can"
+        "auto", "where faiss searches: cpu, cuda (in shards on all GPUs), cuda:N; auto uses a GPU if possible"
     )
-    INDEX_FLOAT16 = key(False, "store the vectors of an index on GPUs in 16 bits; flat figures then are not exact")
+    INDEX_FLOAT16 = key(
+        False, "store the vectors of an index on GPUs in 16 bits; the figures of flat are then not exact"
+    )
     METRIC: Literal["cosine", "euclidean"] = key("cosine", "distance between features", choices=("cosine", "euclidean"))
     AP: Literal["rectangular", "trapezoidal"] = key(
         "rectangular", "average precision; trapezoidal as in DwoPP's code", choices=("rectangular", "trapezoidal")
@@ -331,16 +337,16 @@ class Eval(Section):
     CAMERA_FILTER = key(True, "leave out gallery images with the query's identity and camera")
     FLIP = key(False, "add the features of the horizontally flipped image")
     CROSS_MODEL = key(
-        False, "also search, after each task, the galleries of all earlier models; keeps their features on disk"
+        False, "after each task, also search the gallery features of all earlier models; stores them on disk"
     )
-    UNFUSED = key(False, "also evaluate the trained network before it is averaged with the previous one")
+    UNFUSED = key(False, "also evaluate the network before it is averaged with the previous one")
     INITIAL = key(False, "also evaluate the model that training starts from, before the first task")
     DRIFT_STEPS = key(
         0, "number of steps after a task switch over which the drift of old features is measured; slow", least=0
     )
-    ACCURACY = key(False, "also measure classification accuracy, where the tested classes were trained")
+    ACCURACY = key(False, "also measure classification accuracy; the test classes must be trained")
     CURVE_IMAGES = key(
-        0, "number of stream images between measurements of ACCURACY within a task; 0 = only after tasks", least=0
+        0, "number of training images between measurements of ACCURACY within a task; 0 = only after tasks", least=0
     )
     PROBE_OPTIMIZER = key(
         "sgd",
@@ -359,7 +365,7 @@ class Config(Section):
     """
 
     SEED = key(0, "one seed for all random generators", **_SEED)
-    DEVICE = key("auto", "auto, cpu, cuda, cuda:1 …; auto is the first GPU where there is one", free=True)
+    DEVICE = key("auto", "auto, cpu, cuda, cuda:1 …; auto uses the first GPU, if there is one", free=True)
 
     def __init__(self) -> None:
         super().__init__()
@@ -393,12 +399,12 @@ def is_key(word: str) -> bool:
 
 @dataclass(frozen=True)
 class Removed:
-    """Keys of earlier versions.
+    """Keys that earlier versions had.
 
     Args:
         names: names of the keys.
-        instead: what to write in their place.
-        translate: the keys that stand for their values in the config of an old run, of these values and the run's keys.
+        instead: the replacement that a message suggests.
+        translate: function of the old values and of the run's other keys, which returns the new keys of an old run.
     """
 
     names: tuple[str, ...]
@@ -406,7 +412,7 @@ class Removed:
     translate: Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, Any]]
 
 
-RENAMED = {  # keys of earlier versions, which still work, and the keys that take their value
+RENAMED = {  # old names of keys, which still work, and the keys that receive their value
     "TRAIN.DECAY_FACTOR": ("TRAIN.END_FACTOR", "TRAIN.STEP_FACTOR"),
     "TRAIN.EPOCH_OF": ("TRAIN.EPOCH_COVERS",),
     "TRAIN.COUNT_FROM": ("TRAIN.FIRST_EPOCH_NUMBER",),
@@ -435,7 +441,7 @@ def _nothing(values: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, An
 
 
 _AUGMENTATION = {"INPUT.FLIP": 0.5, "INPUT.PAD": 0, "INPUT.ERASING": False, "INPUT.ERASING_PROBABILITY": 0.0}
-_FILES = {  # that do what the keys above did
+_FILES = {  # pipelines that replace values of the keys above
     (0.0, 0, False): [],
     (0.5, 0, False): ["flip"],
     (0.5, 4, False): ["flip-crop4"],
@@ -446,7 +452,7 @@ _FILES = {  # that do what the keys above did
 
 
 def _pipeline(values: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
-    """The pipeline of a run by its old keys; other values than those of published recipes name a file to be written."""
+    """The pipeline that replaces a run's old keys; values of no published recipe give the name of a missing file."""
     flip, pad, erasing, probability = (values.get(name, default) for name, default in _AUGMENTATION.items())
     wanted = (flip, pad, erasing and (probability or "growing"))
     names = _FILES.get(wanted, ["flip {}, pad {}, erasing {}".format(*wanted)])

@@ -1,4 +1,4 @@
-"""Choose the device to compute on, and measure the memory that a process takes."""
+"""Choose the device for computations, and measure the memory of a process."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from torch import Tensor
 from lreid.errors import ArgumentError, refuse_out_of_memory
 from lreid.float32 import full_precision, tf32
 
-# Precisions of networks by name, as torch calls them.
+# torch's types of network precisions, by name.
 PRECISIONS: dict[str, torch.dtype | Literal["tf32"] | None] = {
     "fp32": None,
     "tf32": "tf32",
     "bf16": torch.bfloat16,
     "fp16": torch.float16,
 }
-# Of mallopt(3), by glibc's malloc.h.
+# Parameters of mallopt(3), from glibc's malloc.h.
 TRIM_THRESHOLD, TOP_PAD, MMAP_MAX = -1, -2, -4
 
-# Environment variables that choose among the instructions of a processor, of ATen, oneDNN and MKL.
+# Environment variables of ATen, oneDNN and MKL that select the CPU instructions.
 INSTRUCTION_LIMITS = (
     "ATEN_CPU_CAPABILITY",
     "ONEDNN_MAX_CPU_ISA",
@@ -42,7 +42,7 @@ def pick_device(name: str) -> torch.device:
     """A device by name; ``auto`` is the first GPU where there is one.
 
     Raises:
-        ArgumentError: no such device.
+        ArgumentError: the device does not exist or cannot be used.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
@@ -57,24 +57,24 @@ def pick_device(name: str) -> torch.device:
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """A tensor on a device; the host does not wait until a GPU has it."""
+    """A copy of a tensor on a device; the host does not wait for the copy to a GPU."""
     if device.type == "cuda" and tensor.device.type == "cpu":
-        return tensor.pin_memory().to(device, non_blocking=True)  # of memory that is not pinned it would wait
+        return tensor.pin_memory().to(device, non_blocking=True)  # without pinned memory it would wait
     return tensor.to(device)
 
 
 @contextmanager
 def computing(*, rounded: bool, deterministic: bool) -> Iterator[None]:
-    """Settings of torch's arithmetic within a block; they are restored afterwards.
+    """A context with settings of torch's arithmetic; they are restored afterwards.
 
     Args:
-        rounded: let GPUs round products of float32 to TF32. Where float32 is asked for they do not, see
-            :func:`lreid.float32.full_precision`; by torch's default they do in convolutions.
-        deterministic: have GPUs give the same result every time, where that takes more time, too.
+        rounded: let GPUs round float32 products to TF32, except within :func:`lreid.float32.full_precision`. torch's
+            default does so only in convolutions.
+        deterministic: make GPUs return the same result every time, even if that is slower.
     """
     before = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
     if deterministic:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # which cuBLAS asks for, and reads when it starts
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS requires it, and reads it when it starts
     torch.use_deterministic_algorithms(deterministic)
     try:
         with tf32() if rounded else full_precision():
@@ -85,14 +85,14 @@ def computing(*, rounded: bool, deterministic: bool) -> Iterator[None]:
 
 
 def keep_freed_memory() -> bool:
-    """Tells glibc's malloc to use freed memory again.
+    """Makes glibc's malloc reuse freed memory.
 
-    By default it maps every block above 32 MiB separately and returns it when it is freed. A training step frees and
-    allocates all activations, so each step would fault its memory in again, page by page: with a ResNet-50 and 48
-    images a step, that is a third of the time. In return the process keeps the most memory that it has ever used.
+    By default, malloc maps every block above 32 MiB separately and returns it to the system when it is freed. A
+    training step frees and allocates all activations, so every step would map its memory again, page by page, which
+    takes a third of the time for a ResNet-50 and 48 images. With this setting, the process keeps its peak memory.
 
     Returns:
-        Whether there is a glibc to set.
+        Whether glibc is available.
     """
     if platform.libc_ver()[0] != "glibc":
         return False
@@ -101,12 +101,12 @@ def keep_freed_memory() -> bool:
 
 
 def arithmetic(device: torch.device) -> dict[str, str]:
-    """Everything that decides rounding besides the versions of libraries, by name.
+    """Everything that influences rounding besides the versions of libraries, by name.
 
     Returns:
-        ``threads`` of torch, ``instructions`` of the processor that torch uses, ``instruction_limits`` of environment
-        variables (``none``, or ``NAME=VALUE`` with commas), ``processes`` of torchrun, and ``device``: ``cpu`` or the
-        name of the GPU.
+        ``threads``, the number of torch's threads; ``instructions``, the CPU instructions that torch uses;
+        ``instruction_limits``, environment variables (``none``, or ``NAME=VALUE`` with commas); ``processes`` of
+        torchrun; and ``device``, ``cpu`` or the name of the GPU.
     """
     limits = [f"{name}={os.environ[name]}" for name in INSTRUCTION_LIMITS if name in os.environ]
     return {
@@ -119,17 +119,17 @@ def arithmetic(device: torch.device) -> dict[str, str]:
 
 
 def peak_memory_mib(device: torch.device) -> int:
-    """The most memory that this process has held so far, in MiB: on the GPU where it works on one."""
+    """The peak memory of this process in MiB: on the GPU if it uses one, otherwise of the host."""
     if device.type == "cuda":
         return round(torch.cuda.max_memory_allocated(device) / 2**20)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # KiB, on macOS bytes
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in KiB; on macOS in bytes
     return round(peak / (2**20 if sys.platform == "darwin" else 2**10))
 
 
 def has_instructions(device: torch.device, precision: str) -> bool:
-    """Whether a device computes in one of ``PRECISIONS`` by itself.
+    """Whether a device has instructions for one of ``PRECISIONS``.
 
-    Else half precision is emulated, many times slower; of TF32 it takes no notice and computes in float32.
+    Otherwise half precision is emulated, which is much slower, and TF32 is ignored: the device computes in float32.
     """
     if precision == "fp32":
         return True
@@ -137,5 +137,5 @@ def has_instructions(device: torch.device, precision: str) -> bool:
         return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
     if device.type == "cuda":
         return precision == "fp16" or torch.cuda.is_bf16_supported(including_emulation=False)
-    has_mkldnn = torch.backends.mkldnn.is_available()  # what convolutions on processors are computed by
+    has_mkldnn = torch.backends.mkldnn.is_available()  # the library that computes convolutions on CPUs
     return has_mkldnn and bool(getattr(torch.ops.mkldnn, f"_is_mkldnn_{precision}_supported")())

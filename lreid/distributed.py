@@ -1,15 +1,15 @@
-"""Train in several processes: each computes its share of the images of one batch.
+"""Train in several processes; each computes its share of the images of a batch.
 
     python -m torch.distributed.run --standalone --local_addr 127.0.0.1 --nproc_per_node 2 tools/train.py
 
-All processes run the same program from the same seed, and every loss is computed of the whole batch: only the network
-is divided. Of the B images of a batch, process r of N computes those in rows r, r + N, r + 2 N …, and the
-features of all are gathered. So episodes, memories and losses are those of one process, no method has to know, and a
-run may resume with another number of processes. The features that a process did not make carry no gradient in it; after
-``backward`` the gradients of all processes are averaged. BatchNorm takes its statistics from all of them.
+All processes run the same program with the same seed and compute the loss of the whole batch; they share only the work
+of the network. Process r of N computes the images in rows r, r + N, r + 2 N … of a batch, and the features of all
+processes are gathered. So episodes, memories and losses equal those of one process, methods need no special code, and a
+run may resume with a different number of processes. In each process, the features of other processes have no gradient;
+after ``backward`` the gradients of all processes are averaged. BatchNorm takes its statistics from all processes.
 
-torch's DistributedDataParallel does the same for networks that are called once a step. The methods here call theirs
-several times, and copies of it without gradients, so lreid averages them itself, in one pass.
+torch's DistributedDataParallel does the same for networks that are called once per step. The methods here call their
+network several times, and also copies of it without gradients, so lreid averages the gradients itself, in one pass.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from lreid.models.embedder import Embedder
 
 T = TypeVar("T")
 
-WAIT = timedelta(hours=2)  # the others wait while the first process ranks
+WAIT = timedelta(hours=2)  # the others wait while the first process evaluates
 
 
 def take_gpu(name: str) -> None:
-    """Gives each process of ``torchrun`` a GPU of its own; does nothing where there are no such processes or no GPU.
+    """Assigns a separate GPU to each process of ``torchrun``; does nothing without ``torchrun`` or without a GPU.
 
-    To be called before anything touches a device: whatever does takes memory of the first GPU, in every process.
+    Call it before any other use of a device, which would take memory of the first GPU in every process.
 
     Raises:
-        ArgumentError: ``name`` is a GPU of one number, or there are more processes than GPUs.
+        ArgumentError: ``name`` is a numbered GPU, or there are more processes than GPUs.
     """
     if not _is_one_of_several() or name == "cpu" or not torch.cuda.is_available():
         return
     if name.startswith("cuda:"):
-        raise ArgumentError("device", f"is {name}, but each process of torchrun takes a GPU of its own; use cuda")
+        raise ArgumentError("device", f"is {name}, but each process of torchrun takes its own GPU; use cuda")
     local, count = int(os.environ.get("LOCAL_RANK", 0)), torch.cuda.device_count()
     if local >= count:
         raise ArgumentError(
@@ -56,10 +56,10 @@ def take_gpu(name: str) -> None:
 
 
 def join(device: torch.device) -> None:
-    """Joins the processes that ``torchrun`` has started; does nothing where it has not.
+    """Joins the processes of ``torchrun``; does nothing without ``torchrun``.
 
     Raises:
-        InputError: they do not find each other.
+        InputError: the processes cannot connect to each other.
     """
     if not _is_one_of_several() or dist.is_initialized():
         return
@@ -72,24 +72,24 @@ def join(device: torch.device) -> None:
         )
     except (RuntimeError, ValueError, KeyError) as error:
         raise InputError(
-            f"the processes of torchrun do not find each other ({str(error).splitlines()[0]}); on one machine start "
+            f"the processes of torchrun cannot connect ({str(error).splitlines()[0]}); on one machine start "
             "them with --standalone --local_addr 127.0.0.1"
         ) from None
 
 
 def leave() -> None:
-    """Ends what :func:`join` began."""
+    """Leaves the processes that :func:`join` joined."""
     if dist.is_initialized():
         dist.destroy_process_group()
 
 
 def speaks() -> bool:
-    """Whether this process is the one that prints, also before they have joined and after they have left."""
+    """Whether this process prints; also valid before :func:`join` and after :func:`leave`."""
     return int(os.environ.get("RANK", 0)) == 0
 
 
 def rank() -> int:
-    """Number of this process; 0, the only one or the first, is the one that writes."""
+    """Number of this process; process 0 writes files."""
     return dist.get_rank() if dist.is_initialized() else 0
 
 
@@ -104,7 +104,7 @@ def own_rows() -> slice:
 
 
 def divide(model: Embedder) -> None:
-    """From now on a model and its copies compute this process's share of images and return features or maps of all."""
+    """Makes a model and its copies compute this process's share of images, and return the results of all."""
     if world() == 1:
         return
     model.backbone = _with_global_norms(model.backbone)
@@ -135,7 +135,7 @@ def by_the_first(compute: Callable[[], T]) -> T:
 
 
 def any_of(flag: bool) -> bool:
-    """Whether it is true in any process."""
+    """Whether a condition is true in any process."""
     if world() == 1:
         return flag
     count = torch.tensor(float(flag), device="cuda" if dist.get_backend() == "nccl" else "cpu")
@@ -148,7 +148,7 @@ def _is_one_of_several() -> bool:
 
 
 def _take_share(model: Any, inputs: tuple[Tensor]) -> tuple[Tensor]:
-    model.batch_size = len(inputs[0])  # Any, as torch's types take what a module holds for tensors
+    model.batch_size = len(inputs[0])  # Any, because torch's types assume that attributes of a module are tensors
     return (inputs[0][own_rows()],)
 
 
@@ -161,39 +161,41 @@ def _divided_maps(model: Embedder, images: Tensor) -> Tensor:
 
 
 class _Gather(torch.autograd.Function):
-    """The rows of all processes, each in its place (n, …), from this one's (about n / N, …)."""
+    """Gathers the rows of all processes, in order (n, …), from those of this process (about n / N, …)."""
 
     @staticmethod
     def forward(ctx: Any, own: Tensor, count: int) -> Tensor:
         most = -(-count // world())
-        padded = torch.cat([own, own.new_zeros(most - len(own), *own.shape[1:])])  # all must send equally much
+        padded = torch.cat(
+            [own, own.new_zeros(most - len(own), *own.shape[1:])]
+        )  # all processes must send the same size
         parts = [torch.empty_like(padded) for _ in range(world())]
         dist.all_gather(parts, padded.contiguous())
         return torch.stack(parts, 1).flatten(0, 1)[:count]
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        # Times N, as average_gradients divides the sum over the processes by it.
+        # Multiply by N, because average_gradients divides the sum over the processes by N.
         return world() * gradient[own_rows()], None
 
 
 def _with_global_norms(module: nn.Module) -> nn.Module:
-    """A network whose BatchNorms take the statistics of all processes; the parameters are the same ones."""
+    """A network whose BatchNorms use the statistics of all processes; it shares the parameters."""
     if next(module.parameters()).is_cuda:
         if any(hasattr(each, "act") for each in module.modules() if isinstance(each, _BatchNorm)):  # timm's
             return Extra("timm.layers", "timm").convert_sync_batchnorm(module)
         return nn.SyncBatchNorm.convert_sync_batchnorm(module)
     norms: list[Any] = [each for each in module.modules() if isinstance(each, _BatchNorm)]
     for norm in norms:
-        norm.forward = _global_norm.__get__(norm)  # torch's own, SyncBatchNorm, is for GPUs alone
+        norm.forward = _global_norm.__get__(norm)  # torch's SyncBatchNorm supports only GPUs
     return module
 
 
 def _global_norm(norm: _BatchNorm, inputs: Tensor) -> Tensor:
-    """BatchNorm in training mode over the images of all processes; in evaluation mode as it is.
+    """BatchNorm over the images of all processes in training mode; unchanged in evaluation mode.
 
     Raises:
-        InputError: it has no weights, or no moving averages with a momentum.
+        InputError: the layer has no weights, or no moving averages with a momentum.
     """
     if not norm.training:
         return type(norm).forward(norm, inputs)
@@ -203,7 +205,7 @@ def _global_norm(norm: _BatchNorm, inputs: Tensor) -> Tensor:
         raise ArgumentError("backbone", "has a BatchNorm without weights or moving averages; start it without torchrun")
     dims = [0, *range(2, inputs.ndim)]
     shape = [1, -1] + [1] * (inputs.ndim - 2)
-    dtype, inputs = inputs.dtype, inputs.to(norm.weight.dtype)  # half precision sums badly
+    dtype, inputs = inputs.dtype, inputs.to(norm.weight.dtype)  # sums in half precision are inexact
     count = _Sum.apply(torch.tensor(inputs.numel() / inputs.shape[1]))
     mean = _Sum.apply(inputs.sum(dims)) / count  # (channels,)
     centred = inputs - mean.view(shape)
@@ -214,12 +216,12 @@ def _global_norm(norm: _BatchNorm, inputs: Tensor) -> Tensor:
         running_var.lerp_(variance * count / (count - 1), momentum)
     scale = norm.weight * (variance + norm.eps).rsqrt()
     outputs = (centred * scale.view(shape) + norm.bias.view(shape)).to(dtype)
-    activate: Any = getattr(norm, "act", nn.Identity())  # timm's do that, too
+    activate: Any = getattr(norm, "act", nn.Identity())  # timm's layers also do that
     return activate(outputs)
 
 
 class _Sum(torch.autograd.Function):
-    """The sum over all processes; each gets the gradients of all of them."""
+    """The sum over all processes; each process receives the gradients of all."""
 
     @staticmethod
     def forward(ctx: Any, value: Tensor) -> Tensor:

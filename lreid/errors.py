@@ -1,4 +1,4 @@
-"""Exceptions for bad input: the input is wrong, not the program."""
+"""Exceptions for bad input, as opposed to bugs."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from signal import Signals
 
-MOST_WORDS = 160  # characters of a library's message that are shown
+MOST_WORDS = 160  # maximum characters of a library's message
 
 
 class InputError(Exception):
-    """Bad input: a file, a key or a value that the user can fix.
+    """Bad input: a file, a key or a value that the user can correct.
 
-    The message is one line that names the file or key, says what is wrong with it and what to do.
-    The command line tools print it without a traceback and end with exit status 2.
+    The message is one line: the file or key, what is wrong with it, and what to do. The commands print it without a
+    traceback and end with exit status 2.
     """
 
 
 class NotConfirmed(InputError):
-    """A change that was made, which the disk does not confirm to be lasting; the message says "done, but"."""
+    """A change was made, but the disk did not confirm it; the message says "done, but"."""
 
 
 class NewerFormat(InputError):
-    """A file that a later version of lreid wrote, which is neither damaged nor to be replaced."""
+    """A file of a later version of lreid, which is not damaged and must not be replaced."""
 
 
 class OutOfMemory(InputError):
-    """Memory, or what the system allows of it, ran out: the input may be whole."""
+    """Memory ran out, so the input may be intact."""
 
 
-# What libraries say of it in errors of other kinds: torch, CUDA, cuBLAS and cuDNN, C++, the loader of Linux.
+# Messages for it in other errors: of torch, CUDA, cuBLAS and cuDNN, C++, the loader of Linux.
 NO_MEMORY = re.compile(
     r"can't allocate memory|cannot allocate memory|out of memory|not enough memory|ALLOC_FAILED|bad_alloc|"
     r"can't start new thread|failed to map segment|Unable to allocate",
@@ -41,10 +41,10 @@ NO_MEMORY = re.compile(
 def refuse_out_of_memory(
     error: BaseException, where: object = "", remedy: str = "close other programs and try again"
 ) -> None:
-    """To be called with an error before it is taken for damage of a file, or for a mistake.
+    """Call it with an error before treating the error as a damaged file or a bug.
 
     Raises:
-        OutOfMemory: the error says that memory ran out.
+        OutOfMemory: the error means that memory ran out.
     """
     if isinstance(error, OutOfMemory):
         raise error
@@ -57,13 +57,13 @@ def refuse_out_of_memory(
 
 
 class ArgumentError(InputError):
-    """An argument of a function or class that is wrong; the message begins with its name.
+    """An invalid argument of a function or class; the message begins with its name.
 
-    The library knows nothing of config keys: :func:`naming_keys` names them instead of arguments.
+    The library itself does not use config keys; :func:`naming_keys` replaces the names of arguments by keys.
 
     Args:
-        argument: its name, as in ``temperature``.
-        fault: the rest of the sentence, as in ``is -1; it must be above 0``.
+        argument: name of the argument, such as ``temperature``.
+        fault: the rest of the sentence, such as ``is -1; it must be above 0``.
     """
 
     def __init__(self, argument: str, fault: str) -> None:
@@ -92,15 +92,15 @@ def require(condition: bool, argument: str, value: object, rule: str) -> None:
 
 @contextmanager
 def naming_keys(group: str = "", **keys: str) -> Iterator[None]:
-    """Put around a call, or a function, whose arguments come from a config or a command line: its errors name the keys.
+    """A context or decorator for calls with arguments from a config or a command line: errors name the keys.
 
-    The library speaks of its arguments: an :class:`ArgumentError` begins with one, and what a message says to do is
-    written as in Python, ``skip_bad=True``. Here that becomes ``DATA.SKIP_BAD_IMAGES True``, or ``--skip-bad``.
+    Errors of the library name its arguments: an :class:`ArgumentError` begins with one, and advice is written as in
+    Python, ``skip_bad=True``. This context turns them into ``DATA.SKIP_BAD_IMAGES True``, or ``--skip-bad``.
 
     Args:
-        group: group of config keys; an argument ``temperature`` of an ArgumentError is ``GROUP.TEMPERATURE``. Without,
-            only those in ``keys`` are renamed.
-        keys: full keys, or options, of arguments that are called otherwise.
+        group: group of config keys; an argument ``temperature`` of an ArgumentError becomes ``GROUP.TEMPERATURE``.
+            Without a group, only arguments in ``keys`` are renamed.
+        keys: full keys, or options, of arguments with different names.
 
     Raises:
         InputError: instead of an :class:`ArgumentError`; other errors with the renamed arguments.
@@ -125,10 +125,11 @@ def _key(group: str, error: ArgumentError) -> str:
 
 
 class Stopped(BaseException):
-    """A signal ended the run after it had saved where it was.
+    """A signal ended the run after it had saved its state.
 
-    The command line tools print one line and end with exit status 128 + the signal's number, as shells count it. No
-    Exception, as KeyboardInterrupt is none: who catches whatever damage raises must not take it for damage.
+    The commands print one line and end with exit status 128 + the signal's number, as in shells. Like
+    KeyboardInterrupt, it is not an Exception, so that code that catches all exceptions of a damaged file does not catch
+    it.
     """
 
     def __init__(self, signal: int) -> None:

@@ -1,4 +1,4 @@
-"""Packages that ``pip install lreid`` leaves out, as only some work needs them."""
+"""Optional dependencies, which ``pip install lreid`` does not install."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from lreid.errors import InputError, refuse_out_of_memory
 
 
 class Extra:
-    """A module of such a package: loaded when something of it is first used, and asked for by name where it is missing.
+    """A module of an optional dependency: it is imported at its first use; if it is missing, the error names the extra.
 
         cv2 = Extra("cv2", "opencv")
         cv2.flip(image, 1)
 
     Raises:
-        InputError: at its first use, with the pip command, if it cannot be imported.
+        InputError: it cannot be imported; raised at its first use, with the pip command.
     """
 
     def __init__(self, module: str, extra: str) -> None:
         self._module, self._extra = module, extra
 
     def load(self) -> Any:
-        """The module itself, for those who want to know early that it is there."""
+        """Imports the module at once, to check early that it is installed."""
         try:
             return import_module(self._module)
         except ImportError as error:
@@ -33,7 +33,7 @@ class Extra:
             ) from None
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # copy and pickle look for their own
+        if name.startswith("__"):  # copy and pickle look up special methods
             raise AttributeError(name)
         value = getattr(self.load(), name)
         setattr(self, name, value)
@@ -41,7 +41,7 @@ class Extra:
 
 
 def installed_version(package: str) -> str | None:
-    """The version of a package; None where it is not installed, as lreid itself in its bare source tree."""
+    """The version of a package; None if it is not installed, like lreid itself in a bare source tree."""
     try:
         return version(package)
     except PackageNotFoundError:

@@ -23,20 +23,30 @@ from lreid.errors import InputError, NotConfirmed, refuse_out_of_memory
 
 logger = logging.getLogger("lreid")
 
-FILLED = ".lreid"  # a file in folders that are being filled
-UNFINISHED = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.lreid")  # names that :func:`unfinished` gives
-NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EBADF)  # of file systems without; NFS: EBADF for folders
-NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES)  # of systems and folders that cannot do it
+FILLED = ".lreid"  # marker file in folders that are being filled
+UNFINISHED = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.lreid")  # names that :func:`unfinished` uses
+NO_LOCKS = (
+    errno.ENOSYS,
+    errno.ENOLCK,
+    errno.ENOTSUP,
+    errno.EBADF,
+)  # errors of file systems without locks; NFS: EBADF for folders
+NO_FOLDER_SYNC = (
+    errno.EINVAL,
+    errno.ENOTSUP,
+    errno.EBADF,
+    errno.EACCES,
+)  # errors of systems and folders that cannot sync
 
 
 def lock(path: Path) -> filelock.BaseFileLock:
-    """Makes a file that one process at a time can hold, until it releases it or ends, however it ends.
+    """Creates a lock file; one process at a time can hold the lock, until it releases it or ends in any way.
 
     Processes that are forked from the holder do not hold it.
 
     Raises:
         filelock.Timeout: another process holds it.
-        OSError: the file cannot be made, or the file system has no locks.
+        OSError: the file cannot be created, or the file system has no locks.
     """
     held = filelock.FileLock(path, thread_local=False, fallback_to_soft=False)
     held.acquire(blocking=False)
@@ -44,14 +54,14 @@ def lock(path: Path) -> filelock.BaseFileLock:
 
 
 def hold(descriptor: int, *, wait: bool = True) -> bool:
-    """Locks an open file or folder until it is closed; True as well on a file system that has no locks.
+    """Locks an open file or folder until it is closed; also returns True on a file system without locks.
 
     Args:
         descriptor: descriptor of the open file or folder.
-        wait: until others have left it; otherwise False says that another process holds it.
+        wait: wait until other processes release it; without it, False means that another process holds the lock.
 
     Raises:
-        OSError: it cannot be locked for another reason.
+        OSError: it cannot be locked for a different reason.
     """
     try:
         return filelock.lock_descriptor(descriptor, blocking=wait)
@@ -63,10 +73,10 @@ def hold(descriptor: int, *, wait: bool = True) -> bool:
 
 @contextlib.contextmanager
 def only_one_process(folder: Path) -> Iterator[None]:
-    """Waits until no other process that asks here has a folder; nothing is written to it for that.
+    """Waits for the lock of a folder, without writing a file to it.
 
     Raises:
-        OSError: there is no such folder, or another one took its place while this process waited.
+        OSError: the folder does not exist, or was replaced while this process waited.
     """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -75,21 +85,21 @@ def only_one_process(folder: Path) -> Iterator[None]:
             raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
         yield
     finally:
-        with contextlib.suppress(OSError):  # nothing was written through it
+        with contextlib.suppress(OSError):  # the descriptor was only locked
             os.close(descriptor)
 
 
 def real_path(path: str | Path) -> Path:
-    """The file that a symbolic link leads to, whether it is there or not; any other path as it is."""
+    """The target of a symbolic link, whether it exists or not; other paths are returned unchanged."""
     return Path(os.path.realpath(path) if os.path.islink(path) else path)
 
 
 def is_stream(path: Path) -> bool:
-    """Whether a path is written into as it is: a device such as /dev/null, a pipe, or an open file as /dev/stdout.
+    """Whether a path is a stream that is written directly: a device such as /dev/null, a pipe, or /dev/stdout.
 
     Raises:
-        InputError: it is there and can be neither written into nor replaced: a folder, a socket, a disk.
-        OSError: what is there cannot be determined.
+        InputError: the path can neither be written nor replaced: a folder, a socket, a disk.
+        OSError: the kind of the path cannot be determined.
     """
     if _descriptor(path) is not None:
         return True
@@ -101,18 +111,18 @@ def is_stream(path: Path) -> bool:
 
 
 def require_replaceable(path: Path) -> None:
-    """Refuses a path that no file may take, since what is there is not a regular file.
+    """Refuses a path that exists and is not a regular file.
 
     Raises:
         InputError: it is a folder, a device, a pipe, or a socket.
-        OSError: what is there cannot be determined.
+        OSError: the kind of the path cannot be determined.
     """
     if path.exists() and not path.is_file():
-        raise InputError(f"{path}: is not a regular file, so it is not replaced; choose another name")
+        raise InputError(f"{path}: is not a regular file, so it is not replaced; choose a different name")
 
 
 def _descriptor(path: Path) -> int | None:
-    """The number of the open file of this process that links lead to, as from /dev/stdout; None for other paths."""
+    """The descriptor of this process's open file that a path links to, such as /dev/stdout; None for other paths."""
     while path.is_symlink() and path.exists():
         folder = os.path.realpath(path.parent)
         if folder == f"/proc/{os.getpid()}/fd":
@@ -122,7 +132,7 @@ def _descriptor(path: Path) -> int | None:
 
 
 def _write_stream(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """Writes into what is there, when all of the content is known."""
+    """Writes to a stream when the content is complete."""
     content = io.BytesIO()
     write(content)
     number = _descriptor(path)
@@ -135,18 +145,19 @@ def write_atomically(
 ) -> None:
     """Writes a file through a temporary one next to it, so that a reader never sees half of it.
 
-    When this returns, a power cut does not undo it. A symbolic link is followed. A device or a pipe is written into.
-    What processes that were killed have left of the same file is deleted.
+    After it returns, a power cut does not undo it. Symbolic links are followed. Devices and pipes are written directly.
+    Leftovers of killed processes that wrote the same file are deleted.
 
     Args:
-        path: the file; one that exists is replaced when the new one is complete, which takes over its mode and owner.
-        write: called with the open binary file.
-        previous: what is replaced stays under this name.
-        private: a file that is new can be read by its owner only; otherwise the umask decides.
+        path: the file; an existing one is replaced when the new one is complete, and the new one gets its mode and
+            owner.
+        write: function that is called with the open binary file.
+        previous: name under which the replaced file stays.
+        private: only the owner may read a new file; otherwise the umask applies.
 
     Raises:
-        InputError: the folder cannot be written to, the disk is full, or the path is that of a folder or a socket;
-            what was there before stays.
+        InputError: the folder cannot be written to, the disk is full, or the path is a folder or a socket; the old file
+            stays.
         NotConfirmed: as :func:`sync_folder`.
     """
     try:
@@ -167,7 +178,7 @@ def write_atomically(
     except (OSError, RuntimeError) as error:
         refuse_out_of_memory(error, path)
         reason = str(error)
-        if isinstance(error, RuntimeError):  # torch.save hides why a write failed, mostly a full disk
+        if isinstance(error, RuntimeError):  # torch.save hides the cause of a failed write, usually a full disk
             reason = f"the write broke off; {shutil.disk_usage(Path(path).parent).free >> 20} MiB are free on the disk"
         raise InputError(
             f"{path}: cannot be written ({reason}); what was saved before is whole: "
@@ -177,11 +188,11 @@ def write_atomically(
 
 
 def write_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """Writes a file that can be made again: under another name, then renamed, without waiting for the disk.
+    """Writes a file that can be recomputed: under a temporary name, then renamed, without forcing it to disk.
 
     Raises:
-        InputError: the path is that of a folder, a device, a pipe or a socket.
-        OSError: it cannot be written; what to do about it the caller knows.
+        InputError: the path is a folder, a device, a pipe or a socket.
+        OSError: it cannot be written; the caller handles it.
     """
     require_replaceable(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -192,10 +203,10 @@ def write_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
 
 
 def require_writable(path: str | Path) -> None:
-    """Raises before long work the errors that :func:`write_atomically` would raise after it.
+    """Raises, before long work, the errors that :func:`write_atomically` would raise after it.
 
     Raises:
-        InputError: the folder cannot be made or written to, or what is there cannot be replaced.
+        InputError: the folder cannot be created or written to, or the existing path cannot be replaced.
     """
     try:
         stream = is_stream(Path(path))
@@ -212,19 +223,19 @@ def require_writable(path: str | Path) -> None:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    r"""Writes UTF-8 text with :func:`write_atomically`; halves of characters come out as of :func:`escaped`."""
+    r"""Writes UTF-8 text with :func:`write_atomically`; lone surrogates are escaped as in :func:`escaped`."""
     write_atomically(path, lambda file: file.write(text.encode(errors="backslashreplace")))
 
 
 @contextlib.contextmanager
 def unfinished(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
-    """A new file next to ``path``, open for writing and reading, that is removed at the end unless it was renamed.
+    """A new file next to ``path``, open for writing and reading; it is deleted at the end unless it was renamed.
 
-    It is locked meanwhile, so that others can distinguish it from the file of a killed process.
+    It is locked meanwhile, so that other processes can distinguish it from the file of a killed process.
 
     Raises:
-        OSError: it cannot be made.
-        InputError: this is Windows, where no open file can be renamed.
+        OSError: it cannot be created.
+        InputError: this is Windows, where open files cannot be renamed.
     """
     if sys.platform == "win32":
         raise InputError(f"{path}: lreid writes files on Linux and macOS only; run it in WSL 2")
@@ -232,10 +243,10 @@ def unfinished(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
     while True:
         name = _new_name(path)
         descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-        # On a file system without locks no process takes the file for a leftover either.
+        # On a file system without locks, no process treats the file as a leftover.
         with contextlib.suppress(OSError):
             filelock.lock_descriptor(descriptor)
-        if os.fstat(descriptor).st_nlink:  # else another process took it for a leftover before it was locked
+        if os.fstat(descriptor).st_nlink:  # otherwise another process deleted it as a leftover before it was locked
             break
         os.close(descriptor)
     file = open(name, "w+b", opener=lambda *_: descriptor)  # noqa: SIM115, closed below
@@ -244,15 +255,15 @@ def unfinished(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
     finally:
         with contextlib.suppress(OSError):  # the next write deletes it
             os.unlink(name)
-        with contextlib.suppress(OSError):  # it was synchronised, or is not wanted
+        with contextlib.suppress(OSError):  # it was synchronised, or is not needed
             file.close()
 
 
 def second_name(path: Path) -> Path:
-    """Another name of a file, that of an unfinished one, from which it can be renamed.
+    """A second name of a file, in the form of an unfinished file, from which it can be renamed.
 
     Raises:
-        OSError: it cannot be given.
+        OSError: the name cannot be created.
     """
     second = Path(_new_name(path))
     os.link(path, second)
@@ -264,7 +275,7 @@ def _new_name(path: Path) -> str:
 
 
 def finish(file: IO[bytes], path: Path) -> None:
-    """Forces a file to disk and gives it mode and owner of the one that it replaces, if there is one.
+    """Forces a file to disk, and copies mode and owner from the file that it replaces, if there is one.
 
     Raises:
         OSError: the disk is full or broken.
@@ -272,17 +283,17 @@ def finish(file: IO[bytes], path: Path) -> None:
     file.flush()
     if path.exists():
         status = path.stat()
-        with contextlib.suppress(OSError):  # only root can give files away
+        with contextlib.suppress(OSError):  # only root can change the owner
             os.fchmod(file.fileno(), stat.S_IMODE(status.st_mode))
             os.fchown(file.fileno(), status.st_uid, status.st_gid)
     os.fsync(file.fileno())
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a folder and those above it that are missing; a power cut does not undo it.
+    """Creates a folder and its missing parents; a power cut does not undo it.
 
     Raises:
-        OSError: it cannot be made, or the disk does not confirm it.
+        OSError: it cannot be created, or the disk does not confirm it.
     """
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     folder.mkdir(parents=True, exist_ok=True)
@@ -294,7 +305,7 @@ def sync_folder(folder: Path, changed: Path) -> None:
     """Forces the names of a folder to disk, so that a power cut does not undo a rename.
 
     Raises:
-        NotConfirmed: the disk does not confirm it; what was ``changed`` is changed all the same.
+        NotConfirmed: the disk does not confirm it, although the change of ``changed`` was made.
     """
     try:
         _sync(folder)
@@ -321,7 +332,7 @@ def list_folder(folder: Path, pattern: str = "*") -> list[Path]:
     """Paths in a folder that match a pattern of :mod:`fnmatch`, sorted; empty if there is no folder.
 
     Raises:
-        InputError: the folder cannot be listed, so nobody knows whether it is empty.
+        InputError: the folder cannot be listed, so its content is unknown.
     """
     try:
         names = os.listdir(folder)
@@ -334,7 +345,7 @@ def list_folder(folder: Path, pattern: str = "*") -> list[Path]:
 
 
 def files_below(folder: Path) -> list[Path]:
-    """The files in a folder and in those below it, sorted; links to folders are not followed.
+    """The files in a folder and its subfolders, sorted; links to folders are not followed.
 
     Raises:
         InputError: as :func:`list_folder`.
@@ -349,7 +360,7 @@ def _require_absent(error: OSError, folder: Path) -> None:
 
 
 def leftovers(folder: Path, name: str | None = None) -> list[Path]:
-    """Unfinished files in a folder, of one file or of all, also those that are being written at this moment.
+    """Unfinished files in a folder, of one file or of all files, including those that are being written.
 
     Raises:
         InputError: as :func:`list_folder`.
@@ -359,28 +370,28 @@ def leftovers(folder: Path, name: str | None = None) -> list[Path]:
 
 
 def remove_leftovers(folder: Path, name: str | None = None) -> None:
-    """Deletes the unfinished files in a folder whose process was killed, of one file or of all.
+    """Deletes the unfinished files of killed processes in a folder, of one file or of all files.
 
-    Only who is about to write there calls this. Without locks, or where the folder cannot be listed, they stay.
+    Only a process that is about to write there calls it. Without locks, or if the folder cannot be listed, they stay.
     """
     with contextlib.suppress(InputError):
         for path in leftovers(folder, name):
-            with contextlib.suppress(OSError), open(path, "r+b") as file:  # it is finished, or not ours to delete
+            with contextlib.suppress(OSError), open(path, "r+b") as file:  # it is finished, or belongs to somebody else
                 if filelock.lock_descriptor(file.fileno(), blocking=False):
                     path.unlink()
 
 
 @contextlib.contextmanager
 def folder_at_once(folder: Path, *, empty: bool = False) -> Iterator[Path | None]:
-    """A folder to fill that gets its name when all is in it; None where it has it already.
+    """A folder to fill, which gets its name when it is complete; yields None if it already exists.
 
     Args:
-        folder: called ``FOLDER.unfinished`` until then.
-        empty: begin with an empty folder; otherwise it holds what an attempt that was killed has written.
+        folder: the folder; until it is complete, its name is ``FOLDER.unfinished``.
+        empty: start with an empty folder; otherwise it contains the files of a killed attempt.
 
     Raises:
-        InputError: to begin with an empty one, a ``FOLDER.unfinished`` would have to be deleted that is not of lreid.
-        OSError: it cannot be made; what to do about it the caller knows.
+        InputError: the existing ``FOLDER.unfinished`` would have to be emptied, but was not created by lreid.
+        OSError: it cannot be created; the caller handles it.
     """
     if folder.is_dir():
         logger.info("%s: there already", folder)
@@ -389,7 +400,7 @@ def folder_at_once(folder: Path, *, empty: bool = False) -> Iterator[Path | None
     unfinished = folder.with_name(f"{folder.name}.unfinished")
     mark = unfinished / FILLED
     if empty and files_below(unfinished) and not mark.exists():
-        raise InputError(f"{unfinished}: was not made by lreid, so it is not deleted; move it away")
+        raise InputError(f"{unfinished}: was not created by lreid, so it is not deleted; move it away")
     for path in list_folder(unfinished) if empty else ():
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

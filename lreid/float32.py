@@ -1,4 +1,4 @@
-"""Precision of float32 products and convolutions; by default torch lets a GPU round some of them."""
+"""Precision of float32 products and convolutions, some of which a GPU rounds by torch's default."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import torch
 
 
 def full_precision() -> AbstractContextManager[None]:
-    """Inside, they are those of float32, as features and rankings are promised to be.
+    """A context in which they have full float32 precision, as guaranteed for features and rankings.
 
-    Overrides any other setting of torch, made by ``torch.set_float32_matmul_precision``, ``allow_tf32`` or the settings
-    called ``fp32_precision``. Outside what was set holds again.
+    It overrides torch's settings (``torch.set_float32_matmul_precision``, ``allow_tf32``, ``fp32_precision``) and
+    restores them afterwards.
     """
     return _set("ieee")
 
 
 def tf32() -> AbstractContextManager[None]:
-    """Inside, GPUs that can round their factors to TF32, which has 10 of the 23 bits of the fraction."""
+    """A context in which GPUs may round factors to TF32, which has 10 of the 23 bits of the fraction."""
     return _set("tf32")
 
 
@@ -37,7 +37,7 @@ def _set(precision: str) -> Iterator[None]:
 
 
 def _settings(precision: str) -> list[tuple[Any, str, str | bool]]:
-    """Places, names and values of what decides it, on GPUs and processors."""
+    """Objects, names and values of the settings that determine it, on GPUs and CPUs."""
     cuda: Any = torch.backends.cuda
     cudnn: Any = torch.backends.cudnn
     mkldnn: Any = torch.backends.mkldnn

@@ -1,10 +1,10 @@
-"""Identities and cameras: which labels are missing, which are junk and which are the same, wherever they are compared.
+"""Identities and cameras: common rules for missing labels, junk labels and equal labels.
 
 * **Missing** labels are None, NaN, NaT, pandas' NA, masked values and blank text. They count as -1.
-* **Junk** is -1 however it is spelled: ``-1``, ``-1.0``, ``"-1"``, ``"-01"``, ``" -1.0"``.
-* **Unknown equals nothing**: a label of -1 differs from every label, also from another -1.
-* **Text is compared as it is written**: ``"007"`` and ``"7"`` are two labels, and a warning names such a pair.
-* **Numbers are compared as numbers**: 7.0 is 7. Numbers mixed with text are refused.
+* **Junk** is -1 in any spelling: ``-1``, ``-1.0``, ``"-1"``, ``"-01"``, ``" -1.0"``.
+* **Unknown equals nothing**: a label of -1 differs from every label, even from a second -1.
+* **Text is compared as written**: ``"007"`` and ``"7"`` are two labels, and a warning names such a pair.
+* **Numbers are compared as numbers**: 7.0 equals 7. Numbers mixed with text are refused.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from lreid.errors import InputError
 
 logger = logging.getLogger("lreid")
 
-JUNK = -1  # a bad detection in a test set: neither right nor wrong, so it never counts
-DISTRACTOR = 0  # in a test set, a gallery image of a person who is never queried
-UNKNOWN = -1  # in a gallery, an identity, camera or time that is not known
+JUNK = -1  # a bad detection in a test set: neither right nor wrong, so it is ignored
+DISTRACTOR = 0  # in a test set, a gallery image of a person without a query
+UNKNOWN = -1  # in a gallery, an unknown identity, camera or time
 
-# What programs write for a missing value where only text can stand: in a CSV file, in a text array of numpy.
+# Spellings of missing values in text: in a CSV file, in a text array of numpy.
 WRITTEN_MISSING = frozenset({"nan", "NaN", "NaT", "<NA>", "None", "NA", "null", "NULL"})
 JUNK_TEXT = re.compile(r"\s*-0*1(\.0*)?\s*", re.ASCII)
 NUMBER_TEXT = re.compile(r"\s*([+-]?)(?=[0-9])0*([1-9][0-9]*)?(\.0*)?\s*", re.ASCII)
@@ -36,26 +36,26 @@ def label_of(value: Any, name: str) -> int | str:
     """One label as an integer or as text; -1 if it is missing or junk.
 
     Args:
-        value: integer, float that is a whole number, or text; None, NaN, NaT, NA, masked or blank is missing.
-        name: how the message calls the argument, for instance ``"query identities"``.
+        value: integer, float with an integer value, or text; None, NaN, NaT, NA, masked and blank values are missing.
+        name: name of the argument in messages, such as ``"query identities"``.
 
     Raises:
-        InputError: it is something else, a fraction, or too large for 64 bits with a sign.
+        InputError: it is of a different type, a fraction, or too large for a signed 64-bit integer.
     """
     if is_missing(value):
         return UNKNOWN
     if isinstance(value, str):
         return UNKNOWN if is_junk(value) else str(value)
     if getattr(value, "ndim", None) == 0 and not isinstance(value, np.generic):
-        value = value.item()  # of an array or a tensor that is a single number
+        value = value.item()  # an array or a tensor with a single number
     if isinstance(value, (int, np.integer)):
         if not INT64.min <= value <= INT64.max:
-            raise InputError(f"{name}: {int(value)} is too large; integers are kept in 64 bits with a sign")
+            raise InputError(f"{name}: {int(value)} is too large; integers are signed and have 64 bits")
         return int(value)
     if isinstance(value, (float, np.floating)):
         digits = np.finfo(type(value) if isinstance(value, np.floating) else float).nmant
-        if value % 1 or abs(value) > 2**digits:  # beyond, several integers are one float
-            raise InputError(f"{name}: the float {value} stands for no single integer; give integers or text")
+        if value % 1 or abs(value) > 2**digits:  # above it, several integers share one float
+            raise InputError(f"{name}: the float {value} does not represent a unique integer; give integers or text")
         return int(value)
     raise InputError(f"{name}: expected integers or text, got {value!r} of type {type(value).__name__}")
 
@@ -68,17 +68,17 @@ def is_missing(value: Any) -> bool:
         return True
     try:
         return bool(value != value)  # NaN, NaT
-    except (TypeError, ValueError):  # pandas' NA answers neither yes nor no, nor does an array
+    except (TypeError, ValueError):  # pandas' NA and arrays have no truth value
         return type(value).__name__ == "NAType"
 
 
 def is_junk(text: str) -> bool:
-    """Whether a cell of a file or a name says junk: -1, however it is spelled."""
+    """Whether a cell of a file or a part of a name means junk: -1 in any spelling."""
     return JUNK_TEXT.fullmatch(text) is not None
 
 
 def same(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Where two arrays of numbered labels, int64 and broadcast against each other, hold one that is known: bool."""
+    """Whether two arrays of int64 labels, broadcast against each other, have the same known label: bool."""
     return (left == right) & (left != UNKNOWN)
 
 
@@ -86,7 +86,7 @@ def as_labels(values: Any, name: str, length: int) -> np.ndarray:
     """Labels that must be integers, as an ``(N,)`` int64 array; missing ones are -1.
 
     Raises:
-        InputError: as :func:`as_names`, or one is text.
+        InputError: as :func:`as_names`, or a label is text.
     """
     labels = as_names(values, name, length)
     if labels.dtype != np.int64:
@@ -96,26 +96,28 @@ def as_labels(values: Any, name: str, length: int) -> np.ndarray:
 
 
 def as_names(values: Any, name: str, length: int) -> np.ndarray:
-    """Identities or cameras: an ``(N,)`` int64 array, or one of strings (dtype object) where one is text.
+    """Identities or cameras as an ``(N,)`` int64 array, or as an array of strings (dtype object) if any label is text.
 
     Args:
-        values: N labels of :func:`label_of` in a list, array, tensor, masked array, or column of a table.
-        name: how the message calls them.
+        values: N labels as in :func:`label_of`, in a list, array, tensor, masked array, or table column.
+        name: name of the argument in messages.
         length: N.
 
     Returns:
         Missing and junk labels are -1, or ``"-1"`` among text.
 
     Raises:
-        InputError: one is no label, numbers are mixed with text, or they are not ``length``; or numpy may have made
-            text of a missing one.
+        InputError: a value is not a label, numbers are mixed with text, or their number is not ``length``; or numpy may
+            have converted a missing value to text.
     """
     if isinstance(values, np.ma.MaskedArray):
-        values = values.tolist()  # None where it is masked
+        values = values.tolist()  # None for masked values
     elif hasattr(values, "detach"):
         values = values.detach().cpu().numpy()
     elif hasattr(values, "__array__") and not isinstance(values, np.ndarray):
-        values = np.asarray(values, dtype=object)  # a column, whose missing values would make floats of its integers
+        values = np.asarray(
+            values, dtype=object
+        )  # a table column, in which missing values would turn integers into floats
     if not isinstance(values, (np.ndarray, Sequence)) or isinstance(values, (str, bytes)):
         raise InputError(f"{name}: expected a list of integers or of text, got {type(values).__name__}")
     shape = values.shape if isinstance(values, np.ndarray) else (len(values),)
@@ -147,9 +149,9 @@ def as_names(values: Any, name: str, length: int) -> np.ndarray:
 
 
 def as_numbers(queries: np.ndarray, gallery: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Labels of :func:`as_names` of queries and gallery as integers that are equal where the labels are.
+    """Labels from :func:`as_names` of queries and gallery as integers, which are equal if the labels are equal.
 
-    Integers stay as they are. Text is numbered from 1, but "-1", which stays -1.
+    Integers do not change. Text is numbered from 1, except "-1", which becomes -1.
 
     Raises:
         InputError: one of the two is text, the other integers.
@@ -175,9 +177,8 @@ class Labels:
     """Identities and cameras of N images.
 
     Attributes:
-        ids: ``(N,)`` identities of :func:`as_names`; those of :func:`comparable` are int64.
-        cameras: ``(N,)`` cameras, or another number of where images come from; None where no image is left
-            out of a ranking by its camera.
+        ids: ``(N,)`` identities from :func:`as_names`; int64 after :func:`comparable`.
+        cameras: ``(N,)`` cameras, or any other number for the origin of images; None disables the camera filter.
     """
 
     ids: Any
@@ -187,12 +188,12 @@ class Labels:
         return len(self.ids)
 
     def __getitem__(self, rows: Any) -> Labels:
-        """The labels of some rows, by any index of numpy."""
+        """The labels of some rows, by any numpy index."""
         return Labels(self.ids[rows], None if self.cameras is None else self.cameras[rows])
 
 
 def comparable(query: Labels, gallery: Labels, shape: tuple[int, int]) -> tuple[Labels, Labels]:
-    """Labels of queries and gallery as integers that are equal where the labels are, see :func:`as_numbers`.
+    """Labels of queries and gallery as integers, which are equal if the labels are equal, see :func:`as_numbers`.
 
     Args:
         query, gallery: both with identities, and both or neither with cameras.
@@ -214,14 +215,14 @@ def comparable(query: Labels, gallery: Labels, shape: tuple[int, int]) -> tuple[
 
 
 def usable(query: Labels, gallery: Labels) -> np.ndarray:
-    """Which gallery images are in the rankings of queries: all but junk and those of the query's identity and camera.
+    """The gallery images that count in the ranking of a query: all but junk and images of its identity and camera.
 
     Args:
-        query, gallery: as of :func:`comparable`, broadcast against each other. Without cameras there is no camera
+        query, gallery: labels from :func:`comparable`, broadcast against each other. Without cameras there is no camera
             filter.
 
     Returns:
-        bool, of the shape that both are broadcast to.
+        bool, in the broadcast shape.
     """
     ranked = np.broadcast_to(gallery.ids != JUNK, np.broadcast_shapes(query.ids.shape, gallery.ids.shape))
     if query.cameras is None:
@@ -230,7 +231,7 @@ def usable(query: Labels, gallery: Labels) -> np.ndarray:
 
 
 def ascending_ranks(names: Iterable[str]) -> dict[str, int]:
-    """Each name's position in ascending order: as numbers where all are integers, else as text."""
+    """Each name's position in ascending order: as numbers if all are integers, otherwise as text."""
     distinct = sorted(set(names))
     if all(re.fullmatch(r"[+-]?[0-9]{1,1000}", name) for name in distinct):
         distinct.sort(key=int)
@@ -238,7 +239,7 @@ def ascending_ranks(names: Iterable[str]) -> dict[str, int]:
 
 
 def warn_of_spellings(texts: Iterable[str], name: str) -> None:
-    """Warns once, in a line, of text labels that are different but the same number, as ``007`` and ``7`` are."""
+    """Warns, in one line, about different text labels with the same number, such as ``007`` and ``7``."""
     by_number: dict[tuple[bool, str | None], list[str]] = {}
     for text in texts:
         if number := NUMBER_TEXT.fullmatch(text):

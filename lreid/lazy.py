@@ -1,4 +1,4 @@
-"""Import the public names of a package when one of them is first asked for, so that single files stay light."""
+"""Import the public names of a package at their first use, so that importing a single module stays fast."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def public_names(
     """``__getattr__`` and ``__dir__`` of a package.
 
     Args:
-        package: its full name.
-        homes: the module of each name; where there is none, the module ``api`` of the package imports all names.
+        package: full name of the package.
+        homes: the module of each name; without it, the module ``api`` of the package imports all names.
     """
     api = f"{package}.api"
 
@@ -34,5 +34,5 @@ def public_names(
 
 
 def _is_file(package: str, name: str) -> bool:
-    """Whether a name is of a module of the package, or one that Python asks every package for."""
+    """Whether a name is a module of the package, or a special name that Python looks up in every package."""
     return name.startswith("__") or importlib.util.find_spec(f"{package}.{name}") is not None

@@ -1,4 +1,4 @@
-"""Load a trained model: by the name of its file, or of an entry of the zoo."""
+"""Load a trained model by the name of its file or of an entry in the zoo."""
 
 from __future__ import annotations
 
@@ -28,42 +28,42 @@ if TYPE_CHECKING:
 
 Engine = Literal["torch", "onnx"]
 ENGINES: tuple[Engine, ...] = get_args(Engine)
-HUB = "hub:"  # before the name of a repository
+HUB = "hub:"  # prefix of the name of a repository
 
 
 def load_model(source: str | Path, device: str | torch.device = "auto", *, engine: Engine = "torch") -> Embedder:
     """A trained network in evaluation mode, ready to ``extract`` features.
 
-    Whatever the device and the engine, the features are those of float32 to its rounding, and the
-    :func:`~lreid.models.fingerprint.fingerprint` is the same: a gallery that one of them built can be searched with the
-    others.
+    On every device and with every engine, the features are equal up to float32 rounding, and the
+    :func:`~lreid.models.fingerprint.fingerprint` is the same. So a gallery can be built on one device and searched on
+    another one.
 
     Args:
-        source: a checkpoint ``.pt`` of a run; ``zoo:NAME`` or, where no such file is there, ``NAME`` of an entry of
-            the zoo (see :mod:`lreid.zoo`); a ``.safetensors`` file with its card next to it; an ``.onnx`` file of
-            :func:`lreid.export.export`; the folder of a run, or one that holds a single one of the last two; or
-            ``hub:OWNER/NAME``, such a folder as a repository of Hugging Face's hub, ``hub:OWNER/NAME@REVISION``.
-        device: ``auto`` (a GPU where there is one), ``cpu``, ``cuda:1`` …
-        engine: ``torch``, or ``onnx`` for onnxruntime, which computes on the processor.
+        source: a checkpoint ``.pt`` of a run; ``zoo:NAME``, or ``NAME`` if no file has that name, of an entry in the
+            zoo (see :mod:`lreid.zoo`); a ``.safetensors`` file with its card next to it; an ``.onnx`` file of
+            :func:`lreid.export.export`; a run folder, or a folder that contains exactly one file of the last two kinds;
+            or ``hub:OWNER/NAME`` or ``hub:OWNER/NAME@REVISION``, such a folder in a repository on Hugging Face's hub.
+        device: ``auto`` (a GPU if there is one), ``cpu``, ``cuda:1`` …
+        engine: ``torch``, or ``onnx`` for onnxruntime on the CPU.
 
     Raises:
-        InputError: there is no such file or entry, it is damaged, or no model of lreid; or the device or the engine
-            cannot be used.
+        InputError: the file or entry is missing, damaged, or not a model of lreid; or the device or the engine cannot
+            be used.
     """
     if engine not in ENGINES:
         raise ArgumentError("engine", f"is {engine!r}; use {' or '.join(ENGINES)}")
     if not isinstance(source, (str, os.PathLike)) or not str(source):
-        raise ArgumentError("source", "is no name of a model; call load_model('zoo:people') or give a file")
+        raise ArgumentError("source", "is not the name of a model; call load_model('zoo:people') or give a file")
     lasting = lasting_name(source)
     source = single_file(source)
     if engine == "onnx" or _is_onnx(source):
         if str(device) not in ("auto", "cpu"):
-            raise ArgumentError("device", f"is {device}; onnxruntime computes on the processor here, so use cpu")
+            raise ArgumentError("device", f"is {device}; onnxruntime computes on the CPU here, so use cpu")
         device = "cpu"
     place = pick_device(str(device))
     model = _onnx_model(source) if _is_onnx(source) else _torch_model(source)
     if engine == "onnx":
-        from lreid.export.engine import onnx_model  # loads the exporter, which takes a second
+        from lreid.export.engine import onnx_model  # imports the exporter, which takes a second
 
         model = onnx_model(model)
     model.source = lasting
@@ -82,7 +82,7 @@ def _torch_model(source: str | Path) -> Embedder:
         check_values(cfg, "INPUT.")
     except InputError as error:
         raise InputError(f"{source}: its config is not that of a trained model: {error}") from None
-    # The weights show whether there is a neck, so that a model of a user's own method loads without its class.
+    # The weights show whether there is a neck, so a model of a user's own method loads without the method's class.
     model = network_of(cfg, neck="neck.weight" in state["model"])
     load_model_state(model, state["model"], Path(source))
     return model.eval()
@@ -95,7 +95,7 @@ def _onnx_model(source: str | Path) -> OnnxEmbedder:
 
 
 def _published_model(entry: zoo.Published) -> Embedder:
-    """A network with a checkpoint that others host: backbone and, where their features pass one, neck."""
+    """A network with the weights of a third-party checkpoint: a backbone and, if its features use one, a neck."""
     weights = f"{zoo.PREFIX}{entry.name}"
     cfg = config_from_text(yaml.safe_dump(entry.config), weights)
     model = network_of(cfg, weights=weights, neck=entry.neck)
@@ -107,12 +107,12 @@ def _published_model(entry: zoo.Published) -> Embedder:
 
 
 def network_of_entry(cfg: CfgNode) -> Embedder | None:
-    """The entry of the zoo that ``MODEL.WEIGHTS`` names, with its own neck, for the input size of a config.
+    """The zoo model that ``MODEL.WEIGHTS`` names, with its own neck, for the input size of a config.
 
-    None where other weights are named. In evaluation mode, on the CPU.
+    It is in evaluation mode, on the CPU. None for other weights.
 
     Raises:
-        InputError: as :func:`load_model`, or the config describes another network.
+        InputError: as :func:`load_model`, or the config describes a different network.
     """
     weights = cfg.MODEL.WEIGHTS
     if not weights.startswith(zoo.PREFIX):
@@ -131,7 +131,7 @@ def network_of(cfg: CfgNode, *, weights: str = "none", neck: bool = False) -> Em
         weights, neck: as in :class:`~lreid.models.Embedder`.
 
     Raises:
-        InputError: there is no such backbone, or its weights cannot be had.
+        InputError: the backbone does not exist, or its weights are not available.
     """
     with naming_keys("MODEL", height="INPUT.HEIGHT", width="INPUT.WIDTH", mean="INPUT.MEAN", std="INPUT.STD"):
         return Embedder(
@@ -153,10 +153,10 @@ def model_config(source: str | Path, overrides: Sequence[str] = ()) -> CfgNode:
 
     Args:
         source: as in :func:`load_model`.
-        overrides: ``KEY VALUE`` pairs on top.
+        overrides: ``KEY VALUE`` pairs that override it.
 
     Raises:
-        InputError: as :func:`load_model`, or an override does not fit.
+        InputError: as :func:`load_model`, or an override is invalid.
     """
     source = single_file(source)
     config = _onnx_model(source).config if _is_onnx(source) else read_checkpoint(source)["config"]
@@ -164,9 +164,9 @@ def model_config(source: str | Path, overrides: Sequence[str] = ()) -> CfgNode:
 
 
 def read_checkpoint(source: str | Path) -> dict[str, Any]:
-    """``model``, a state dict, and ``config``, YAML, of a model; of a run's checkpoint all that is in it.
+    """``model``, a state dict, and ``config``, YAML, of a model; for a run's checkpoint, its whole content.
 
-    Of what others host the state dict is that of the network which :func:`load_model` makes of it.
+    For a third-party checkpoint, the state dict is that of the network built by :func:`load_model`.
 
     Args:
         source: as in :func:`load_model`.
@@ -188,10 +188,10 @@ def read_checkpoint(source: str | Path) -> dict[str, Any]:
 
 
 def single_file(source: str | Path) -> str | Path:
-    """The file that a folder or a repository of the hub stands for; what is neither stays as it is.
+    """The model file in a folder or in a repository of the hub; other sources are returned unchanged.
 
     Raises:
-        InputError: it holds no model of lreid, or several, or cannot be downloaded.
+        InputError: it contains no model of lreid or several, or cannot be downloaded.
     """
     if str(source).startswith(HUB):
         folder = _from_hub(str(source).removeprefix(HUB))
@@ -215,21 +215,21 @@ def single_file(source: str | Path) -> str | Path:
 
 
 def _from_hub(name: str) -> Path:
-    """A repository of the hub in the cache of huggingface_hub, which downloads what is not there yet."""
+    """A repository of the hub in the cache of huggingface_hub, which downloads missing files."""
     repository, _, revision = name.partition("@")
     hub = Extra("huggingface_hub", "hub").load()
     try:
-        patterns = ["*.json", "*.safetensors", "*.onnx", "*.md"]  # nothing that runs code when it is loaded
+        patterns = ["*.json", "*.safetensors", "*.onnx", "*.md"]  # no file that runs code when it is loaded
         return Path(hub.snapshot_download(repository, revision=revision or None, allow_patterns=patterns))
-    except Exception as error:  # of the network, of names, of terms to accept
+    except Exception as error:  # errors of the network, names, or terms to accept
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise InputError(
-            f"{HUB}{name}: cannot be had from the hub ({reason}); download it and name its folder"
+            f"{HUB}{name}: cannot be downloaded from the hub ({reason}); download it and name its folder"
         ) from None
 
 
 def lasting_name(source: str | Path) -> str:
-    """A name of the model that holds in any folder: an absolute path, or ``zoo:NAME``."""
+    """A name of the model that is valid in any folder: an absolute path, or ``zoo:NAME``."""
     if str(source).startswith(HUB):
         return str(source)
     if not zoo.is_entry(source):
@@ -239,7 +239,7 @@ def lasting_name(source: str | Path) -> str:
 
 
 def _entry(source: str | Path) -> zoo.Card | zoo.Published | None:
-    """The card of an entry or of a ``.safetensors`` file, or what others host; None for a checkpoint."""
+    """The card of an entry or of a ``.safetensors`` file, or a third-party entry; None for a checkpoint."""
     if zoo.is_entry(source):
         return zoo.find(str(source).removeprefix(zoo.PREFIX))
     path = Path(source)

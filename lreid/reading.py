@@ -1,4 +1,4 @@
-"""Read text, JSON and YAML that may be anything: devices that never end, keys that stand twice, later formats."""
+"""Read untrusted text, JSON and YAML: refuse endless devices, duplicate keys and later formats."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from lreid.errors import InputError, NewerFormat, refuse_out_of_memory
 
 
 def require_regular(path: str | Path) -> None:
-    """Refuses what never ends or may wait for ever when it is read: a FIFO, a socket, a device.
+    """Refuses paths whose reading may never end: FIFOs, sockets and devices.
 
-    What is missing or a folder passes; whoever reads it says so.
+    Missing paths and folders pass, because reading them raises an error.
 
     Raises:
         InputError: it is one of these.
@@ -29,14 +29,14 @@ def require_regular(path: str | Path) -> None:
         return
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         kind = "a FIFO" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
-        raise InputError(f"{path}: is {kind}, which is not read; save its content in a file and name that")
+        raise InputError(f"{path}: is {kind}, which lreid does not read; save its content in a file and name that file")
 
 
 def require_not_newer(path: str | Path, version: Any, newest: int, fault: str) -> None:
-    """Tells a file of a later version of lreid from a damaged one.
+    """Distinguishes a file of a later lreid version from a damaged one, by its format number.
 
     Raises:
-        NewerFormat: it is larger.
+        NewerFormat: the number is larger than the supported one.
     """
     if isinstance(version, (int, float)) and version > newest:
         raise NewerFormat(
@@ -70,10 +70,10 @@ def read_text(path: str | Path, *, errors: str = "strict") -> str:
 def escaped(value: Any) -> Any:
     r"""Plain data whose text can be written as UTF-8: halves of characters (lone surrogates) are text like ``\udcff``.
 
-    Python has them for bytes of file names that are no UTF-8, such as those of names in GBK.
+    Python uses them for bytes of file names that are not UTF-8, such as names in GBK.
 
     Args:
-        value: text, numbers, None, and lists, tuples and dicts of them; text that is whole stays as it is.
+        value: text, numbers, None, and lists, tuples and dicts of them; other text does not change.
     """
     if isinstance(value, str):
         return value.encode(errors="backslashreplace").decode()
@@ -90,10 +90,10 @@ def sealed(content: bytes) -> bytes:
 
 
 def unsealed(content: bytes) -> bytes:
-    """The content that :func:`sealed` got.
+    """The content that was passed to :func:`sealed`.
 
     Raises:
-        ValueError: it has been changed or cut since.
+        ValueError: it was changed or truncated since.
     """
     if sealed(content[:-4]) != content:
         raise ValueError("its checksum is wrong")
@@ -106,7 +106,7 @@ def read_json(path: Path) -> Any:
     Raises:
         InputError: as :func:`require_regular`.
         OSError: it cannot be read.
-        ValueError: it is no JSON, is nested too deeply, or holds a key twice.
+        ValueError: it is not JSON, is nested too deeply, or contains a key twice.
     """
     try:
         return escaped(json.loads(read_bytes(path), object_pairs_hook=_each_once))
@@ -123,16 +123,18 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def parse_yaml(text: str, *, aliases: bool = False) -> Any:
-    """The content of YAML: plain values, no key twice, aliases only on request, since nine lines can mean a billion.
+    """The plain values of YAML without duplicate keys, and with aliases only on request.
+
+    Aliases are refused by default because nine lines can expand to a billion values.
 
     Raises:
-        ValueError: it is something else, in one line; of a key that stands twice both lines are named.
+        ValueError: it is invalid, in one line; for a duplicate key the message gives both lines.
     """
     try:
         return yaml.load(text, _Loader if aliases else _NoAliasLoader)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    except Exception as error:  # values such as 2001-99-99 make PyYAML raise nearly anything
+    except Exception as error:  # values such as 2001-99-99 make PyYAML raise many kinds of exceptions
         refuse_out_of_memory(error)
         raise ValueError(" ".join(str(error).split())) from None
 
@@ -149,7 +151,7 @@ class _Loader(yaml.SafeLoader):
 
     def _names(self, node: yaml.Node | None, name: str, seen: set[int]) -> Iterator[tuple[str, int]]:
         """The full name and the line of every key; ``A.B`` at the top is the same as ``B`` in ``A``."""
-        if id(node) in seen:  # an alias of it
+        if id(node) in seen:  # an alias
             return
         seen.add(id(node))
         if isinstance(node, yaml.SequenceNode):
@@ -158,7 +160,7 @@ class _Loader(yaml.SafeLoader):
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
                 plain = isinstance(key, yaml.ScalarNode) and key.value not in ("<<", "=")
-                last = self.construct_object(key) if plain else key.value  # as it is compared: yes and true are one
+                last = self.construct_object(key) if plain else key.value  # the parsed key: yes and true are equal
                 full = f"{name}.{last}" if name else f"{last}"
                 yield full, key.start_mark.line + 1
                 yield from self._names(value, full, seen)
@@ -172,17 +174,17 @@ class _NoAliasLoader(_Loader):
 
 
 def misfit(value: Any, form: Any, key: str = "") -> str | None:
-    """The first position at which plain data has not the form that it must have.
+    """The first position at which plain data does not have the required form.
 
     Args:
         value: numbers, text, lists, dicts.
-        form: a type or a tuple of types (``True`` is no ``int``); ``[form]`` for a list of it; or a dict of forms by
-            key, where ``"key?"`` may be left out and ``str`` stands for all other keys. Of keys without a form only
-            the names are looked at, which must be text.
+        form: a type or a tuple of types (``True`` is not an ``int``); ``[form]`` for a list of it; or a dict of forms
+            by key, in which ``"key?"`` is optional and ``str`` stands for all other keys. For keys without a form, only
+            the names are checked, which must be text.
         key: name of the value.
 
     Returns:
-        Where and what is wrong, in words; None where all fits.
+        Position and fault, as text; None if there is no fault.
     """
     if isinstance(form, dict):
         if not isinstance(value, dict):

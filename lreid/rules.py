@@ -9,14 +9,14 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Rule:
-    """The meaning of a value, and which values it may have.
+    """The meaning of a value, and the values that it accepts.
 
     Args:
-        about: its meaning, for the reader.
+        about: its meaning in words.
         least, most: inclusive limits of a number.
         above, below: exclusive limits of a number.
         choices: the only values of a text, or of the texts in a list.
-        check: returns what the value must be, "" where it is that.
+        check: function that returns "" for a valid value, and otherwise a text about what the value must be.
     """
 
     about: str
@@ -28,7 +28,7 @@ class Rule:
     check: Callable[[Any], str] | None = None
 
     def fault(self, value: Any) -> str:
-        """The rule that a value of the right type breaks; "" if it breaks none."""
+        """The violated rule, as text, for a value of the right type; "" if the value is valid."""
         if self.least is not None and value < self.least:
             return f"it must be {self.least} or more"
         if self.above is not None and value <= self.above:

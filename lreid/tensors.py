@@ -1,4 +1,4 @@
-"""Read files of tensors without running code, and without making more numbers than a file holds."""
+"""Read files of tensors without running code, and without allocating more numbers than a file contains."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from lreid.reading import require_regular
 def read_tensors(path: str | Path) -> dict[str, Any]:
     """The content of a ``torch.save`` file, on the CPU, with text keys. Loads tensors and plain values, never code.
 
-    ``torch.save`` writes a zip archive with a checksum of every part, which ``torch.load`` does not check: here they
-    are compared, so that a file that has changed on its way is refused.
+    ``torch.save`` writes a zip archive with a checksum of every part, which ``torch.load`` does not verify. This
+    function verifies them, so it refuses a corrupted file.
 
     Raises:
-        InputError: the file is missing, cut short, or holds something else.
+        InputError: the file is missing, truncated, or contains something else.
     """
     require_regular(path)
     try:
@@ -32,23 +32,25 @@ def read_tensors(path: str | Path) -> dict[str, Any]:
         raise InputError(f"{path}: is a folder; name a checkpoint file in it") from None
     except InputError:
         raise
-    except Exception as error:  # torch reports damage in a dozen ways
+    except Exception as error:  # torch reports damage with many exceptions
         refuse_out_of_memory(error, path)
         raise InputError(
-            f"{path}: cannot be loaded as tensors: damaged or of another kind ({_reason(error)})"
+            f"{path}: cannot be loaded as tensors: damaged or of a different kind ({_reason(error)})"
         ) from None
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
-        raise InputError(f"{path}: holds a {type(content).__name__}, not a checkpoint or a state dict")
+        raise InputError(f"{path}: contains a {type(content).__name__}, not a checkpoint or a state dict")
     if fault := _not_all_there(content):
-        raise InputError(f"{path}: {fault}; save tensors of plain numbers (torch.Tensor.contiguous) where it was made")
+        raise InputError(
+            f"{path}: {fault}; save contiguous tensors (torch.Tensor.contiguous) with the program that wrote it"
+        )
     return content
 
 
 def _not_all_there(content: Any) -> str | None:
-    """The first tensor that stands for more numbers than the file holds of it, in words; None where there is none.
+    """The first tensor that represents more numbers than the file contains, as text; None if there is none.
 
-    A few bytes can stand for any number of them, as an expanded tensor, a sparse one or one without content, which
-    fill the memory as soon as they are worked with.
+    A few bytes can represent any number of values, as an expanded, sparse or meta tensor, and fill the memory as soon
+    as the tensor is used.
     """
     waiting = [("", content)]
     while waiting:
@@ -56,7 +58,7 @@ def _not_all_there(content: Any) -> str | None:
         if isinstance(value, torch.Tensor):
             plain = value.layout == torch.strided and value.device.type == "cpu"
             if not plain or value.numel() * value.element_size() > value.untyped_storage().nbytes():
-                return f"{name.lstrip('.')} has shape {tuple(value.shape)}, but fewer numbers are in the file"
+                return f"{name.lstrip('.')} has shape {tuple(value.shape)}, but the file contains fewer numbers"
         elif isinstance(value, dict):
             waiting += [(f"{name}.{key}", each) for key, each in value.items()]
         elif isinstance(value, (list, tuple)):
@@ -65,7 +67,7 @@ def _not_all_there(content: Any) -> str | None:
 
 
 def _reason(error: Exception) -> str:
-    """Why torch did not load a file, in a line. It advises to have the file's code run (``weights_only=False``)."""
+    """The reason in one line why torch did not load a file, without torch's advice to run code from the file."""
     text = str(error).strip()
     if "weights_only" not in text:
         return text.splitlines()[0] if text else type(error).__name__
@@ -77,7 +79,7 @@ def _reason(error: Exception) -> str:
 
 
 def _compare_checksums(path: str | Path) -> None:
-    if not zipfile.is_zipfile(path):  # cut short, or in the format of torch before 1.6
+    if not zipfile.is_zipfile(path):  # truncated, or in the format of torch before 1.6
         return
     with zipfile.ZipFile(path) as archive:
         if any(part.endswith("/constants.pkl") for part in archive.namelist()):

@@ -312,7 +312,7 @@ def test_a_method_that_is_another_with_options_is_known_by_name(repository: Path
         (["EPOCHS", "3"], r"unknown key EPOCHS"),
         (["TRAIN.EPOCHS", "many"], r"TRAIN.EPOCHS must be of type int .* got 'many'"),
         (["TRAIN", "3"], r"TRAIN is a group of keys"),
-        (["SEED"], r"SEED: a key without a value"),
+        (["SEED"], r"SEED: the key has no value"),
         (["SEED.X", "1"], r"unknown key SEED.X"),
     ],
 )
@@ -327,10 +327,10 @@ def test_bad_overrides_are_named(overrides: list[str], message: str) -> None:
         ("a: [", "not valid YAML"),
         ("- 1", "must hold KEY: value lines, not a list"),
         ("SEEED: 1", "unknown key SEEED; the nearest known one is SEED"),
-        ("_BASE_: bad.yaml", "builds on itself"),
+        ("_BASE_: bad.yaml", "extends itself"),
         ("_BASE_: gone.yaml", "gone.yaml: no such config file"),
-        ("_BASE_: market1501-1", "the nearest of those that come with lreid is benchmarks/market1501-10$"),
-        ("_BASE_: aka", "aka: may be methods/aka or recipes/aka; write the folder, too"),
+        ("_BASE_: market1501-1", "the nearest config that comes with lreid is benchmarks/market1501-10$"),
+        ("_BASE_: aka", "aka: may be methods/aka or recipes/aka; write the folder as well"),
         ("_BASE_: .", "is a folder; name a YAML file in it"),
     ],
 )

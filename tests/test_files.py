@@ -369,7 +369,7 @@ def test_a_folder_of_the_user_that_is_called_unfinished_is_not_deleted(tmp_path:
     notes.parent.mkdir(parents=True)
     notes.write_text("of ten years")
     with (
-        pytest.raises(InputError, match="out.unfinished: was not made by lreid"),
+        pytest.raises(InputError, match="out.unfinished: was not created by lreid"),
         folder_at_once(tmp_path / "out", empty=True),
     ):
         pass

@@ -152,7 +152,7 @@ def test_a_repository_of_the_hub_is_such_a_folder(world: Path, monkeypatch: pyte
     assert asked == [("somebody/mine", None), ("somebody/mine", "v2")]
     assert lasting_name("hub:somebody/mine@v2") == "hub:somebody/mine@v2"
     with pytest.raises(
-        InputError, match="hub:somebody/gone: cannot be had from the hub .404 Client Error Repository Not"
+        InputError, match="hub:somebody/gone: cannot be downloaded from the hub .404 Client Error Repository Not"
     ):
         lreid.load_model("hub:somebody/gone")
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)

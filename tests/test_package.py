@@ -159,7 +159,7 @@ def test_sweeping_testing_and_reporting(packages: Path, tmp_path: Path) -> None:
 
 def test_in_a_new_environment_the_commands_of_the_quickstart_work(visited: tuple[Path, list[str]]) -> None:
     folder, (models, built, described, answered, trained, built_again) = visited
-    listed = "24 images of 12 identities (person-0, person-10, person-15 …), no cameras known"
+    listed = "24 images of 12 identities (person-0, person-10, person-15 …), cameras unknown"
     assert MODEL.removeprefix("zoo:") in models and "zoo:people" in described
     assert (built, built_again) == (f"people.gallery: {listed}\n", f"shop.gallery: {listed}\n")
     answers = json.loads((folder / "matches" / "matches.json").read_text())["queries"]

@@ -1,4 +1,4 @@
-"""Run the console command ``lreid``: its list of commands, what their options share, and how each one ends."""
+"""Run the console command ``lreid``: list the commands, define their common options, and set exit statuses."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from typing import Any, NoReturn, TextIO
 from lreid import __version__
 from lreid.errors import InputError, Stopped, refuse_out_of_memory
 
-LONGEST = 2000  # characters of an error that are shown
+LONGEST = 2000  # maximum number of characters of an error message
 
-COMMANDS = {  # modules of lreid.apps.arguments, and of lreid.apps, which are imported when there is work
-    "train": "train a lifelong method task after task, on a benchmark or on your images",
+COMMANDS = {  # modules of lreid.apps.arguments and of lreid.apps; the latter are imported only to run the command
+    "train": "train a lifelong method task by task, on a benchmark or on your images",
     "test": "test trained models: a table of figures and a page of ranked images",
     "search": "build a gallery of your images and search it",
     "link": "link tracklets of several cameras to identities",
@@ -33,16 +33,16 @@ COMMANDS = {  # modules of lreid.apps.arguments, and of lreid.apps, which are im
     "zoo": "list, download, verify and publish trained models",
     "export": "write a model into one file for other programs",
 }
-ON_WINDOWS = ("data", "zoo")  # commands that neither replace files that are open nor end on signals of POSIX
-REMOVED = {  # words of a command line by command, and what takes their place
-    ("data", "--sheet"): "check prints every fault; open the folder to look at its images",
-    ("data", "render"): "python tools/render of a source checkout renders people",
-    ("search", "--share"): "reindex extracts a gallery's images with another model",
-    ("search", "--through"): "reindex extracts a gallery's images with another model",
+ON_WINDOWS = ("data", "zoo")  # commands that need no replacement of open files and no POSIX signals
+REMOVED = {  # removed words of a command line, by command, and their replacement
+    ("data", "--sheet"): "check prints every fault; open the folder to see its images",
+    ("data", "render"): "python tools/render in a source checkout renders people",
+    ("search", "--share"): "use reindex to extract a gallery's images with a new model",
+    ("search", "--through"): "use reindex to extract a gallery's images with a new model",
     ("search", "--adapt-norm gallery"): "--adapt-norm features standardises features by camera",
     ("search", "--adapt-norm camera"): "--adapt-norm features standardises features by camera",
     ("zoo", "threshold"): "publish measures a model's threshold",
-    ("test", "--transfer"): "--cross-model searches the old galleries as they are",
+    ("test", "--transfer"): "--cross-model searches the old galleries without changing them",
     ("test", "--adapt-norm gallery"): "--adapt-norm features standardises features by camera",
     ("test", "--adapt-norm camera"): "--adapt-norm features standardises features by camera",
 }
@@ -62,7 +62,7 @@ lreid COMMAND --help shows the options of a command, lreid --version the version
 
 
 def main() -> int:
-    """Runs the command that ``sys.argv`` names and gives its exit status, see :func:`run_tool`."""
+    """Runs the command that ``sys.argv`` names and returns its exit status, see :func:`run_tool`."""
     name, *words = sys.argv[1:] or ["--help"]
     if name in COMMANDS:
         return run_command(name, words, prog=f"lreid {name}")
@@ -70,14 +70,17 @@ def main() -> int:
 
 
 def _without_command(word: str) -> int:
-    """Prints what a word asks for that is no command, and gives the exit status."""
+    """Handles a first word that is not a command, such as ``--help``, and returns the exit status."""
     if word in ("-h", "--help"):
         print(HELP)
     elif word in ("-V", "--version", "version"):
         print(f"lreid {__version__}")
     else:
         nearest = get_close_matches(word, COMMANDS, n=1, cutoff=0.0)[0]
-        print(f"lreid: {one_line(word)}: no such command; the nearest is {nearest}, --help lists all", file=sys.stderr)
+        print(
+            f"lreid: {one_line(word)}: no such command; the nearest is {nearest}; lreid --help lists all",
+            file=sys.stderr,
+        )
         return 2
     return 0
 
@@ -88,7 +91,7 @@ def run_command(name: str, words: Sequence[str] | None = None, prog: str | None 
     Args:
         name: name of the command.
         words: its arguments; None takes those of ``sys.argv``.
-        prog: what usage and messages begin with; None takes the file name in ``sys.argv``.
+        prog: beginning of usage and messages; None takes the file name in ``sys.argv``.
 
     Returns:
         Exit status, see :func:`run_tool`.
@@ -100,7 +103,7 @@ def run_command(name: str, words: Sequence[str] | None = None, prog: str | None 
             print(f"{prog or f'lreid {name}'}: {word}: was removed; {instead}", file=sys.stderr)
             return 2
     if sys.platform == "win32" and name not in ON_WINDOWS:
-        reason = "needs Linux or macOS, whose locks, signals and renamed files it relies on; run it in WSL 2"
+        reason = "needs Linux or macOS, because it relies on their locks, signals and renaming; run it in WSL 2"
         print(f"{prog or f'lreid {name}'}: lreid {name} {reason}", file=sys.stderr)
         return 2
     return run_tool(parser_of(name, prog), partial(_run, name), words)
@@ -113,7 +116,7 @@ def _run(name: str, args: argparse.Namespace) -> int | None:
 
 
 def parser_of(name: str, prog: str | None) -> argparse.ArgumentParser:
-    """The parser of one of ``COMMANDS``; ``prog`` as of :func:`run_command`."""
+    """The parser of one of ``COMMANDS``; ``prog`` as in :func:`run_command`."""
     arguments = import_module(f"lreid.apps.arguments.{name}")
     parser = _Parser(prog=prog, description=arguments.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_arguments(parser)
@@ -143,12 +146,12 @@ def run_tool(
 
     Args:
         parser: parser of the tool; ``--debug`` is added to it.
-        tool: called with the parsed arguments; gives the exit status, None for 0.
+        tool: called with the parsed arguments; returns the exit status, None for 0.
         words: the arguments; None takes those of ``sys.argv``.
 
     Returns:
-        Exit status: what the tool gives, 2 for bad input (where a change was made all the same the line says "done,
-        but"), 130 when interrupted (143 by SIGTERM, 129 by SIGHUP), 141 when the output pipe is closed.
+        Exit status: the tool's status, 2 for bad input (if a change was made nevertheless, the line says "done, but"),
+        130 if interrupted (143 by SIGTERM, 129 by SIGHUP), 141 if the output pipe is closed.
     """
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return _printing(parser.prog, lambda: _run_tool(parser, tool, words))
@@ -159,15 +162,17 @@ def _run_tool(
 ) -> int:
     try:
         args = parser.parse_intermixed_args(words)  # KEY VALUE pairs may stand between options
-    except TypeError:  # argparse cannot do that where there are subcommands, which do not know --debug either
+    except TypeError:  # argparse cannot intermix words of subcommands, and these lack --debug
         args, rest = parser.parse_known_args(words)
         args.debug |= "--debug" in rest
         if rest := [each for each in rest if each != "--debug"]:
             parser.error(f"unrecognized arguments: {' '.join(rest)}")
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
-    logging.raiseExceptions = False  # a full disk is told once, by what cannot be saved, not by every line of a log
-    logging.captureWarnings(True)  # of libraries, about damaged images for instance: stderr is for faults
-    logging.getLogger("faiss").setLevel(logging.WARNING)  # it logs which of its builds it loads
+    logging.raiseExceptions = (
+        False  # report a full disk once, for the file that cannot be saved, not for every log line
+    )
+    logging.captureWarnings(True)  # of libraries, for instance about damaged images; stderr is for errors
+    logging.getLogger("faiss").setLevel(logging.WARNING)  # it logs which build it loads
     try:
         try:
             return tool(args) or 0
@@ -193,10 +198,10 @@ def _run_tool(
 
 
 def _refuse_file(error: BaseException) -> None:
-    """Turns what the system says about a file into one line, wherever in a command it was met.
+    """Turns an error of the operating system about a file into one line.
 
     Raises:
-        InputError: the error is the system's, and names a file.
+        InputError: the error comes from the system and names a file.
     """
     if isinstance(error, OSError) and isinstance(error.filename, str | bytes | os.PathLike):
         name = os.fsdecode(error.filename)
@@ -204,17 +209,17 @@ def _refuse_file(error: BaseException) -> None:
 
 
 def _printing(prog: str, command: Callable[[], int]) -> int:
-    """Runs a command and gives its exit status, whatever its output goes to.
+    """Runs a command and returns its exit status, also if its output cannot be written.
 
-    A character that the terminal's encoding lacks comes out as an escape. A stream that is closed counts as
-    ``/dev/null``, and what standard error does not take is lost.
+    A character that the terminal's encoding lacks is printed as an escape. A closed stream counts as ``/dev/null``, and
+    errors while writing to standard error are ignored.
 
     Args:
-        prog: what messages begin with.
-        command: prints, and gives a status.
+        prog: beginning of messages.
+        command: prints, and returns a status.
 
     Returns:
-        That status; 2 where standard output cannot be written, 141 where its reader has gone.
+        That status; 2 if standard output cannot be written, 141 if its reader has closed it.
     """
     for descriptor, name in ((1, "stdout"), (2, "stderr")):
         if getattr(sys, name) is None:
@@ -229,7 +234,7 @@ def _printing(prog: str, command: Callable[[], int]) -> int:
                 return command()
             finally:  # argparse exits
                 output.flush()
-        except BrokenPipeError:  # who read the output has seen enough, as head has
+        except BrokenPipeError:  # the reader has closed the output, as head does
             _discard(output)
             return 141
         except _Unwritable as error:
@@ -239,9 +244,9 @@ def _printing(prog: str, command: Callable[[], int]) -> int:
 
 
 def _null(descriptor: int) -> TextIO:
-    """A stream to ``/dev/null`` for one that is closed, under its number, which the next file would get otherwise."""
+    """A stream to ``/dev/null`` in place of a closed one; it keeps the descriptor from the next file that is opened."""
     with contextlib.suppress(OSError):
-        os.fstat(descriptor)  # another file has it already
+        os.fstat(descriptor)  # a different file already has the descriptor
         return open(os.devnull, "w", encoding="utf-8")
     opened = os.open(os.devnull, os.O_WRONLY)
     if opened != descriptor:
@@ -251,15 +256,15 @@ def _null(descriptor: int) -> TextIO:
 
 
 def _discard(stream: Any) -> None:
-    """Sends the rest of a stream to ``/dev/null``, where Python flushes it at its end."""
-    with contextlib.suppress(OSError):  # it is no file
+    """Redirects a stream to ``/dev/null``, where Python flushes it at exit."""
+    with contextlib.suppress(OSError):  # it is not a file
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def one_line(message: str) -> str:
-    r"""A message as one line, whatever the names and values in it hold: line ends, terminal codes, megabytes.
+    r"""A message as one short line, without line ends and terminal codes, which names and values in it may contain.
 
-    Bytes of file names that are no text come out as ``\udcff``.
+    Undecodable bytes of file names are printed as ``\udcff``.
     """
     message = message.encode(errors="backslashreplace").decode()
     if len(message) > LONGEST:
@@ -268,22 +273,22 @@ def one_line(message: str) -> str:
 
 
 def printable(text: str) -> str:
-    r"""Text for a terminal, in lines: escape codes, bytes that are no text and the like come out as ``\x1b``."""
+    r"""Text for a terminal, in lines; unprintable characters, such as terminal codes, are printed as ``\x1b``."""
     return "".join(
         each if each.isprintable() or each in "\n\r\t" else each.encode("unicode_escape").decode() for each in text
     )
 
 
 class _Unwritable(Exception):
-    """Standard output takes nothing more, and why."""
+    """Standard output cannot be written; the message says why."""
 
 
 class _Printable:
-    """A stream that names of people and files cannot command, whatever is in them.
+    """A stream without unprintable characters, so names of people and files cannot send codes to the terminal.
 
     Raises:
-        BrokenPipeError: its reader has gone.
-        _Unwritable: it cannot be written for another reason.
+        BrokenPipeError: the reader has closed the stream.
+        _Unwritable: it cannot be written for a different reason.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -312,7 +317,7 @@ class _Printable:
 
 
 class _Lossy(_Printable):
-    """A stream that drops what cannot be written, and passes on the codes by which bars move."""
+    """A stream that ignores write errors, and keeps the terminal codes of progress bars."""
 
     def write(self, text: str) -> int:
         with self._errors():
@@ -341,6 +346,6 @@ def add_config(parser: argparse.ArgumentParser, what: str, pairs: str = "config 
         action="append",
         default=[],
         metavar="FILE",
-        help=f"{what}; repeat it for more, later files override earlier ones",
+        help=f"{what}; repeat the option for more files, later ones override earlier ones",
     )
     parser.add_argument("overrides", nargs="*", metavar="KEY VALUE", help=f"{pairs}, such as TRAIN.LR 1e-4")

@@ -1,4 +1,4 @@
-"""Choose how to train on your images, print what was chosen, and report what the run gained."""
+"""Choose how to train on your images, print the choices, and report the gain of the run."""
 
 from __future__ import annotations
 
@@ -31,10 +31,12 @@ from lreid.results.intervals import gain_interval
 from lreid.training.run_config import load_run_config
 from lreid.zoo import PEOPLE, SMALL_PEOPLE, SMALL_VEHICLES, VEHICLES
 
-FULL = (256, 128)  # input of networks that start from ImageNet, height and width
-RATE = 2e-4  # of networks that are trained already
-METHOD = "retrace"  # the best on trained networks that keeps nothing of people, see docs/results/new-places.md
-CLEAR = 5.0  # points of AP that an identity must lose or win to be counted
+FULL = (256, 128)  # input size of networks with ImageNet weights, height and width
+RATE = 2e-4  # of networks from the zoo
+METHOD = (
+    "retrace"  # the best method for trained networks that stores nothing about people, see docs/results/new-places.md
+)
+CLEAR = 5.0  # points of AP that an identity must gain or lose to be counted
 _TEMPLATE = Template(
     Path(__file__).with_suffix(".md").read_text(encoding="utf-8"), trim_blocks=True, lstrip_blocks=True
 )
@@ -42,11 +44,11 @@ _TEMPLATE = Template(
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that was chosen for a run.
+    """The choices for a run.
 
     Attributes:
         cfg: config of the run.
-        text: what was found and chosen, and how to change it; for people.
+        text: the choices, with the option that changes each, for printing.
         before: the checkpoint that the run fine-tunes from, if any.
     """
 
@@ -61,9 +63,9 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
 
     Args:
         path: as in :func:`lreid.data.custom.source_of`.
-        files, overrides: as in :func:`lreid.config.load_config`; they override what is chosen here.
-        before: a finished run, or a checkpoint of a finished task, to fine-tune from; its network, method and settings
-            are taken.
+        files, overrides: as in :func:`lreid.config.load_config`; they override the choices.
+        before: a finished run, or a checkpoint of a finished task, to fine-tune from; it determines network, method and
+            settings.
 
     Raises:
         InputError: the images, the run or a key do not fit.
@@ -77,7 +79,7 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
     own = read_custom(Path(name.removeprefix(PREFIX)), sources_of(wanted)) if name.startswith(PREFIX) else []
     data_sets = [each.data_set for each in own] or load_datasets(name, sources_of(wanted))
     if untrained := [each.name for each in data_sets if not each.train]:
-        raise InputError(f"{path}: {untrained[0]} has no image of the split train; there is nothing to train on")
+        raise InputError(f"{path}: {untrained[0]} has no image of the split train; add some")
     if again := sorted(learned_names & set().union(*map(_names, data_sets))):
         examples = first_few(again)
         notes.append(f"{len(again)} are named like people learned before ({examples}); they are learned as others")
@@ -97,7 +99,7 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
     cfg = load_run_config([keys, *files], overrides)
     method = cfg.METHOD.NAME
     if "BATCH.IDENTITIES" not in given and method_class(method).batches == "identities":
-        # A method may want fewer than the tasks have, and never gets more.
+        # A method may choose fewer identities than a task has, but never more.
         identities = min(proposal.identities, method_file(method).get("BATCH.IDENTITIES", proposal.identities))
         overrides = [*overrides, "BATCH.IDENTITIES", str(identities)]
         cfg = resolved(load_config([keys, *files], overrides, report=False))
@@ -115,7 +117,7 @@ def finished_task(run: Path) -> Path:
         return run
     checkpoints = task_checkpoints(run / "checkpoints")
     if not checkpoints:
-        raise InputError(f"{run}: holds no checkpoint of a finished task; name a run folder, or a checkpoint")
+        raise InputError(f"{run}: contains no checkpoint of a finished task; name a run folder, or a checkpoint")
     last = checkpoints[max(checkpoints)]
     tasks = load_checkpoint(last)["results"].get("tasks", [])
     if max(checkpoints) < len(tasks):
@@ -127,19 +129,23 @@ def finished_task(run: Path) -> Path:
 
 
 def _inherited(checkpoint: Path, notes: list[str]) -> tuple[dict[str, Any], set[str]]:
-    """The keys of the run that a checkpoint is of, updated for the tasks that were learned since.
+    """The keys of a checkpoint's run, updated for the tasks that were learned since.
 
-    Beside them the names of identities that it learned, where they have some and can be read still.
+    Also returns the names of the identities that the run learned, if they have names that can still be read.
     """
     state = load_checkpoint(checkpoint)
     if any(key not in state for key in ("config", "position", "results", "method")) or state["position"]["epoch"]:
-        raise InputError(f"{checkpoint}: is no checkpoint of a finished task (task-NN.pt); name one to fine-tune from")
+        raise InputError(
+            f"{checkpoint}: is not a checkpoint of a finished task (task-NN.pt); name one to fine-tune from"
+        )
     cfg = config_from_text(state["config"], str(checkpoint))
     if cfg.BENCHMARK.SCENARIO != "class-incremental":
-        raise InputError(f"{checkpoint}: is of a {cfg.BENCHMARK.SCENARIO} run, which new identities cannot continue")
+        raise InputError(
+            f"{checkpoint}: comes from a {cfg.BENCHMARK.SCENARIO} run, which cannot continue with new identities"
+        )
     done = state["position"]["task"]
     numbers = state["results"].get("task_identities")
-    if numbers is None:  # of a run of an earlier version
+    if numbers is None:  # in a run of an earlier version
         numbers = [len(task.classes) for task in learned(cfg, benchmark_of(cfg)).tasks]
     names: list[str] = []
     people: set[str] = set()
@@ -152,22 +158,22 @@ def _inherited(checkpoint: Path, notes: list[str]) -> tuple[dict[str, Any], set[
             notes.append(f"{name} cannot be tested any more, so what becomes of its people is not shown ({error})")
     fresh = {"NAME", "TRAIN", "POOL", "IDENTITIES", "JOINT", "TASKS_PER_DATASET"}
     keys = {key: value for key, value in leaves(cfg) if key.removeprefix("BENCHMARK.") not in fresh}
-    if cfg.BENCHMARK.JOINT and keys["METHOD.ALIAS"]:  # all at once no longer
+    if cfg.BENCHMARK.JOINT and keys["METHOD.ALIAS"]:  # the new run is not joint training
         keys["METHOD.ALIAS"] = ""
     return keys | {"BENCHMARK.LEARNED": names, "BENCHMARK.LEARNED_IDENTITIES": sum(numbers[:done])}, people
 
 
 def _names(data_set: DataSet) -> set[str]:
-    """Names of the identities to train on that have one."""
+    """Names of the training identities that have a name."""
     named = data_set.names.identities
     return {named[record.pid] for record in data_set.train if record.pid in named}
 
 
 def _start(cfg: CfgNode, given: Collection[str], data_sets: Sequence[DataSet]) -> dict[str, Any]:
-    """The keys of what training starts from: a model of the zoo, or ImageNet where another network is asked for.
+    """The keys of the initial model: a model of the zoo, or ImageNet weights if the user chose a different network.
 
-    The model is that of people where images are upright, otherwise that of vehicles; and the small one of the two where
-    images are no larger than its input.
+    For upright images it is the model of people, otherwise that of vehicles; if the images are no larger than the input
+    of the small model, the small one.
     """
     models = (PEOPLE, SMALL_PEOPLE, VEHICLES, SMALL_VEHICLES)
     cards = {name: zoo.find(name.removeprefix(zoo.PREFIX)) for name in models}
@@ -209,11 +215,11 @@ def _plan_text(path: Path, cfg: CfgNode, own: Sequence[CustomSet], proposal: Pro
 
 
 def gains(results: Results) -> str:
-    """A table of each test set before and after a run on the same queries, and the smallest difference that they show.
+    """A table of each test set before and after a run, on the same queries, and the smallest visible difference.
 
-    Before is the model that training started from, or that it fine-tuned from. The interval of a gain is that
-    of :func:`lreid.results.intervals.gain_interval`. Identities count as better or worse from :data:`CLEAR` points of
-    AP on. A difference is too small to be seen if it is inside the interval, or below the weight of a single query.
+    "Before" is the initial model of the run. :func:`lreid.results.intervals.gain_interval` computes the interval of a
+    gain. Identities count as better or worse if their AP changes by at least :data:`CLEAR` points. A difference is too
+    small to be visible if it is inside the interval, or smaller than the weight of a single query.
     """
     rows, notes = [], []
     for column, gallery in enumerate(results["galleries"]):
@@ -247,7 +253,7 @@ def gains(results: Results) -> str:
 
 
 def next_steps(images: Path, run: Path) -> str:
-    """The two commands that most people type after a run: search with the model, and continue with other identities."""
+    """The two commands that usually follow a run: search with the model, and fine-tune it on other identities."""
     gallery = f"{one_line(title_of(images))}.gallery"
     commands = [
         ["lreid", "search", "build", gallery, str(images), "--checkpoint", str(run)],

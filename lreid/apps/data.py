@@ -1,4 +1,4 @@
-"""Show which data sets are there, compare them with published counts, and prepare their archives."""
+"""List available data sets, compare them with published counts, and prepare their archives."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lreid.errors import InputError, counted, naming_keys
 
 @naming_keys(pattern="--pattern", root="--root")
 def run(args: argparse.Namespace) -> None:
-    """Does what the chosen command says."""
+    """Runs the chosen command."""
     actions = {"list": _list, "check": _check, "prepare": _prepare, "from-tracks": _cut}
     actions[args.action](args)
 
@@ -48,7 +48,7 @@ def _check(args: argparse.Namespace) -> None:
     for name, each in by_name.items():
         there = [one.data_set for one in each if one.data_set is not None]
         if _is_path(name) and any(len({record.pid for record in one.train}) > 1 for one in there):
-            from lreid.apps.custom import plan  # torch, which no other command needs
+            from lreid.apps.custom import plan  # loads torch, which no other command needs
 
             print(plan(Path(name), [], ["DATA.ROOT", str(args.root), "DATA.PATTERN", args.pattern]).text)
     _require_complete(findings)
@@ -71,5 +71,5 @@ def _is_path(name: str) -> bool:
 
 
 def _source(name: str, root: Path) -> str:
-    """A name as in ``BENCHMARK.TRAIN`` of what may be a folder or a file."""
+    """The name for ``BENCHMARK.TRAIN``, if the argument is a folder or a file."""
     return source_of(Path(name), root) if _is_path(name) else name

@@ -19,17 +19,17 @@ from lreid.retrieval import evaluate
 
 
 def run(args: argparse.Namespace) -> None:
-    """Writes the file and says how far its features are from the model's."""
-    for name in ("onnxscript", "onnx_ir"):  # torch's exporter logs its passes there
+    """Writes the file and prints how much its features differ from the model's."""
+    for name in ("onnxscript", "onnx_ir"):  # torch's exporter logs its passes to this logger
         logging.getLogger(name).setLevel(logging.WARNING)
     if args.int8 and (args.tool or args.format == "torch"):
-        raise InputError("--int8: writes lreid's own ONNX file; leave --for and --format out")
+        raise InputError("--int8: writes lreid's own ONNX file; remove --for and --format")
     listed = list_images(args.int8) if args.int8 else []
     model, config = load_model(args.model, "cpu"), model_config(args.model).dump()
     if args.tool:
         for option in ("format", "normalise"):
             if getattr(args, option) is not None:
-                raise InputError(f"--{option}: --for {args.tool} decides it; leave one of the two out")
+                raise InputError(f"--{option}: --for {args.tool} decides it; remove one of the two")
         difference = export_for(args.tool, model, args.out, config=config, source=args.model, opset=args.opset)
     elif listed:
         options = {"normalise": args.normalise or "inside", "opset": args.opset, "config": config}
@@ -53,9 +53,9 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _cost(source: str, file: Path, images: list[Listed]) -> str:
-    """What a file of 8-bit integers gives on images, compared with the model that it was made of, run by onnxruntime.
+    """The accuracy and speed of an 8-bit file on images, compared with its float32 model, both with onnxruntime.
 
-    Each image is searched for in the others, whatever their cameras. These include the images of the calibration.
+    Each image is a query among all others, of any camera. The images include those of the calibration.
     """
     paths, seconds, features = [image.path for image in images], [], []
     for model in (load_model(source, "cpu", engine="onnx"), load_model(file)):
@@ -65,7 +65,7 @@ def _cost(source: str, file: Path, images: list[Listed]) -> str:
         seconds.append(time.process_time() - start)
     cosines = (features[0] * features[1]).sum(1)
     names = [image.identity for image in images]
-    text = f"cosine similarity to the model's features: mean {cosines.mean():.3f}, least {cosines.min():.3f}\n"
+    text = f"cosine similarity with the model's features: mean {cosines.mean():.3f}, least {cosines.min():.3f}\n"
     if max(Counter(name for name in names if name is not None).values(), default=0) > 1:
         each = range(len(images))
         scores = [100 * evaluate(rows, rows, names, names, each, each).mAP for rows in features]

@@ -1,4 +1,4 @@
-"""Score a gallery that was saved, in a file or in Milvus, with labelled queries: its own search, as users have it."""
+"""Score a saved gallery, in a file or in Milvus, with labelled queries, through the search that users run."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def score_gallery(
     overrides: Sequence[str] = (),
     engine: Engine = "torch",
 ) -> dict[str, Any]:
-    """Scores what a gallery finds for labelled queries, and writes ``test.json`` into ``out``.
+    """Scores the matches of a gallery for labelled queries, and writes ``test.json`` into ``out``.
 
     Args:
         where: address of the gallery, see :func:`lreid.gallery.store.place_of`.
         query: folder or CSV file, see :func:`lreid.search.list_images`.
         checkpoint: the gallery's model, if it has moved.
         out: folder to write to.
-        overrides: ``KEY VALUE`` pairs over the config of the model, of which ``EVAL`` and ``DEVICE`` count.
+        overrides: ``KEY VALUE`` pairs that override the model's config; only ``EVAL`` and ``DEVICE`` matter.
         engine: as in :func:`lreid.load_model`.
 
     Returns:
@@ -89,7 +89,7 @@ def _images(query: Path, model: Embedder, named: NamedGallery, cfg: CfgNode) -> 
 
 
 def _named(query: Path, sources: Sources) -> list[SearchImage]:
-    """The queries, all of whose identities are known."""
+    """The queries; all identities must be known."""
     listed = list_images([query], "query", sources)
     if nameless := [image.path for image in listed if image.identity is None]:
         raise InputError(
@@ -101,7 +101,7 @@ def _named(query: Path, sources: Sources) -> list[SearchImage]:
 
 @dataclass(frozen=True)
 class _Listed:
-    """Images of a gallery, whose pixels are not needed."""
+    """Images of a gallery, without their pixels."""
 
     records: Sequence[Record]
     pids: np.ndarray
@@ -109,7 +109,7 @@ class _Listed:
 
 
 def _test_of(where: str, images: Images, labels: Rows, rules: Rules) -> ListedTest:
-    """Queries against all images of a gallery, of which those without an identity are distractors."""
+    """Queries against all images of a gallery; images without an identity are distractors."""
     ids = np.where(labels.ids == UNKNOWN, min(labels.ids.min() - 1, UNKNOWN - 1), labels.ids)  # -1 would be junk
     records = [Record(*each) for each in zip(labels.paths, ids.tolist(), labels.cams.tolist(), strict=True)]
     has_cameras = not (images.camids == UNKNOWN).any() and not (labels.cams == UNKNOWN).any()

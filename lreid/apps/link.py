@@ -1,4 +1,4 @@
-"""Do what the command line of ``lreid link`` says."""
+"""Run the commands of ``lreid link``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lreid.reading import escaped
 
 @naming_keys(device="--device")
 def run(args: argparse.Namespace) -> None:
-    """Does what the chosen command says."""
+    """Runs the chosen command."""
     action, folder = args.action, args.folder
     if action == "add":
         clips, travel = read_cameras(args.cameras)

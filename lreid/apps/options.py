@@ -19,43 +19,42 @@ from lreid.training.run_config import LEARNS_FROM
 PAGE = """\
 # Configuration
 
-Every key of a config, with its default and the values that it may have. A run takes them from config files
-(`--config`, several) and from `KEY VALUE` pairs of the command line, which win over files.
+This page lists all config keys with their defaults and accepted values. A run takes them from config files (`--config`,
+several) and from `KEY VALUE` pairs on the command line, which override files.
 
-* `--config`, and `_BASE_` in a file, which names files that it builds on, take a path or the name of a file that comes
-  with lreid: `configs/benchmarks/vehicles.yaml`, `benchmarks/vehicles`, or `vehicles`.
-* Paths in a file (`INPUT.PIPELINE`, `MODEL.WEIGHTS`, `csv:` and `folder:` data sets) are looked for beside the file
-  first, then, like those on the command line, in the working directory.
-* Benchmarks of real images have `_BASE_: recipes/{METHOD.RECIPE}`: they train each method by the recipe that its file
-  in `configs/methods` names, DMML's (`dmml`, where it names none), BoT's (`bot`) or LSTKC's (`lstkc`). `METHOD.RECIPE`
-  chooses another one, and keys of the benchmark, of your files and of the command line win over it. `config.yaml` of a
-  run shows what came out.
-* Benchmarks, files that set `BENCHMARK.TRAIN`, are applied first, so that a method's file may stand before or after
-  them. Then the other files are applied in the order given. A file that changes a key which another one set itself
-  causes a warning with both names and the key, unless the command line sets that key. Two files that name two methods
-  are refused, unless one of them is a benchmark. A key that stands twice in a file is refused.
-* `METHOD.NAME lstkc` sets what `configs/methods/lstkc.yaml` sets, and drops the options of the method before. A
-  method that follows a joint method's file is refused until `BENCHMARK.JOINT` is set as well.
-* A key that the method ignores is refused, wherever it stands but in a benchmark that comes with lreid. Keys of both
-  `EPISODE` and `BATCH` together fit any method.
-* The options of a method, further keys of `METHOD`, are printed with their meaning by `lreid train --options METHOD`.
+* `--config` takes a path, or the name of a file that comes with lreid: `configs/benchmarks/vehicles.yaml`,
+  `benchmarks/vehicles`, or `vehicles`. A file can extend other files, which it names in the same way in `_BASE_`.
+* lreid looks for relative paths in a file (`INPUT.PIPELINE`, `MODEL.WEIGHTS`, `csv:` and `folder:` data sets) first
+  next to the file, and then, like those on the command line, in the working directory.
+* Benchmarks of real images have `_BASE_: recipes/{METHOD.RECIPE}`: they train each method with the recipe that its file
+  in `configs/methods` names, DMML's (`dmml`, the default), BoT's (`bot`) or LSTKC's (`lstkc`). `METHOD.RECIPE` selects
+  a different one. Keys of the benchmark, of your files and of the command line override the recipe. `config.yaml` of a
+  run shows the result.
+* lreid applies benchmarks (files that set `BENCHMARK.TRAIN`) first, and then the other files in the given order. If a
+  file changes a key that another file sets, lreid warns, unless the command line sets that key. It refuses two files
+  that name different methods, unless one of them is a benchmark, and a key that occurs twice in a file.
+* `METHOD.NAME lstkc` applies `configs/methods/lstkc.yaml`, and drops the options of the previous method. After the file
+  of a joint method, a different method is refused until you set `BENCHMARK.JOINT` as well.
+* lreid refuses a key that the method ignores, except in a benchmark that comes with lreid. A file that sets keys of
+  both `EPISODE` and `BATCH` fits any method.
+* Methods have options, which are further keys of `METHOD`; `lreid train --options METHOD` prints them.
 
 The table in `lreid/config_keys.py` generates this page:
 `python -m lreid.apps.options > docs/reference/configuration.md`"""
 
 
 def options_text(method: str) -> str:
-    """Text about a method: what it is, what it trains on, and the key, default, type and meaning of each option.
+    """Text about a method: its description and kind of batches, and the key, default, type and meaning of each option.
 
     Raises:
-        InputError: there is no such method.
+        InputError: no method has this name.
     """
     cfg = load_config(overrides=["METHOD.NAME", method])
     cls = class_of(cfg)
-    what = f"{cfg.METHOD.NAME} as configs/methods/{method}.yaml sets it. " if method != cfg.METHOD.NAME else ""
+    what = f"{cfg.METHOD.NAME} as in configs/methods/{method}.yaml. " if method != cfg.METHOD.NAME else ""
     summary = (inspect.getdoc(cls) or "").partition("\n\n")[0]
-    lines = [*textwrap.wrap(f"{method}: {what}{summary}", 120), f"It learns from {LEARNS_FROM[cls.batches]}."]
-    lines.append(f"Benchmarks of real images train it by configs/recipes/{cfg.METHOD.RECIPE}.yaml (METHOD.RECIPE).")
+    lines = [*textwrap.wrap(f"{method}: {what}{summary}", 120), f"It trains on {LEARNS_FROM[cls.batches]}."]
+    lines.append(f"Benchmarks of real images train it with configs/recipes/{cfg.METHOD.RECIPE}.yaml (METHOD.RECIPE).")
     rules = method_rules(cls)
     for option, default in (method_defaults(cls) | method_options(cfg)).items():
         if option not in cls.unused:

@@ -1,4 +1,4 @@
-"""Publish trained models in a zoo, and check the figures of their cards."""
+"""Publish trained models in a zoo, and verify the figures on their cards."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ from lreid.zoo.weights import weights_in_place, write_entry
 
 logger = logging.getLogger("lreid")
 
-# Points; other processors round differently, and of few queries one more or less that is found moves Rank-k.
+# Points. Processors round differently, and with few queries, one more or less changes Rank-k.
 TOLERANCE, MAP_TOLERANCE = 1.0, 0.1
 
-FALSE_ACCEPTS = 0.01  # share of pairs of two identities that may pass for one
-MOST_QUERIES = 500  # of a gallery, for the threshold
+FALSE_ACCEPTS = 0.01  # share of impostor pairs that may reach the threshold
+MOST_QUERIES = 500  # per gallery, for the threshold
 
 Figures = dict[str, dict[str, Any]]
 
 
 class ImagesElsewhere(InputError):
-    """A card's figures are of images that do not come with lreid and are not where it looks."""
+    """The images that a card was measured on do not come with lreid and were not found."""
 
 
 def verify_cards(args: argparse.Namespace) -> None:
-    """Measures the models of all cards, or of the named one, and compares with the cards."""
+    """Measures all models, or the named one, and compares the figures with the cards."""
     faults, tests = [], TestSets()
     for card in [_card(args.name)] if args.name else cards():
         try:
@@ -72,7 +72,7 @@ def verify_cards(args: argparse.Namespace) -> None:
             print(f"{card.name:28} {gallery:12} mAP {each['mAP']:.2f}  Rank-1 {each['rank1']:.2f}", flush=True)
         faults += [f"{card.name}: {fault}" for fault in wrong]
     if faults:
-        raise InputError(f"{'; '.join(faults)}; publish again, or look for what has changed")
+        raise InputError(f"{'; '.join(faults)}; publish the model again, or find out what has changed")
     print("as on the cards")
 
 
@@ -91,19 +91,19 @@ def publish_run(args: argparse.Namespace) -> None:
 def _card(name: str) -> Card:
     entry = find(name.removeprefix(PREFIX))
     if isinstance(entry, Published):
-        raise InputError(f"{PREFIX}{entry.name}: is hosted by others and has no figures of lreid to compare with")
+        raise InputError(f"{PREFIX}{entry.name}: is a third-party model without figures measured by lreid")
     return entry
 
 
 @dataclass(frozen=True)
 class Statement:
-    """A publisher's statements about a model, see :class:`lreid.zoo.Card`.
+    """The publisher's statements about a model, see :class:`lreid.zoo.Card`.
 
     Attributes:
-        title: one line for people; empty for one of method and benchmark.
-        start_only: the network is meant to start training from.
-        trained_on: the source of the images; empty for the names of the data sets.
-        limits: what it does not know and must not be used for.
+        title: one line; empty for method and benchmark.
+        start_only: whether the model serves only as initial weights.
+        trained_on: source of the training images; empty for the names of the data sets.
+        limits: limits of the model, and uses to avoid.
         licence: licence of the weights.
         urls: addresses of the weights, if they are not next to the card.
     """
@@ -119,27 +119,27 @@ class Statement:
 def publish(
     run: Path, name: str, statement: Statement = Statement(), *, half: bool = False, folder: Path = BUNDLED
 ) -> Card:
-    """Writes weights and card of a run's last task; an entry of this name is replaced in one step.
+    """Writes weights and card of a run's last task; replaces an existing entry of this name in one step.
 
     Args:
         run: the folder of a finished run.
         name: name of the entry, in a-z, 0-9, ``-`` and ``_``.
         statement: facts that the run does not record.
-        half: store matrices and kernels in 16 bits. Vectors, of BatchNorm above all, stay in 32: they are few, and
-            variances may be too large or too small for 16.
+        half: store matrices and kernels in 16 bits. Vectors, mostly of BatchNorm, stay in 32 bits: they are small, and
+            variances may be too large or too small for 16 bits.
         folder: to write to.
 
     Returns:
-        The card. Its figures are those of the weights as they are stored, on the benchmark of the run; of the paths of
-        its images it keeps the last part.
+        The card. Its figures are measured with the stored weights on the run's benchmark. It keeps only the last part
+        of each image path.
 
     Raises:
-        InputError: the name or the run does not fit, the benchmark's images are not those of the run, or a file that
-            is not of an entry has one of its names.
+        InputError: the name or the run is invalid, the benchmark's images differ from those of the run, or a file of
+            the user has a name that the entry needs.
     """
     if not NAME.fullmatch(name):
         raise InputError(f"{name}: cannot be a name in the zoo; use a-z, 0-9, - and _")
-    weights_in_place(folder / f"{name}.json")  # refuses a file of the user before the work
+    weights_in_place(folder / f"{name}.json")  # before the work: refuses to replace a file of the user
     results = read_results(run)
     tasks, done = len(results["tasks"]), len(results["mAP"])
     if done < tasks:
@@ -163,12 +163,12 @@ def publish(
 
 
 def _measured(cfg: CfgNode, model: Embedder, results: Results, run: Path) -> dict[str, Any]:
-    """Card entries about the network as it is stored, and about its figures."""
+    """Card entries about the stored network and its figures."""
     tests = TestSets()
     figures, protocol = tests.measure(model, cfg)
     if protocol != results["protocol"]:
         raise InputError(
-            f"{run}: the images of {results['benchmark']} are not those that the run was tested on "
+            f"{run}: the images of {results['benchmark']} differ from those that the run was tested on "
             f"({protocol}, not {results['protocol']}); put these in place, or train again"
         )
     for gallery, row in zip(results["galleries"], results["mAP"][-1], strict=True):
@@ -211,7 +211,7 @@ def _of_run(cfg: CfgNode, results: Results) -> dict[str, Any]:
 
 
 def _stated(statement: Statement, cfg: CfgNode) -> dict[str, Any]:
-    """Card entries in the publisher's words, or in lreid's where there are none."""
+    """Card entries that the publisher states, or defaults."""
     statements = asdict(statement)
     url, *mirrors = statements.pop("urls") or [""]
     return statements | {
@@ -223,7 +223,7 @@ def _stated(statement: Statement, cfg: CfgNode) -> dict[str, Any]:
 
 
 def stored(state: dict[str, Tensor], half: bool) -> dict[str, Tensor]:
-    """A state dict as it is stored: see ``half`` of :func:`publish`."""
+    """A state dict in the stored precision: see ``half`` of :func:`publish`."""
     return {
         key: (value.half() if half and value.is_floating_point() and value.ndim > 1 else value).contiguous()
         for key, value in state.items()
@@ -231,7 +231,7 @@ def stored(state: dict[str, Tensor], half: bool) -> dict[str, Tensor]:
 
 
 class TestSets:
-    """Benchmarks to measure models on; models of one benchmark share its images."""
+    """The benchmarks that models are measured on; models of one benchmark share its images."""
 
     __test__ = False  # pytest: not a test
 
@@ -267,7 +267,7 @@ class TestSets:
 
     @torch.inference_mode()
     def threshold(self, model: Embedder, cfg: CfgNode) -> dict[str, Any]:
-        """The ``verification`` of a :class:`lreid.zoo.Card`, on the unseen galleries, or seen ones without them."""
+        """The ``verification`` of a :class:`lreid.zoo.Card`, on the unseen galleries if there are any."""
         evaluator = self._evaluator(cfg)[0]
         kinds = {each.test.kind for each in evaluator.tests}
         chosen = [each for each in evaluator.tests if each.test.kind == ("unseen" if "unseen" in kinds else "seen")]
@@ -297,11 +297,11 @@ class TestSets:
         """Measures a model on the benchmark of its card.
 
         Returns:
-            The figures as they were found, and in words where those on the card are others: mAP by more than
-            ``MAP_TOLERANCE``, other metrics by more than ``TOLERANCE``, kind and counts at all.
+            The measured figures, and a text for each difference from the card: mAP by more than ``MAP_TOLERANCE``,
+            other metrics by more than ``TOLERANCE``, kind and counts by anything.
 
         Raises:
-            ImagesElsewhere: its data sets are the publisher's own, and not here.
+            ImagesElsewhere: its data sets are the publisher's own, and are missing.
             InputError: weights or data sets are missing or damaged.
         """
         name = f"{PREFIX}{card.file}"
@@ -312,7 +312,7 @@ class TestSets:
         for gallery, stated in card.figures.items():
             measured = figures.get(gallery)
             if measured is None:
-                faults.append(f"{gallery} is on the card, but not tested on")
+                faults.append(f"{gallery} is on the card, but was not tested")
                 continue
             faults += [
                 f"{gallery} has {metric} {measured[metric]:.2f}, on the card {stated[metric]:.2f}"
@@ -336,21 +336,21 @@ def _model(cfg: CfgNode, state: dict[str, Tensor], path: Path) -> Embedder:
 
 
 def from_imagenet(weights: str) -> bool:
-    """Whether ``MODEL.WEIGHTS`` are ImageNet's, or of a model that is known to start from them."""
-    if weights.startswith(PREFIX):  # an entry of the very name that is published now is still the earlier one
+    """Whether ``MODEL.WEIGHTS`` are ImageNet's, or those of a model known to start from ImageNet."""
+    if weights.startswith(PREFIX):  # an entry of the same name is still the earlier one
         return find(weights.removeprefix(PREFIX)).imagenet
     if Path(weights).is_file():
         try:
             return from_imagenet(model_config(weights).MODEL.WEIGHTS)
         except OutOfMemory:
             raise
-        except InputError:  # no model of lreid
+        except InputError:  # not a model of lreid
             return False
     return weights == "imagenet" or weights.startswith("package:")
 
 
 def _require_own_sets(card: Card, cfg: CfgNode) -> None:
-    """Refuses a card on custom images without their folder, which cards do not record."""
+    """Raises ImagesElsewhere if a card's custom images are missing; cards do not record their folder."""
     for name in (*cfg.BENCHMARK.LEARNED, *cfg.BENCHMARK.TRAIN, *cfg.BENCHMARK.UNSEEN):
         if not name.startswith(("csv:", "folder:", "own:")):
             continue

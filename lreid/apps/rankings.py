@@ -18,7 +18,7 @@ from lreid.results import METRICS
 
 
 class Shown:
-    """Makes tiles and rankings of the images of a test set."""
+    """The images of a test set as tiles and rankings."""
 
     def __init__(self, test: TestSet, blur: bool, look: Callable[[str], np.ndarray] = read_image) -> None:
         self.test, self.blur, self.look = test, blur, look
@@ -26,7 +26,7 @@ class Shown:
         self.looked_for = {record.pid for record in self.query}
 
     def tile(self, record: Record) -> ranked.Tile:
-        """An image, who is on it, and which camera took it."""
+        """An image with its identity and camera."""
         names = self.test.test.names
         nobody = record.pid == DISTRACTOR and DISTRACTOR not in {*self.looked_for, *names.identities}
         who = "distractor" if nobody else names.identity(record.pid)
@@ -34,7 +34,7 @@ class Shown:
         return ranked.Tile(ranked.thumbnail(self.look(record.path), blur=self.blur), record.path, labels)
 
     def ranking(self, ranking: Ranking) -> ranked.RankedQuery:
-        """A query and the images that were ranked first."""
+        """A query and the images at its first ranks."""
         pid = self.query[ranking.query].pid
         return ranked.RankedQuery(
             self.tile(self.query[ranking.query]),
@@ -56,7 +56,7 @@ def page_section(
     blur: bool,
     look: Callable[[str], np.ndarray] = read_image,
 ) -> ranked.Section:
-    """The hardest queries of a test set with the images ranked first."""
+    """The hardest queries of a test set, with the images at the first ranks."""
     shown = Shown(test, blur, look)
     height, width = read_image(shown.query[0].path).shape[:2]
     figures = ", ".join(f"{metric.label} {number(metrics[metric.name])}" for metric in METRICS)

@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> None:
     if args.images and len(folders) > 1 and not args.html:
         raise InputError("--images: images of several runs go on a page about all of them; add --html FILE")
     runs = [read_run(folder) for folder in folders]
-    if args.html or not args.each:  # the page shows means
+    if args.html or not args.each:  # a page about several runs shows means
         require_one_run_a_seed(runs, folders)
     table = comparison_table(runs, args.format, each=args.each, cost=args.cost, switches=args.switches)
     print(table.rstrip("\n"))
@@ -48,7 +48,7 @@ def with_images(folder: Path) -> None:
 
 
 def _folders(named: list[Path]) -> list[Path]:
-    """The run folders that are meant, each once; what else ``runs/*`` matches is passed over."""
+    """The run folders, each once; anything else that ``runs/*`` matches is skipped."""
     folders: dict[Path, Path] = {}
     others = []
     for path in named:
@@ -60,14 +60,14 @@ def _folders(named: list[Path]) -> list[Path]:
         else:
             others.append(str(path))
     if not folders:
-        raise InputError(f"{others[0]}: holds no results.json; name the folder of a run that finished a task")
+        raise InputError(f"{others[0]}: contains no results.json; name the folder of a run that finished a task")
     if others:
-        print(f"passed over, without results.json: {', '.join(others)}", file=sys.stderr)
+        print(f"skipped, without results.json: {', '.join(others)}", file=sys.stderr)
     return list(folders.values())
 
 
 def _images_of_runs(folders: list[Path], runs: list[Results], blur: bool) -> tuple[list[Panel], Pictures]:
-    """Sections about the first run of each group, and images of identities."""
+    """Sections about the first run of each group, and the images of identities."""
     groups = grouped(runs)
     places = {id(run): folder for run, folder in zip(runs, folders, strict=True)}
     first = {group.name: places[id(group.runs[0])] for group in groups}

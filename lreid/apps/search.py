@@ -1,4 +1,4 @@
-"""Do what the command line of ``lreid search`` says, and print what was found."""
+"""Run the commands of ``lreid search``, and print their results."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from lreid.search import commands
 from lreid.search.findings import summary, too_few, verdict, write_findings
 from lreid.search.image_list import list_images, who
 
-FEW = 3  # queries that get a line each
+FEW = 3  # maximum number of queries with a line each
 OVER_LIMIT = 3  # exit status
 ARGUMENTS = "adapt_norm camera cross_model device engine identity kind other_cameras pattern restart root shards top"
 OPTIONS = {name: f"--{name.replace('_', '-')}" for name in ARGUMENTS.split()}
-OPTIONS["skip_bad"] = "when indexing, --skip-bad"  # a query has no such option
+OPTIONS["skip_bad"] = "when indexing, --skip-bad"  # check has no such option
 
 
 @naming_keys(**OPTIONS)
 def run(args: argparse.Namespace) -> int | None:
-    """Does what the chosen command says, and gives the exit status if it is not 0."""
+    """Runs the chosen command, and returns the exit status if it is not 0."""
     actions: dict[str, Callable[[argparse.Namespace], int | None]] = {
         "build": _build,
         "add": _add,
@@ -71,7 +71,7 @@ def _add(args: argparse.Namespace) -> None:
         args.gallery, images, checkpoint=args.checkpoint, skip_bad=args.skip_bad, device=args.device, engine=args.engine
     )
     print(
-        f"{args.gallery}: {counted(added, 'image')} added, {len(images) - added} there already or skipped; "
+        f"{args.gallery}: {counted(added, 'image')} added, {len(images) - added} already there or skipped; "
         f"of {who(images)}"
     )
 
@@ -200,7 +200,7 @@ def _reindex(args: argparse.Namespace) -> None:
 def _rollback(args: argparse.Namespace) -> None:
     from lreid.search import versions
 
-    print(f"{args.gallery}: model {versions.roll_back(args.gallery)} is in use again")
+    print(f"{args.gallery}: model {versions.roll_back(args.gallery)} is used again")
 
 
 def _migrate(args: argparse.Namespace) -> None:

@@ -10,12 +10,12 @@ import socket
 from lreid.errors import InputError, counted, require
 from lreid.extras import Extra
 
-SHORTEST = 16  # characters of a token
-STOPPING = 10  # seconds that requests get to end in
+SHORTEST = 16  # minimum length of a token
+STOPPING = 10  # seconds that running requests have to finish
 
 
 def run(args: argparse.Namespace) -> None:
-    """Serves until SIGTERM or SIGINT comes.
+    """Serves until SIGTERM or SIGINT.
 
     Raises:
         InputError: the gallery, its model or an option cannot be used, or the address is taken.
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> None:
         config = uvicorn.Config(
             app, log_level="warning", proxy_headers=False, server_header=False, timeout_graceful_shutdown=STOPPING
         )
-        for stop in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises what it received again when it has stopped
+        for stop in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises the signal again after it has stopped
             signal.signal(stop, lambda *_: None)
         images = counted(gallery.info()["images"], "image")
         address = f"[{host}]" if ":" in host else host
@@ -58,11 +58,13 @@ def _listening(host: str, port: int) -> socket.socket:
     """A socket at an address.
 
     Raises:
-        InputError: there is no such address, or it is taken.
+        InputError: the address does not exist, or is in use.
     """
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family, backlog=512)
     except (OSError, OverflowError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise InputError(f"{host}:{port}: cannot be served at ({reason}); choose another --host or --port") from None
+        raise InputError(
+            f"{host}:{port}: lreid cannot serve there ({reason}); choose another --host or --port"
+        ) from None

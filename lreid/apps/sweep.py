@@ -45,14 +45,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("lreid")
 
-# Named always: without a file, a resumed run takes the config that it started with.
+# Always pass a file: without one, a resumed run takes the config that it started with.
 DEFAULTS = CONFIGS / "benchmarks" / "synthetic-10.yaml"
 
 OWN_OPTION = {"METHOD.NAME": "--methods", "SEED": "--seeds"}
 
 
 def run(args: argparse.Namespace) -> None:
-    """Makes the runs and prints the table, or prints their commands."""
+    """Trains the runs and prints the table, or prints their commands."""
     if args.jobs < 1:
         raise InputError(f"--jobs {args.jobs}: must be 1 or more")
     (methods, *varied), overrides = without_pairs([args.methods, *args.vary])
@@ -60,10 +60,10 @@ def run(args: argparse.Namespace) -> None:
     vary = {key: values for key, *values in varied}
     for key, values in vary.items():
         if not values:
-            raise InputError(f"--vary {key}: name the values that it shall have")
+            raise InputError(f"--vary {key}: give its values after the key")
     for key, count in Counter(key for keys, *_ in varied for key in keys.split(",")).items():
         if count > 1:
-            raise InputError(f"--vary {key}: is named {count} times; give all its values at once")
+            raise InputError(f"--vary {key}: is given {count} times; give all its values at once")
     runs = plan(
         args.out, methods, args.seeds, files=args.config, benchmarks=args.benchmarks, vary=vary, overrides=overrides
     )
@@ -78,12 +78,12 @@ def run(args: argparse.Namespace) -> None:
         print(f"{folder}: {reason}", file=sys.stderr)
     if failed:
         raise InputError(
-            f"{len(failed)} of {counted(len(runs), 'run')} failed; fix what is said above, then give the command again"
+            f"{len(failed)} of {counted(len(runs), 'run')} failed; fix the errors above, then repeat the command"
         )
 
 
 def without_pairs(options: Iterable[Sequence[str]]) -> tuple[list[list[str]], list[str]]:
-    """The words of options that take several, and the ``KEY VALUE`` pairs that follow some of them."""
+    """The words of options that take several, and the ``KEY VALUE`` pairs that follow them."""
     without: list[list[str]] = []
     pairs: list[str] = []
     for words in options:
@@ -94,9 +94,9 @@ def without_pairs(options: Iterable[Sequence[str]]) -> tuple[list[list[str]], li
 
 
 def read_run(folder: str | Path) -> Results:
-    """The results of a run; keys that came into the config later stand at their defaults, which is how it was made.
+    """The results of a run, with its config; keys that were added to lreid later have their defaults.
 
-    A run from before configs were kept has none here either.
+    A run of a version that did not record configs has none.
 
     Raises:
         InputError: as :func:`lreid.results.read`.
@@ -125,13 +125,13 @@ class PlannedRun:
 
     @property
     def command(self) -> list[str]:
-        """The command line that makes or resumes the run."""
+        """The command line that trains or resumes the run."""
         files = [word for file in self.files for word in ("--config", str(file))]
         train = [sys.executable, "-m", "lreid", "train"]
         return [*train, "--resume", "--out", str(self.folder), *files, *self.overrides]
 
     def is_finished(self) -> bool:
-        """Whether the folder holds all tasks of this run; one of another config is not this run."""
+        """Whether the folder holds all tasks of a run with this config."""
         saved = self.folder / "config.yaml"
         if not (self.folder / "results.json").exists() or not saved.exists():
             return False
@@ -150,22 +150,22 @@ def plan(
     vary: Mapping[str, Sequence[str]] = MappingProxyType({}),
     overrides: Sequence[str] = (),
 ) -> list[PlannedRun]:
-    """The runs of a sweep, the first seed of everything before the second of anything.
+    """The runs of a sweep, ordered by seed first.
 
     Args:
-        out: holds the run folders ``METHOD-seedN``, or ``METHOD-KEY=VALUE-seedN`` where keys are varied; several
-            benchmarks have a folder each, named like the file.
+        out: folder for the run folders ``METHOD-seedN``, or ``METHOD-KEY=VALUE-seedN`` if keys are varied; with several
+            benchmarks, each has a subfolder named like its file.
         methods, seeds: names and numbers.
-        files, benchmarks: config files of all runs, and those of which each run takes one as well.
-        vary: values by key; every value of a key meets every value of the others. Keys joined by commas vary
-            together: ``{"METHOD.ALPHA,METHOD.BETA": ["0,1", "1,0"]}``.
+        files, benchmarks: config files of all runs, and benchmark files, one of which each run takes as well.
+        vary: values by key; all combinations are trained. Keys joined by commas vary together:
+            ``{"METHOD.ALPHA,METHOD.BETA": ["0,1", "1,0"]}``.
         overrides: ``KEY VALUE`` pairs for all runs.
 
     Raises:
-        InputError: a config does not fit, or a run is named twice.
+        InputError: a config is invalid, or a run occurs twice.
     """
     groups = [keys.split(",") for keys in vary]
-    keys_of_config = [key for key, _ in leaves(load_config(files, overrides))]  # refuses a key without a value early
+    keys_of_config = [key for key, _ in leaves(load_config(files, overrides))]  # refuse a key without a value early
     for key in [*itertools.chain(*groups), *overrides[::2]]:
         if key in OWN_OPTION:
             raise InputError(f"{key}: set it with {OWN_OPTION[key]}")
@@ -177,7 +177,7 @@ def plan(
     ):
         pairs = list(itertools.chain(*chosen))
         words = [method, *(f"{short_key(key, keys_of_config)}={value}" for key, value in pairs), f"seed{seed}"]
-        name = re.sub(r"[^\w.=+-]+", "_", "-".join(words))  # lists and paths may be values
+        name = re.sub(r"[^\w.=+-]+", "_", "-".join(words))  # values may be lists or paths
         runs.append(
             PlannedRun(
                 out / (benchmark.stem if benchmark and len(benchmarks) > 1 else "") / name,
@@ -193,10 +193,10 @@ def plan(
 
 
 def _require_different(runs: Sequence[PlannedRun]) -> None:
-    """Makes every method once, which checks its options, and compares what the runs compute.
+    """Builds every method once, which checks its options, and requires that all runs differ.
 
     Raises:
-        InputError: a config does not fit, or two runs would compute the same.
+        InputError: a config is invalid, or two runs would compute the same.
     """
     same: dict[str, Path] = {}
     for run in runs:
@@ -205,30 +205,30 @@ def _require_different(runs: Sequence[PlannedRun]) -> None:
         computed = f"{cfg.SEED} {sorted(recorded_config(dict(leaves(cfg))).items())}"
         if (first := same.setdefault(computed, run.folder)) != run.folder:
             raise InputError(f"{run.folder}: would compute the same as {first}; name every value once")
-        # Whatever a method does not like about its options it says when it is made.
+        # A method checks its options when it is built.
         small = Embedder("small", height=32, width=16, neck=method_class(cfg.METHOD.NAME).neck)
         with naming_keys("METHOD", name="METHOD.NAME"):
             build_method(cfg.METHOD.NAME, small, **method_options(cfg))
 
 
 def sweep(runs: Sequence[PlannedRun], out: Path, *, jobs: int = 1, key: str = "") -> tuple[str, dict[str, str]]:
-    """Makes runs, each in its own process, and compares them; a finished run is not made again.
+    """Trains runs, each in its own process, and compares them; finished runs are not repeated.
 
     A run that fails does not stop the others.
 
     Args:
         runs: as in :func:`plan`.
         out: receives ``table.md``, ``table.csv``, ``table.tex`` and ``curves.png`` of the finished runs.
-        jobs: runs at once, which share the cores unless ``OMP_NUM_THREADS`` is set, and the GPUs in turn.
-        key: the one that was varied; where its values are numbers, ``sensitivity.png`` is written as well.
+        jobs: number of simultaneous runs. They share the cores unless ``OMP_NUM_THREADS`` is set; each uses one GPU.
+        key: the key that was varied; if its values are numbers, ``sensitivity.png`` is written as well.
 
     Returns:
-        The table as text, and for each failed run by its folder the reason in one line.
+        The table as text, and the reason of each failed run in one line, by its folder.
     """
     failed: dict[str, str] = {}
     running: set[subprocess.Popen[str]] = set()
     gpus = visible_gpus() if jobs > 1 else []
-    places: SimpleQueue[str] = SimpleQueue()  # a GPU, or nothing, for each of the runs at once
+    places: SimpleQueue[str] = SimpleQueue()  # a GPU, or nothing, for each of the simultaneous runs
     for number in range(jobs):
         places.put(gpus[number % len(gpus)] if gpus else "")
     stopping = threading.Event()
@@ -240,10 +240,10 @@ def sweep(runs: Sequence[PlannedRun], out: Path, *, jobs: int = 1, key: str = ""
                 logger.info("%d/%d %s: %s", number, len(runs), run.folder, reason or "done")
                 if reason:
                     failed[str(run.folder)] = reason
-        except BaseException as end:  # those that wait shall not begin
+        except BaseException as end:  # do not start waiting runs
             stopping.set()
             pool.shutdown(wait=False, cancel_futures=True)
-            if isinstance(end, Stopped) and end.signal != signal.SIGINT:  # Ctrl-C reaches the runs by itself
+            if isinstance(end, Stopped) and end.signal != signal.SIGINT:  # Ctrl-C also reaches the runs
                 for process in list(running):
                     process.terminate()
             raise
@@ -260,15 +260,17 @@ def sweep(runs: Sequence[PlannedRun], out: Path, *, jobs: int = 1, key: str = ""
 
 
 def _pairs(keys: Sequence[str], value: str) -> list[tuple[str, str]]:
-    """Each key with its value; that of several keys is cut at its commas."""
+    """Each key with its value; a value for several keys is split at its commas."""
     values = value.split(",") if len(keys) > 1 else [value]
     if len(values) != len(keys):
-        raise InputError(f"--vary {','.join(keys)}: {value} does not hold {len(keys)} values with commas between them")
+        raise InputError(
+            f"--vary {','.join(keys)}: {value} does not contain {len(keys)} values with commas between them"
+        )
     return list(zip(keys, values, strict=True))
 
 
 def visible_gpus() -> list[str]:
-    """The GPUs that this process may use, as ``CUDA_VISIBLE_DEVICES`` calls them; torch does not take hold of them."""
+    """The GPUs that this process may use, as named in ``CUDA_VISIBLE_DEVICES``; does not initialise CUDA."""
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     count = torch.cuda.device_count()
     return [each.strip() for each in named.split(",")][:count] if named else [str(gpu) for gpu in range(count)]
@@ -277,12 +279,12 @@ def visible_gpus() -> list[str]:
 def _make(
     run: PlannedRun, jobs: int, running: set[subprocess.Popen[str]], places: SimpleQueue[str], stopping: threading.Event
 ) -> str:
-    """Makes a run in a process of its own, which is among ``running``; in one line why it failed, or nothing.
+    """Trains a run in its own process, which it adds to ``running``; returns the reason of a failure in one line.
 
-    The process ends with this one, also where this one is killed; one that is at work for somebody else is waited for.
+    The process ends with this one, even if this one is killed. If another process trains the run, this one waits.
     """
     if is_busy(run.folder):
-        logger.info("%s: another process is at work in this folder; waiting for its end", run.folder)
+        logger.info("%s: another process is using this folder; waiting for its end", run.folder)
     while is_busy(run.folder):
         if stopping.wait(1.0):
             return "stopped"
@@ -299,13 +301,13 @@ def _make(
 
 
 def _in_a_process(run: PlannedRun, jobs: int, running: set[subprocess.Popen[str]], gpu: str) -> str:
-    # The same lreid as here, wherever it lies and whatever lies in the current folder.
+    # The same lreid as here, independent of the current folder.
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path), PYTHONSAFEPATH="1") | {LEASH: "1"}
     if gpu and run.cfg.DEVICE in ("auto", "cuda"):
         environment["CUDA_VISIBLE_DEVICES"] = gpu
     if jobs > 1:
         environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // jobs)))
-    theirs, leash = os.pipe()  # nothing is ever written to it; it is closed when this process ends, however it ends
+    theirs, leash = os.pipe()  # nothing is written to this pipe; the system closes it when this process ends in any way
     try:
         with subprocess.Popen(
             run.command,
@@ -325,7 +327,7 @@ def _in_a_process(run: PlannedRun, jobs: int, running: set[subprocess.Popen[str]
         return ""
     if process.returncode < 0:
         killer = signal.Signals(-process.returncode)
-        hint = " (by the system, where memory is short: lower --jobs)" if killer is signal.SIGKILL else ""
+        hint = " (by the system, if memory is short: lower --jobs)" if killer is signal.SIGKILL else ""
         return f"killed by {killer.name}{hint}"
     lines = message.strip().splitlines() or [f"exit status {process.returncode}"]
     return lines[-1].removeprefix("lreid train: ")

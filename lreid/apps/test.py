@@ -41,8 +41,8 @@ from lreid.zoo import PREFIX
 
 logger = logging.getLogger("lreid")
 
-SHOWN = 30  # rankings a test set on the page
-MATRICES = ("mAP", "rank1")  # of queries and galleries by different models
+SHOWN = 30  # rankings per test set on the page
+MATRICES = ("mAP", "rank1")  # for queries and galleries of different models
 
 Features = tuple[np.ndarray, np.ndarray]  # (Q, D), (G, D)
 
@@ -50,7 +50,7 @@ Features = tuple[np.ndarray, np.ndarray]  # (Q, D), (G, D)
 def run(args: argparse.Namespace) -> None:
     """Tests, writes both files and prints the table."""
     files, overrides = split_checkpoints(args)
-    if args.query:  # the pattern of the run's images is that of other folders
+    if args.query:  # the pattern in the run's config is for different folders
         overrides += ["DATA.PATTERN", args.pattern or ""]
     if args.gallery and (args.gallery.startswith(SCHEME) or Path(args.gallery).is_file()):
         _test_gallery(args, [Path(file) for file in files], overrides)
@@ -73,10 +73,10 @@ def _test_gallery(args: argparse.Namespace, checkpoints: Sequence[Path], overrid
     for name in ("config", "adapt_norm", "rerank", "expand", "cross_model", "growth", "blur"):
         if getattr(args, name) not in (None, False, []):
             raise InputError(
-                f"--{name.replace('_', '-')}: {args.gallery} is searched as it is; give a folder, or leave it out"
+                f"--{name.replace('_', '-')}: does not apply to a saved gallery ({args.gallery}); remove the option"
             )
     if len(checkpoints) > 1:
-        raise InputError(f"--checkpoint: {args.gallery} is of one model; name one, or none for the one it knows")
+        raise InputError(f"--checkpoint: {args.gallery} belongs to one model; name that model, or none")
     from lreid.apps.gallery_test import score_gallery
 
     checkpoint = checkpoints[0] if checkpoints else None
@@ -117,14 +117,14 @@ class Extras:
     growth: bool = False
 
     def require_cameras(self, tests: Sequence[QueryGallery]) -> None:
-        """Refuses statistics of cameras where these are not known.
+        """Requires that all cameras are known, for statistics per camera.
 
         Raises:
-            InputError: they are not.
+            InputError: a camera is unknown.
         """
         lacking = [test.name for test in tests if not test.has_cameras]
         if self.adapt_norm and lacking:
-            raise InputError(f"--adapt-norm: the cameras of {lacking[0]} are not known; leave the option out")
+            raise InputError(f"--adapt-norm: the cameras of {lacking[0]} are unknown; remove the option")
 
 
 @naming_keys(**ARGUMENTS)
@@ -146,17 +146,17 @@ def score_checkpoints(
     Args:
         paths: models of :func:`lreid.load_model`, or run folders for the checkpoints of all their finished tasks.
         out: folder to write to; None is ``test/NAME`` in the run folder, or ``…-test/NAME`` next to the checkpoint.
-        config, overrides: files of another config for the test sets and ``EVAL``, and ``KEY VALUE`` pairs on top.
+        config, overrides: config files that replace the run's test sets and ``EVAL`` keys, and ``KEY VALUE`` pairs.
         images: folders of queries and gallery, see :func:`lreid.data.listing.folders_test`, or a CSV file with the
             splits query and gallery, see :func:`lreid.data.listing.csv_tests`.
-        extras: what is measured in addition.
+        extras: additional measurements.
         blur: blur the images of the page.
         engine: as in :func:`lreid.load_model`.
 
     Returns:
         The content of ``test.json``, in per cent: ``rows`` of :func:`lreid.evaluation.scoring.row_of` for each
         ``checkpoint``, ``test`` and ``variant``, of which ``transductive`` ones used all test images before ranking;
-        ``tests``, ``metric``, ``ap``, ``notes``; ``hardest``, the last checkpoint's queries of lowest AP;
+        ``tests``, ``metric``, ``ap``, ``notes``; ``hardest``, the last checkpoint's queries with the lowest AP;
         ``cross_model``, matrices ``mAP`` and ``rank1`` with a row for each query model; and ``growth``, the ``points``
         of :func:`lreid.retrieval.growth.gallery_growth` for each ``checkpoint`` and ``test``.
 
@@ -215,7 +215,7 @@ def _scored(
 
 
 class _Suite:
-    """The test sets and their images at the size that a model wants."""
+    """The test sets, with their images at the input size of a model."""
 
     def __init__(self, cfg: CfgNode, tests: Sequence[QueryGallery], engine: Engine) -> None:
         self.cfg, self.tests, self.engine = cfg, tests, engine
@@ -236,7 +236,7 @@ class _Suite:
 
     @property
     def loaded(self) -> Sequence[TestSet]:
-        """The test sets with their images at some size."""
+        """The test sets, with their images at a given size."""
         return next(iter(self.evaluators.values())).tests
 
     @property
@@ -260,7 +260,7 @@ def _tests_of(cfg: CfgNode, images: tuple[Path, Path] | Path | None) -> Sequence
 def _queries_of_all(suite: _Suite, checkpoints: dict[str, Path]) -> dict[str, list[np.ndarray]]:
     """Features (Q, D) of the queries of every test set, by every model.
 
-    For the matrix they are there before the first gallery, so only one gallery is held.
+    The matrix needs them before the first gallery, so that only one gallery is in memory.
 
     Raises:
         InputError: the models' features cannot be compared.
@@ -280,7 +280,7 @@ def _queries_of_all(suite: _Suite, checkpoints: dict[str, Path]) -> dict[str, li
 def _extracted(
     suite: _Suite, checkpoints: dict[str, Path], queries: dict[str, list[np.ndarray]]
 ) -> Iterator[tuple[str, Embedder, TestSet, Features, list[np.ndarray]]]:
-    """Every model with its features of every test set, and those (Q, D) of its queries by all models, if wanted."""
+    """Every model, its features of every test set and, for the matrix, the query features (Q, D) of all models."""
     for name, path in checkpoints.items():
         model = suite.ready(path)
         evaluator = suite.evaluator(model)
@@ -292,8 +292,8 @@ def _extracted(
 
 
 def _rows(suite: _Suite, test: TestSet, features: Features, extras: Extras) -> list[dict[str, Any]]:
-    """Figures of every wanted way to compare, the plain one first."""
-    flat = suite.index if suite.index and suite.index.index == "flat" else None  # figures are those of no index
+    """Figures of all requested variants, the plain one first."""
+    flat = suite.index if suite.index and suite.index.index == "flat" else None  # these figures do not use the index
     plain: dict[str, Any] = {"index": flat, "cost": False, "device": suite.device}
 
     def row(variant: str, transductive: bool, test: ListedTest, both: Features, **options: Any) -> dict[str, Any]:
@@ -307,7 +307,7 @@ def _rows(suite: _Suite, test: TestSet, features: Features, extras: Extras) -> l
         from lreid.retrieval.rerank import expand_queries
 
         expanded = expand_queries(*features, device=suite.device).cpu().numpy()
-        # Expanded queries are unit vectors, which can be compared by cosine similarity alone.
+        # Expanded queries are unit vectors, so only cosine similarity applies.
         rows.append(row("expanded queries", False, test.by("cosine"), (expanded, features[1])))
     if extras.rerank:
         from lreid.retrieval.rerank import KReciprocal
@@ -337,7 +337,7 @@ def _growth(test: TestSet, features: Features, device: torch.device) -> list[dic
     from lreid.retrieval.growth import gallery_growth
 
     if test.test.splits or test.test.tracks or test.test.single_shot:
-        raise InputError(f"--growth: {test.name} is tested by its own splits or tracks; leave the option out")
+        raise InputError(f"--growth: {test.name} is tested with its own splits or tracks; remove the option")
     points = []
     for point in gallery_growth(features, *test.labels, metric=test.rules.metric, ap=test.rules.ap, device=device):
         figures = point._asdict()
@@ -348,7 +348,7 @@ def _growth(test: TestSet, features: Features, device: torch.device) -> list[dic
 
 
 def _matrices(columns: dict[str, list[list[dict[str, float]]]], models: list[str]) -> list[dict[str, Any]]:
-    """By test set the matrices of :func:`_column`, a row for each model whose queries were searched."""
+    """The matrices of :func:`_column` by test set, with one row per model whose queries were searched."""
     return [
         {"test": test, "checkpoints": models}
         | {metric: [[column[row][metric] for column in matrix] for row in range(len(models))] for metric in MATRICES}
@@ -358,7 +358,7 @@ def _matrices(columns: dict[str, list[list[dict[str, float]]]], models: list[str
 
 
 def _hardest(test: TestSet, rankings: Sequence[Ranking]) -> list[dict[str, Any]]:
-    """Rankings in few words, for JSON."""
+    """Short rankings for JSON."""
     queries = [test.query.records[each.query] for each in rankings]
     return [
         {
@@ -377,7 +377,7 @@ def _write_page(out: Path, name: str, results: dict[str, Any], sections: Sequenc
     intro = [
         f"Checkpoint {results['checkpoints'][name]}. For each query the nearest images of the gallery, hardest "
         "queries first.",
-        f"Under each: its rank, {kind}, identity and camera. Behind a line: the first right one, if it comes later.",
+        f"Below each image: rank, {kind}, identity and camera. After a line: the first right image, if it ranks lower.",
     ]
     charts: Sequence[Panel] = ()
     if results["growth"]:
@@ -389,14 +389,14 @@ def _write_page(out: Path, name: str, results: dict[str, Any], sections: Sequenc
 
 
 def _checkpoints_in(paths: Sequence[Path]) -> list[Path]:
-    """The files that are meant: of a run folder those of its finished tasks."""
+    """The checkpoint files; for a run folder, those of its finished tasks."""
     checkpoints = []
     for path in paths:
         if path.is_dir():
             inside = path / "checkpoints" if (path / "checkpoints").is_dir() else path
             files = list(task_checkpoints(inside).values())
             if not files:
-                raise InputError(f"{path}: holds no task-01.pt …; name a run folder with a finished task, or a file")
+                raise InputError(f"{path}: contains no task-01.pt …; name a run folder with a finished task, or a file")
             checkpoints += files
         else:
             checkpoints.append(path)
@@ -404,7 +404,7 @@ def _checkpoints_in(paths: Sequence[Path]) -> list[Path]:
 
 
 def _named(paths: Sequence[Path]) -> dict[str, Path]:
-    """Checkpoints by the shortest distinct names."""
+    """Checkpoints by their shortest distinct names."""
     runs = [path.parent.parent if path.parent.name == "checkpoints" else path.parent for path in paths]
     candidates: tuple[Callable[[Path, Path], str], ...] = (
         lambda path, _: path.stem,
@@ -421,7 +421,7 @@ def _named(paths: Sequence[Path]) -> dict[str, Path]:
 def _test_config(
     checkpoints: dict[str, Path], files: Sequence[Path], overrides: Sequence[str], *, image_list: bool
 ) -> CfgNode:
-    """The config that says what to test on and how.
+    """The config of the test sets and of the evaluation.
 
     Raises:
         InputError: a value is out of range, or the checkpoints were made for different benchmarks.
@@ -434,7 +434,7 @@ def _test_config(
         changed = [key for key in differing_keys(cfg, other) if key.startswith(groups)]
         if changed:
             raise InputError(
-                f"{path}: its config is not for the same tests as that of {first} ({', '.join(changed)} differ); "
+                f"{path}: its config defines different tests than that of {first} ({', '.join(changed)} differ); "
                 "name one with --config"
             )
     check_values(cfg)
@@ -442,13 +442,13 @@ def _test_config(
 
 
 def _short(path: Path) -> str:
-    """A name for a folder or a file that others like it elsewhere do not have."""
+    """A distinct name for a folder or a file."""
     path = path.resolve()
     return f"{path.parent.name}-{path.stem}".strip("-")
 
 
 def _links(out: Path) -> list[tuple[str, str]]:
-    """From the page of a test to its figures, and to the report of the run that it lies in."""
+    """Links from the page of a test to its figures, and to the report of its run."""
     report = out.resolve().parents[1] / "report.html" if len(out.resolve().parents) > 1 else None
     in_run = report is not None and report.exists()
     return [("test.json", "test.json"), *([("report", "../../report.html")] if in_run else [])]
@@ -462,12 +462,12 @@ def _default_folder(checkpoint: Path) -> Path:
 
 
 def _notes(rows: Sequence[dict[str, Any]], suite: _Suite) -> list[str]:
-    """Notes for the reader of the table, one line each."""
+    """Notes below the table, one line each."""
     notes = []
     for test in suite.loaded:
         notes += notes_on(test, next(row for row in rows if row["test"] == test.name))
     if any(row["transductive"] for row in rows):
-        notes.append("transductive: used all test images before ranking; does not compare with rows that did not")
+        notes.append("transductive: used all test images before ranking; do not compare it with rows that did not")
     if suite.skipped:
         notes.append(
             f"skipped {counted(len(suite.skipped), 'image')} that cannot be read, the first: {suite.skipped[0]}"

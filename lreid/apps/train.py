@@ -1,4 +1,4 @@
-"""Train a lifelong re-identification method on a benchmark, task after task, or on your images."""
+"""Train a lifelong re-identification method task by task, on a benchmark or on your images."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lreid.training.signals import end_with_parent
 
 
 def run(args: argparse.Namespace) -> None:
-    """Trains, or resumes a run, whose own config is taken where none is named."""
+    """Trains, or resumes a run; without a config, a resumed run uses its own."""
     if args.options:
         from lreid.apps.options import options_text
 
@@ -28,13 +28,13 @@ def run(args: argparse.Namespace) -> None:
     files = args.config
     if args.resume and args.out is not None and not files and (args.out / "config.yaml").exists():
         if images is not None:
-            raise InputError(f"{images}: --resume continues with the images of {args.out}; leave them out")
+            raise InputError(f"{images}: --resume uses the images of {args.out}; leave them out")
         files = [args.out / "config.yaml"]
     elif args.resume and images is None and not files and not overrides:
         require_run(args.out or run_folder_for(load_run_config(), resume=True))
     if images is None:
         if args.before is not None:
-            raise InputError(f"--from {args.before}: fine-tunes on your images; name their folder as well")
+            raise InputError(f"--from {args.before}: needs your images; name their folder as well")
         cfg, before = load_run_config(files, overrides), None
     else:
         from lreid.apps import custom
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> None:
         if distributed.speaks():
             print(f"{plan.text}\n")
     command = "" if images is None else typed(args, images)
-    args.out = args.out or run_folder_for(cfg, resume=args.resume)  # which a run that is stopped names
+    args.out = args.out or run_folder_for(cfg, resume=args.resume)  # the message of a stopped run names it
     results = train(cfg, args.out, resume=args.resume, before=before, command=command)
     if distributed.speaks() and (results["initial"] or cfg.BENCHMARK.LEARNED_IDENTITIES) and results["galleries"]:
         from lreid.apps import custom
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def typed(args: argparse.Namespace, images: Path) -> str:
-    """The command of a run on your images, as it was typed."""
+    """The command of a run on your images, as the user typed it."""
     options = {"config": args.config, "data": args.data, "from": args.before, "out": args.out}
     options |= {option: getattr(args, option) for option in SHORT}
     words = ["lreid", "train", str(images)]
@@ -68,13 +68,13 @@ def typed(args: argparse.Namespace, images: Path) -> str:
 
 
 def require_run(folder: Path) -> None:
-    """Where nothing but ``--resume`` is said, there must be a run: it would begin with the built-in benchmark.
+    """Requires an existing run for a bare ``--resume``, which would otherwise start the built-in benchmark.
 
     Raises:
-        InputError: there is none; the runs next to it are named.
+        InputError: there is no run; the message names the runs next to the folder.
     """
     if (folder / "config.yaml").exists():
         return
     runs = sorted(each.parent for each in folder.absolute().parent.glob("*/config.yaml"))
     hint = f"; there are {', '.join(os.path.relpath(each) for each in runs)}" if runs else ""
-    raise InputError(f"{folder}: holds no run to resume; name its folder with --out{hint}")
+    raise InputError(f"{folder}: contains no run to resume; name its folder with --out{hint}")

@@ -1,6 +1,6 @@
 """Show images of a run: rankings, activation maps, and maps of features before and after a task.
 
-They need the checkpoints of the run and its data, so they are no part of :mod:`lreid.report`, which draws them.
+They need the checkpoints and the data of the run, so they are not part of :mod:`lreid.report`, which draws them.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ from lreid.results import figures_of
 from lreid.retrieval.arrays import unit_rows
 from lreid.retrieval.protocols import average_evaluations
 
-RANKINGS, LOOKED_INTO = 10, 4  # queries with their matches; those of them with activation maps
+RANKINGS, LOOKED_INTO = 10, 4  # number of queries with their matches, and of those with activation maps
 ON_THE_MAP = 10  # identities
-PER_IDENTITY = 12  # images of each, at most
+PER_IDENTITY = 12  # maximum number of images per identity
 
 
 @naming_keys(**ARGUMENTS)
 def image_sections(run: Path, *, blur: bool = False) -> list[Panel]:
     """Sections for :func:`lreid.report.write_page`, for each test set of a run.
 
-    Hardest queries of the last model with their matches, right and wrong ones framed; activation maps on the first of
-    these; and a map of test identities by the model before the last task and after it.
+    The sections show the hardest queries of the last model with their matches, framed as right or wrong; activation
+    maps of the first of them; and a feature map of test identities from the models before and after the last task.
 
     Args:
         run: a run folder with checkpoints; its data must be there.
         blur: blur the images.
 
     Raises:
-        InputError: there is no checkpoint, or the data is not there.
+        InputError: a checkpoint or the data is missing.
     """
     checkpoints = _checkpoints(run)
     cfg = _config(checkpoints)
@@ -81,11 +81,11 @@ def image_sections(run: Path, *, blur: bool = False) -> list[Panel]:
 
 
 def pictures_of(groups: Sequence[Group], folders: Mapping[str, Path], *, blur: bool = False) -> Pictures:
-    """Images of the hardest identities, and of the most forgotten ones what each method found after every task.
+    """Images of the hardest identities, and the rankings of the most forgotten ones after every task of each method.
 
     Args:
         groups: all runs of a page.
-        folders: by :attr:`Group.name` that of the group's first run, with checkpoints; its data must be there.
+        folders: the folder of each group's first run, with checkpoints, by :attr:`Group.name`; its data must be there.
         blur: blur the images.
     """
     faces: dict[Key, ranked.Tile] = {}
@@ -100,7 +100,7 @@ def pictures_of(groups: Sequence[Group], folders: Mapping[str, Path], *, blur: b
             cfg = _config(checkpoints)
             evaluator = evaluator_of(cfg, benchmark_of(cfg))
             shown = [Shown(test, blur) for test in evaluator.tests]
-            chosen: list[dict[int, int]] = []  # of each test set the first query of the identities
+            chosen: list[dict[int, int]] = []  # the first query of the identities of each test set
             for each in shown:
                 first = {record.pid: row for row, record in reversed(list(enumerate(each.query)))}
                 chosen.append({pid: first[pid] for name, pid in wanted if name == each.test.name and pid in first})
@@ -122,7 +122,7 @@ def pictures_of(groups: Sequence[Group], folders: Mapping[str, Path], *, blur: b
 
 @torch.inference_mode()
 def activation_maps(model: Embedder, images: Tensor) -> np.ndarray | None:
-    """Where the last feature map of a network is long, without gradients.
+    """The norm of a network's last feature map at each position, without gradients.
 
     Source: Zagoruyko and Komodakis, "Paying More Attention to Attention", ICLR 2017, Section 3.1, whose maps are sums
     of ``|A|^p`` over channels; ours is the root of that with ``p = 2``.
@@ -132,8 +132,8 @@ def activation_maps(model: Embedder, images: Tensor) -> np.ndarray | None:
         images: (B, 3, H, W) float, normalised.
 
     Returns:
-        (B, h, w) float32 in [0, 1], each image from its least to its greatest norm (all 0 where these are one); None
-        for a network whose backbone gives vectors.
+        (B, h, w) float32 in [0, 1], scaled per image from the smallest to the largest norm (all 0 if they are equal);
+        None for a network whose backbone returns vectors.
     """
     features = model.backbone(images)
     if features.ndim != 4:
@@ -153,15 +153,15 @@ def overlay(image: np.ndarray, heat: np.ndarray) -> np.ndarray:
 
 
 def common_plane(*features: np.ndarray) -> tuple[list[np.ndarray], float]:
-    """Features of unit length in the plane of their two principal components, all sets in the same plane.
+    """Unit-length features in the plane of their two principal components, which all sets share.
 
-    The sign of a component is such that its entry of the largest size is positive, so the plane is always the same.
+    The sign of a component is chosen so that its largest entry is positive; the plane is then always the same.
 
     Args:
         features: (n_i, D) float, of any length, D > 1.
 
     Returns:
-        For each set its points (n_i, 2), and the share of the variance that the plane holds, in [0, 1].
+        The points (n_i, 2) of each set, and the share of the variance in the plane, in [0, 1].
     """
     together = np.concatenate([unit_rows(torch.from_numpy(each).double(), "features").numpy() for each in features])
     centred = together - together.mean(0)
@@ -190,7 +190,7 @@ class _Attended:
 
 
 def _feature_maps(test: TestSet, models: Mapping[str, Embedder]) -> Panel:
-    """The section with identities of a test set in the plane, by each model."""
+    """The section with identities of a test set in the plane, for each model."""
     images, names = (test.query, test.gallery), test.test.names
     everybody = sorted(set(test.query.pids.tolist()))
     identities = everybody[:: max(1, len(everybody) // ON_THE_MAP)][:ON_THE_MAP]
@@ -214,7 +214,7 @@ def _feature_maps(test: TestSet, models: Mapping[str, Embedder]) -> Panel:
         charts.append((title.capitalize(), scatter(dots, box, f"{title}: features of {len(dots)} images"), ""))
     note = (
         f"{len(rows)} images of {len(identities)} test identities (colours) by {len(cameras)} cameras (shapes). "
-        f"Features of unit length, on two principal components, the same for all maps; {100 * share:.0f} % of the "
+        f"Unit-length features on two principal components, the same for all maps; {100 * share:.0f} % of the "
         "variance is along these."
     )
     legend = dot_keys([names.identity(pid) for pid in identities], shapes=False)
@@ -224,10 +224,10 @@ def _feature_maps(test: TestSet, models: Mapping[str, Embedder]) -> Panel:
 
 
 def _checkpoints(run: Path) -> dict[int, Path]:
-    """The checkpoints of the finished tasks by their number, in order."""
+    """The checkpoints of the finished tasks by task number, in order."""
     files = task_checkpoints(run / "checkpoints")
     if not files:
-        raise InputError(f"{run}: holds no checkpoints/task-01.pt …; leave --images out, or name a run that has them")
+        raise InputError(f"{run}: contains no checkpoints/task-01.pt …; remove --images, or name a run that has them")
     return files
 
 
@@ -238,5 +238,5 @@ def _config(checkpoints: Mapping[int, Path]) -> CfgNode:
 
 
 def _on_device(checkpoint: Path) -> Embedder:
-    """Its network, on the device that is here: the run may have been made on another machine."""
+    """The network of a checkpoint, on a device of this machine; the run may come from a different machine."""
     return load_model(checkpoint).to(memory_format=torch.channels_last)

@@ -1,4 +1,4 @@
-"""List trained models by name, show their cards, and find their weights. Nothing here loads torch."""
+"""List trained models by name, show their cards, and find their weights. This module does not load torch."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from lreid.zoo.card import BUNDLED, Card, cards, find
 from lreid.zoo.catalogue import describe, markdown_page, published_table, table
 from lreid.zoo.hosted import IMAGENET_TERMS, Published, published
 
-RECOMMENDED = {"people": 0, "vehicles": 1}  # the most accurate of ours, in the order of the list
+RECOMMENDED = {"people": 0, "vehicles": 1}  # our most accurate models, in the order of the list
 
 
 def run(args: argparse.Namespace) -> None:
-    """Does what the chosen command says."""
+    """Runs the chosen command."""
     actions = {"list": _list, "show": _show, "download": _download, "page": _page}
     if args.action in actions:
         actions[args.action](args)
         return
-    from lreid.apps import publishing  # torch, and what measures a model
+    from lreid.apps import publishing  # loads torch
 
     {"verify": publishing.verify_cards, "publish": publishing.publish_run}[args.action](args)
 
@@ -38,7 +38,9 @@ def _list(args: argparse.Namespace) -> None:
     if others:
         print(f"\n{published_table(others)}\n\nthird-party checkpoints; lreid zoo show NAME prints more")
     if not ours and not others:
-        raise InputError(f"--for {args.subject}, --license {args.licence}: no model of the zoo fits; leave one out")
+        raise InputError(
+            f"--for {args.subject}, --license {args.licence}: no model of the zoo fits; remove one of them"
+        )
 
 
 Entry = TypeVar("Entry", Card, Published)
@@ -49,8 +51,8 @@ def chosen(entries: Iterable[Entry], subject: str | None, licence: str | None) -
 
     Args:
         entries: entries of the zoo.
-        subject: ``people`` or ``vehicles``, without networks that only start training; None lists everything.
-        licence: ``permissive`` for MIT, Apache and BSD, with training images that are not for research only; None lists
+        subject: ``people`` or ``vehicles``, without models that are only initial weights; None lists everything.
+        licence: ``permissive`` for MIT, Apache and BSD, if the training images are not for research only; None lists
             everything.
     """
     matching = [

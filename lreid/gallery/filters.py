@@ -1,4 +1,4 @@
-"""Filters of a search: which images of a gallery it may find."""
+"""Filters of a search: conditions on the images that it may return."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from lreid.identities import INT64, UNKNOWN, is_missing, label_of
 
 @dataclass(frozen=True)
 class Filter:
-    """Conditions on the images that a search returns; labels are integers or text, as the gallery got them.
+    """Conditions on the images that a search returns; labels are integers or text, as in the gallery.
 
-    :class:`lreid.gallery.Gallery` replaces text by numbers; a store is given plain integers and nothing else.
+    :class:`lreid.gallery.Gallery` replaces text by numbers, so a store receives only integers.
 
     Attributes:
-        cameras, identities: only these; ``None`` is all. -1 is the images whose camera or identity is not known.
-        not_cameras, not_identities: none of these, likewise.
-        since, until: in seconds, ``since <= time < until``; ``None`` is open. An image without a time is never
-            within.
-        not_both: pairs of an identity and a camera; images of that identity by that camera are left out. A pair with
-            -1 in it leaves out none: what is not known equals nothing.
+        cameras, identities: allowed values; ``None`` allows all. -1 means images whose camera or identity is unknown.
+        not_cameras, not_identities: excluded values, likewise.
+        since, until: seconds, ``since <= time < until``; ``None`` is no limit. An image without a time is excluded if
+            there is a limit.
+        not_both: pairs of an identity and a camera; images with both are excluded. A pair with -1 excludes nothing,
+            because an unknown label equals nothing.
 
     Raises:
-        InputError: a value is missing, or neither an integer of 64 bits nor text, or stands where a list belongs.
+        InputError: a value is missing, is neither a 64-bit integer nor text, or is a single value instead of a list.
     """
 
     cameras: Collection[int | str] | None = None
@@ -70,7 +70,7 @@ class Filter:
         )
 
     def allows(self, ids: np.ndarray, cams: np.ndarray, times: np.ndarray) -> np.ndarray:
-        """``(N,)`` bool: which images of these identities, cameras and times, all ``(N,)`` int64, may be found."""
+        """``(N,)`` bool: whether images with these labels, all ``(N,)`` int64, pass the filter."""
         allowed = np.ones(len(ids), dtype=bool)
         for column, only, none in ((cams, self.cameras, self.not_cameras), (ids, self.identities, self.not_identities)):
             if only is not None:
@@ -109,7 +109,7 @@ def _label(value: Any, name: str) -> int | str:
 
 def _integer(value: Any, name: str) -> int:
     try:
-        number = int(operator.index(value))  # a subclass of int could print itself as it likes
+        number = int(operator.index(value))  # a subclass of int could print as anything
     except TypeError:
         raise InputError(f"filter {name}: {value!r} is not an integer") from None
     if not INT64.min <= number <= INT64.max:

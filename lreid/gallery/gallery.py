@@ -1,4 +1,4 @@
-"""A gallery: images of known people, kept as features, to be searched, saved and changed, wherever they are kept."""
+"""A gallery: features of images of known people, to search, save and change, in a file or in Milvus."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from lreid.models.embedder import Embedder
 
-Files = Sequence[str | Path] | np.ndarray  # names of images, as callers have them
-Names = dict[str, dict[int, str]]  # of identities and cameras, by number
+Files = Sequence[str | Path] | np.ndarray  # names of images, as callers give them
+Names = dict[str, dict[int, str]]  # names of identities and cameras, by number
 PLURAL = {"identity": "identities", "camera": "cameras"}
 LABELS = tuple(PLURAL)
 
@@ -33,18 +33,17 @@ LABELS = tuple(PLURAL)
 class Matches:
     """The best images of the gallery for each query, best first.
 
-    Where fewer than k images were found, a row ends with key -1, path "", score -inf, and identity and camera that are
-    not known.
+    If fewer than k images were found, the row ends with key -1, path "", score -inf, and unknown identity and camera.
 
     Attributes:
         scores: ``(Q, k)`` float32, cosine similarity.
-        keys: ``(Q, k)`` int64, what the gallery calls the images: see :meth:`Gallery.labels`.
-        ids, cams: ``(Q, k)``, as the gallery was given them: int64, -1 where they are not known; or text, ``None``
-            where they are not known (dtype object).
+        keys: ``(Q, k)`` int64, the gallery's keys of the images, see :meth:`Gallery.labels`.
+        ids, cams: ``(Q, k)``, as given to the gallery: int64, -1 if unknown; or text, ``None`` if unknown (dtype
+            object).
         times: ``(Q, k)`` int64.
         paths: ``(Q, k)`` strings.
-        known: ``(Q, k)`` bool, whether the score reaches the gallery's threshold and the image has an identity: the
-            threshold says nothing of images without one. Without a threshold, every image found is.
+        known: ``(Q, k)`` bool, whether the image has an identity and its score reaches the gallery's threshold. Without
+            a threshold, True for every image found.
     """
 
     scores: np.ndarray
@@ -57,11 +56,11 @@ class Matches:
 
     @property
     def unknown(self) -> np.ndarray:
-        """``(Q,)`` bool: of the images found, not even the best one with an identity reaches the threshold."""
+        """``(Q,)`` bool: no image with an identity reaches the threshold."""
         return self.known.sum(1) == 0
 
     def to_frame(self) -> pandas.DataFrame:
-        """A table with a row per image found: ``query`` (its row), ``rank`` from 1, and the attributes.
+        """A table with one row per match: ``query`` (its row), ``rank`` from 1, and the attributes.
 
         Raises:
             InputError: pandas is not installed.
@@ -79,14 +78,15 @@ class Matches:
 
 @dataclass(repr=False)
 class Gallery:
-    """Images as unit vectors with identity, camera, time and path. Make one with :meth:`build` or :meth:`load`.
+    """Images as unit vectors with identity, camera, time and path. Create one with :meth:`build` or :meth:`load`.
 
-    Identities and cameras are integers or text, and come back as they were given. Everything is checked here; the store
-    only stores and searches, and knows numbers alone: of text a hash, so that all who add the same name agree.
+    Identities and cameras are integers or text, and are returned as they were given. This class checks all arguments;
+    the store only stores and searches, and uses only numbers: for text a hash, so that all processes agree on its
+    number.
 
     Attributes:
         store: faiss in this process, or Milvus.
-        network: that makes features of images; None until images are given without one.
+        network: network that extracts features; None until it is first needed.
     """
 
     store: Store
@@ -104,20 +104,19 @@ class Gallery:
         """The number of images that a filter allows.
 
         Raises:
-            InputError: the filter has a name that the gallery has not.
+            InputError: the filter contains a name that the gallery lacks.
         """
         return self.store.count(where.numbered(self.number_of))
 
     def number_of(self, what: str, label: int | str) -> int:
-        """The number that the store has for a label.
+        """The number that the store uses for a label.
 
         Args:
             what: ``identity`` or ``camera``.
-            label: integers stand for themselves.
+            label: the label; integers stand for themselves.
 
         Raises:
-            InputError: no image has that name, of which the message lists some that exist; or numbers are mixed with
-                text.
+            InputError: no image has that name (the message lists some existing ones); or numbers are mixed with text.
         """
         if not isinstance(label, str):
             self._check_kind(what, np.array([label]))
@@ -136,25 +135,25 @@ class Gallery:
 
     @property
     def width(self) -> int:
-        """The numbers of a feature."""
+        """The length of a feature."""
         return self.store.width
 
     def features(self, keys: np.ndarray) -> np.ndarray:
         """``(N, D)`` float32 unit vectors of images, by their keys.
 
         Raises:
-            InputError: an ``ivfpq`` gallery, which has none, or a key that no image has.
+            InputError: an ``ivfpq`` gallery, which stores none, or a key that no image has.
         """
         return self.store.vectors(np.asarray(keys, dtype=np.int64))
 
     def holds(self, paths: Files) -> np.ndarray:
-        """``(N,)`` bool: which of these images are in the gallery."""
+        """``(N,)`` bool: whether these images are in the gallery."""
         return self.store.keys_of(_names(paths)) >= 0
 
     def labels(self) -> Rows:
-        """Keys, identities, cameras, times and paths of all images, as :class:`Matches` has them.
+        """Keys, identities, cameras, times and paths of all images, as in :class:`Matches`.
 
-        On a server, all of them are fetched.
+        For a gallery on a server, this fetches all of them.
         """
         return self._named(self.store.labels())
 
@@ -172,7 +171,7 @@ class Gallery:
         device: str = "cpu",
         **about: Any,
     ) -> Gallery:
-        """A gallery of images.
+        """Builds a gallery of images.
 
             gallery = lreid.Gallery.build("my/images", model="zoo:people")
             gallery.search("my/new").to_frame()
@@ -180,20 +179,20 @@ class Gallery:
         Args:
             images: N images, see :meth:`lreid.models.Embedder.extract`; or their features, ``(N, D)`` floats, array or
                 tensor, which are normalised here.
-            paths: N different names of images; of files their absolute paths, unless given.
-            ids, cams: ``(N,)`` all integers or all text, see :mod:`lreid.identities`; missing ones and -1 are not
-                known, ``None`` for all that none is. Without both, the names in a folder tell them.
+            paths: N different names of images (default: absolute paths of files).
+            ids, cams: ``(N,)`` all integers or all text, see :mod:`lreid.identities`; missing ones and -1 are unknown,
+                ``None`` means that all are. If both are ``None``, they are read from the paths in a folder.
             times: ``(N,)`` integers, seconds, likewise.
-            model: of images the network, or its name for :func:`lreid.load_model`; of features its fingerprint. Only
+            model: for images, the network or its name for :func:`lreid.load_model`; for features, its fingerprint. Only
                 features of this model can be added and searched.
-            at: where it will be, see :func:`lreid.gallery.store.place_of`; ``None`` is in memory until
+            at: place of the gallery, see :func:`lreid.gallery.store.place_of`; ``None`` keeps it in memory until
                 :meth:`save` names a file.
             device: as in :meth:`load`.
             about: ``kind``, ``shards``, ``names`` and ``extras``, see :class:`lreid.gallery.store.About`; ``whole`` is
-                False for a gallery that is filled by :meth:`add` and then made whole by :meth:`finish`.
+                False for a gallery that :meth:`add` fills and :meth:`finish` then completes.
 
         Raises:
-            InputError: unusable input, an unknown kind, or the engine is not installed or not there.
+            InputError: invalid input, an unknown kind, or the engine is not installed or not reachable.
         """
         images, paths, ids, cams = named(images, paths, ids, cams)
         made_by, network = model_of(images, model, {})
@@ -217,12 +216,13 @@ class Gallery:
         *,
         model: Model | None = None,
     ) -> None:
-        """Adds images, arguments as of :meth:`build`. The threshold stays; calibrate again if it has grown much.
+        """Adds images; arguments as in :meth:`build`. The threshold stays; calibrate again after many additions.
 
-        In Milvus they are kept when this returns, in a file when :meth:`save` does.
+        Milvus stores them before this method returns, a file when :meth:`save` returns.
 
         Raises:
-            InputError: unusable input, a path that is there already, another model, or a memory-mapped gallery.
+            InputError: invalid input, a path that is already in the gallery, a different model, or a memory-mapped
+                gallery.
         """
         images, paths, ids, cams = named(images, paths, ids, cams)
         vectors = self._vectors(images, model, "gallery features")
@@ -232,17 +232,17 @@ class Gallery:
         labels, names = _check_labels(len(vectors), ids, cams, times, _names(paths), self.about.names)
         there = self.holds(labels.paths)
         if there.any():
-            raise InputError(f"{labels.paths[there][0]}: is in the gallery already; remove it first")
+            raise InputError(f"{labels.paths[there][0]}: is already in the gallery; remove it first")
         self.about.names = names
         self.store.add(vectors, labels)
 
     def remove(self, paths: Files) -> None:
-        """Deletes images with their features; the name of an identity goes with its last image.
+        """Deletes images with their features; the name of an identity is deleted with its last image.
 
-        An ``hnsw`` gallery of faiss is rebuilt from what stays.
+        An ``hnsw`` gallery of faiss is rebuilt from the remaining images.
 
         Raises:
-            InputError: a path that is not there (then nothing is removed), or a memory-mapped gallery.
+            InputError: a path is not in the gallery (then nothing is removed), or the gallery is memory-mapped.
         """
         doomed = sorted(set(_names(paths)))
         keys = self.store.keys_of(doomed)
@@ -270,21 +270,20 @@ class Gallery:
         """The ``k`` images nearest to each query.
 
         Args:
-            images: Q images, or their features ``(Q, D)``, as of :meth:`build`.
-            k: images wanted; those beyond the gallery's size come out empty.
-            query_ids, query_cams: ``(Q,)`` integers or text, needed for ``exclude_same_camera`` only.
-            model: as of :meth:`build`; ``None`` with images is the network that the gallery was built with.
-            where: cameras, identities and times that may be found.
-            exclude_same_camera: leave out images of the query's camera: those of the query's identity, or all
-                of them if ``query_ids`` is not given. A missing camera or identity, or -1, leaves out none.
-            cross_model: search a gallery of another model all the same, for models that are trained to be
-                comparable.
+            images: Q images, or their features ``(Q, D)``, as in :meth:`build`.
+            k: number of matches per query; matches beyond the gallery's size are empty.
+            query_ids, query_cams: ``(Q,)`` integers or text, needed only for ``exclude_same_camera``.
+            model: as in :meth:`build`; for images, ``None`` means the network that built the gallery.
+            where: allowed cameras, identities and times.
+            exclude_same_camera: exclude images of the query's camera: those that show the query's identity, or all
+                of them if ``query_ids`` is not given. An unknown camera or identity excludes nothing.
+            cross_model: accept features of a different model, for models with comparable features.
 
         Raises:
-            InputError: unusable input, features of another model, or a name in the filter that the gallery has not.
+            InputError: invalid input, features of a different model, or a name in the filter that the gallery lacks.
         """
         if k < 1:
-            raise ArgumentError("k", f"is {k}; ask for at least one image")
+            raise ArgumentError("k", f"is {k}; request at least one image")
         if exclude_same_camera and query_cams is None:
             raise ArgumentError("query_cams", "is missing; exclude_same_camera needs the cameras of the queries")
         where = where.numbered(self.number_of)
@@ -303,24 +302,24 @@ class Gallery:
         return self._matches(*self._search_each(vectors, k, filters))
 
     def calibrate(self, images: Any, ids: Any, *, model: Model | None = None, false_accept_rate: float = 0.01) -> float:
-        """Sets the threshold so that an impostor is accepted at the wanted rate.
+        """Sets the threshold for a false accept rate.
 
-        Every labelled image plays an impostor: it is searched in the gallery without its own identity, and the
-        threshold is what at most ``false_accept_rate`` of them reach. A larger gallery has more look-alikes, so
+        Every labelled image serves as an impostor: the gallery is searched without the image's identity, and at most
+        ``false_accept_rate`` of the best scores reach the threshold. A larger gallery has more look-alikes, so
         calibrate again after many additions.
 
         Args:
-            images: Q images, or their features ``(Q, D)``, as of :meth:`build`; better not the gallery's own.
-            ids: ``(Q,)`` integers or text, as the gallery has them; identities that it does not hold are welcome.
-                Images whose identity is missing or -1 are left out: they may show somebody who is enrolled.
-            model: of :meth:`search`.
+            images: Q images, or their features ``(Q, D)``, as in :meth:`build`; preferably not the gallery's own.
+            ids: ``(Q,)`` integers or text, as in the gallery; identities that it lacks are allowed. Images whose
+                identity is missing or -1 are left out, because they may show an enrolled person.
+            model: as in :meth:`search`.
             false_accept_rate: in [0, 1). Use many more than 1 / rate images.
 
         Returns:
-            The threshold, a cosine similarity, which is also kept.
+            The threshold, a cosine similarity, which the gallery also stores.
 
         Raises:
-            InputError: unusable input, another model, a gallery without identities, or no image with one.
+            InputError: invalid input, a different model, a gallery without identities, or no image with an identity.
         """
         vectors = self._vectors(images, model, "calibration features")
         ids = self._numbers("identity", ids, "calibration identities", len(vectors))
@@ -328,7 +327,7 @@ class Gallery:
             raise InputError("the gallery's images have no identities; a threshold cannot be calibrated on it")
         labelled = ids != UNKNOWN
         if not labelled.any():
-            raise InputError("calibration identities: not one is known; a threshold needs images that have one")
+            raise InputError("calibration identities: all are unknown; a threshold needs images with an identity")
         filters = [Filter(not_identities=(one, UNKNOWN)) for one in ids[labelled]]
         scores, best = self._search_each(vectors[labelled], 1, filters)
         from lreid.retrieval.open_set import threshold_for  # loads torch
@@ -338,7 +337,7 @@ class Gallery:
         return self.about.threshold
 
     def save(self, path: str | Path | None = None) -> None:
-        """Keeps the gallery where it is, or writes one that is in memory to a file.
+        """Saves the gallery at its place, or writes a gallery in memory to a file.
 
         Args:
             path: the file. An old file is replaced when the new one is complete.
@@ -349,30 +348,30 @@ class Gallery:
         self.store.save(path)
 
     def finish(self) -> None:
-        """Makes a gallery whole that was built with ``whole=False``, and saves it."""
+        """Completes a gallery that was built with ``whole=False``, and saves it."""
         self.store.finish()
 
     def close(self) -> None:
-        """Lets go of the database, if there is one, so that another process can have it."""
+        """Closes the database, if there is one, so that another process can use it."""
         self.store.close()
 
     @classmethod
     def load(
         cls, where: str | Path | Place, *, memory_map: bool = False, unfinished: bool = False, device: str = "cpu"
     ) -> Gallery:
-        """Opens a gallery that :meth:`save` kept.
+        """Opens a saved gallery.
 
         Args:
             where: see :func:`lreid.gallery.store.place_of`.
-            memory_map: leave the features of a file on disk and let searches read what they touch; the gallery
-                cannot be changed then.
-            unfinished: it need not be whole, as whoever calls will fill it.
-            device: ``cpu``; ``cuda`` or ``cuda:N`` searches for up to 2048 images by a copy of the index on a GPU,
-                where no filter narrows the search: faiss has filters on the processor only. Files are the same.
+            memory_map: leave the features of a file on disk; searches read the parts that they need. The gallery then
+                cannot be changed.
+            unfinished: accept a gallery that is not complete, for a caller that continues to fill it.
+            device: ``cpu``; with ``cuda`` or ``cuda:N`` a copy of the index on a GPU runs searches without a filter,
+                for up to 2048 matches. faiss supports filters only on the CPU. The file does not depend on it.
 
         Raises:
-            InputError: it is missing, cut short, of another version, no gallery at all, not whole, or cannot be
-                reached; or there is no such GPU, or no such index on one.
+            InputError: the gallery is missing, truncated, of a different version, not a gallery, not complete, or not
+                reachable; or the GPU does not exist or does not support the kind of index.
         """
         place = place_of(where) if isinstance(where, (str, Path)) else where
         gallery = cls(place.load(memory_map))
@@ -387,12 +386,12 @@ class Gallery:
         if match is None:
             raise ArgumentError("device", f"is {device!r}; use cpu, cuda or cuda:1")
         if not isinstance(self.store, FaissStore):
-            raise ArgumentError("device", f"is {device}, but Milvus chooses what it searches with by itself; use cpu")
+            raise ArgumentError("device", f"is {device}, but Milvus chooses its own device; use cpu")
         self.store.index.put_on(int(match[1] or 0))
         return self
 
     def _search_each(self, vectors: np.ndarray, k: int, filters: Sequence[Filter]) -> tuple[np.ndarray, Rows]:
-        """As :meth:`Store.nearest`, with a filter for each query. Equal filters are searched at once."""
+        """As :meth:`Store.nearest`, with one filter per query. Queries with equal filters are searched together."""
         rows: dict[Filter, list[int]] = {}
         for row, where in enumerate(filters):
             rows.setdefault(where, []).append(row)
@@ -406,12 +405,12 @@ class Gallery:
         valid, threshold = labels.keys >= 0, self.about.threshold
         scores = np.where(valid, scores, -np.inf).astype(np.float32)
         recognised = valid
-        if threshold is not None:  # calibrated on images with an identity, so it holds for these only
+        if threshold is not None:  # calibrated on images with an identity, so it applies only to these
             recognised = valid & (scores >= np.float32(threshold)) & (labels.ids != UNKNOWN)
         return Matches(scores, **vars(self._named(labels)), known=recognised)
 
     def _named(self, labels: Rows) -> Rows:
-        """The labels with numbers replaced by their names, if they have one."""
+        """The labels with their numbers replaced by names, if they have names."""
         names = self.about.names
         ids, cams = (
             _as_given(numbers, names.get(what)) for what, numbers in zip(LABELS, (labels.ids, labels.cams), strict=True)
@@ -419,7 +418,7 @@ class Gallery:
         return replace(labels, ids=ids, cams=cams)
 
     def _numbers(self, what: str, labels: Any, name: str, count: int) -> np.ndarray:
-        """``(N,)`` int64 numbers that labels of queries have in the gallery, of text that it has not a hash."""
+        """``(N,)`` int64 numbers of query labels in the gallery; a hash for text that the gallery lacks."""
         given, names = as_names(labels, name, count), self.about.names.get(what, {})
         self._check_kind(what, given)
         if given.dtype == object:
@@ -427,7 +426,7 @@ class Gallery:
         return _numbers(given, names)
 
     def _check_kind(self, what: str, given: np.ndarray) -> None:
-        """Refuses text for a gallery of integers, and for one of text the integers that stand for no text in it.
+        """Refuses text for a gallery with integer labels, and unknown integers for a gallery with text labels.
 
         Raises:
             InputError: numbers are mixed with text.
@@ -435,14 +434,14 @@ class Gallery:
         names = self.about.names.get(what, {})
         if given.dtype == object and not names and self._has_labels(what):
             text = given[given != str(UNKNOWN)][0]
-            raise InputError(f"{PLURAL[what]}: those of the gallery are integers, {text!r} is text; give integers")
+            raise InputError(f"{PLURAL[what]}: the gallery has integers, {text!r} is text; give integers")
         if given.dtype == object or not names or any(number != hash_of(name) for number, name in names.items()):
             return
         strange = given[~np.isin(given, [UNKNOWN, *names])]
         if len(strange):
             text = next(iter(names.values()))
             raise InputError(
-                f"{PLURAL[what]}: those of the gallery are text such as {text!r}, {strange[0]} is a number; give text"
+                f"{PLURAL[what]}: the gallery has text such as {text!r}, {strange[0]} is a number; give text"
             )
 
     def _has_labels(self, what: str) -> bool:
@@ -450,7 +449,7 @@ class Gallery:
         return self.store.count(labelled) > 0
 
     def _vectors(self, images: Any, model: Model | None, name: str, *, cross_model: bool = False) -> np.ndarray:
-        """``(N, D)`` unit vectors of images or features, as of :meth:`search`."""
+        """``(N, D)`` unit vectors of images or features, as in :meth:`search`."""
         made_by, network = model_of(images, self.network if model is None else model, self.about.extras)
         if model is None:
             self.network = network
@@ -462,7 +461,7 @@ class Gallery:
         if model != self.about.model:
             raise InputError(
                 f"the gallery holds features of model {self.about.model}, these are of model {model}; index the images "
-                "again with the new model, or search with cross_model=True if the two were made comparable"
+                "again with the new model, or search with cross_model=True if both models were trained to be comparable"
             )
 
     def _check_width(self, vectors: np.ndarray) -> np.ndarray:
@@ -484,11 +483,11 @@ def _names(paths: Files) -> list[str]:
 
 
 def _check_labels(count: int, ids: Any, cams: Any, times: Any, paths: list[str], names: Names) -> tuple[Rows, Names]:
-    """Labels of new images as the store has them, whose keys are not known yet, and the names with those of them."""
+    """Labels of new images in the store's form, still without keys, and all names including new ones."""
     if len(paths) != count:
         raise ArgumentError("paths", f"has {len(paths)} names, but there are {count} feature rows")
     if len(set(paths)) != count:
-        raise ArgumentError("paths", "has a name twice; give every image a name of its own")
+        raise ArgumentError("paths", "contains a name twice; give every image a different name")
     unknown, columns, names = np.full(count, UNKNOWN), [], dict(names)
     for what, column in zip(LABELS, (ids, cams), strict=True):
         labels = unknown if column is None else as_names(column, f"gallery {PLURAL[what]}", count)
@@ -504,7 +503,7 @@ def _check_labels(count: int, ids: Any, cams: Any, times: Any, paths: list[str],
 
 
 def _numbers(labels: np.ndarray, names: dict[int, str]) -> np.ndarray:
-    """``(N,)`` int64 numbers of labels, of text that which it has or a hash; "-1" is not known."""
+    """``(N,)`` int64 numbers of labels; for text its existing number or a hash; "-1" means unknown."""
     if labels.dtype == np.int64:
         return labels
     numbers = {name: number for number, name in names.items()} | {str(UNKNOWN): UNKNOWN}
@@ -512,7 +511,7 @@ def _numbers(labels: np.ndarray, names: dict[int, str]) -> np.ndarray:
 
 
 def _as_given(numbers: np.ndarray, names: dict[int, str] | None) -> np.ndarray:
-    """Labels as the gallery was given them: text (dtype object, None where it is not known) where there are names."""
+    """Labels as given to the gallery: text if there are names (dtype object, None if unknown)."""
     if not names:
         return numbers
     given = np.empty(numbers.size, dtype=object)

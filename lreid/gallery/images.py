@@ -1,4 +1,4 @@
-"""Features and names of images, for galleries that are built and searched without features at hand."""
+"""Features and names of images, for galleries that are built and searched with images instead of features."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from lreid.errors import ArgumentError, InputError
 if TYPE_CHECKING:
     from lreid.models.embedder import Embedder
 
-Model: TypeAlias = "str | Embedder"  # fingerprint of features; with images a network, or the name of one
+Model: TypeAlias = "str | Embedder"  # for features a fingerprint; for images a network or its name
 
 
 class Named(NamedTuple):
-    """Images or features, with the path, identity and camera of each; None where they are not known."""
+    """Images or features, with the path, identity and camera of each; None if unknown."""
 
     images: Any
     paths: Any
@@ -27,15 +27,15 @@ class Named(NamedTuple):
 
 
 def named(images: Any, paths: Any, ids: Any, cams: Any) -> Named:
-    """Images with their absolute paths, and from a folder with what its names tell, unless the caller says it.
+    """Images with their absolute paths and labels; labels that are not given are read from the paths in a folder.
 
     Args:
-        images: features (n, D), or of :meth:`lreid.models.Embedder.extract`.
-        paths, ids, cams: of :meth:`lreid.Gallery.build`.
+        images: features (n, D), or images as in :meth:`lreid.models.Embedder.extract`.
+        paths, ids, cams: as in :meth:`lreid.Gallery.build`.
 
     Raises:
         ArgumentError: features, or images in memory, have no paths.
-        InputError: a folder without images, or whose names contradict each other.
+        InputError: a folder without images, or with contradictory names.
     """
     if paths is not None:
         return Named(images, paths, ids, cams)
@@ -57,29 +57,29 @@ def named(images: Any, paths: Any, ids: Any, cams: Any) -> Named:
 
 
 def absolute(path: str) -> str:
-    """Under this name a gallery keeps an image."""
+    """The name under which a gallery stores an image."""
     from lreid.data.schemes import is_address
 
     return path if is_address(path) else os.path.abspath(path)
 
 
 def are_features(images: Any) -> bool:
-    """Whether images are features already: rows of floats."""
+    """Whether the images are features: rows of floats."""
     if isinstance(images, (list, tuple)) and images and isinstance(images[0], (list, tuple, float)):
         return True
     return getattr(images, "ndim", 0) == 2 and "float" in str(images.dtype)
 
 
 def model_of(images: Any, model: Model | None, extras: dict[str, np.ndarray]) -> tuple[str, Embedder | None]:
-    """The fingerprint of the model of images or features, and its network if one is given or needed.
+    """The fingerprint of the model of images or features, and its network if it is given or needed.
 
     Args:
-        images: of :func:`named`.
-        model: None is the network that the gallery says.
-        extras: of the gallery, empty for a new one.
+        images: as in :func:`named`.
+        model: None means the network that the gallery records.
+        extras: extras of the gallery, empty for a new one.
 
     Raises:
-        ArgumentError: no model is given, and the gallery knows none.
+        ArgumentError: no model is given, and the gallery records none.
         InputError: as :func:`lreid.load_model`, or the gallery's features are standardised by camera.
     """
     if are_features(images) and isinstance(model, str):
@@ -98,12 +98,12 @@ def model_of(images: Any, model: Model | None, extras: dict[str, np.ndarray]) ->
 
 
 def features_of(images: Any, network: Embedder | None, extras: dict[str, np.ndarray]) -> Any:
-    """Features (n, D) of images by the network of :func:`model_of`; those that are features already stay."""
+    """Features (n, D) of images, by the network of :func:`model_of`; features are returned unchanged."""
     if network is None or are_features(images):
         return images
     return network.extract(images, flip=bool(extras.get("flip", [False])[0]))
 
 
 def origin(network: Embedder) -> dict[str, np.ndarray]:
-    """What a gallery keeps of the network of its features, for the commands and for later searches of images."""
+    """The facts about the network that a gallery stores, for the commands and for later searches with images."""
     return {"checkpoint": np.array([network.source]), "flip": np.array([False])} if network.source else {}

@@ -1,4 +1,4 @@
-"""A gallery as a source of scores, so that its own search is scored."""
+"""A gallery as a source of scores, so that ``lreid test`` can score its own search."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from lreid.retrieval.scores import Metric
 
 
 class GallerySearch:
-    """A gallery as the index that it is, and as the search of it, for cosine similarities.
+    """A gallery in the role of an index and of its search, by cosine similarity.
 
-    So it replaces a :class:`lreid.retrieval.FaissIndex` and of what that makes of features.
+    It replaces a :class:`lreid.retrieval.FaissIndex` and the search that such an index builds from features.
 
     Args:
-        gallery: faiss or Milvus.
-        depth: images that a query asks for; of a ``flat`` one in a file it gets all.
+        gallery: gallery in faiss or Milvus.
+        depth: number of images per query; a ``flat`` gallery in a file returns all images.
 
     Attributes:
-        index: its kind.
+        index: kind of the index.
         depth: as given.
-        labels: labels of all images, in numbers; rows in scores are rows of these labels.
-        seconds: None, nobody knows how long it took to make.
+        labels: labels of all images, as numbers; row numbers in scores refer to them.
+        seconds: None, because the time to build it is unknown.
         megabytes: None.
     """
 
@@ -43,11 +43,11 @@ class GallerySearch:
         self.max_results = len(self.labels) if everything else min(depth, len(self.labels))
 
     def over(self, gallery: Any, metric: Metric) -> GallerySearch:
-        """The gallery itself: it has its features already."""
+        """The gallery itself, which already contains its features."""
         return self
 
     def __call__(self, queries: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores and rows ``(B, found)`` for ``(B, D)`` queries, row -1 where fewer were found."""
+        """Scores and rows ``(B, found)`` for ``(B, D)`` queries; missing results have row -1."""
         scores, rows = self._search(queries, self.max_results)
         norms = queries.cpu().norm(dim=1, keepdim=True)
         return torch.from_numpy(scores) * norms, torch.from_numpy(rows)
@@ -57,7 +57,7 @@ class GallerySearch:
         return self._search(queries, min(self.depth, len(self.labels)))[1]
 
     def features(self) -> np.ndarray | None:
-        """``(N, D)`` unit vectors; None where the gallery keeps codes."""
+        """``(N, D)`` unit vectors; None if the gallery stores codes."""
         try:
             return self.gallery.features(self.labels.keys)
         except InputError:

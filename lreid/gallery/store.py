@@ -13,7 +13,7 @@ import numpy as np
 from lreid.errors import InputError
 from lreid.gallery.filters import Filter
 
-SCHEME = "milvus:"  # before the address of a database
+SCHEME = "milvus:"  # prefix of the address of a database
 
 Paths = Sequence[str] | np.ndarray  # names of images
 
@@ -23,9 +23,9 @@ class Rows:
     """Labels, times and paths of N images.
 
     Attributes:
-        keys: ``(N,)`` int64, ascending; how the engine calls the images. A key stays when others are removed.
-        ids, cams, times: ``(N,)`` int64; -1 is not known. Times are seconds.
-        paths: ``(N,)`` strings, each once.
+        keys: ``(N,)`` int64, ascending; the engine's keys of the images. A key does not change when others are removed.
+        ids, cams, times: ``(N,)`` int64; -1 means unknown. Times are seconds.
+        paths: ``(N,)`` different strings.
     """
 
     keys: np.ndarray
@@ -48,15 +48,16 @@ class About:
     Attributes:
         model: fingerprint of the model that made the features.
         kind: ``flat`` (exact), ``hnsw`` or ``ivfpq``; see :mod:`lreid.gallery.faiss.index`.
-        recall: ``{k: recall@k}`` against exact search, measured when the gallery was built; empty if it was not.
-        threshold: cosine similarity below which a search returns "unknown"; ``None`` before it is calibrated.
+        recall: ``{k: recall@k}`` compared with exact search, measured when the gallery was built; empty if not
+            measured.
+        threshold: cosine similarity below which a search returns "unknown"; ``None`` before calibration.
         false_accept_rate: share of impostors that the threshold accepts.
-        calibrated_on: images that it was set with; None where that is not known.
-        names: by ``identity`` and ``camera``, the names that numbers stand for. Other numbers stand for themselves.
-        extras: arrays that travel with the gallery, for instance statistics its features were normalised with. They
-            are given when it is built and stay.
-        shards: parts of a faiss index, searched side by side.
-        whole: False while a gallery is being filled and must not be searched yet.
+        calibrated_on: number of images that set the threshold; None if unknown.
+        names: the names of numbers, for ``identity`` and ``camera``. Other numbers stand for themselves.
+        extras: arrays stored with the gallery, for instance statistics that normalise its features. They do not change
+            after it is built.
+        shards: number of parts of a faiss index, which are searched in parallel.
+        whole: False while a gallery is being filled and must not be searched.
     """
 
     model: str
@@ -72,7 +73,7 @@ class About:
 
 
 class Store(Protocol):
-    """Rows of one gallery. Everything that comes in was checked by :class:`lreid.gallery.gallery.Gallery`.
+    """Rows of one gallery. :class:`lreid.gallery.gallery.Gallery` checks all arguments before.
 
     Attributes:
         about: description of the gallery; stored by :meth:`save`.
@@ -82,19 +83,19 @@ class Store(Protocol):
 
     @property
     def width(self) -> int:
-        """D, the numbers of a feature."""
+        """D, the length of a feature."""
 
     def count(self, where: Filter) -> int:
         """The number of images that a filter allows."""
 
     def add(self, vectors: np.ndarray, labels: Rows) -> None:
-        """Adds ``(N, D)`` float32 rows of unit length. Their keys are the store's to choose; names go first."""
+        """Adds ``(N, D)`` float32 rows of unit length, after their names. The store chooses the keys."""
 
     def remove(self, keys: np.ndarray) -> None:
-        """Deletes rows that are there."""
+        """Deletes existing rows."""
 
     def keys_of(self, paths: Paths) -> np.ndarray:
-        """``(N,)`` int64 keys of the images of these paths; -1 where there is none."""
+        """``(N,)`` int64 keys of the images with these paths; -1 for unknown paths."""
 
     def labels(self) -> Rows:
         """Labels of all images, by ascending keys."""
@@ -103,73 +104,73 @@ class Store(Protocol):
         """``(N, D)`` float32 features of images.
 
         Raises:
-            InputError: the kind keeps no features, or an image is not there.
+            InputError: the kind stores no features, or an image does not exist.
         """
 
     def nearest(self, vectors: np.ndarray, k: int, where: Filter) -> tuple[np.ndarray, Rows]:
         """The best images that a filter allows, for ``(Q, D)`` float32 queries of unit length.
 
         Returns:
-            ``(Q, k)`` cosine similarities, best first, and labels in the same shape; beyond the last image found
-            numbers are -1 and paths "".
+            ``(Q, k)`` cosine similarities, best first, and labels in the same shape; missing results have numbers -1
+            and paths "".
         """
 
     def finish(self) -> None:
-        """Makes a gallery whole that was built to be filled, and saves it."""
+        """Completes a gallery that was built to be filled, and saves it."""
 
     def save(self, path: str | Path | None = None) -> None:
-        """Keeps what :attr:`about` says, and all that is not kept yet."""
+        """Saves :attr:`about` and all unsaved rows."""
 
     def close(self) -> None:
-        """Lets go of files and connections."""
+        """Closes files and connections."""
 
 
 class Place(Protocol):
-    """Where a gallery is, or will be; its next and previous version are next to it."""
+    """The place of an existing or future gallery; its next and previous versions are next to it."""
 
     def exists(self) -> bool:
-        """Whether a gallery is there, whole or not."""
+        """Whether the gallery exists, complete or not."""
 
     def load(self, memory_map: bool = False) -> Store:
         """The gallery.
 
         Raises:
-            InputError: there is none, or it cannot be used.
+            InputError: it does not exist, or cannot be used.
         """
 
     def build(self, vectors: np.ndarray, labels: Rows, about: About) -> Store:
-        """A new gallery with these rows. It appears when it is saved, or finished if it is not whole yet."""
+        """A new gallery with these rows. It exists once it is saved, or finished if it is not complete."""
 
     def bytes(self) -> int | None:
-        """Its size on disk; None where it is not known."""
+        """Its size on disk; None if unknown."""
 
     def delete(self) -> None:
-        """Takes this version away; the others stay."""
+        """Deletes this version; the others stay."""
 
     def others(self) -> list[Any]:
-        """Places of all other versions that are there, older and newer ones."""
+        """Places of all other existing versions, older and newer ones."""
 
     def beside(self) -> list[str]:
-        """Names of all that was kept besides this version: other ones, and files that a process is writing."""
+        """Names of other stored data: other versions, and unfinished files."""
 
     def next(self) -> Place:
-        """Where the next version is made."""
+        """The place of the next version."""
 
     def previous(self) -> Place:
-        """Where the version before this one is kept."""
+        """The place of the previous version."""
 
     def switch(self, current: Any) -> None:
-        """The next version takes this place in one step; what was here becomes the previous one.
+        """Replaces this version by the next one in one step; this one becomes the previous version.
 
         Args:
-            current: the store that was here when the next version was found to be whole.
+            current: the store at this place when the next version was complete.
 
         Raises:
-            InputError: what is here has changed since; nothing is done.
+            InputError: this version has changed since; nothing is done.
         """
 
     def roll_back(self) -> None:
-        """The previous version takes this place in one step; what was here becomes the next one.
+        """Replaces this version by the previous one in one step; this one becomes the next version.
 
         Raises:
             InputError: there is no previous version.
@@ -177,10 +178,10 @@ class Place(Protocol):
 
 
 def require_keys(keys: np.ndarray, there: np.ndarray) -> None:
-    """Refuses keys of images that are not there.
+    """Requires that images with these keys exist.
 
     Raises:
-        InputError: one is not; it is named.
+        InputError: a key does not exist; the message names it.
     """
     missing = keys[~np.isin(keys, there)]
     if len(missing):
@@ -188,7 +189,7 @@ def require_keys(keys: np.ndarray, there: np.ndarray) -> None:
 
 
 def hash_of(text: str) -> int:
-    """A number from 1 to 2^63 - 1 that all who ask for the same text get."""
+    """A number from 1 to 2^63 - 1 that depends only on the text."""
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return (int.from_bytes(digest, "big") >> 1) or 1
 
@@ -201,13 +202,13 @@ def place_of(where: str | Path) -> Place:
             Milvus server or cluster; the last two with ``/NAME`` at the end if they hold several galleries.
 
     Raises:
-        InputError: an address of Milvus that is none.
+        InputError: an invalid Milvus address.
     """
     text = str(where)
     if not text.startswith(SCHEME):
         from lreid.gallery.faiss.faiss_store import FilePlace
 
         return FilePlace.named(text)
-    from lreid.gallery.milvus.place import MilvusPlace  # so that files need nothing of it
+    from lreid.gallery.milvus.place import MilvusPlace  # imported here, so that files do not need it
 
     return MilvusPlace.parse(text)

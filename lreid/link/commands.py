@@ -1,9 +1,9 @@
-"""Link recordings into a folder, correct it, and delete from it; every change is committed by ``identities.json``.
+"""Link recordings into a folder, correct identities, and delete data; ``identities.json`` commits every change.
 
 A folder holds ``identities.json``, ``people.gallery`` (features of the crops, under their paths in the folder),
-``tracklets/CAMERA/START/TRACK/`` (crops and boxes), ``tracks/`` (MOT files with identities) and ``index.html``. What a
-change adds is written before ``identities.json``, what it deletes goes after it, and whatever a killed command left is
-fixed by the next one.
+``tracklets/CAMERA/START/TRACK/`` (crops and boxes), ``tracks/`` (MOT files with identities) and ``index.html``. A
+change writes new files before ``identities.json`` and deletes old ones after it. The next command cleans up after a
+killed one.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ CROPS_OF_EACH = Choice(every=1.0, most=8)
 
 @dataclass(frozen=True)
 class Options:
-    """How recordings are linked.
+    """Settings of the linking.
 
     Attributes:
         rule: see :class:`lreid.link.offline.Rule`.
-        standardise: features by recording; online by camera, with the recordings before.
-        delay: None links all tracklets at once; otherwise seconds that a decision may wait after a tracklet's end.
+        standardise: standardise features per recording; online, per camera, together with the earlier recordings.
+        delay: None links all tracklets at once; otherwise the maximum seconds from a tracklet's end to its decision.
     """
 
     rule: Rule = Rule()  # noqa: RUF009 (frozen)
@@ -73,25 +73,25 @@ def add(
     keep_days: float | None = None,
     device: str = "auto",
 ) -> Record:
-    """Links the tracklets of recordings with each other and with what the folder holds, which is made if need be.
+    """Links the tracklets of recordings with each other and with those in the folder, which is created if needed.
 
     Args:
         folder: see the module. People who were enrolled in its gallery by ``lreid search`` keep their names.
-        clips, travel: of :func:`lreid.link.cutting.read_cameras`.
-        checkpoint: of the model; None takes the gallery's.
+        clips, travel: result of :func:`lreid.link.cutting.read_cameras`.
+        checkpoint: checkpoint of the model; None takes the gallery's.
         options: see :class:`Options`.
-        choice: which boxes become crops.
-        keep_days: delete tracklets that ended longer ago.
-        device: of :func:`lreid.load_model`.
+        choice: rule that selects the boxes for crops.
+        keep_days: delete tracklets that ended more than this number of days ago.
+        device: as in :func:`lreid.load_model`.
 
     Raises:
-        InputError: anything given does not fit; then what was linked before stays as it was.
+        InputError: an argument is invalid; earlier identities do not change.
     """
     if keep_days is not None and any(clip.start == 0 for clip in clips):
         raise InputError("--keep-days needs the time of each recording; give each camera its start")
     with _changing(folder, f"add {', '.join(clip.name for clip in clips)}", new=True) as (record, later):
         cuts: list[Cut] = []
-        named, model, flip = _opened(folder, checkpoint, device)  # before the videos are read
+        named, model, flip = _opened(folder, checkpoint, device)  # check this before reading the videos
         for clip in clips:
             _require_later(record, clip)
             cuts += (here := cut(clip, folder / CROPS, choice))
@@ -114,9 +114,9 @@ def add(
 
 
 def relink(folder: Path, options: Options = Options()) -> Record:
-    """Links everything again, as with another threshold; what people have confirmed holds.
+    """Links everything again, for instance with a new threshold, and keeps confirmed corrections.
 
-    A new identity takes over the number of the old one from which it has most tracklets.
+    A new identity gets the number of the old identity with which it shares the most tracklets.
 
     Raises:
         InputError: a threshold cannot be calibrated, or corrections contradict one another.
@@ -138,20 +138,20 @@ def relink(folder: Path, options: Options = Options()) -> Record:
 
 
 def correct(folder: Path, action: str, change: Callable[[Record], object]) -> Record:
-    """Makes a change of a person, such as :meth:`Record.merge`; ``undo`` takes the last step back."""
+    """Applies a user's correction, such as :meth:`Record.merge`; ``undo`` reverts the last one."""
     with _changing(folder, action) as (record, _):
         change(record)
     return record
 
 
 def remove(folder: Path, identity: str | None = None, *, keep_days: float | None = None) -> int:
-    """Deletes crops, features, boxes and timeline of an identity, or of tracklets that ended before so many days.
+    """Deletes crops, features, boxes and timeline of an identity, or of tracklets that ended some days ago.
 
     Returns:
-        How many tracklets were deleted. Neither this nor what was done before can be undone.
+        The number of deleted tracklets. Neither the removal nor earlier changes can be undone.
 
     Raises:
-        InputError: no such identity.
+        InputError: the identity does not exist.
     """
     with _changing(folder, "") as (record, later):
         named = NamedGallery.load(folder / GALLERY)
@@ -170,12 +170,12 @@ def remove(folder: Path, identity: str | None = None, *, keep_days: float | None
 
 @contextlib.contextmanager
 def _changing(folder: Path, action: str, *, new: bool = False) -> Iterator[tuple[Record, Callable[..., None]]]:
-    """The record of a folder, to be changed and then committed; nobody else changes it meanwhile.
+    """Locks a folder, and yields its record and a function that commits the changes.
 
-    The second value takes an opened gallery and, perhaps, paths of enrolled images to be deleted.
+    That function takes an opened gallery and optionally the paths of enrolled images to delete.
     """
     if not new and not folder.is_dir():
-        raise InputError(f"{folder}: no such folder; lreid link add makes one")
+        raise InputError(f"{folder}: no such folder; create it with lreid link add")
     with _refusing(folder), contextlib.ExitStack() as stack:
         if new:
             make_folder(folder)
@@ -198,17 +198,17 @@ def _changing(folder: Path, action: str, *, new: bool = False) -> Iterator[tuple
             _sweep(folder, record, enrolled)
         except (InputError, OSError) as error:
             raise NotConfirmed(
-                f"{folder / FILE}: done, but not all that it no longer names could be deleted ({error}); the next "
+                f"{folder / FILE}: done, but some old files could not be deleted ({error}); the next "
                 "lreid link command for this folder tries again"
             ) from None
 
 
 @contextlib.contextmanager
 def _refusing(folder: Path) -> Iterator[None]:
-    """Turns what the system says about files into one line.
+    """Turns errors of the operating system about files into one line.
 
     Raises:
-        InputError: the disk is full, for instance.
+        InputError: for instance, the disk is full.
     """
     try:
         yield
@@ -229,7 +229,7 @@ def _require_later(record: Record, clip: Clip) -> None:
 
 
 def _opened(folder: Path, checkpoint: Path | None, device: str) -> tuple[NamedGallery | None, Embedder, bool]:
-    """The gallery of a folder, None if there is none yet, its model, and whether flipped images are added."""
+    """The gallery of a folder (None if there is none yet), its model, and whether it adds flipped features."""
     place = place_of(folder / GALLERY)
     if not place.exists():
         if checkpoint is None:
@@ -238,7 +238,7 @@ def _opened(folder: Path, checkpoint: Path | None, device: str) -> tuple[NamedGa
     named = NamedGallery.load(place)
     if named.norm is not None:
         raise InputError(
-            f"{named.where}: has adapted normalisation; linking standardises by itself, so build it without"
+            f"{named.where}: has adapted normalisation; build it without, because linking standardises features itself"
         )
     return named, named.model(checkpoint, device), named.flip
 
@@ -246,13 +246,13 @@ def _opened(folder: Path, checkpoint: Path | None, device: str) -> tuple[NamedGa
 def _with_features(
     folder: Path, rows: Sequence[Json], named: NamedGallery | None, checkpoint: Path | None, model: Embedder, flip: bool
 ) -> NamedGallery:
-    """The gallery with the features of these tracklets' crops, which are nobody's yet; it is not saved."""
+    """The gallery with the features of these tracklets' crops, still without identities; it is not saved."""
     paths = [f"{CROPS}/{row['key']}/{name}" for row in rows for name in row["crops"]]
     cameras = [row["camera"] for row in rows for _ in row["crops"]]
     seconds = [int(row["start"]) for row in rows for _ in row["crops"]]
     records = [ImageRecord(str(folder / path), UNKNOWN, UNKNOWN) for path in paths]
     features = extract(model, Images(records, height=model.height, width=model.width), flip)
-    ids = [f"{CROPS}/"] * len(paths)  # a name that no identity has, until _label
+    ids = [f"{CROPS}/"] * len(paths)  # a name that no identity has; _label replaces it
     if named is not None:
         named.gallery.add(features, paths, ids, cameras, seconds, model=fingerprint(model))
         return named
@@ -271,7 +271,7 @@ def _link(
     travel: Sequence[tuple[str, str, float]],
     options: Options,
 ) -> None:
-    """Gives the new tracklets identities, with the mean similarity to the others of each."""
+    """Gives the new tracklets identities, and records the mean similarity to the identity's other tracklets."""
     numbers = {record.name_of(each["identity"]): each["identity"] for each in old}
     numbers |= {name: int(number) for number, name in record.content["names"].items()}
     enrolled = _enrolled(named)
@@ -323,7 +323,7 @@ def _labels(
     rows: Sequence[Json],
     options: Options,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What the chosen linker says, and the travel times that held; the record keeps the threshold."""
+    """The labels from the chosen linker, and the travel times that it used; the record stores the threshold."""
     if options.delay is None:
         index = {row["key"]: number for number, row in enumerate(rows)}
         groups = ([index[key] for key in group if key in index] for group in record.content["same"])
@@ -334,7 +334,7 @@ def _labels(
         return links.labels, links.least
     threshold = options.rule.threshold or record.content["threshold"]
     if threshold is None:
-        raise InputError("--online decides before there is anything to calibrate on; link a first day, or --threshold")
+        raise InputError("--online has no data to calibrate on yet; link one day without it first, or pass --threshold")
     record.content["threshold"] = threshold
     linker = OnlineLinker(least, threshold, earlier, identities)
     labels = np.zeros(len(fresh), np.int64)
@@ -347,7 +347,7 @@ def _labels(
 def _features(
     record: Record, named: NamedGallery, rows: Sequence[Json], enrolled: Sequence[str], options: Options, earlier: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Unit features (N, D) of tracklets and (E, D) of enrolled images, standardised if so wished."""
+    """Unit features (N, D) of tracklets and (E, D) of enrolled images, standardised if requested."""
     labels = named.gallery.labels()
     vectors = named.gallery.features(labels.keys)
     index = {path: number for number, path in enumerate(labels.paths)}
@@ -377,7 +377,7 @@ def _features(
 
 
 def _enrolled(named: NamedGallery) -> list[tuple[str, str]]:
-    """Path and name of each image that a person has put into the gallery."""
+    """Path and name of each enrolled image in the gallery."""
     images = ((image.path, image.identity) for image in named.images())
     return [(path, name) for path, name in images if name is not None and not path.startswith(f"{CROPS}/")]
 
@@ -398,7 +398,7 @@ def _label(named: NamedGallery, record: Record) -> None:
 
 
 def _write_tracks(folder: Path, record: Record) -> None:
-    """A MOT file per recording, whose numbers are identities."""
+    """Writes one MOT file per recording, with identities as track numbers."""
     lines: dict[str, list[tuple[int, int, str]]] = {clip["name"]: [] for clip in record.content["clips"]}
     for each in record.tracklets:
         with contextlib.suppress(FileNotFoundError):
@@ -411,7 +411,7 @@ def _write_tracks(folder: Path, record: Record) -> None:
 
 
 def _sweep(folder: Path, record: Record, enrolled: Sequence[str] = ()) -> None:
-    """Deletes crops, features and MOT files that the record does not name, and enrolled images that shall go."""
+    """Deletes crops, features and MOT files that the record does not list, and the given enrolled images."""
     keys = {each["key"] for each in record.tracklets}
     place = place_of(folder / GALLERY)
     for each in [place, *place.others()] if place.exists() else []:
@@ -429,7 +429,7 @@ def _sweep(folder: Path, record: Record, enrolled: Sequence[str] = ()) -> None:
     for doomed in {file.parent for file in files_below(folder / CROPS)}:
         if doomed.relative_to(folder / CROPS).as_posix() not in keys:
             shutil.rmtree(doomed)
-            with contextlib.suppress(OSError):  # they still hold other tracklets
+            with contextlib.suppress(OSError):  # they still contain other tracklets
                 doomed.parent.rmdir()
                 doomed.parent.parent.rmdir()
     names = {f"{clip['name'].replace('/', '-')}.txt" for clip in record.content["clips"]}

@@ -1,4 +1,4 @@
-"""What time says of two tracklets: one person is in one place at a time, and needs time to get to another."""
+"""Constraints of time: a person is in one place at a time, and needs time to reach another place."""
 
 from __future__ import annotations
 
@@ -8,25 +8,28 @@ import numpy as np
 
 from lreid.link.tracklets import Tracklets
 
-OVERLAPPING = -np.inf  # least travel time of two cameras that may see one place
-SOME = 8  # transitions between two cameras, from which a travel time is learnt
-QUANTILE, SHARE = 0.05, 0.5  # of the transitions' times, and how much of it is taken: some of them are mistaken
+OVERLAPPING = -np.inf  # minimum travel time of two cameras with overlapping views
+SOME = 8  # minimum number of transitions between two cameras for a learnt travel time
+QUANTILE, SHARE = (
+    0.05,
+    0.5,
+)  # quantile of the transitions' times, and the share of it that counts: some transitions are wrong
 
 
 def gaps(left: Tracklets, right: Tracklets) -> np.ndarray:
-    """Seconds from the end of a pair's earlier tracklet to the start of the later, (L, R); negative: they overlap."""
+    """Seconds from the end of each pair's earlier tracklet to the start of the later, (L, R); negative: overlap."""
     starts = np.maximum(left.starts[:, None], right.starts[None])
     starts -= np.minimum(left.ends[:, None], right.ends[None])
     return starts
 
 
 def possible(left: Tracklets, right: Tracklets, least: np.ndarray) -> np.ndarray:
-    """Whether time allows two tracklets to be of one person, (L, R) bool.
+    """Whether two tracklets can show one person, by their times, (L, R) bool.
 
     Args:
         left, right: L and R tracklets.
-        least: (C, C) float64, symmetric: least travel time in seconds between two cameras, ``OVERLAPPING`` where one
-            person may be seen by both at once. On the diagonal 0: a person cannot be in two places of one camera.
+        least: (C, C) float64, symmetric: minimum travel time in seconds between two cameras; ``OVERLAPPING`` if both
+            may see a person at once. The diagonal is 0: a person cannot be in two places of one camera.
     """
     between = gaps(left, right)
     needed = least[left.cameras[:, None], right.cameras[None]]
@@ -34,7 +37,7 @@ def possible(left: Tracklets, right: Tracklets, least: np.ndarray) -> np.ndarray
 
 
 def least_times(cameras: int, given: Iterable[tuple[int, int, float]] = ()) -> np.ndarray:
-    """Least travel times between cameras, (C, C): what is given, and ``OVERLAPPING`` between all others."""
+    """Minimum travel times between cameras, (C, C): the given ones, and ``OVERLAPPING`` for all other pairs."""
     least = np.full((cameras, cameras), OVERLAPPING)
     np.fill_diagonal(least, 0)
     for one, other, seconds in given:
@@ -46,14 +49,14 @@ def learn_travel(tracklets: Tracklets, labels: np.ndarray, least: np.ndarray) ->
     """Learns travel times from tracklets that were linked by appearance alone.
 
     Args:
-        tracklets: N of them.
+        tracklets: N tracklets.
         labels: (N,) integers: their identities.
-        least: (C, C), see :func:`possible`; what is finite stays.
+        least: (C, C), see :func:`possible`; finite values do not change.
 
     Returns:
-        (C, C): half of the 5 % quantile of the times from one camera to another where there are ``SOME``; it stays
-        ``OVERLAPPING`` where that is not above 0. No learnt time is longer than a route of learnt times through other
-        cameras.
+        (C, C): half of the 5 % quantile of the times from one camera to another, if there are at least ``SOME``
+        transitions and the result is above 0; otherwise ``OVERLAPPING``. A learnt time is at most as long as any route
+        of learnt times through other cameras.
     """
     order = np.lexsort((tracklets.ends, tracklets.starts, labels))
     here, after = order[:-1], order[1:]
@@ -68,6 +71,6 @@ def learn_travel(tracklets: Tracklets, labels: np.ndarray, least: np.ndarray) ->
         if len(times) >= SOME and low > 0 and np.isneginf(least[one, other]):
             learnt[one, other] = learnt[other, one] = low
     routes = np.where(np.isneginf(learnt), np.inf, learnt)
-    for camera in range(len(routes)):  # Floyd and Warshall
+    for camera in range(len(routes)):  # Floyd-Warshall algorithm
         routes = np.minimum(routes, routes[:, [camera]] + routes[[camera]])
     return np.where(np.isinf(learnt) | np.isfinite(least), learnt, routes)

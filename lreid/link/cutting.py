@@ -22,7 +22,7 @@ from lreid.reading import misfit, parse_yaml, read_text
 
 logger = logging.getLogger("lreid")
 
-BOXES = "boxes.csv"  # of a tracklet: frame, left, top, width, height
+BOXES = "boxes.csv"  # columns of a tracklet: frame, left, top, width, height
 FORM = {"cameras": {str: {"video": str, "tracks?": str, "start?": object, "rate?": (int, float)}}, "travel?": [list]}
 UTC = datetime.timezone.utc
 
@@ -31,11 +31,11 @@ class Clip(NamedTuple):
     """A recording of a camera.
 
     Attributes:
-        camera: its name.
+        camera: name of the camera.
         video: a file, or a folder of frames.
-        tracks: the tracker's file; None detects and tracks what moves.
-        start: of the first frame, seconds since 1970.
-        rate: frames per second; None asks the video.
+        tracks: the tracker's file; None detects and tracks moving objects.
+        start: time of the first frame, seconds since 1970.
+        rate: frames per second; None reads it from the video.
     """
 
     camera: str
@@ -46,18 +46,18 @@ class Clip(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Camera and start, which no other recording has: ``gate/20260302T080000``."""
+        """A unique name from camera and start: ``gate/20260302T080000``."""
         moment = datetime.datetime.fromtimestamp(self.start, UTC)
         return f"{self.camera}/{moment:%Y%m%dT%H%M%S}" + (f".{moment:%f}" if moment.microsecond else "")
 
 
 class Cut(NamedTuple):
-    """A tracklet that was cut out.
+    """A tracklet whose crops were cut out.
 
     Attributes:
         key: its folder below ``tracklets/``, such as ``gate/20260302T080000/4``.
-        start, end: of its first and last box, seconds since 1970.
-        crops: their file names, each with its quality in [0, 1].
+        start, end: times of its first and last box, seconds since 1970.
+        crops: file names of the crops, each with its quality in [0, 1].
     """
 
     key: str
@@ -67,10 +67,10 @@ class Cut(NamedTuple):
 
 
 def read_cameras(file: Path) -> tuple[list[Clip], list[tuple[str, str, float]]]:
-    """The recordings that a YAML file lists, and least travel times between cameras (A, B, seconds).
+    """The recordings that a YAML file lists, and minimum travel times between cameras (A, B, seconds).
 
     Raises:
-        InputError: it cannot be read, a camera stands twice, or a value does not fit.
+        InputError: the file cannot be read, a camera occurs twice, or a value is invalid.
     """
     try:
         content = parse_yaml(read_text(file))
@@ -82,17 +82,17 @@ def read_cameras(file: Path) -> tuple[list[Clip], list[tuple[str, str, float]]]:
     clips = []
     for camera, of in content["cameras"].items():
         if "/" in camera or camera.startswith("."):
-            raise InputError(f"{file}: camera {camera!r}: the name becomes a folder; leave out / and a leading dot")
+            raise InputError(f"{file}: camera {camera!r}: the name becomes a folder; remove / and a leading dot")
         video, tracks = file.parent / of["video"], file.parent / of["tracks"] if "tracks" in of else None
         if not video.exists():
-            raise InputError(f"{video}: no such video or folder of frames, which {file} names; correct the path")
+            raise InputError(f"{video}: no such video or folder of frames, as given in {file}; correct the path")
         clips.append(Clip(camera, video, tracks, _seconds(f"{file}: {camera}", of.get("start", 0)), of.get("rate")))
     travel = [_travel(f"{file}: travel", each, content["cameras"]) for each in content.get("travel", [])]
     return clips, travel
 
 
 def _seconds(where: str, value: Any) -> float:
-    """A moment as seconds since 1970; without a time zone it is UTC."""
+    """A time as seconds since 1970; without a time zone it is UTC."""
     try:
         if isinstance(value, str):
             value = datetime.datetime.fromisoformat(value)
@@ -115,11 +115,11 @@ def _travel(where: str, value: list[Any], cameras: dict[str, Any]) -> tuple[str,
 def cut(clip: Clip, folder: Path, choice: Choice) -> list[Cut]:
     """Writes the best crops and the boxes of every tracklet of a recording into ``folder / key``.
 
-    Of each stretch of a tracklet the crop of the highest quality is kept, so memory holds one per tracklet and a
-    tracklet of any length gives at most ``choice.most``.
+    Only the best crop of each time interval of a tracklet is kept: one per tracklet in memory, and at most
+    ``choice.most`` per tracklet on disk.
 
     Raises:
-        InputError: the video or the tracks cannot be read, or do not fit.
+        InputError: the video or the tracks cannot be read, or do not match.
     """
     tracked = Tracked(clip.camera, clip.video, clip.tracks or clip.video, clip.rate)
     boxes = read_tracks(clip.tracks, choice.classes) if clip.tracks else detect(tracked)
@@ -155,7 +155,7 @@ def cut(clip: Clip, folder: Path, choice: Choice) -> list[Cut]:
         start, end = (clip.start + (box.frame - 1) / rate for box in (seen[0], seen[-1]))
         cuts.append(Cut(key, start, end, dict(sorted(crops[track].items()))))
     if not cuts:
-        raise InputError(f"{tracked.tracks}: not one box shows enough of anybody in {clip.video}; name its tracks")
+        raise InputError(f"{tracked.tracks}: no box shows enough of a person in {clip.video}; name its tracks")
     if omitted := len(by_track) - len(cuts):
         logger.warning("%s: %s left out, of which no frame shows enough", clip.name, counted(omitted, "tracklet"))
     return cuts
@@ -164,7 +164,7 @@ def cut(clip: Clip, folder: Path, choice: Choice) -> list[Cut]:
 def _best(
     by_frame: dict[int, list[Box]], ends: dict[int, int], stretch_of: Any, frames: Iterator[np.ndarray]
 ) -> Iterator[tuple[int, int | None, str, float, np.ndarray]]:
-    """Per stretch of a track: frames read so far, track, file name, quality and pixels; at the end frames and None."""
+    """Per interval of a track: frames read so far, track, file name, quality, pixels; at the end frames and None."""
     best = BestCrops(stretch_of)
     end, number = max(by_frame, default=0), 0
 
@@ -183,13 +183,13 @@ def _best(
                 yield done(box.track)
         if number >= end:
             break
-    for track in sorted(best.held):  # the video ends before they do
+    for track in sorted(best.held):  # the video ends before the tracks
         yield done(track)
     yield number, None, "", 0.0, np.zeros(0)
 
 
 def _quality(pixels: np.ndarray, box: Box, others: Sequence[Box]) -> float:
-    """The :func:`crop_quality` of a box, in front of which stand those whose lower edge is lower in the frame."""
+    """The :func:`crop_quality` of a box; boxes whose lower edge is lower in the frame count as in front of it."""
     area, hidden = box.width * box.height, 0.0
     for other in others:
         if other.top + other.height > box.top + box.height and other.track != box.track:

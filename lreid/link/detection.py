@@ -1,8 +1,8 @@
-"""Detect and track what moves in front of a fixed camera, with nothing to download.
+"""Detect and track moving objects in front of a fixed camera, without any download.
 
-Background subtraction (MOG2; Zivkovic, ICPR 2004; OpenCV, Apache-2.0) gives boxes, which the Hungarian method joins
-into tracks by their overlap. It finds whatever moves, vehicles and shadows too, takes people who touch for one, and
-needs a camera that does not move. Any detector and tracker that writes the format of MOT Challenge does better.
+Background subtraction (MOG2; Zivkovic, ICPR 2004; OpenCV, Apache-2.0) detects boxes, and the Hungarian method links
+them to tracks by their overlap. It also detects vehicles and shadows, counts people who touch as one, and needs a fixed
+camera. Any detector and tracker that writes the MOT Challenge format is better.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from lreid.extras import Extra
 cv2 = Extra("cv2", "link")
 optimize = Extra("scipy.optimize", "link")
 
-WORK_WIDTH = 320  # pixels of the frames that are looked at
+WORK_WIDTH = 320  # height of the processed frames, pixels
 LEAST = 0.15  # height of a box, as a share of the frame's
 SLIM, WIDE = 0.15, 1.2  # width of a box over its height
 OVERLAP = 0.2  # intersection over union of two boxes of one track
-PATIENCE, SHORTEST = 1.0, 1.0  # seconds: a track waits for its next box; a track is kept
+PATIENCE, SHORTEST = 1.0, 1.0  # seconds: maximum gap in a track; minimum length of a track
 
 
 def detect(tracked: Tracked) -> list[Box]:
-    """The boxes of what moves, by frame, with numbers of tracks.
+    """The boxes of moving objects, by frame, with track numbers.
 
     Raises:
         InputError: the video cannot be read, or nothing moves.
@@ -53,7 +53,7 @@ def detect(tracked: Tracked) -> list[Box]:
     tracks_shown = [each for each in tracks if each[-1].frame - each[0].frame >= SHORTEST * rate]
     if not tracks_shown:
         raise InputError(
-            f"{tracked.frames}: nothing moves in it for {SHORTEST:g} s; name a tracker's file as its tracks"
+            f"{tracked.frames}: no object moves in it for {SHORTEST:g} s; name a tracker's file as its tracks"
         )
     boxes = [box._replace(track=number) for number, track in enumerate(tracks_shown, start=1) for box in track]
     return sorted(boxes, key=lambda box: (box.frame, box.track))

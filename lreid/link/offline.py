@@ -1,4 +1,4 @@
-"""Link all tracklets at once, by agglomerative clustering that never joins what cannot be one person."""
+"""Link all tracklets at once, by agglomerative clustering that never joins tracklets of different people."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from lreid.link.constraints import learn_travel, possible
 from lreid.link.tracklets import Tracklets
 from lreid.retrieval.open_set import threshold_for
 
-BLOCK = 512  # rows of the matrix of similarities that are in memory at once
-MOST = 30_000  # nodes; the matrix of pairs that time forbids takes 0.9 GB
-FEWEST = 200  # impostor pairs that set a threshold
-STRICT = 0.1  # share of the false accept rate at which tracklets are linked to learn travel times
-ROUNDING = 1e-4  # of float32 similarities; the float64 means decide
+BLOCK = 512  # rows of the similarity matrix in memory at once
+MOST = 30_000  # maximum number of nodes; the matrix of forbidden pairs takes 0.9 GB
+FEWEST = 200  # minimum number of impostor pairs that set a threshold
+STRICT = 0.1  # factor of the false accept rate at which tracklets are linked to learn travel times
+ROUNDING = 1e-4  # tolerance of float32 similarities; the float64 means decide
 Pairs = Iterable[tuple[int, int]]
 
 
 @dataclass
 class Nodes:
-    """What is clustered: earlier identities and tracklets, each as the sum of its unit vectors.
+    """The nodes of the clustering: earlier identities and tracklets, each as the sum of its unit vectors.
 
-    The mean cosine similarity over the pairs of two clusters is the product of their sums over the product of their
-    sizes, so average linkage needs no matrix of similarities.
+    The mean cosine similarity over the pairs of two clusters is the dot product of their sums, divided by the product
+    of their sizes, so average linkage needs no similarity matrix.
 
     Attributes:
         sums: (n, D) float64.
-        weights: (n,) float64: tracklets in each node.
+        weights: (n,) float64: number of tracklets in each node.
         forbidden: (n, n) bool, symmetric: pairs that are never joined.
     """
 
@@ -39,17 +39,19 @@ class Nodes:
     forbidden: np.ndarray
 
     def copy(self) -> Nodes:
-        """Another one, for a trial."""
+        """A copy, for a trial."""
         return Nodes(self.sums.copy(), self.weights.copy(), self.forbidden.copy())
 
 
 class _Clusters:
-    """Clusters of nodes, each called after its lowest node."""
+    """Clusters of nodes, each named after its lowest node."""
 
     def __init__(self, nodes: Nodes, threshold: float) -> None:
         self.nodes, self.threshold = nodes, threshold
         self.labels = np.arange(len(nodes.weights))
-        self.near = _neighbours(nodes, threshold)  # of each cluster: those with a pair that reaches the threshold
+        self.near = _neighbours(
+            nodes, threshold
+        )  # for each cluster: the clusters with a pair that reaches the threshold
         self.joins = np.zeros(len(self.labels), np.int64)  # how often each cluster has changed
 
     def join(self, a: int, b: int) -> int:
@@ -67,7 +69,7 @@ class _Clusters:
         return bool((self.labels[self.nodes.forbidden[a]] == b).any())
 
     def candidate(self, a: int) -> tuple[float, int, int, int, int] | None:
-        """The most similar cluster that may be joined with ``a``, as an entry of the heap."""
+        """The most similar cluster that may be joined with ``a``, as a heap entry."""
         others = np.zeros(len(self.labels), dtype=bool)
         others[self.labels[self.near[a]]] = True
         others[a] = False
@@ -87,19 +89,18 @@ class _Clusters:
 def agglomerate(nodes: Nodes, threshold: float, must: Pairs = ()) -> np.ndarray:
     """Average linkage (UPGMA) on cosine similarities, down to a threshold.
 
-    Without forbidden pairs and weights, which it does not take, ``scipy.cluster.hierarchy.linkage(method="average")``
-    gives the same.
+    Without forbidden pairs and weights, ``scipy.cluster.hierarchy.linkage(method="average")`` returns the same.
 
     Args:
-        nodes: n of them; they are overwritten.
-        threshold: clusters are joined while the largest mean similarity of two that may be joined reaches it.
-        must: pairs of nodes that are one cluster, joined first.
+        nodes: n nodes; they are overwritten.
+        threshold: clusters are joined while the largest mean similarity of an allowed pair reaches it.
+        must: pairs of nodes that are joined first.
 
     Returns:
-        (n,) int64: for each node the lowest node of its cluster.
+        (n,) int64: the lowest node of each node's cluster.
 
     Raises:
-        InputError: ``must`` would join what may not be joined.
+        InputError: ``must`` would join a forbidden pair.
     """
     clusters = _Clusters(nodes, threshold)
     for one, other in must:
@@ -108,8 +109,8 @@ def agglomerate(nodes: Nodes, threshold: float, must: Pairs = ()) -> np.ndarray:
             raise InputError("two tracklets that must be linked cannot be one person; undo a merge")
         if a != b:
             clusters.join(a, b)
-    # Of each cluster its best candidate. A mean never exceeds both of what it is made of, so an entry that is out of
-    # date is an upper bound, and is computed again when its turn comes.
+    # The best candidate of each cluster. A mean never exceeds the larger of its two parts, so an outdated entry is an #
+    # upper bound; it is computed again when it is popped.
     heap = [entry for a in np.unique(clusters.labels).tolist() if (entry := clusters.candidate(a))]
     heapq.heapify(heap)
     while heap:
@@ -124,7 +125,7 @@ def agglomerate(nodes: Nodes, threshold: float, must: Pairs = ()) -> np.ndarray:
 
 
 def _neighbours(nodes: Nodes, threshold: float) -> list[np.ndarray]:
-    """For each node those that it may be joined with and whose similarity reaches the threshold."""
+    """For each node, the nodes that it may be joined with and whose similarity reaches the threshold."""
     means = (nodes.sums / nodes.weights[:, None]).astype(np.float32)
     near: list[np.ndarray] = []
     for rows in _blocks(len(means)):
@@ -138,10 +139,10 @@ class Rule:
     """How tracklets are compared.
 
     Attributes:
-        threshold: mean cosine similarity from which two clusters are one identity; None calibrates it on pairs of the
-            tracklets that time keeps apart.
+        threshold: mean cosine similarity from which two clusters are one identity; None calibrates it on pairs of
+            tracklets that cannot be one person by their times.
         false_accept_rate: share of such pairs that may reach it, in [0, 1).
-        learn: learn travel times between cameras.
+        learn: whether to learn travel times between cameras.
     """
 
     threshold: float | None = None
@@ -151,13 +152,13 @@ class Rule:
 
 @dataclass(frozen=True)
 class Links:
-    """What :func:`link` found.
+    """The result of :func:`link`.
 
     Attributes:
-        labels: (N,) int64: the earlier identity that a tracklet joins, from 0 to K - 1, or a new one, from K on, in the
+        labels: (N,) int64: the earlier identity of a tracklet, 0 to K - 1, or a new one, K or higher, numbered in the
             order of the tracklets.
-        least: (C, C) travel times that held, see :func:`lreid.link.constraints.possible`.
-        threshold: mean cosine similarity that was reached by those that were joined.
+        least: (C, C) travel times that were used, see :func:`lreid.link.constraints.possible`.
+        threshold: mean cosine similarity from which tracklets were joined.
     """
 
     labels: np.ndarray
@@ -178,12 +179,12 @@ def link(
     """Links tracklets with each other and with earlier identities, which are never joined with each other.
 
     Args:
-        tracklets: N of them.
+        tracklets: N tracklets.
         least: (C, C) travel times, see :func:`lreid.link.constraints.possible`.
         rule: see :class:`Rule`.
         earlier: M tracklets that were linked before.
         identities: (M,) int64, their identities, each number from 0 to K - 1.
-        must, cannot: pairs of ``tracklets`` that are, or are not, of one person.
+        must, cannot: pairs of ``tracklets`` that show, or do not show, one person.
 
     Raises:
         InputError: there are too many nodes, too few pairs to calibrate a threshold, or ``must`` cannot hold.
@@ -202,7 +203,7 @@ def link(
     _forbid(nodes, tracklets, earlier, identities, least)
     for one, other in cannot:
         nodes.forbidden[count + one, count + other] = nodes.forbidden[count + other, count + one] = True
-    for one, other in must:  # a person has said so, whatever the clocks say
+    for one, other in must:  # a user's confirmation overrides the clocks
         nodes.forbidden[count + one, count + other] = nodes.forbidden[count + other, count + one] = False
     roots = agglomerate(nodes, threshold, [(count + one, count + other) for one, other in must])[count:]
     new = {root: count + place for place, root in enumerate(dict.fromkeys(roots[roots >= count].tolist()))}
@@ -211,7 +212,7 @@ def link(
 
 
 def _impostors(tracklets: Tracklets, least: np.ndarray) -> np.ndarray:
-    """(P,) similarities of the pairs that time keeps apart: nobody has to label these impostors.
+    """(P,) similarities of pairs that cannot be one person by their times: impostors without labels.
 
     Raises:
         InputError: there are fewer than ``FEWEST`` such pairs.
@@ -231,7 +232,7 @@ def _impostors(tracklets: Tracklets, least: np.ndarray) -> np.ndarray:
 
 
 def _nodes(tracklets: Tracklets, earlier: Tracklets, identities: np.ndarray) -> Nodes:
-    """Known identities, then tracklets; nothing is forbidden yet."""
+    """Earlier identities, then tracklets; no pair is forbidden yet."""
     weights = np.bincount(identities) if len(identities) else np.zeros(0)
     count = len(weights) + len(tracklets)
     if count > MOST:
@@ -246,7 +247,7 @@ def _nodes(tracklets: Tracklets, earlier: Tracklets, identities: np.ndarray) -> 
 
 
 def _forbid(nodes: Nodes, tracklets: Tracklets, earlier: Tracklets, identities: np.ndarray, least: np.ndarray) -> None:
-    """Forbids pairs that time, or being two earlier identities, keeps apart."""
+    """Forbids pairs that cannot be one person by their times, and pairs of earlier identities."""
     count, forbidden = len(nodes.weights) - len(tracklets), nodes.forbidden
     forbidden[:count, :count] = True
     for rows in _blocks(len(tracklets)):

@@ -1,4 +1,4 @@
-"""Link tracklets as they end: assign each to an identity that is earlier by then, or begin a new one."""
+"""Link tracklets as they end: assign each to an earlier identity, or to a new one."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class OnlineLinker:
         least: (C, C) travel times, see :func:`lreid.link.constraints.possible`.
         threshold: mean cosine similarity to an identity's tracklets from which a tracklet joins it.
         earlier: M tracklets that were linked before.
-        identities: (M,) int64, their identities, from 0 on.
+        identities: (M,) int64, their identities, from 0.
     """
 
     def __init__(self, least: np.ndarray, threshold: float, earlier: Tracklets, identities: np.ndarray) -> None:
         self.least, self.threshold = least, threshold
         self.count = int(identities.max()) + 1 if len(identities) else 0  # of identities
         self._seen = len(earlier)
-        self._means = np.zeros((0, earlier.features.shape[1]), np.float32)  # of each identity, with room for more
+        self._means = np.zeros((0, earlier.features.shape[1]), np.float32)  # one row per identity, with room for more
         self._weights = np.zeros(0, np.float32)
         self._tracklets = Tracklets(
             earlier.cameras, earlier.starts, earlier.ends, np.zeros((len(earlier), 0), np.float32)
@@ -40,15 +40,15 @@ class OnlineLinker:
         """Assigns a batch of tracklets that have ended, by the Hungarian method, one per identity and round.
 
         Args:
-            batch: n tracklets that ended within the delay that is allowed.
+            batch: n tracklets that ended within the allowed delay.
 
         Returns:
-            (n,) int64: their identities; new ones count on from those that are earlier.
+            (n,) int64: their identities; new ones get the next numbers.
         """
         labels = np.full(len(batch), -1, dtype=np.int64)
         while (left := np.flatnonzero(labels < 0)).size:
             scores = self._scores(batch[left])  # (l, I)
-            near = np.flatnonzero((scores >= self.threshold).any(0))  # the identities that can be taken at all
+            near = np.flatnonzero((scores >= self.threshold).any(0))  # the identities that are possible at all
             rows, columns = optimize.linear_sum_assignment(scores[:, near].clip(-2), maximize=True)
             taken = [(r, near[c]) for r, c in zip(rows, columns, strict=True) if scores[r, near[c]] >= self.threshold]
             for row, identity in taken or [(0, self.count)]:
@@ -78,7 +78,7 @@ class OnlineLinker:
         self._seen += 1
 
     def _reserve(self) -> None:
-        """Makes room for one more tracklet and identity; doubling keeps the mean cost constant."""
+        """Makes room for one more tracklet and identity; doubling keeps the amortised cost constant."""
         if len(self._weights) <= self.count:
             more = self.count + 256
             self._means = np.concatenate([self._means, np.zeros((more, self._means.shape[1]), np.float32)])

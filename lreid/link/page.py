@@ -1,4 +1,4 @@
-"""A page of identities: where each was seen when, with crops, and how people move between cameras."""
+"""A page of identities: where and when each was seen, with crops, and transitions between cameras."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from lreid.files import write_text
 from lreid.link.record import Json, Record
 from lreid.report.rendering import Cell, Panel, Row, Table, anchored, panel, render
 
-MOST = 6  # crops of an identity that are shown
+MOST = 6  # maximum number of crops shown per identity
 COLOURS = 10  # of report/static/style.css
 UTC = datetime.timezone.utc
 
 
 class Bar(NamedTuple):
-    """A tracklet on a timeline: left edge and width in per cent of the page's time, colour, and what it says."""
+    """A tracklet on a timeline: left edge and width in per cent of the time on the page, colour, and title."""
 
     left: float
     width: float
@@ -30,7 +30,7 @@ class Bar(NamedTuple):
 
 
 class Line(NamedTuple):
-    """An identity: its number, name, a line about it, its bars and the addresses and titles of its crops."""
+    """An identity: its number, name, summary, bars, and the addresses and titles of its crops."""
 
     identity: int
     name: str
@@ -40,7 +40,7 @@ class Line(NamedTuple):
 
 
 def write_page(path: Path, record: Record) -> None:
-    """Writes the page, which needs no network; the crops stay files beside it.
+    """Writes the page, which works offline; the crops stay in their files.
 
     Raises:
         InputError: the page cannot be written.
@@ -53,7 +53,7 @@ def write_page(path: Path, record: Record) -> None:
     intro = [
         f"{people} in {counted(len(record.tracklets), 'tracklet')} of {counted(len(cameras), 'camera')}; times are "
         "UTC. Hours without a recording are left out of the timelines.",
-        "Correct with lreid link merge, split, apart and name; lreid link undo takes the last change back.",
+        "Correct with lreid link merge, split, apart and name; lreid link undo reverts the last change.",
     ]
     legend = [(camera, number % COLOURS) for number, camera in enumerate(cameras)]
     panels = [Panel("Identities", "", render("timeline.html", lines=lines, legend=legend))]
@@ -64,7 +64,7 @@ def write_page(path: Path, record: Record) -> None:
 
 
 def _spans(clips: list[Json]) -> list[tuple[float, float]]:
-    """The times that are covered by recordings, without gaps inside."""
+    """The time spans that recordings cover."""
     spans: list[tuple[float, float]] = []
     for start, end in sorted((clip["start"], clip["end"]) for clip in clips):
         if spans and start <= spans[-1][1]:
@@ -106,7 +106,7 @@ def _clock(moment: float) -> str:
 
 
 def _transitions(identities: Iterable[list[Json]]) -> list[Row]:
-    """From camera to camera: how many people, and the median time between two tracklets."""
+    """For each pair of cameras, the number of people who went from one to the other, and the median time."""
     moves: dict[tuple[str, str], list[tuple[int, float]]] = {}
     for of in identities:
         in_time = sorted(of, key=lambda each: (each["start"], each["key"]))

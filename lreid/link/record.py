@@ -1,4 +1,4 @@
-"""``identities.json``: which tracklet is of which identity, what people have corrected, and how to undo it."""
+"""``identities.json``: the identity of each tracklet, the corrections, and the history for undo."""
 
 from __future__ import annotations
 
@@ -29,20 +29,21 @@ FORM: Json = {
     "apart": [[str]],
     "history": [dict],
 }
-SMALL = ("threshold", "travel", "next", "names", "same", "apart")  # what the history keeps whole
-DECIDED = ("identity", "score", "why")  # of a tracklet
+SMALL = ("threshold", "travel", "next", "names", "same", "apart")  # parts that the history stores completely
+DECIDED = ("identity", "score", "why")  # fields of a tracklet
 
 
 class Record:
     """The content of ``identities.json``.
 
-    An identity is a number that is never used again; its name is a label. The history holds what each change replaced.
+    An identity is a number that is never reused; its name is a label. The history stores the values that each change
+    replaced.
 
     Attributes:
-        content: plain data: ``threshold``; ``travel``, least seconds between cameras; ``next``, the number of the next
-            identity; ``names`` by number; ``clips``, the recordings; ``tracklets``, each with its key (a folder below
-            ``tracklets/``), time, identity, mean similarity to the identity's other tracklets, why, and crops with
-            their qualities; ``same`` and ``apart``, groups and pairs of keys that people have confirmed; ``history``.
+        content: plain data: ``threshold``; ``travel``, minimum seconds between cameras; ``next``, the number of the
+            next identity; ``names`` by number; ``clips``, the recordings; ``tracklets``, each with its key (a folder
+            below ``tracklets/``), time, identity, mean similarity to the identity's other tracklets, reason, and crops
+            with their qualities; ``same`` and ``apart``, groups and pairs of keys that a user confirmed; ``history``.
     """
 
     def __init__(self, content: Json | None = None) -> None:
@@ -52,10 +53,10 @@ class Record:
 
     @classmethod
     def read(cls, folder: Path) -> Record:
-        """That of a folder.
+        """Reads the record of a folder.
 
         Raises:
-            InputError: there is none, or it is damaged or of a later version.
+            InputError: the file is missing, damaged or of a later version.
         """
         path = folder / FILE
         try:
@@ -64,7 +65,7 @@ class Record:
         except (OSError, ValueError) as error:
             fault = getattr(error, "strerror", None) or str(error)
         if fault:
-            raise InputError(f"{path}: {fault}; name a folder that lreid link add has made")
+            raise InputError(f"{path}: {fault}; name a folder written by lreid link add")
         require_not_newer(path, content["schema"], SCHEMA, "cannot be read")
         return cls(content)
 
@@ -74,7 +75,7 @@ class Record:
 
     @property
     def tracklets(self) -> list[Json]:
-        """Of all recordings, in the order in which they were linked."""
+        """The tracklets of all recordings, in the order in which they were linked."""
         return self.content["tracklets"]
 
     @property
@@ -86,11 +87,11 @@ class Record:
         return dict(sorted(by_number.items()))
 
     def name_of(self, identity: int) -> str:
-        """The name that a person gave it, or ``unknown-NUMBER``."""
+        """The name of an identity, or ``unknown-NUMBER``."""
         return self.content["names"].get(str(identity), f"unknown-{identity}")
 
     def find(self, word: str) -> int:
-        """The identity that a number or a name means.
+        """The identity with a number or a name.
 
         Raises:
             InputError: there is none.
@@ -108,16 +109,16 @@ class Record:
 
     @property
     def changed(self) -> bool:
-        """Whether anything differs from what was read."""
+        """Whether the content differs from the file."""
         return self.content != self._before
 
     @property
     def remembered(self) -> bool:
-        """Whether the history differs from what was read."""
+        """Whether the history differs from the file."""
         return self.content["history"] != self._before["history"]
 
     def remember(self, action: str) -> None:
-        """Appends to the history what has been replaced since this was read."""
+        """Appends the values that were replaced since the file was read to the history."""
         before, count = self._before, len(self._before["tracklets"])
         changed = {
             old["key"]: {name: old[name] for name in DECIDED}
@@ -135,13 +136,13 @@ class Record:
         self.content["history"].append(step)
 
     def undo(self) -> str:
-        """Restores what was before the last change, and returns which that was.
+        """Reverts the last change, and returns its name.
 
         Raises:
-            InputError: there is none; a removal leaves nothing to be undone.
+            InputError: there is none; a removal deletes the history.
         """
         if not self.content["history"]:
-            raise InputError(f"{FILE}: nothing to undo; a removal cannot be undone, nor what was done before it")
+            raise InputError(f"{FILE}: nothing to undo; a removal, and changes before it, cannot be undone")
         step = self.content["history"].pop()
         self.content |= step["replaced"]
         del self.content["clips"][step["clips"] :], self.tracklets[step["count"] :]
@@ -150,10 +151,10 @@ class Record:
         return step["action"]
 
     def merge(self, first: str, second: str) -> None:
-        """One person has two identities: the lower number stays, or that of a person with a name.
+        """Merges two identities of one person; the named one stays, otherwise the lower number.
 
         Raises:
-            InputError: it is the same identity, both have names, or they were marked as two people.
+            InputError: both are the same identity, both have names, or they were marked as two people.
         """
         one, other = self._two(first, second)
         names, of = self.content["names"], self.identities
@@ -169,10 +170,10 @@ class Record:
         self.content["same"].append(sorted(keys))
 
     def apart(self, first: str, second: str) -> None:
-        """Two identities are two people, which a later ``relink`` respects.
+        """Marks two identities as two people, which a later ``relink`` respects.
 
         Raises:
-            InputError: it is the same identity, or one has no tracklets.
+            InputError: both are the same identity, or one has no tracklets.
         """
         one, other = (self.identities.get(each, []) for each in self._two(first, second))
         if not one or not other:
@@ -180,17 +181,17 @@ class Record:
         self._confirm_apart(one, other)
 
     def split(self, identity: str, keys: Iterable[str]) -> int:
-        """Tracklets of an identity become a new one, whose number is returned.
+        """Moves tracklets of an identity to a new one, and returns its number.
 
         Raises:
-            InputError: one of them is not of the identity, or none would be left.
+            InputError: a tracklet does not belong to the identity, or none would be left.
         """
         of, keys = self.identities.get(self.find(identity), []), set(keys)
         moved, rest = ([each for each in of if (each["key"] in keys) == here] for here in (True, False))
         if strange := sorted(keys - {each["key"] for each in moved}):
-            raise InputError(f"{strange[0]}: is no tracklet of {identity}, such as {of[0]['key'] if of else 'none'}")
+            raise InputError(f"{strange[0]}: is not a tracklet of {identity}, such as {of[0]['key'] if of else 'none'}")
         if not rest:
-            raise InputError(f"{identity}: all of its tracklets are named; leave at least one to it")
+            raise InputError(f"{identity}: these are all of its tracklets; leave at least one")
         number = self.new_identity()
         for each in moved:
             each |= {"identity": number, "score": None, "why": f"split from {self.name_of(self.find(identity))}"}
@@ -200,10 +201,10 @@ class Record:
         return number
 
     def name(self, identity: str, name: str) -> None:
-        """Gives an identity a name, or takes it away by ``unknown-NUMBER``.
+        """Gives an identity a name; ``unknown-NUMBER`` removes it.
 
         Raises:
-            InputError: another identity has it, or it is empty or looks like a number of another one.
+            InputError: another identity has the name, or it is empty or looks like the number of another identity.
         """
         number = self.find(identity)
         taken = {self.name_of(each) for each in [*self.identities, *map(int, self.content["names"])] if each != number}
@@ -212,12 +213,12 @@ class Record:
         if name == f"unknown-{number}":
             self.content["names"].pop(str(number), None)
         elif not name.strip() or name.startswith("unknown-") or name.isdecimal():
-            raise InputError(f"{name!r}: is no name; give one that is neither a number nor like unknown-17")
+            raise InputError(f"{name!r}: is not a valid name; give one that is neither a number nor like unknown-17")
         else:
             self.content["names"][str(number)] = name
 
     def drop(self, keys: set[str]) -> None:
-        """Forgets tracklets for good: with them goes the history, which would still tell of them."""
+        """Removes tracklets, together with the history, which would still contain them."""
         self.content["tracklets"] = [each for each in self.tracklets if each["key"] not in keys]
         numbers = {str(number) for number in self.identities}
         self.content["names"] = {number: name for number, name in self.content["names"].items() if number in numbers}
@@ -233,7 +234,7 @@ class Record:
         return one, other
 
     def _confirm_apart(self, one: list[Json], other: list[Json]) -> None:
-        """A correction confirms the identities that it names: what is in each is together, and the two are apart."""
+        """Confirms two corrected identities: each consists of one person, and the two are different people."""
         for each in (one, other):
             if len(each) > 1:
                 self.content["same"].append(sorted(row["key"] for row in each))

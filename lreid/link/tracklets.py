@@ -1,4 +1,4 @@
-"""A tracklet: somebody whom one camera saw for a while, as one feature with a time and a quality."""
+"""Tracklets: a person in one camera for a while, as one feature with start and end."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-SHARP = 100.0  # variance of the Laplacian at which a crop loses half of its weight
-TALL = 128  # pixels from which a crop's height takes nothing off its weight
-ROUNDS = 10  # of Weiszfeld's algorithm
+SHARP = 100.0  # variance of the Laplacian at which a crop has half of its weight
+TALL = 128  # pixels from which a crop has its full weight
+ROUNDS = 10  # iterations of Weiszfeld's algorithm
 SMALLEST = 1e-6
 
 
@@ -17,7 +17,7 @@ class Tracklets:
     """N tracklets, one array per property.
 
     Attributes:
-        cameras: (N,) int64, numbers of cameras from 0.
+        cameras: (N,) int64, camera numbers from 0.
         starts, ends: (N,) float64 seconds, on one clock for all cameras; ``starts <= ends``.
         features: (N, D) float32 unit vectors.
     """
@@ -38,13 +38,13 @@ def crop_quality(height: float, sharpness: float, visible: float, hidden: float)
     """The weight of a crop in its tracklet's feature.
 
     Args:
-        height: of the box, pixels.
+        height: height of the box, pixels.
         sharpness: variance of the Laplacian, see :func:`lreid.data.tracks.sharpness`.
         visible: share of the box that is inside the frame, in [0, 1].
         hidden: share of the box that boxes in front of it cover, in [0, 1].
 
     Returns:
-        In [0, 1]: the product of a weight for each of the four.
+        The product of four weights, in [0, 1].
     """
     return min(1.0, height / TALL) * sharpness / (sharpness + SHARP) * visible * (1 - hidden)
 
@@ -52,11 +52,11 @@ def crop_quality(height: float, sharpness: float, visible: float, hidden: float)
 def robust_mean(features: np.ndarray, quality: np.ndarray) -> np.ndarray:
     """The weighted geometric median of the crops of a tracklet, by Weiszfeld's algorithm (Vardi & Zhang, PNAS 2000).
 
-    A few crops that show somebody else move it much less than they move the mean.
+    A few crops of a different person change it much less than they change the mean.
 
     Args:
         features: (n, D) floats, n ≥ 1; normalised here.
-        quality: (n,) weights ≥ 0; all equal where none is above 0.
+        quality: (n,) weights ≥ 0; if all are 0, all crops count equally.
 
     Returns:
         (D,) float32 unit vector.

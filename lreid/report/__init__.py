@@ -1,4 +1,4 @@
-"""Tables, plots and an HTML page, all made from the ``results.json`` of a run."""
+"""Tables, plots and an HTML page, all computed from the ``results.json`` of a run."""
 
 from lreid.report.page import Progress, write_page, write_report
 from lreid.report.plots import learning_curve, sensitivity_curve

@@ -1,7 +1,7 @@
-"""Sections of charts: figures after every task, terms of the loss, first updates of a task. A group of runs is a line.
+"""Sections of charts: figures after every task, terms of the loss, first updates of a task.
 
-Every function takes the groups of one benchmark and the end of titles that names the benchmark, and returns its
-section in a list, which is empty where nothing was measured.
+Each group of runs is one line. Every function takes the groups of one benchmark and a suffix for titles that names the
+benchmark. It returns a list with its section, which is empty if nothing was measured.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOST_TICKS = 10  # on an x axis
 
 
 class Chart(NamedTuple):
-    """A chart below its title; ``lines`` are one per group, or all those of a single group; ``legend`` names them."""
+    """A chart with a title; ``lines`` has one line per group, or all lines of a single group; ``legend`` names them."""
 
     title: str
     lines: Sequence[Line]
@@ -47,9 +47,9 @@ class Chart(NamedTuple):
 def learning_curves(groups: Sequence[Group], where: str) -> list[Panel]:
     """Mean average precision and Rank-1 after every task, averaged over seen and over unseen test sets.
 
-    Methods that learn all tasks at once are level lines.
+    Methods that learn all tasks at once are horizontal lines.
     """
-    if total_tasks(groups) < 2:  # a point is no curve
+    if total_tasks(groups) < 2:  # a single point is not a curve
         return []
     charts = []
     for metric in filter(lambda each: each.main, METRICS):
@@ -75,7 +75,7 @@ def gallery_curves(groups: Sequence[Group], where: str) -> list[Panel]:
 
 
 def accuracy(groups: Sequence[Group], where: str) -> list[Panel]:
-    """Accuracy of each classifier after every task, mean over the tasks so far, where ``EVAL.ACCURACY`` measured it."""
+    """Accuracy of each classifier after every task, averaged over the tasks so far (runs with ``EVAL.ACCURACY``)."""
     summaries = [run.get("accuracy_summary") or {} for group in groups for run in group.runs]
     classifiers = list(dict.fromkeys(name for summary in summaries for name in summary))
     charts = []
@@ -90,7 +90,7 @@ def accuracy(groups: Sequence[Group], where: str) -> list[Panel]:
 
 
 def accuracy_within_tasks(groups: Sequence[Group], where: str) -> list[Panel]:
-    """Accuracy of each classifier against the images of the stream, where ``EVAL.CURVE_IMAGES`` measured it."""
+    """Accuracy of each classifier against the number of stream images (runs with ``EVAL.CURVE_IMAGES``)."""
     points = [point for group in groups for run in group.runs for point in entries(run, "accuracy_curve")]
     last = max((point["images"] for point in points), default=0)
     ticks = tuple((last * part / 4, f"{round(last * part / 4):,}") for part in range(5))
@@ -108,7 +108,7 @@ def accuracy_within_tasks(groups: Sequence[Group], where: str) -> list[Panel]:
 
 
 def alignment(groups: Sequence[Group], where: str) -> list[Panel]:
-    """How similar held-out images are to the stored ones of their class, mean over the tasks in the memory."""
+    """Similarity of held-out images to stored images of their class, averaged over the tasks in the memory."""
     lines = lines_of(groups, _alignment)
     note = (
         "Highest cosine similarity of a stored image to a held-out one of its class (ER-ACE, Appendix B), mean over "
@@ -154,7 +154,7 @@ def _by_test_set(groups: Sequence[Group]) -> Table:
 
 
 def losses(groups: Sequence[Group], where: str) -> list[Panel]:
-    """A chart for each term of the loss, as their sizes differ."""
+    """One chart per term of the loss, because their sizes differ."""
     total = total_tasks(groups)
     axis = Axis("task", (0, total), tuple((task - 1, label) for task, label in _spread_ticks(total)), dots=False)
     charts = [
@@ -177,7 +177,7 @@ def drift(groups: Sequence[Group], where: str) -> list[Panel]:
 
 
 def feature_gradients(groups: Sequence[Group], where: str) -> list[Panel]:
-    """Norm of the gradient of the loss by features of stored and of incoming images, in the same updates."""
+    """Norm of the gradient of the loss with respect to features of stored and incoming images, in the same updates."""
     charts = {f"{name} images": (name,) for name in _names_in(groups, "gradient_norms", ("task",))}
     note = (
         "Norm of the gradient of the loss by a feature when the next task begins (ER-ACE, Appendix C), mean over tasks."
@@ -186,7 +186,7 @@ def feature_gradients(groups: Sequence[Group], where: str) -> list[Panel]:
 
 
 def _switch_charts(groups: Sequence[Group], key: str, paths: Mapping[str, tuple[str, ...]]) -> list[Chart]:
-    """A chart of each path by update."""
+    """One chart per key of the results, over the updates."""
     charts = []
     for title, path in paths.items():
         if lines := lines_of(groups, partial(_updates, key=key, path=path)):
@@ -202,7 +202,7 @@ def _switch_charts(groups: Sequence[Group], key: str, paths: Mapping[str, tuple[
 def _section(
     groups: Sequence[Group], title: str, note: str, charts: Sequence[Chart], table: Table | None = None
 ) -> list[Panel]:
-    """Charts side by side, of several groups below the legend of their lines, and a table; nothing without charts."""
+    """Charts side by side, with a legend if there are several groups, and a table; empty without charts."""
     if not charts:
         return []
     note += band_note(line for chart in charts for line in chart.lines)
@@ -211,19 +211,19 @@ def _section(
 
 
 def band_note(lines: Any) -> str:
-    """A note on bands, if some of the lines have one."""
+    """A note about bands, if any line has one."""
     return BAND if any(any(line.band) for line in lines) else ""
 
 
 def group_keys(groups: Sequence[Group]) -> Markup:
-    """The legend of several groups, nothing of one."""
+    """The legend of several groups; empty for one group."""
     names = enumerate(zip(groups, labels(groups), strict=True))
     keys = [Line(group.name, (), place, label=label) for place, (group, label) in names]
     return line_keys(keys) if len(groups) > 1 else Markup()
 
 
 def _split(groups: Sequence[Group], title: str, lines: Mapping[str, Sequence[Line]], axis: Axis) -> list[Chart]:
-    """One group: all lines in one chart, named by what they show; several groups: one chart per name."""
+    """One group: all lines in one chart, with their names; several groups: one chart per name."""
     lines = {name: _level(groups, each) for name, each in lines.items() if each}
     if len(groups) > 1:
         return [Chart(f"{title}, {name}", each, axis) for name, each in lines.items()]
@@ -238,13 +238,14 @@ def _split(groups: Sequence[Group], title: str, lines: Mapping[str, Sequence[Lin
 def task_chart(
     groups: Sequence[Group], title: str, lines: Sequence[Line], *, mark: float | None = None, y_max: float = 100
 ) -> Chart:
-    """A chart of what was measured after every task.
+    """A chart of values that were measured after every task.
 
     Args:
         groups: groups of one benchmark.
         title: title of the chart.
-        lines: as of :func:`lreid.report.plots.lines_of`; lines of methods that learn all tasks at once become level.
-        mark: the task at which a vertical line stands.
+        lines: result of :func:`lreid.report.plots.lines_of`; lines of methods that learn all tasks at once become
+            horizontal.
+        mark: task with a vertical line.
         y_max: upper bound of the y axis.
     """
     return Chart(title, _level(groups, lines), _task_axis(groups, y_max=y_max, mark=mark))
@@ -256,7 +257,7 @@ def _task_axis(groups: Sequence[Group], y_max: float = math.inf, mark: float | N
 
 
 def _level(groups: Sequence[Group], lines: Sequence[Line]) -> list[Line]:
-    """The lines, from the first task to the last those of methods that learn all tasks at once."""
+    """The lines; those of methods that learn all tasks at once extend from the first to the last task."""
     total = total_tasks(groups)
     at_once = {group.name for group in groups if len(group.runs[0]["tasks"]) == 1 < total}
     return [
@@ -273,7 +274,7 @@ def _spread_ticks(count: int) -> tuple[tuple[float, str], ...]:
 
 
 def total_tasks(groups: Sequence[Group]) -> int:
-    """Tasks of the benchmark; methods that learn them at once have one."""
+    """Number of tasks of the benchmark, of which methods that learn them at once have only one."""
     return max(len(run["tasks"]) for group in groups for run in group.runs)
 
 
@@ -297,7 +298,7 @@ def _words(name: str) -> str:
 
 
 def _on_gallery(runs: Sequence[Results], name: str) -> Points:
-    names = [gallery["name"] for gallery in runs[0]["galleries"]]  # of all runs of a group
+    names = [gallery["name"] for gallery in runs[0]["galleries"]]  # for all runs of a group
     if name not in names:
         return ()
     curves = [[row[names.index(name)] for row in run["mAP"]] for run in runs]
@@ -328,7 +329,7 @@ def _changes(runs: Sequence[Results], side: int) -> Points:
 
 
 def _loss_term(runs: Sequence[Results], name: str, total: int) -> Points:
-    """Over the finished tasks, an epoch's mean in its middle; a run of all tasks at once is as long as others."""
+    """The mean of each epoch, placed at its middle on an axis of tasks; joint training is scaled to all tasks."""
     points: dict[float, list[float]] = {}
     for run in runs:
         history = entries(run, "loss_history")
@@ -341,9 +342,9 @@ def _loss_term(runs: Sequence[Results], name: str, total: int) -> Points:
 
 
 def _updates(runs: Sequence[Results], key: str, path: tuple[str, ...]) -> Points:
-    """The values of every switch of every run under a path, update by update; a short task has fewer of them.
+    """The values under a key at every switch of every run, by update; a short task has fewer values.
 
-    Where there was no such image there is no number; updates without any are left out.
+    Updates without images of the kind have no value and are left out.
     """
     values: list[Any] = [entry for run in runs for entry in entries(run, key) if path[0] in entry]
     for name in path:
@@ -354,10 +355,10 @@ def _updates(runs: Sequence[Results], key: str, path: tuple[str, ...]) -> Points
 
 
 def gallery_figures(results: Results, name: str) -> list[float | None]:
-    """:data:`GALLERY_FIGURES` of a test set; None where there is none yet.
+    """The :data:`GALLERY_FIGURES` of a test set; None for missing ones.
 
-    They are its mAP after the task that first trains its domain (after the first task where none does), the best from
-    there on and the last; and forgetting and plasticity of its identities, mean over tasks.
+    They are its mAP after the task that first trains its domain (or after the first task), the best mAP from then on,
+    the last mAP, and forgetting and plasticity of its identities, averaged over tasks.
     """
     column = [gallery["name"] for gallery in results["galleries"]].index(name)
     start = results["galleries"][column]["first_task"] or 0

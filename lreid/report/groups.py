@@ -1,4 +1,4 @@
-"""Which runs may be averaged, and how the others differ."""
+"""Group the runs that may be averaged, and name the differences of all others."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from typing import Any, NamedTuple
 from lreid.errors import InputError
 from lreid.results import Results
 
-DATA_KEYS = ("BENCHMARK.", "SYNTHETIC.")  # groups of the config that the protocol's fingerprint stands for
+DATA_KEYS = ("BENCHMARK.", "SYNTHETIC.")  # groups of the config that the protocol's fingerprint covers
 
 
 def group_names(runs: Sequence[Results]) -> list[tuple[str, str]]:
     """The name of the benchmark and of the method of each run; runs that may be averaged have the same two.
 
-    Those are runs of one method under one protocol (identities, splits, cameras) with one config, which differ in
-    their seed alone. The keys of the config in which runs of a method on a benchmark differ follow the
-    method's name, as in ``dwopp, TEMPERATURE 2.0``. Those that make another protocol follow the benchmark's,
-    as in ``market1501-10, ORDER_SEED 1``, or the protocol's fingerprint where the config does not show it.
+    Runs may be averaged if they differ only in their seed: same method, protocol (identities, splits, cameras) and
+    config. If runs of a method on a benchmark differ in config keys, these follow the method's name, as in
+    ``dwopp, TEMPERATURE 2.0``. Keys that change the protocol follow the benchmark's name, as in ``market1501-10,
+    ORDER_SEED 1``, or the protocol's fingerprint does if no key differs.
 
     Args:
-        runs: contents of ``results.json``. Runs of older versions hold no config and are not averaged with others.
+        runs: contents of ``results.json``. Runs of older versions contain no config and are not averaged with others.
     """
     return list(zip(_benchmark_names(runs), _method_names(runs), strict=True))
 
 
 class Group(NamedTuple):
-    """Runs that are averaged: one line of a table, one line of a chart.
+    """Runs that are averaged: one row of a table, one line of a chart.
 
     Attributes:
         benchmark, method: as in :func:`group_names`.
         ap: convention of average precision.
-        tasks: ``10``, or ``5/10`` where runs are not finished.
-        seed: where each run has a group of its own; else empty.
+        tasks: ``10``, or ``5/10`` for unfinished runs.
+        seed: the seed if every run is a separate group; otherwise empty.
         runs: contents of ``results.json``.
     """
 
@@ -46,29 +46,29 @@ class Group(NamedTuple):
 
     @property
     def name(self) -> str:
-        """All that distinguishes it from others, as one line."""
+        """A name with everything that distinguishes the group, in one line."""
         return ", ".join(
             filter(None, (self.method, self.benchmark, self.ap, f"{self.tasks} task{'s' * (self.tasks != '1')}"))
         )
 
 
 def grouped(runs: Sequence[Results], *, each: bool = False) -> list[Group]:
-    """Runs of one name, AP convention, number of finished tasks and test sets together, ordered by their first runs."""
+    """Groups of runs with the same names, AP convention, finished tasks and test sets, ordered by their first runs."""
     groups: dict[tuple, Group] = {}
     for place, (run, names) in enumerate(zip(runs, group_names(runs), strict=True)):
         done, total = len(run["mAP"]), len(run["tasks"])
         tasks = str(total) if done == total else f"{done}/{total}"
         key = (*names, run["ap"], tasks, str(run["seed"]) if each else "")
-        tests = tuple(gallery["name"] for gallery in run["galleries"])  # old runs have no fingerprint to go by
+        tests = tuple(gallery["name"] for gallery in run["galleries"])  # old runs have no fingerprint
         groups.setdefault((key, tests, each and place), Group(*key, [])).runs.append(run)
     return list(groups.values())
 
 
 def require_one_run_a_seed(runs: Sequence[Results], folders: Sequence[Path]) -> None:
-    """A seed that is made again is no further sample: it would count in n and make the deviation too small.
+    """Refuses two runs of one seed in a group: they are not independent, and the deviation would be too small.
 
     Raises:
-        InputError: two runs of one group have the same seed; their folders are named.
+        InputError: two runs of one group have the same seed; the message names their folders.
     """
     places = {id(run): folder for run, folder in zip(runs, folders, strict=True)}
     for group in grouped(runs):
@@ -82,7 +82,7 @@ def require_one_run_a_seed(runs: Sequence[Results], folders: Sequence[Path]) -> 
 
 
 def labels(groups: Sequence[Group]) -> list[str]:
-    """Names of the groups of one benchmark: the method, and AP convention and tasks only where these differ."""
+    """Names of the groups of one benchmark: the method, and AP convention and tasks if they differ."""
     several_aps = len({group.ap for group in groups}) > 1
     words = [
         (group.method, f"{group.ap} AP" if several_aps else "", f"{group.tasks} tasks" if "/" in group.tasks else "")
@@ -92,13 +92,13 @@ def labels(groups: Sequence[Group]) -> list[str]:
 
 
 def short_key(key: str, keys: Collection[str]) -> str:
-    """A key without its group, ``TEMPERATURE``, where no other of ``keys`` is called so; else the whole key."""
+    """A key without its group, ``TEMPERATURE``, if that is unique among ``keys``; otherwise the whole key."""
     short = key.rpartition(".")[2]
     return key if any(other != key and other.rpartition(".")[2] == short for other in keys) else short
 
 
 def _benchmark_names(runs: Sequence[Results]) -> list[str]:
-    """The benchmark of each run, with what makes its protocol another one than that of other runs."""
+    """The benchmark of each run, with the differences between its protocol and those of other runs."""
     names = [run["benchmark"] for run in runs]
     for name in set(names):
         protocols = {run.get("protocol"): run for run in runs if run["benchmark"] == name}
@@ -114,7 +114,7 @@ def _benchmark_names(runs: Sequence[Results]) -> list[str]:
 
 
 def _method_names(runs: Sequence[Results]) -> list[str]:
-    """The method of each run, with the keys in which it differs from others of the method on the benchmark."""
+    """The method of each run, with the keys in which it differs from other runs of the method on the benchmark."""
     rivals: dict[tuple[str, str], list[int]] = {}
     for place, run in enumerate(runs):
         rivals.setdefault((run["benchmark"], run["method"]), []).append(place)
@@ -128,10 +128,10 @@ def _method_names(runs: Sequence[Results]) -> list[str]:
 def _differences(runs: Sequence[Results], *, data: bool) -> list[str]:
     """The keys and values of each run's config that differ from the others.
 
-    ``data`` is whether keys that describe the data are looked at, or all others.
+    ``data`` selects the keys that describe the data, or all others.
     """
     configs = [run["config"] for run in runs if run.get("config")]
-    varied: dict[str, list[Any]] = {}  # values by key, of keys that runs do not share
+    varied: dict[str, list[Any]] = {}  # values of keys that differ between runs
     for key in dict.fromkeys(key for config in configs for key in config):
         values = [config[key] for config in configs if key in config]
         if key.startswith(DATA_KEYS) == data and (len(values) < len(configs) or any(v != values[0] for v in values)):
@@ -150,6 +150,6 @@ def _differences(runs: Sequence[Results], *, data: bool) -> list[str]:
 
 
 def _text(value: Any, values: Sequence[Any]) -> str:
-    """A value as text; 2 as ``2.0`` where another run has it as a float, since both mean the same."""
+    """A value as text; 2 as ``2.0`` if another run has a float, because both mean the same."""
     numbers = any(isinstance(other, float) for other in values) and type(value) is int
     return str(float(value) if numbers else value)

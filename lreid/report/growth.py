@@ -1,4 +1,4 @@
-"""Show how figures change while a gallery grows: a table for the terminal, and charts for a page."""
+"""Show figures against the size of the gallery: a table for the terminal, and charts for a page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lreid.report.plots import Axis, Line, line_keys
 from lreid.report.rendering import Panel, panel
 from lreid.report.tables import number, text_table
 
-SHOWN = {  # figures with their names and digits
+SHOWN = {  # figures with their names and number of decimals
     "mAP": ("mAP", 1),
     "rank1": ("R1", 1),
     "threshold": ("threshold", 3),
@@ -23,7 +23,7 @@ SHOWN = {  # figures with their names and digits
 
 
 def growth_table(growth: Sequence[Mapping[str, Any]]) -> str:
-    """A row for each checkpoint, test set and size of the gallery, of ``test.json``."""
+    """A table of ``test.json`` with one row per checkpoint, test set and size of the gallery."""
     heads = ["checkpoint", "test set", "identities", "images", *(title for title, _ in SHOWN.values())]
     rows = [
         [
@@ -41,12 +41,12 @@ def growth_table(growth: Sequence[Mapping[str, Any]]) -> str:
 
 
 def growth_in(folders: Sequence[Path]) -> list[dict[str, Any]]:
-    """What ``lreid test --growth`` has measured of runs, from each ``test.json`` in their folders.
+    """The results of ``lreid test --growth`` for runs, from each ``test.json`` in their folders.
 
-    Of several runs, the names of checkpoints begin with that of the folder.
+    For several runs, the names of checkpoints begin with the name of the folder.
 
     Raises:
-        InputError: such a file cannot be read.
+        InputError: a file cannot be read.
     """
     growth = []
     for folder in folders:
@@ -58,13 +58,15 @@ def growth_in(folders: Sequence[Path]) -> list[dict[str, Any]]:
                 for each in entries:
                     each["checkpoint"] = f"{folder.name} {each['checkpoint']}" if folders[1:] else each["checkpoint"]
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-                raise InputError(f"{file}: is no result of lreid test ({error}); test again, or move it away") from None
+                raise InputError(
+                    f"{file}: is not a result of lreid test ({error}); test again, or move it away"
+                ) from None
             growth += entries
     return growth
 
 
 def growth_panels(growth: Sequence[Mapping[str, Any]]) -> list[Panel]:
-    """A section with charts for each test set: a line per checkpoint over the number of enrolled identities."""
+    """One section of charts per test set, with one line per checkpoint over the number of enrolled identities."""
     panels = []
     for test in dict.fromkeys(each["test"] for each in growth):
         models = [each for each in growth if each["test"] == test]

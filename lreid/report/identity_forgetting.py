@@ -1,4 +1,4 @@
-"""The test identities that were forgotten most: when, and by which method."""
+"""The test identities that were forgotten most, with the task and the method."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from lreid.report.tables import number
 from lreid.results import Results
 
 SHOWN = 8  # identities
-ROOM = 4  # methods whose fates have room in a line
-LOST = 10.0  # points of average precision: who loses fewer counts as kept
+ROOM = 4  # maximum number of methods in one line
+LOST = 10.0  # points of average precision; smaller losses count as kept
 
-Key = tuple[str, str, int]  # benchmark, test set and number of an identity
+Key = tuple[str, str, int]  # benchmark, test set and number of the identity
 
 
 class Pictures(NamedTuple):
     """Images for the page of runs.
 
     Attributes:
-        faces: an image of an identity.
-        rankings: by identity and :attr:`Group.name` one query of it after each task: the number of the task, from 1,
-            and what was found.
+        faces: an image of each identity.
+        rankings: one query per identity and :attr:`Group.name` after each task: the number of the task, from 1, and the
+            ranking.
     """
 
     faces: Mapping[Key, Tile] = MappingProxyType({})
@@ -44,8 +44,8 @@ class Person(NamedTuple):
         gallery: its test set.
         identity: its number.
         name: its name.
-        curves: curves of each group that has more than one task and knows it, by :attr:`Group.name`: tasks from 1 on,
-            those in which the test set's domain was trained already, and the mean over the group's runs.
+        curves: one curve per group with several tasks that tests the identity, by :attr:`Group.name`: the tasks, from
+            1, since the test set's domain was trained, and the mean AP over the group's runs.
     """
 
     gallery: str
@@ -55,17 +55,17 @@ class Person(NamedTuple):
 
     @property
     def lost(self) -> float:
-        """Points from the best to the last task, of the group that lost most."""
+        """Points lost from the best to the last task, by the group that lost most."""
         return max(map(_lost, self.curves.values()))
 
 
 def _lost(curve: Sequence[tuple[int, float]]) -> float:
-    """Points of average precision from the best task to the last."""
+    """Points of average precision lost from the best task to the last."""
     return max(value for _, value in curve) - curve[-1][1]
 
 
 def most_forgotten(groups: Sequence[Group]) -> list[Person]:
-    """The identities that some group lost most of, at most :data:`SHOWN`, from its best task to the last one.
+    """The identities with the largest loss in any group from its best task to the last one, at most :data:`SHOWN`.
 
     Only losses of :data:`LOST` points or more count, and merged test sets are left out.
     """
@@ -90,7 +90,7 @@ def most_forgotten(groups: Sequence[Group]) -> list[Person]:
 
 
 def fate(curve: Sequence[tuple[int, float]], by: str) -> str:
-    """In words what became of an identity."""
+    """A text that says which groups kept an identity and which forgot it."""
     values = [value for _, value in curve]
     best, last = int(np.argmax(values)), values[-1]
     change = f"{number(values[best])} → {number(last)}"
@@ -101,7 +101,7 @@ def fate(curve: Sequence[tuple[int, float]], by: str) -> str:
 
 
 def identity_forgetting(groups: Sequence[Group], where: str, pictures: Pictures = Pictures()) -> list[Panel]:  # noqa: B008
-    """One identity after the other: its average precision after every task by every method, and what was found."""
+    """One entry per identity: its average precision after every task for every method, and its rankings."""
     people = most_forgotten(groups)
     if not people:
         return []
@@ -145,7 +145,7 @@ def identity_forgetting(groups: Sequence[Group], where: str, pictures: Pictures 
 
 
 def _of_identity(runs: Sequence[Results], gallery: str, identity: int) -> Points:
-    """Average precision of an identity after every task, of each run; nothing where one does not know it."""
+    """Average precision of an identity after every task of each run; empty if a run does not test it."""
     histories = [run.get("identity_ap", {}).get(gallery, {"ids": [], "ap": []}) for run in runs]
     if any(identity not in each["ids"] for each in histories):
         return []

@@ -1,4 +1,4 @@
-"""One page about a run, or about many: a single HTML file that needs no network."""
+"""A page about one or several runs: a single HTML file that works offline."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from lreid.report.tables import duration
 from lreid.results import Results
 from lreid.results import read as read_results
 
-MOST_NAMED = 4  # methods whose names have room in a title
+MOST_NAMED = 4  # maximum number of method names in a title
 
 SECTIONS = (
     learning_curves,
@@ -57,9 +57,9 @@ SECTIONS = (
     drift,
     feature_gradients,
 )
-PICTURED = (identity_forgetting, hardest)  # those that may have images
+PICTURED = (identity_forgetting, hardest)  # sections that may have images
 FACTS = (made_by, differing_keys, protocol)
-OPEN = 2  # of the sections of several runs
+OPEN = 2  # order of the sections of several runs
 REFRESH = 20  # seconds
 BESIDE = ("results.json", "config.yaml", "log.txt", "learning_curve.png")  # files of a run
 Links = Sequence[tuple[str, str]]  # text and address
@@ -71,9 +71,9 @@ class Progress(NamedTuple):
     Attributes:
         task, tasks: number of the current task, from 1, and of all tasks.
         epoch, epochs: finished epochs, and all epochs of the task.
-        left: seconds to the end of the run , estimated.
-        at: when this was so, seconds since the epoch.
-        patience: seconds; where the next news takes longer, the run may have ended without a word.
+        left: estimated seconds to the end of the run.
+        at: time of this state, seconds since the epoch.
+        patience: seconds; if the next update takes longer, the run may have ended unexpectedly.
     """
 
     task: int
@@ -86,7 +86,7 @@ class Progress(NamedTuple):
 
     @property
     def time(self) -> str:
-        """When this was so, as people say it."""
+        """The time of this state, as text."""
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.at))
 
     def __str__(self) -> str:
@@ -95,7 +95,7 @@ class Progress(NamedTuple):
 
 
 def write_report(run_dir: str | Path, more: Sequence[Panel] = ()) -> Path:
-    """Writes ``report.html`` into a run folder, also of an unfinished run, and gives its path.
+    """Writes ``report.html`` into the folder of a finished or unfinished run, and returns its path.
 
     Args:
         run_dir: the folder.
@@ -110,7 +110,7 @@ def write_report(run_dir: str | Path, more: Sequence[Panel] = ()) -> Path:
 
 
 def links_in(folder: Path) -> Links:
-    """Links from the page of a run to what else its folder holds: files of :data:`BESIDE`, pages of ``lreid test``."""
+    """Links from the page of a run to files in its folder: those of :data:`BESIDE`, and pages of ``lreid test``."""
     links = [(name, name) for name in BESIDE if (folder / name).exists()]
     for page in files_below(folder / "test"):
         if page.name != "ranked.html":
@@ -137,7 +137,7 @@ def write_page(
     averaged as :func:`lreid.report.groups.grouped` says.
 
     Args:
-        path, runs: path of the page, and contents of each ``results.json``.
+        path, runs: path of the page, and content of each ``results.json``.
         folders: run folders to link to, one per run, or none.
         pictures, more, links: images of identities, further sections, and links to other files.
         progress: progress of an unfinished run; the page then reloads itself, and says when no updates arrive.
@@ -174,7 +174,7 @@ def write_page(
 
 
 def _by_benchmark(groups: Sequence[Group]) -> list[tuple[list[Group], str]]:
-    """The groups of each benchmark, and the end of titles that names the benchmark if there are several."""
+    """The groups of each benchmark, and a suffix for titles that names the benchmark if there are several."""
     names = dict.fromkeys(group.benchmark for group in groups)
     return [
         ([group for group in groups if group.benchmark == name], f", {name}" if len(names) > 1 else "")
@@ -190,7 +190,7 @@ def _of_benchmark(groups: Sequence[Group], where: str, pictures: Pictures) -> li
 
 
 def _folders(page: Path, runs: Sequence[Results], folders: Sequence[Path]) -> list[Panel]:
-    """Links from a page about several runs to theirs."""
+    """Links from a page about several runs to their own pages."""
     entries = []
     for run, folder in zip(runs, folders, strict=len(folders) > 0):
         below = Path(os.path.relpath(folder, page.parent))

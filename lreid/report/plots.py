@@ -1,4 +1,4 @@
-"""Charts by matplotlib: figures for the tools to save, and SVG for pages. The first chart imports matplotlib."""
+"""Charts by matplotlib: figures to save, and SVG for pages. The first chart imports matplotlib."""
 
 from __future__ import annotations
 
@@ -23,28 +23,37 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH, HEIGHT = 360, 220  # of a line chart in a page, user units; about the pixels on a phone
-SIZE, MARGIN = 360, 12  # of a scatter plot
+WIDTH, HEIGHT = 360, 220  # size of a line chart in a page, user units; about the pixels on a phone
+SIZE, MARGIN = 360, 12  # size of a scatter plot
 MATPLOTLIB, COLORS = Extra("matplotlib", "plots"), Extra("matplotlib.colors", "plots")
 FIGURE, TICKER = Extra("matplotlib.figure", "plots"), Extra("matplotlib.ticker", "plots")
-COLOURS = 10  # of matplotlib's cycle, C0 to C9, and of the style sheet
+COLOURS = 10  # number of colours in matplotlib's cycle, C0 to C9, and in the style sheet
 STYLES = ("-", "--", ":")
 MARKERS = "oX^s"
-SHAPES = {"o": "●", "s": "■", "^": "▲", "D": "◆", "P": "✚", "v": "▼", "X": "✖", "p": "⬟"}  # and as text in a legend
+SHAPES = {
+    "o": "●",
+    "s": "■",
+    "^": "▲",
+    "D": "◆",
+    "P": "✚",
+    "v": "▼",
+    "X": "✖",
+    "p": "⬟",
+}  # the same as text in a legend
 FRAME, GRID = "#000000", "#b0b0b0"  # matplotlib's defaults
-MOST_IN_AXES = 4  # groups whose names have room within the axes
+MOST_IN_AXES = 4  # maximum number of groups whose names fit into the axes
 
 Point = tuple[float, float]
-Points = Iterable[tuple[float, Sequence[float | None]]]  # x, and the value of each run there
+Points = Iterable[tuple[float, Sequence[float | None]]]  # x, and the value of each run at x
 
 
 class Line(NamedTuple):
     """A line of a chart.
 
     Attributes:
-        name: shown when a point is pointed at; the filter of a page searches it.
-        points: ``(x, y)`` by ascending x; those that are not finite are left out.
-        place: position among the lines, which decides on colour, marker and dashes.
+        name: name that a point shows on hover, and that the filter of a page searches.
+        points: ``(x, y)`` by ascending x; points that are not finite are left out.
+        place: position among the lines, which determines colour, marker and dashes.
         band: half the height of the band around each point; empty for none.
         label: shorter name for legends.
         dash: 1 for the second line of a group, which is dashed.
@@ -59,12 +68,12 @@ class Line(NamedTuple):
 
     @property
     def dashes(self) -> int:
-        """Position in :data:`STYLES`: ten colours with one, then the same ten with the next."""
+        """Position in :data:`STYLES`: ten colours with the first style, then the same ten with the next one."""
         return (self.place // COLOURS + self.dash) % len(STYLES)
 
     @property
     def style(self) -> str:
-        """Classes of its key in a legend."""
+        """CSS classes of its key in a legend."""
         return f"line-{self.place % COLOURS} dash-{self.dashes}"
 
 
@@ -75,7 +84,7 @@ class Axis(NamedTuple):
         label: label of the x axis.
         limits: left and right end of the x axis.
         ticks: positions and labels on the x axis.
-        dots: mark the points; each shows its value when pointed at.
+        dots: whether to mark the points; each shows its value on hover.
         y_max: upper bound of the y axis.
         mark: x of a thin vertical line.
     """
@@ -89,7 +98,7 @@ class Axis(NamedTuple):
 
 
 class Dot(NamedTuple):
-    """A point of a scatter plot: position, numbers of its colour and shape (both repeat), and its text on hover."""
+    """A point of a scatter plot: position, numbers of its colour and shape (both repeat), and text on hover."""
 
     x: float
     y: float
@@ -99,11 +108,11 @@ class Dot(NamedTuple):
 
 
 def lines_of(groups: Sequence[Group], points: Callable[[Sequence[Results]], Points]) -> list[Line]:
-    """The line of each group that has points, through the means at each x, with a band of one deviation (n - 1).
+    """One line per group that has points, through the means at each x, with a band of one deviation (n - 1).
 
     Args:
-        groups: groups of one benchmark; their position decides the colour.
-        points: from the runs of a group; an x at which a value is None is left out.
+        groups: groups of one benchmark; their position determines the colour.
+        points: function from the runs of a group to points; an x with a value of None is left out.
     """
     lines = []
     for place, (group, label) in enumerate(zip(groups, labels(groups), strict=True)):
@@ -123,8 +132,8 @@ def averages(runs: Sequence[Results], metric: str, kind: Kind) -> Points:
 def learning_curve(runs: Results | Sequence[Results]) -> Figure:
     """A figure of mAP and Rank-1 after every task, averaged over seen and over unseen test sets; it needs no display.
 
-    Runs that :func:`lreid.report.groups.grouped` puts together are one line: their mean, with a band of one standard
-    deviation (n - 1). ``runs`` are the content of one ``results.json``, or of several.
+    Each group of :func:`lreid.report.groups.grouped` is one line: the mean of its runs, with a band of one standard
+    deviation (n - 1). ``runs`` is the content of one or several ``results.json``.
     """
     runs = [runs] if isinstance(runs, dict) else list(runs)
     groups = grouped(runs)
@@ -150,8 +159,8 @@ def learning_curve(runs: Results | Sequence[Results]) -> Figure:
 def sensitivity_curve(runs: Sequence[Results], key: str) -> Figure:
     """Seen mAP after the last task against the values of one key, as Figure 4 of DwoPP (BMVC 2022) shows it.
 
-    Runs that differ only in this key and their seed are one line, with a band of one standard deviation (n - 1). The
-    axis is logarithmic where the values span more than a factor of 10.
+    Runs that differ only in this key and their seed form one line, with a band of one standard deviation (n - 1). The
+    axis is logarithmic if the values span more than a factor of 10.
     """
     # Grouped as if the key did not exist and, if it changes the data, as if all runs had one protocol.
     finished = [run for run in runs if run["summary"]["seen_mAP"] is not None]
@@ -180,7 +189,7 @@ def sensitivity_curve(runs: Sequence[Results], key: str) -> Figure:
 
 
 def _lines_by_benchmark(groups: Sequence[Group], points: Callable[[Sequence[Results]], Points]) -> list[Line]:
-    """Lines of several benchmarks in one chart, with the benchmark in the label where there are several."""
+    """Lines of all benchmarks in one chart, with the benchmark in the label if there are several."""
     lines: list[Line] = []
     for benchmark in (names := list(dict.fromkeys(group.benchmark for group in groups))):
         here = [group for group in groups if group.benchmark == benchmark]
@@ -191,7 +200,7 @@ def _lines_by_benchmark(groups: Sequence[Group], points: Callable[[Sequence[Resu
     return lines
 
 
-@lru_cache(maxsize=512)  # the page of a running training is written again and again
+@lru_cache(maxsize=512)  # the page of an unfinished run is written repeatedly
 def line_chart(lines: tuple[Line, ...], title: str, axis: Axis) -> Markup:
     """A chart of lines as an ``<svg>`` element."""
     lines = tuple(_finite(line) for line in lines)
@@ -227,7 +236,7 @@ def line_chart(lines: tuple[Line, ...], title: str, axis: Axis) -> Markup:
 
 
 def scatter(dots: Sequence[Dot], box: tuple[float, float, float, float], title: str) -> Markup:
-    """Dots in a square whose axes have one scale, as an ``<svg>`` element."""
+    """Dots in a square with equal scales on both axes, as an ``<svg>`` element."""
     left, bottom, right, top = box
     half = max(right - left, top - bottom, 1e-12) / 2 * SIZE / (SIZE - 2 * MARGIN)
     middle_x, middle_y = (left + right) / 2, (bottom + top) / 2
@@ -270,7 +279,7 @@ def dot_keys(names: Sequence[str], *, shapes: bool) -> Markup:
 
 
 def _draw(axes: Axes, lines: Sequence[Line], *, dots: bool = True) -> None:
-    """Draws lines and their bands; in an SVG the n-th line is the element ``line-n``, its band ``band-n``."""
+    """Draws lines and their bands; in an SVG the n-th line is the element ``line-n``, and its band is ``band-n``."""
     for number, line in enumerate(map(_finite, lines)):
         x, y = np.array(line.points, dtype=float).reshape(-1, 2).T
         colour = f"C{line.place % COLOURS}"
@@ -283,7 +292,7 @@ def _draw(axes: Axes, lines: Sequence[Line], *, dots: bool = True) -> None:
 
 
 def _banded(line: Line) -> list[tuple[Point, float]]:
-    """Each point with half the height of its band."""
+    """The points, each with half the height of its band."""
     return list(zip(line.points, line.band or [0.0] * len(line.points), strict=True))
 
 
@@ -303,13 +312,13 @@ def _figure(width: float, height: float, layout: Literal["constrained"] | None =
 def _svg(
     figure: Figure, title: str, hover: Mapping[str, Sequence[str]], names: Mapping[str, str] | None = None
 ) -> Markup:
-    """A figure as an ``<svg>`` element for a page whose style sheet gives it colours for light and dark.
+    """A figure as an ``<svg>`` element; the style sheet of the page gives it colours for light and dark mode.
 
     Args:
         figure: a figure with one axes.
         title: for screen readers.
-        hover: by element of :func:`_draw` the text of each of its markers, shown when one is pointed at.
-        names: by element what the filter of the page searches.
+        hover: text of each marker on hover, by element of :func:`_draw`.
+        names: name that the filter of the page searches, by element.
     """
     figure.patch.set_visible(False)
     for axes in figure.axes:
@@ -322,7 +331,7 @@ def _svg(
     for colour, variable in (colours | {FRAME: "var(--soft)", GRID: "var(--rule)"}).items():
         text = text.replace(colour, variable)
     root = ElementTree.fromstring(text)
-    for parent in root.findall(".//{*}style/.."):  # it would hold for the whole page
+    for parent in root.findall(".//{*}style/.."):  # it would apply to the whole page
         root.remove(parent)
     for element in root.iter():
         element.tag = element.tag.rpartition("}")[2]

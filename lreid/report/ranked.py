@@ -1,4 +1,4 @@
-"""A page of ranked images: queries and the gallery images nearest to them. One file, no network, no scripts."""
+"""A page of ranked images: queries and their nearest gallery images. One file, offline, without scripts."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from PIL import Image, ImageFilter
 from lreid.files import write_text
 from lreid.report.rendering import Panel, anchored, render
 
-HEIGHT = 144  # pixels of a thumbnail
+HEIGHT = 144  # maximum size of a thumbnail, pixels
 
 Verdict = Literal["right", "wrong", "distractor", "known", "below", ""]
 
-# Sign and meaning of each verdict. The sign and the line of the frame are clear without the colour.
+# Sign and meaning of each verdict. Sign and frame can be distinguished without colour.
 VERDICTS: dict[Verdict, tuple[str, str]] = {
     "right": ("✓", "the same identity"),
     "wrong": ("✗", "another identity"),
@@ -31,12 +31,12 @@ VERDICTS: dict[Verdict, tuple[str, str]] = {
 
 @dataclass(frozen=True)
 class Tile:
-    """An image and the words below it.
+    """An image and the text below it.
 
     Attributes:
-        jpeg: as of :func:`thumbnail`; None if the file is missing.
-        name: where it comes from; shown when pointed at.
-        labels: who is on it, which camera took it.
+        jpeg: result of :func:`thumbnail`; None if the file is missing.
+        name: its source, shown on hover.
+        labels: its identity and camera.
     """
 
     jpeg: bytes | None
@@ -57,7 +57,7 @@ class Match:
         rank: from 1.
         score: as text.
         verdict: a key of :data:`VERDICTS`; empty for none.
-        tile: what was found there.
+        tile: the image at this rank.
     """
 
     rank: int
@@ -68,10 +68,10 @@ class Match:
 
 @dataclass(frozen=True)
 class RankedQuery:
-    """A query with what was found for it, best first.
+    """A query with its ranking, best first.
 
     Attributes:
-        tile: what was looked for.
+        tile: the query image.
         headline: one line about the outcome.
         matches: by ascending rank; a rank may be missing.
     """
@@ -89,7 +89,7 @@ class Section:
         title: heading.
         note: one line below it.
         rankings: in order.
-        wide: the images are wider than high, as those of vehicles.
+        wide: whether the images are wider than high, as for vehicles.
     """
 
     title: str
@@ -114,11 +114,11 @@ def write_ranked(
         title: heading.
         intro: lines below it.
         sections: rankings.
-        links: texts and addresses.
+        links: text and address of each link.
         more: sections that follow the rankings.
 
     Raises:
-        InputError: the page cannot be written; one that was there stays.
+        InputError: the page cannot be written; an existing page stays.
     """
     panels = anchored([*map(ranked_panel, sections), *more])
     write_text(path, render("ranked.html", title=title, intro=intro, links=links, panels=panels))
@@ -137,7 +137,7 @@ def thumbnail(image: np.ndarray, *, blur: bool = False) -> bytes:
 
     Args:
         image: RGB.
-        blur: blur it beyond recognition of a face, for pages that are shown around.
+        blur: blur it until faces cannot be recognised, for pages that others will see.
     """
     small = Image.fromarray(image)
     small.thumbnail((2 * HEIGHT, HEIGHT), Image.Resampling.LANCZOS)

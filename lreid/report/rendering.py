@@ -1,4 +1,4 @@
-"""Render HTML from the templates of this package; whatever a run or a user named is escaped."""
+"""Render HTML from the templates of this package; all names from runs and users are escaped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lreid.report.tables import number
 
 
 class Cell(NamedTuple):
-    """A number in a table: how it is written, and what it is sorted by; None stays last."""
+    """A number in a table: its text, and its value for sorting; None is sorted last."""
 
     text: str
     value: float | None
@@ -24,8 +24,8 @@ class Row(NamedTuple):
     """A line of a table.
 
     Attributes:
-        name: name that the page's filter compares; empty for lines that it does not hide.
-        cells: words as they are, numbers as :class:`Cell`; the first is the head of the line, a word.
+        name: name that the page's filter compares; empty for rows that it never hides.
+        cells: text, and numbers as :class:`Cell`; the first cell is the heading of the row.
     """
 
     name: str
@@ -33,13 +33,13 @@ class Row(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table that is sorted by a click on a head.
+    """A table that is sorted by a click on a heading.
 
     Attributes:
-        title: for screen readers.
-        heads: one a column.
+        title: title for screen readers.
+        heads: headings of the columns.
         rows: see :class:`Row`.
-        compared: its lines are what the filter counts.
+        compared: whether the filter counts its rows.
     """
 
     title: str
@@ -48,7 +48,7 @@ class Table(NamedTuple):
     compared: bool = False
 
     def is_number(self, column: int) -> bool:
-        """Whether a column holds nothing but numbers."""
+        """Whether a column contains only numbers."""
         return all(isinstance(row.cells[column], Cell) for row in self.rows)
 
 
@@ -57,10 +57,10 @@ class Panel(NamedTuple):
 
     Attributes:
         title: heading.
-        note: a line about what it shows, or empty.
-        body: what it shows.
-        wide: the images in it are wider than high, as those of vehicles.
-        name: name that the page's filter compares; empty for sections that it does not hide.
+        note: a line about its content, or empty.
+        body: its content.
+        wide: whether its images are wider than high, as for vehicles.
+        name: name that the page's filter compares; empty for sections that it never hides.
     """
 
     title: str
@@ -71,12 +71,12 @@ class Panel(NamedTuple):
 
 
 def panel(template: str, title: str, note: str, **values: Any) -> Panel:
-    """A section whose body is made by a template, see :func:`render`."""
+    """A section with a body from a template, see :func:`render`."""
     return Panel(title, note, render(template, title=title, **values))
 
 
 def anchored(panels: Iterable[Panel]) -> list[tuple[str, Panel]]:
-    """Each section with a name that links can lead to."""
+    """The sections with unique names as targets of links."""
     named: dict[str, Panel] = {}
     for each in panels:
         name = anchor(each.title)
@@ -92,12 +92,12 @@ def anchor(title: str) -> str:
 
 
 def inside(title: str, name: str, panels: Sequence[Panel]) -> Panel:
-    """Sections in one, each to be opened by itself."""
+    """Several sections inside one; each can be opened separately."""
     return Panel(title, "", render("inside.html", panels=panels), name=name)
 
 
 def once(page: str) -> str:
-    """A page with an image that stands in several places only in the first; ``script.js`` puts it into the others."""
+    """A page in which a repeated image is stored only once; ``script.js`` copies it to the other places."""
     first: dict[str, int] = {}
 
     def put(image: re.Match[str]) -> str:
@@ -110,15 +110,15 @@ def once(page: str) -> str:
 
 
 def render(template: str, **values: Any) -> Markup:
-    """A template of ``templates/`` with its values, as HTML that other templates take in as it is.
+    """A template of ``templates/`` filled with values, as HTML that other templates do not escape.
 
-    Everything that is not :class:`Markup` is escaped.
+    All values that are not :class:`Markup` are escaped.
     """
     return Markup(_ENVIRONMENT.get_template(template).render(values))
 
 
 def _static(name: str) -> Markup:
-    """The content of a file in ``static/``, for pages that are to need no other file."""
+    """The content of a file in ``static/``, to include it in a page."""
     return Markup((Path(__file__).parent / "static" / name).read_text(encoding="utf-8"))
 
 

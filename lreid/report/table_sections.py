@@ -1,7 +1,7 @@
 """Sections of figures and facts: tables of all groups, results matrices, the hardest identities, protocol, settings.
 
-Those that take ``where`` are about the groups of one benchmark; it ends the title and names the benchmark.
-All give sections in a list, which is empty where there is nothing to show.
+Functions with ``where`` show the groups of one benchmark; it is the suffix of the title that names the benchmark. All
+return a list of sections, which is empty if there is nothing to show.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HARDEST = 15  # identities listed
 
 
 class Card(NamedTuple):
-    """A figure of the summary in large; ``tone`` is the class of its colour, ``good``, ``bad`` or none."""
+    """A large figure of the summary; ``tone`` is the class of its colour, ``good``, ``bad`` or none."""
 
     text: str
     label: str
@@ -29,7 +29,7 @@ class Card(NamedTuple):
 
 
 def cards(results: Results) -> list[Card]:
-    """Figures of the summary; forgetting and its like with their sign, coloured by it."""
+    """Figures of the summary; forgetting and similar figures have a sign, which determines the colour."""
     shown = []
     for column in (*FIGURES, *TRANSFER):
         if (value := results["summary"].get(column.key)) is not None:
@@ -56,7 +56,7 @@ def cost(groups: Sequence[Group]) -> list[Panel]:
 
 
 def _group_table(title: str, groups: Sequence[Group], columns: Sequence[Column]) -> Table:
-    """A line a group. Benchmark and AP convention, which the head of the page names, only where these differ."""
+    """One row per group, with columns for benchmark and AP convention only if they differ."""
     names = {"benchmark": [group.benchmark for group in groups], "AP": [group.ap for group in groups]}
     figures = group_figures(groups, columns)
     spreads = {column: [each[place] for each in figures] for place, column in enumerate(columns)}
@@ -74,11 +74,11 @@ def _group_table(title: str, groups: Sequence[Group], columns: Sequence[Column])
 
 
 def results_matrix(groups: Sequence[Group], where: str) -> list[Panel]:
-    """The matrix of each group, the mean over its runs; of several groups each can be opened."""
+    """The matrix of each group, averaged over its runs; with several groups, each can be opened."""
     averaged = [
         (group, label, mean_results(group.runs))
         for group, label in zip(groups, labels(groups), strict=True)
-        if any(group.runs[0]["mAP"])  # a row a task, empty where nothing is tested on
+        if any(group.runs[0]["mAP"])  # one row per task; empty without test sets
     ]
     if not averaged:
         return []
@@ -102,7 +102,7 @@ def results_matrix(groups: Sequence[Group], where: str) -> list[Panel]:
 
 
 def past_galleries(groups: Sequence[Group], where: str) -> list[Panel]:
-    """New queries in old galleries, of each group with ``EVAL.CROSS_MODEL``: the mean over its runs."""
+    """New queries in old galleries, for each group with ``EVAL.CROSS_MODEL``, averaged over its runs."""
     panels = []
     for group, label in zip(groups, labels(groups), strict=True):
         runs = [run for run in group.runs if run.get("cross_model")]
@@ -130,7 +130,7 @@ def past_galleries(groups: Sequence[Group], where: str) -> list[Panel]:
 
 
 def mean_results(runs: Sequence[Results]) -> Results:
-    """The first of the runs, with the mean of all in its matrices ``mAP`` and ``rank1``."""
+    """The first run, with its matrices ``mAP`` and ``rank1`` replaced by the means over all runs."""
     means: Any = {
         metric: [
             [sum(values) / len(values) for values in zip(*rows, strict=True)]
@@ -142,13 +142,13 @@ def mean_results(runs: Sequence[Results]) -> Results:
 
 
 def _matrix_heads(results: Results) -> list[tuple[str, str]]:
-    """Name and kind of each column: of galleries, and of the means over them."""
+    """Name and kind of each column: the galleries, and the means over them."""
     heads = [(gallery["name"], str(gallery["kind"])) for gallery in results["galleries"]]
     return heads + [("mean", kind) for kind in averaged_kinds(results)]
 
 
 def _matrix_cells(results: Results, row: int, largest: float) -> list[dict[str, Any]]:
-    """A line of the matrix: ``kind`` (trained, before or mean), ``mAP``, ``rank1``, and the ``depth`` of the colour."""
+    """A row of the matrix: ``kind`` (trained, before or mean), ``mAP``, ``rank1``, and the ``depth`` of the colour."""
     cells: list[dict[str, Any]] = []
     for gallery, value, rank1 in zip(results["galleries"], results["mAP"][row], results["rank1"][row], strict=True):
         kind = "trained" if gallery["kind"] != "seen" or is_trained(gallery, row) else "before"
@@ -160,7 +160,7 @@ def _matrix_cells(results: Results, row: int, largest: float) -> list[dict[str, 
 
 
 class Hard(NamedTuple):
-    """A test identity: its average precision after the last task and in its best one, means over runs."""
+    """A test identity: its average precision after the last task and after its best one, averaged over runs."""
 
     gallery: str
     number: int
@@ -170,9 +170,9 @@ class Hard(NamedTuple):
 
 
 def hardest(groups: Sequence[Group], where: str, pictures: Pictures = Pictures()) -> list[Panel]:  # noqa: B008
-    """The identities with the lowest AP after the last task, mean over the finished runs of all groups.
+    """The identities with the lowest AP after the last task, averaged over the finished runs of all groups.
 
-    Conventions of AP have lists of their own. Merged test sets are left out: their people are in other ones too.
+    Each AP convention has a separate list. Merged test sets are left out, because they repeat identities.
     """
     runs = [run for group in groups for run in group.runs]
     conventions = list(dict.fromkeys(run["ap"] for run in runs))
@@ -193,13 +193,13 @@ def hardest(groups: Sequence[Group], where: str, pictures: Pictures = Pictures()
 
 
 def finished(runs: Sequence[Results]) -> Sequence[Results]:
-    """The runs that are finished, or all where none is."""
+    """The finished runs, or all runs if none is finished."""
     return [run for run in runs if len(run["mAP"]) == len(run["tasks"])] or runs
 
 
 def hardest_identities(runs: Sequence[Results]) -> list[Hard]:
     """All test identities, the one with the lowest average precision first."""
-    people: dict[tuple[str, int, str], list[tuple[float, float]]] = {}  # AP now, best AP of each run
+    people: dict[tuple[str, int, str], list[tuple[float, float]]] = {}  # final AP and best AP of each run
     for run in runs:
         own = {gallery["name"] for gallery in run["galleries"] if gallery["kind"] != "merged"}
         for gallery, history in run.get("identity_ap", {}).items():
@@ -214,7 +214,7 @@ def hardest_identities(runs: Sequence[Results]) -> list[Hard]:
 
 
 def made_by(groups: Sequence[Group], where: str) -> list[Panel]:
-    """The command of each group, and of a single one the keys of its config that are not those of its files."""
+    """The command of each group; for a single group also the keys that differ from its config files."""
     commands = [
         (label, group.runs[0]["command"])
         for label, group in zip(labels(groups), groups, strict=True)
@@ -252,7 +252,7 @@ def differing_keys(groups: Sequence[Group], where: str) -> list[Panel]:
 
 
 def protocol(groups: Sequence[Group], where: str) -> list[Panel]:
-    """Protocol of the tests: runs are comparable if all of it is the same."""
+    """Protocol of the tests: runs are comparable if it is the same."""
     runs = [run for group in groups for run in group.runs]
     configs = [run.get("config") or {} for run in runs]
     galleries = {
@@ -299,13 +299,13 @@ def settings(runs: Sequence[Results]) -> list[Panel]:
 
 
 def _facts(title: str, entries: Sequence[tuple[str, Any]]) -> list[Panel]:
-    """A panel of the entries that have a value."""
+    """A section of the facts that have a value."""
     stated = [(name, value) for name, value in entries if value is not None]
     return [panel("facts.html", title, "", facts=stated)] if stated else []
 
 
 def _distinct(values: Iterable[Any]) -> str | None:
-    """Each value once, with commas; None where there is none."""
+    """The distinct values, separated by commas; None if there are none."""
     return ", ".join(dict.fromkeys(str(value) for value in values if value is not None)) or None
 
 

@@ -1,4 +1,4 @@
-"""Tables of one run, of several runs compared, and of tested models, as text, markdown, CSV or LaTeX."""
+"""Tables of one run, of several compared runs, and of tested models, as text, Markdown, CSV or LaTeX."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from lreid.errors import counted
 from lreid.report.groups import Group, grouped
 from lreid.results import METRICS, Metric, Results, average, averaged_kinds, cross_average, is_trained
 
-WIDTH = 100  # columns of a terminal that a task table may take
+WIDTH = 100  # maximum width of a task table in characters
 
 
 Spread = tuple[float | None, float | None]  # mean and standard deviation
 
 
 class Column(NamedTuple):
-    """A column of a comparison: key of the figure, heading, digits after the point, and whether the sign is shown."""
+    """A column of a comparison: key of the figure, heading, number of decimals, and whether to show the sign."""
 
     key: str
     title: str
@@ -34,15 +34,15 @@ class Column(NamedTuple):
         return spread_text(mean, std, self.digits, self.signed)
 
 
-# The test sets that the metrics are about, by the prefix of their names in the summary.
+# The kinds of test sets, by the prefix of the metrics in the summary.
 SETS = {"seen": "seen", "unseen": "unseen", "merged": "merged", "reindex_free": "re-index-free"}
 SETS |= {"unfused_seen": "un-fused seen", "unfused_unseen": "un-fused unseen"}
-OPTIONAL = ("merged_", "reindex_free_", "unfused_")  # figures that some runs have
+OPTIONAL = ("merged_", "reindex_free_", "unfused_")  # figures that only some runs have
 CHANGES = {"forgetting": " (drop < 0)", "plasticity": "", "backward_transfer": "", "forward_transfer": ""}
 
 
 def _figures(metrics: Sequence[Metric]) -> tuple[Column, ...]:
-    """The metrics after the last task on test sets of every kind, and what the tasks changed."""
+    """The metrics after the last task on test sets of every kind, and the figures over the tasks."""
     return (
         *(Column(f"{key}_{each.name}", f"{title} {each.title}") for key, title in SETS.items() for each in metrics),
         Column("mean_over_tasks_mAP", "mean mAP"),
@@ -80,9 +80,8 @@ SWITCHES = (
 def task_table(results: Results) -> str:
     """The results after every finished task, as text for a terminal of 100 columns.
 
-    Cells are mAP / Rank-1 in per cent, in brackets where the domain of a gallery had not been trained yet.
-    Where the galleries do not fit side by side, their averages are shown by task and each gallery after the
-    last task only.
+    Cells are mAP / Rank-1 in per cent, in brackets if the gallery's domain had not been trained yet. If the galleries
+    do not fit side by side, the table shows averages for every task, and single galleries only after the last task.
     """
     done, config = len(results["mAP"]), results.get("config", {})
     head = (
@@ -109,7 +108,7 @@ def task_table(results: Results) -> str:
 
 
 def _by_task_and_gallery(results: Results) -> str:
-    """All galleries after every task; where they do not fit, the averages after every task and the last line."""
+    """All galleries after every task; if they do not fit, the averages after every task and the last row."""
     galleries, rows = results["galleries"], range(len(results["mAP"]))
     kinds = averaged_kinds(results)
     names = [f"{row + 1} {results['tasks'][row]}" for row in rows]
@@ -136,7 +135,7 @@ def _by_task_and_gallery(results: Results) -> str:
 def past_gallery_table(results: Results) -> str:
     """The mAP of every model's queries (rows) in the galleries of every model up to it (columns).
 
-    Means over the seen test sets whose domain the model of the column had been trained on.
+    The means are over the test sets whose domain the column's model had been trained on.
     """
     rows = [[name, *map(number, values)] for name, values in past_gallery_rows([results])]
     free = [number(results["summary"].get(f"reindex_free_{metric}")) for metric in ("mAP", "rank1")]
@@ -148,7 +147,7 @@ def past_gallery_table(results: Results) -> str:
 
 
 def past_gallery_rows(runs: Sequence[Results]) -> list[tuple[str, list[float | None]]]:
-    """The rows of :func:`past_gallery_table`, means over runs of one group: name of the task, and mAP by column."""
+    """The rows of :func:`past_gallery_table`, averaged over a group's runs: name of the task, and mAP by column."""
     rows: list[tuple[str, list[float | None]]] = []
     for row in range(min((len(run["mAP"]) for run in runs), default=0)):
         columns = [[cross_average(run, "mAP", row, past) for run in runs] for past in range(row + 1)]
@@ -167,14 +166,14 @@ def comparison_table(
 ) -> str:
     """Compares runs: mean ± standard deviation (n - 1) over the seeds of each method on each benchmark, in per cent.
 
-    Runs under another protocol, config, AP convention or number of finished tasks are not averaged together, see
-    :func:`lreid.report.groups.group_names`. Groups stand in the order of their first run.
+    Runs with different protocols, configs, AP conventions or numbers of finished tasks are not averaged, see
+    :func:`lreid.report.groups.group_names`. Groups are in the order of their first runs.
 
     Args:
         format: ``text``, ``markdown``, ``csv`` (all metrics, mean and deviation in columns of their own), or ``latex``
             (a booktabs ``tabular``).
-        each: one line a run instead.
-        cost, switches: add the columns ``COST``, or ``SWITCHES`` of runs with ``EVAL.DRIFT_STEPS``.
+        each: one row per run instead.
+        cost, switches: add the columns ``COST``, or ``SWITCHES`` (for runs with ``EVAL.DRIFT_STEPS``).
 
     Raises:
         ValueError: an unknown format.
@@ -199,7 +198,7 @@ def comparison_table(
         [*names, *(column.text(*spread) for column, spread in zip(columns, spreads, strict=True))]
         for names, spreads in figures
     ]
-    left = len(keys) - 1  # columns of words
+    left = len(keys) - 1  # columns with text
     if format == "text":
         return text_table(heads, rows, left=left)
     if format == "markdown":
@@ -212,7 +211,7 @@ def comparison_table(
 def _comparison_csv(
     keys: Sequence[str], columns: Sequence[Column], figures: Sequence[tuple[Sequence[str], Sequence[Spread]]]
 ) -> str:
-    """The comparison as CSV: after the words a column for each mean and for each deviation."""
+    """The comparison as CSV: text columns, then one column per mean and one per deviation."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow([*keys, *(f"{column.key}{part}" for column in columns for part in ("", "_std"))])
@@ -222,7 +221,7 @@ def _comparison_csv(
 
 
 def _unequal(runs: Sequence[Results]) -> tuple[Column, ...]:
-    """The column of images, where finished runs on the same benchmark have not looked at as many."""
+    """The column of training images seen, if finished runs on a benchmark differ in it."""
     counts: dict[str, set[int | None]] = {}
     for run in runs:
         if len(run["mAP"]) == len(run["tasks"]):
@@ -231,7 +230,7 @@ def _unequal(runs: Sequence[Results]) -> tuple[Column, ...]:
 
 
 def score_table(results: dict[str, Any]) -> str:
-    """The figures of models on test sets, in per cent: a row for each checkpoint, test set and variant; notes below."""
+    """The figures of models on test sets, in per cent: one row per checkpoint, test set and variant; notes below."""
     rates = sorted({rate["false_accept_rate"] for row in results["rows"] for rate in row["open_set"]}, reverse=True)
     heads = [*(metric.title for metric in METRICS), *(f"TPR@{rate:g}%" for rate in rates), "no match"]
     rows = []
@@ -254,7 +253,7 @@ def score_table(results: dict[str, Any]) -> str:
 
 
 def index_table(results: dict[str, Any]) -> str:
-    """The costs of indexes compared with the exact ranking, and the figures that guide the choice."""
+    """The accuracy that indexes lose compared with the exact ranking, and figures that help to choose one."""
     exact = {(row["checkpoint"], row["test"]): row for row in results["rows"] if row["variant"] == "plain"}
     shown = [("mAP", "mAP"), ("rank1", "R1")]
     heads = ["checkpoint", "test set", "index", *(head for _, title in shown for head in (title, "beside exact"))]
@@ -334,12 +333,11 @@ def _cell(results: Results, row: int, column: int) -> str:
 
 
 def group_figures(groups: Sequence[Group], columns: Sequence[Column]) -> list[list[Spread]]:
-    """Mean and standard deviation over the runs of each group, of each column.
+    """Mean and standard deviation of each column over the runs of each group.
 
-    A method that learns all tasks at once has no mean over tasks to compare with methods that learn them one by one:
-    after its single task it has seen all.
+    Methods that learn all tasks at once have no comparable mean over tasks, because they have only one task.
     """
-    tasks: dict[str, int] = {}  # of each benchmark
+    tasks: dict[str, int] = {}  # by benchmark
     for group in groups:
         tasks[group.benchmark] = max(tasks.get(group.benchmark, 0), len(group.runs[0]["tasks"]))
     spreads = []
@@ -352,7 +350,7 @@ def group_figures(groups: Sequence[Group], columns: Sequence[Column]) -> list[li
 
 
 def mean_and_std(values: Sequence[float | None]) -> Spread:
-    """Mean, None where a value is; and the deviation of a sample (n - 1), None of a single value too."""
+    """Mean (None if a value is None) and sample deviation (n - 1; None also for a single value)."""
     numbers = [value for value in values if value is not None]
     if len(numbers) < len(values):
         return None, None
@@ -360,18 +358,18 @@ def mean_and_std(values: Sequence[float | None]) -> Spread:
 
 
 def spread_text(mean: float | None, std: float | None, digits: int = 1, signed: bool = False) -> str:
-    """``82.8 ± 1.4``, or what there is of it."""
+    """``82.8 ± 1.4``, without the parts that are None."""
     text = number(mean, digits, signed)
     return text if std is None else f"{text} ± {number(std, digits)}"
 
 
 def text_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1, style: str = "simple") -> str:
-    """Cells in columns below heads; the first ``left`` columns are flush left, the others flush right."""
+    """Cells in columns with headings; the first ``left`` columns are flush left, the others flush right."""
     return tabulate(rows, heads, tablefmt=style, stralign="right", colalign=left * ["left"], disable_numparse=True)
 
 
 def number(value: float | None, digits: int = 1, signed: bool = False) -> str:
-    """A figure for reading; a dash where there is none."""
+    """A figure as text; a dash for None."""
     if value is None or math.isnan(value):
         return "–"
     text = f"{value:+.{digits}f}" if signed else f"{value:.{digits}f}"

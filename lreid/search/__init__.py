@@ -1,4 +1,4 @@
-"""Search a gallery of your own images: who is on this image, and is it anybody enrolled?"""
+"""Search a gallery of your images: who is in this image, and is that person enrolled?"""
 
 from __future__ import annotations
 

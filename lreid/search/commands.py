@@ -1,4 +1,4 @@
-"""Make a gallery of images, add and remove some, set its threshold, and find who is on another image."""
+"""Build a gallery of images, add and remove images, calibrate its threshold, and search it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from lreid.search.findings import findings, threshold_text, too_few
 from lreid.search.image_list import SearchImage, columns, list_images, list_queries, read_images, require_some
 from lreid.search.named_gallery import NamedGallery, estimate_norm, extract, flips
 
-if TYPE_CHECKING:  # a command that needs no network starts without torch
+if TYPE_CHECKING:  # commands that need no network start without torch
     from lreid.loading import Engine
     from lreid.models.embedder import Embedder
 
@@ -38,7 +38,7 @@ class Layout(NamedTuple):
 
     Attributes:
         kind: ``flat``, ``hnsw`` or ``ivfpq``, see :mod:`lreid.gallery.faiss.index`.
-        shards: parts of a file that are searched in parallel.
+        shards: number of parts of a file, which are searched in parallel.
     """
 
     kind: str = "flat"
@@ -56,27 +56,27 @@ def build(
     device: str = "auto",
     engine: Engine = "torch",
 ) -> NamedGallery:
-    """Makes a gallery.
+    """Builds a gallery.
 
     Args:
-        where: it shall be, see :func:`lreid.gallery.store.place_of`.
-        checkpoint: checkpoint of the model to search with.
+        where: place of the gallery, see :func:`lreid.gallery.store.place_of`.
+        checkpoint: checkpoint of the model.
         images: as in :func:`list_images`.
-        layout: how it is stored.
-        adapt_norm: standardise features by camera, with statistics of these images, which are kept.
+        layout: how the gallery is stored.
+        adapt_norm: standardise features per camera, with statistics of these images, which the gallery stores.
         skip_bad: leave out images that cannot be read.
         device, engine: as in :func:`lreid.load_model`.
 
     Raises:
-        InputError: there is a gallery already, or anything given does not fit; then nothing is written.
+        InputError: the gallery already exists, or an argument is invalid; nothing is written.
     """
     place = place_of(where)
     if place.exists():
-        raise InputError(f"{where}: is there already; add images to it, or choose another name")
+        raise InputError(f"{where}: already exists; add images to it, or choose a different name")
     if isinstance(place, FilePlace):
         require_writable(place.path)
     if adapt_norm and all(image.camera is None for image in images):
-        raise ArgumentError("adapt_norm", "is given, but the cameras are not known; leave it out")
+        raise ArgumentError("adapt_norm", "is given, but the cameras are unknown; remove it")
     from lreid.loading import load_model
     from lreid.models.fingerprint import fingerprint
 
@@ -106,19 +106,19 @@ def add(
     device: str = "auto",
     engine: Engine = "torch",
 ) -> int:
-    """Adds the images that are not in a gallery yet, normalised as those that are.
+    """Adds the images that are not in a gallery yet, normalised like the others.
 
     Args:
         where: place of the gallery.
         images: as in :func:`list_images`.
-        checkpoint: the gallery's model, if it is not where it was.
+        checkpoint: the gallery's model, if its file has moved.
         skip_bad, device, engine: as in :func:`build`.
 
     Returns:
-        How many were added.
+        The number of added images.
 
     Raises:
-        InputError: anything given does not fit; then the gallery stays as it was.
+        InputError: an argument is invalid; the gallery does not change.
     """
     named = NamedGallery.load(where)
     there = named.gallery.holds([image.path for image in images])
@@ -133,22 +133,22 @@ def add(
 
 
 def remove(where: Where, paths: Sequence[str] = (), identity: str | None = None, *, everywhere: bool = False) -> int:
-    """Deletes images and their features from a gallery: by path, or all of one identity.
+    """Deletes images and their features from a gallery: by path, or all images of one identity.
 
-    The name of an identity goes with its last image.
+    The name of an identity is deleted with its last image.
 
     Args:
         where: place of the gallery.
         paths: paths of images.
-        identity: the name of one.
-        everywhere: also from the versions next to it that ``reindex`` and ``rollback`` leave; no version needs to hold
-            all of them.
+        identity: name of an identity.
+        everywhere: also delete them from the versions that ``reindex`` and ``rollback`` leave next to the gallery; a
+            version may lack some of them.
 
     Returns:
-        How many were removed.
+        The number of removed images.
 
     Raises:
-        InputError: one is not there, or none is named; then the gallery stays as it was.
+        InputError: an image is not in the gallery, or none is given; the gallery does not change.
     """
     if not paths and identity is None:
         raise InputError(f"{where}: nothing to remove; name images, or identity=NAME")
@@ -169,7 +169,7 @@ def remove(where: Where, paths: Sequence[str] = (), identity: str | None = None,
             named.gallery.save()
         removed |= doomed
     if not removed:
-        raise InputError(f"{where}: holds nothing of what is to be removed, nor does another version")
+        raise InputError(f"{where}: contains none of these images, and neither do its other versions")
     return len(removed)
 
 
@@ -187,18 +187,18 @@ def calibrate(
 
     Args:
         where: place of a gallery whose images have identities.
-        images: those that :func:`list_images` returns; images without an identity are skipped. People who are not
-            enrolled may be among them.
+        images: result of :func:`list_images`; images without an identity are skipped. They may show people who are not
+            enrolled.
         false_accept_rate: in [0, 1).
         checkpoint, skip_bad, device, engine: as in :func:`add`.
 
     Returns:
-        ``threshold``, ``false_accept_rate`` and the number of ``images``. ``known`` counts the images whose identity
-        has another image in the gallery. ``true_positive_rate`` is the share of these whose best match with a name,
-        other than itself, is right and reaches the threshold; None without any.
+        ``threshold``, ``false_accept_rate`` and the number of ``images``. ``known`` counts the images with a different
+        image of the same identity in the gallery. ``true_positive_rate`` is the share of these whose best match with a
+        name, other than the image itself, is right and reaches the threshold; None if there are none.
 
     Raises:
-        InputError: no image has an identity, or anything else does not fit; then the gallery stays as it was.
+        InputError: no image has an identity, or an argument is invalid; the gallery does not change.
     """
     named = _load_filled(where)
     labelled = [image for image in images if image.identity is not None]
@@ -228,16 +228,16 @@ def calibrate(
 def _recognised(
     gallery: Gallery, features: np.ndarray, paths: Sequence[str], who: Sequence[str | None]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Whether images are of people in a gallery, and whether these are recognised.
+    """Whether images show people in a gallery, and whether the gallery recognises them.
 
     Args:
-        gallery: with a threshold.
+        gallery: gallery with a threshold.
         features: ``(n, D)``.
-        paths, who: paths of the images, and the person in each.
+        paths, who: paths of the images, and the person in each image.
 
     Returns:
-        Two arrays ``(n,)`` bool: the gallery has another image of the identity; and the best match with a name, other
-        than the image itself, is of it and reaches the threshold.
+        Two arrays ``(n,)`` bool. First: the gallery has a different image of the identity. Second: the best match with
+        a name, other than the image itself, shows the identity and reaches the threshold.
     """
     labels = gallery.labels()
     images_of, identity_of = Counter(labels.ids.tolist()), dict(zip(labels.paths, labels.ids, strict=True))
@@ -252,14 +252,14 @@ def _recognised(
 
 @dataclass(frozen=True)
 class Wanted:
-    """The matches that a query asks for.
+    """The matches that a query requests.
 
     Attributes:
-        top: how many for each image, 1 or more.
-        other_cameras: none of the camera that took the query.
-        only: what may be found.
-        camera: that took the queries; None takes it from paths like ``cam1/07.jpg`` or ``0002_c1s1_000451_03.jpg``. Its
-            statistics are used where the gallery has some for each camera.
+        top: number of matches per image, 1 or more.
+        other_cameras: exclude images from the query's camera.
+        only: filter of the matches.
+        camera: camera of the queries; None takes it from paths like ``cam1/07.jpg`` or ``0002_c1s1_000451_03.jpg``. If
+            the gallery has statistics per camera, it also selects these.
     """
 
     top: int = 10
@@ -279,30 +279,30 @@ def query(
     device: str = "auto",
     engine: Engine = "torch",
 ) -> dict[str, Any]:
-    """Looks images up in a gallery.
+    """Searches a gallery with images.
 
     Args:
         where: place of the gallery.
-        images: files, folders of them, or CSV files.
-        wanted: which matches.
-        checkpoint: the gallery's model, if it is not where it was.
-        cross_model: take another model, trained to be comparable; the gallery's adapted normalisation, which is that
-            of its own model, is not applied to it.
+        images: image files, folders, or CSV files.
+        wanted: the requested matches.
+        checkpoint: the gallery's model, if its file has moved.
+        cross_model: use a different model, whose features are compatible. Adapted normalisation is not applied to it,
+            because its statistics belong to the gallery's model.
         device, engine: as in :func:`build`.
 
     Returns:
         The content of ``matches.json``: ``gallery``, the number of ``images`` in it, ``threshold``,
-        ``false_accept_rate`` and ``calibrated_on``, how many images set it (None before :func:`calibrate`), and
-        ``queries``, see :func:`lreid.search.findings.findings`.
+        ``false_accept_rate`` and ``calibrated_on``, the number of images that set it (None before :func:`calibrate`),
+        and ``queries``, see :func:`lreid.search.findings.findings`.
 
     Raises:
-        InputError: an image cannot be read, or anything else does not fit.
+        InputError: an image cannot be read, or an argument is invalid.
     """
     if wanted.top < 1:
-        raise ArgumentError("top", f"is {wanted.top}; ask for at least one match")
+        raise ArgumentError("top", f"is {wanted.top}; request at least one match")
     named = _load_filled(where)
     about, listed = named.gallery.about, _queries(named, images, wanted, sources)
-    only = wanted.only.numbered(named.number_of)  # tells a name that is not there before anything is computed
+    only = wanted.only.numbered(named.number_of)  # report an unknown name before computing anything
     from lreid.models.fingerprint import fingerprint
 
     model = named.model(checkpoint, device, engine, any_model=cross_model)
@@ -328,7 +328,7 @@ def query(
 
 
 def _expected(named: NamedGallery, images: Sequence[Path], paths: Sequence[str], where: Sources) -> list[str | None]:
-    """The person in each query, if its folder, name or CSV file names one who is in the gallery."""
+    """The person in each query, if its folder, file name or CSV file names a person in the gallery."""
     try:
         identities = {image.path: image.identity for image in list_images(images, "query", where)}
     except InputError:  # two sources that disagree
@@ -357,13 +357,13 @@ def _features(named: NamedGallery, model: Embedder, pixels: Images, checkpoint: 
 
     if fingerprint(model) == named.gallery.about.model:
         if named.norm and named.norm.cameras and (pixels.camids == UNKNOWN).any():
-            logger.warning("the gallery is normalised by camera; --camera NAME says which one took the images")
+            logger.warning("the gallery is normalised per camera; --camera NAME gives the camera of the images")
         return named.extract(model, pixels)
     return extract(model, pixels, flips(checkpoint or named.checkpoint), named.norm)
 
 
 def describe(where: Where) -> dict[str, Any]:
-    """Facts about a gallery, by name of the property, in words."""
+    """Facts about a gallery as text, by property."""
     named = NamedGallery.load(where)
     about, labels = named.gallery.about, named.gallery.store.labels()
     place = place_of(where)
@@ -390,5 +390,5 @@ def describe(where: Where) -> dict[str, Any]:
 def _load_filled(where: Where) -> NamedGallery:
     named = NamedGallery.load(where)
     if not len(named.gallery):
-        raise InputError(f"{where}: holds no images; add some")
+        raise InputError(f"{where}: contains no images; add some")
     return named

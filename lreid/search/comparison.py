@@ -1,4 +1,4 @@
-"""Say of two images whether they are of the same identity."""
+"""Decide whether two images show the same identity."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lreid.search.findings import too_few
 from lreid.search.image_list import SearchImage, read_images
 from lreid.search.named_gallery import NamedGallery, extract, flips
 
-MOST_IMAGES = 1000  # of a gallery, to estimate a false accept rate from its pairs
+MOST_IMAGES = 1000  # maximum number of gallery images whose pairs estimate a false accept rate
 
 
 def compare(
@@ -28,29 +28,29 @@ def compare(
     device: str = "auto",
     engine: Engine = "torch",
 ) -> dict[str, Any]:
-    """Compares every pair of images by cosine similarity with a threshold that was measured before.
+    """Compares the cosine similarity of every pair of images with a threshold that was measured before.
 
-    That of a model of the zoo is what 1 % of pairs of two identities reach on its own test sets. That of a calibrated
-    gallery is what the best of a whole gallery reaches for a share of impostors, so it is strict for a single pair.
+    The threshold of a zoo model is the score that 1 % of the impostor pairs of its test sets reach. The threshold of a
+    calibrated gallery is the score that the best match in the gallery reaches for a share of impostors, so it is strict
+    for a single pair.
 
     Args:
         images: two files or more.
-        checkpoint: the model; None takes the gallery's, or zoo:people.
+        checkpoint: the model; None uses the gallery's, or zoo:people.
         where: place of a gallery, whose model and threshold are used.
         device, engine: as in :func:`lreid.load_model`.
 
     Returns:
-        ``pairs`` with their two ``images``, their ``score``, whether they are the ``same`` (None without a threshold)
-        and ``false_accept_rate``, the share of the gallery's pairs of two identities that score as high (None without
-        a gallery of several identities); ``threshold``, ``false_accept_rate`` and ``true_positive_rate`` (None where
-        they are not known); and
-        ``notes``, sentences about the threshold.
+        ``pairs`` with their two ``images``, their ``score``, whether they show the ``same`` identity (None without a
+        threshold) and ``false_accept_rate``, the share of the gallery's impostor pairs with at least that score (None
+        without a gallery of several identities); ``threshold``, ``false_accept_rate`` and ``true_positive_rate`` (None
+        if unknown); and ``notes``, sentences about the threshold.
 
     Raises:
-        InputError: fewer than two images, one that cannot be read, or a model or gallery that does not fit.
+        InputError: fewer than two images, an unreadable image, or an invalid model or gallery.
     """
     if len(images) < 2:
-        raise InputError(f"{images[0]}: name another image to compare it with")
+        raise InputError(f"{images[0]}: name a second image to compare it with")
     listed = [SearchImage(str(each), None, None) for each in images]
     if where is not None:
         named = NamedGallery.load(where)
@@ -80,9 +80,9 @@ def _pairs(
 
 
 def _impostor_scores(named: NamedGallery) -> np.ndarray | None:
-    """Cosine similarities of pairs of two identities, among at most ``MOST_IMAGES`` images of a gallery.
+    """Cosine similarities of impostor pairs among at most ``MOST_IMAGES`` images of a gallery.
 
-    None where the gallery keeps no features or knows of no two identities.
+    None if the gallery stores no features or has fewer than two identities.
     """
     labels = named.gallery.store.labels()
     rows = np.flatnonzero(labels.ids != UNKNOWN)
@@ -96,9 +96,9 @@ def _impostor_scores(named: NamedGallery) -> np.ndarray | None:
 
 
 def _of_gallery(named: NamedGallery) -> dict[str, Any]:
-    """The threshold of a gallery, and what to know of it."""
+    """The threshold of a gallery, and notes about it."""
     about = named.gallery.about
-    notes = [f"threshold of {named.where}, for the best of a whole gallery: strict for two images"]
+    notes = [f"threshold of {named.where}, for the best match in a whole gallery: strict for two images"]
     notes += list(filter(None, [too_few(about.calibrated_on, about.false_accept_rate)]))
     if about.threshold is None:
         notes = [f"{named.where} has no threshold; calibrate it: lreid search calibrate"]
@@ -107,14 +107,14 @@ def _of_gallery(named: NamedGallery) -> dict[str, Any]:
 
 
 def _of_model(source: str) -> dict[str, Any]:
-    """The threshold on the card of a model, and what to know of it."""
+    """The threshold on the card of a model, and notes about it."""
     entry = None
     if source.startswith(zoo.PREFIX):
         entry = zoo.find(source.removeprefix(zoo.PREFIX))
     elif source.endswith(".safetensors"):
         entry = zoo.card_beside(Path(source))
     card = entry.verification if isinstance(entry, zoo.Card) else {}
-    note = f"{source} has no threshold; one comes with models of the zoo and with calibrated galleries"
+    note = f"{source} has no threshold; use a model of the zoo or a calibrated gallery"
     if card:
         note = (
             f"threshold of {source}, measured on {', '.join(card['galleries'])}; other cameras need another one: "
@@ -124,14 +124,14 @@ def _of_model(source: str) -> dict[str, Any]:
 
 
 def said(pair: dict[str, Any], comparison: dict[str, Any]) -> str:
-    """A pair of :func:`compare` in words."""
+    """A pair of :func:`compare` as text."""
     if pair["same"] is None:
         return f"similarity {pair['score']:.3f}"
     reason = (
         f"threshold {comparison['threshold']:.3f} at a false accept rate of {100 * comparison['false_accept_rate']:g} %"
     )
     if comparison["true_positive_rate"] is not None:
-        reason += f", which {100 * comparison['true_positive_rate']:.0f} % of pairs of one identity reach"
+        reason += f", which {100 * comparison['true_positive_rate']:.0f} % of genuine pairs reach"
     if (rate := pair["false_accept_rate"]) is not None:
-        reason += f"; {100 * rate:.1f} % of pairs of two identities in the gallery score as high"
+        reason += f"; {100 * rate:.1f} % of impostor pairs in the gallery score at least as high"
     return f"{'likely the same' if pair['same'] else 'likely not the same'}, {pair['score']:.3f} ({reason})"

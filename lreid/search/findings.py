@@ -1,4 +1,4 @@
-"""Tell what a search of a gallery found: as values for JSON, as a line of text and as a page of images."""
+"""Present the results of a gallery search: as values for JSON, as lines of text, and as a page of images."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from lreid.report import ranked
 from lreid.report.rendering import anchor
 from lreid.search.named_gallery import name_of
 
-PAGE_BYTES = 1_500_000  # of images on a page
-OUTCOMES = {  # sections of a page, in their order
-    "wrong": "Wrong: the best match is another person",
+PAGE_BYTES = 1_500_000  # maximum size of the images on a page
+OUTCOMES = {  # sections of a page, in order
+    "wrong": "Wrong: the best match is a different person",
     "unknown": "Unknown: nobody reaches the threshold",
     "right": "Right: the best match is that person",
     "found": "Best matches",
@@ -34,14 +34,14 @@ def findings(
 
     Args:
         matches: matches of these queries, one row per query.
-        queries: paths.
-        expected: who of the gallery is on each; None where that is not known.
-        calibrated: the gallery has a threshold.
+        queries: paths of the queries.
+        expected: the enrolled person in each query; None if unknown.
+        calibrated: whether the gallery has a threshold.
 
     Returns:
-        For each query ``image``, ``expected``, ``unknown`` (None without a threshold), ``identity`` of the best match,
-        or with a threshold of the best known one (None if unknown), and ``matches`` with ``rank``, ``path``,
-        ``identity``, ``camera``, ``score``, ``known``.
+        For each query ``image``, ``expected``, ``unknown`` (None without a threshold), ``identity`` of the best match
+        (with a threshold: of the best match that reaches it, None if there is none), and ``matches`` with ``rank``,
+        ``path``, ``identity``, ``camera``, ``score``, ``known``.
     """
     both = zip(queries, expected, strict=True)
     return [_finding(matches, row, path, who, calibrated) for row, (path, who) in enumerate(both)]
@@ -66,7 +66,7 @@ def _finding(matches: Matches, row: int, path: str, expected: str | None, calibr
 
 
 def first_match(finding: dict[str, Any]) -> dict[str, Any] | None:
-    """The best match of a query that is another image than the query itself; None where there is none."""
+    """The best match that is not the query image itself; None if there is none."""
     own = os.path.abspath(finding["image"])
     return next((match for match in finding["matches"] if match["path"] != own), None)
 
@@ -74,7 +74,7 @@ def first_match(finding: dict[str, Any]) -> dict[str, Any] | None:
 def rank1(queries: Sequence[dict[str, Any]]) -> tuple[int, int]:
     """The number of queries with an expected identity, and how many of them have it as the best match.
 
-    A query without another image in its matches counts as wrong.
+    A query whose matches contain only the query image itself counts as wrong.
     """
     expected = [each for each in queries if each["expected"] is not None]
     firsts = [(each["expected"], first_match(each)) for each in expected]
@@ -82,7 +82,7 @@ def rank1(queries: Sequence[dict[str, Any]]) -> tuple[int, int]:
 
 
 def summary(results: dict[str, Any]) -> list[str]:
-    """The results of :func:`lreid.search.query` in some lines: counts, and Rank-1 if folders name people."""
+    """A summary of :func:`lreid.search.query`: counts, and Rank-1 if folders name people."""
     queries = results["queries"]
     lines = [f"{counted(len(queries), 'query')} in {counted(results['images'], 'image')}"]
     if results["threshold"] is None:
@@ -99,12 +99,12 @@ def summary(results: dict[str, Any]) -> list[str]:
 
 
 def threshold_text(threshold: float, false_accept_rate: float) -> str:
-    """A threshold and what it was set for."""
+    """A threshold and its false accept rate."""
     return f"{threshold:.3f} (false accept rate {100 * false_accept_rate:g} %)"
 
 
 def too_few(images: int | None, false_accept_rate: float | None) -> str:
-    """A warning about a threshold that too few images set, in one sentence; "" if they were enough."""
+    """A warning, in one sentence, if too few images set the threshold; otherwise ""."""
     if images is None or not false_accept_rate or false_accept_rate * images >= 1:
         return ""
     return (
@@ -116,7 +116,7 @@ def too_few(images: int | None, false_accept_rate: float | None) -> str:
 def verdict(finding: dict[str, Any], threshold: float | None, false_accept_rate: float | None) -> str:
     """One line about a query of :func:`lreid.search.query`."""
     if not finding["matches"]:
-        return "nothing to compare with"
+        return "no image to compare with"
     best = finding["matches"][0]
     if threshold is None or false_accept_rate is None:
         who = best["identity"] or "an identity without a name"
@@ -132,7 +132,7 @@ def verdict(finding: dict[str, Any], threshold: float | None, false_accept_rate:
 
 
 def short_names(paths: Sequence[str]) -> list[str]:
-    """The paths without the folders that all of them are in."""
+    """The paths without their common folders."""
     parts = [path.split("/") for path in paths]
     same = takewhile(lambda each: len(set(each)) == 1, zip(*(folders for *folders, _ in parts), strict=False))
     shared = sum(1 for _ in same)
@@ -140,13 +140,13 @@ def short_names(paths: Sequence[str]) -> list[str]:
 
 
 def write_findings(results: dict[str, Any], out: Path, *, blur: bool = False) -> None:
-    """Writes what :func:`lreid.search.query` gives: ``matches.json``, and pages ``matches.html``, ``matches-2.html``.
+    """Writes the results of :func:`lreid.search.query`: ``matches.json``, ``matches.html``, ``matches-2.html`` ….
 
     Wrong matches come first, then unknown people, then the rest; links at the top lead to each kind. A page holds about
     ``PAGE_BYTES`` of images.
 
     Args:
-        results: to write.
+        results: the results.
         out: folder to write to; pages of an earlier query beyond the last one are deleted.
         blur: blur the images of the pages.
     """
@@ -206,7 +206,7 @@ class Tiles:
     """Makes the rankings of a page.
 
     Attributes:
-        wide: most images so far are wider than high.
+        wide: whether most images so far are wider than high.
     """
 
     def __init__(self, blur: bool) -> None:
@@ -214,13 +214,13 @@ class Tiles:
 
     @property
     def wide(self) -> bool:
-        """Whether the page is laid out for such images."""
+        """Whether the page uses the layout for wide images."""
         return 2 * self._wide > self._all
 
     def ranked_query(
         self, finding: dict[str, Any], name: str, results: dict[str, Any]
     ) -> tuple[ranked.RankedQuery, int]:
-        """A query with its matches, and the bytes that its images take on a page."""
+        """A query with its matches, and the size of its images on a page in bytes."""
         query = self._tile(finding["image"], (name,))
         matches = [
             ranked.Match(
@@ -240,7 +240,7 @@ class Tiles:
     def _tile(self, path: str, labels: tuple[str, ...]) -> ranked.Tile:
         try:
             image = read_image(path)
-        except InputError:  # the gallery outlives its images
+        except InputError:  # an image file may be missing
             return ranked.Tile(None, path, labels)
         self._all += 1
         self._wide += image.shape[1] > image.shape[0]

@@ -1,4 +1,4 @@
-"""List the images that a gallery is made of or searched with, with what is known of them, and read their pixels."""
+"""List images for a gallery or for queries, with their labels, and read their pixels."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ logger = logging.getLogger("lreid")
 
 
 class SearchImage(NamedTuple):
-    """One image and what is known of it.
+    """An image with its labels.
 
     Attributes:
         path: path of the file.
-        identity, camera: names; None if not known.
-        time: seconds, -1 if not known.
+        identity, camera: names; None if unknown.
+        time: seconds; -1 if unknown.
     """
 
     path: str
@@ -48,18 +48,18 @@ def list_images(
     identities: bool = True,
     identity: str | None = None,
 ) -> list[SearchImage]:
-    """The images of folders and CSV files, under absolute paths, each once.
+    """The images of folders and CSV files, with absolute paths, each once.
 
     Args:
         sources: folders (see :func:`lreid.data.listing.list_folder`; one with an ``index.csv`` is that file), CSV
-            files, or single images. A CSV file may have a column ``time``: whole seconds, from whenever all count.
-        split: which split of a CSV file with splits; all its domains together.
-        where: the pattern of the paths in folders, and the root of images that CSV files may name, too.
-        identities: False forgets who is on them, for folders that are named after something else.
-        identity: who is on all of them.
+            files, or single images. A CSV file may have a column ``time``: whole seconds, all from the same origin.
+        split: split of a CSV file with splits; all its domains are taken together.
+        where: pattern of the paths in folders, and root folder for image paths in CSV files.
+        identities: False drops the identities, for folders that are named after something else.
+        identity: the person in all images.
 
     Raises:
-        InputError: a source cannot be read or holds no image, or two of them name an image differently.
+        InputError: a source cannot be read or contains no image, or two sources give an image different labels.
     """
     images: dict[str, SearchImage] = {}
     for source in sources:
@@ -68,7 +68,7 @@ def list_images(
             before = images[path].identity if path in images else None
             if before is not None and name is not None and before != name:
                 raise InputError(
-                    f"{path}: is called {before} and, by {source}, {name}; name folders that do not overlap"
+                    f"{path}: is named {before} and, by {source}, {name}; name folders that do not overlap"
                 )
             if before is None:
                 images[path] = SearchImage(path, name, image.camera, _seconds(image, source))
@@ -76,19 +76,19 @@ def list_images(
 
 
 def list_queries(sources: Iterable[Path], where: Sources = Sources()) -> list[SearchImage]:  # noqa: B008 (frozen)
-    """The images of folders and CSV files, or single ones, under the paths given; nobody on them is named.
+    """The images of folders and CSV files, or single images, with the given paths and without identities.
 
     Raises:
-        InputError: a source cannot be read or holds no image.
+        InputError: a source cannot be read or contains no image.
     """
     listed = chain.from_iterable(_listed(source, "query", where, named=False) for source in sources)
     return [SearchImage(image.path, None, image.camera) for image in listed]
 
 
 def who(images: Iterable[SearchImage]) -> str:
-    """The identities and cameras that lreid read: ``3 identities (anna, ben, carl) by 2 cameras (1, 2)``."""
+    """A summary of identities and cameras: ``3 identities (anna, ben, carl) by 2 cameras (1, 2)``."""
     identities, cameras = numbered(image.identity for image in images), numbered(image.camera for image in images)
-    seen = f" by {_counted('camera', cameras)}" if cameras else ", no cameras known"
+    seen = f" by {_counted('camera', cameras)}" if cameras else ", cameras unknown"
     if not identities:
         return f"no named person (name folders after people, or pass --identity){seen}"
     return _counted("identity", identities) + seen
@@ -97,14 +97,14 @@ def who(images: Iterable[SearchImage]) -> str:
 def read_images(
     images: Sequence[SearchImage], model: Embedder, names: Names, *, skip_bad: bool = False
 ) -> tuple[list[SearchImage], Images]:
-    """The images that can be read, and their pixels in the size that a model takes.
+    """The readable images, and their pixels at the input size of a model.
 
     Args:
         images: as in :func:`list_images` or :func:`list_queries`.
-        model: that will extract features of them.
-        names: the gallery's names, see :class:`lreid.gallery.store.About`. The pixels' records have its numbers of
-            identities and cameras; a name that it lacks has the number that it would get there.
-        skip_bad: leave out images that cannot be read, perhaps all of them, and warn of it.
+        model: the model that extracts features.
+        names: the gallery's names, see :class:`lreid.gallery.store.About`. The records use its numbers of identities
+            and cameras; a new name has the number that the gallery would give it.
+        skip_bad: skip images that cannot be read, possibly all, with a warning.
 
     Raises:
         InputError: an image cannot be read.
@@ -122,7 +122,7 @@ def read_images(
     except InputError as error:
         if not skip_bad or isinstance(error, OutOfMemory):
             raise
-        pixels = Images([], height=model.height, width=model.width)  # not one can be read
+        pixels = Images([], height=model.height, width=model.width)  # none can be read
         pixels.skipped = [record.path for record in records]
     if pixels.skipped:
         count = counted(len(pixels.skipped), "image")
@@ -132,7 +132,7 @@ def read_images(
 
 
 def require_some(pixels: Images) -> None:
-    """Refuses images of which none can be read, where a gallery or a threshold needs one at least.
+    """Requires at least one readable image, for a gallery or a threshold.
 
     Raises:
         InputError: none of the images can be read.
@@ -144,7 +144,7 @@ def require_some(pixels: Images) -> None:
 
 
 def columns(images: Iterable[SearchImage]) -> tuple[list[str], list[str | None], list[str | None], list[int]]:
-    """Paths, identities, cameras and times, as :meth:`lreid.gallery.Gallery.add` takes them."""
+    """Paths, identities, cameras and times, as arguments of :meth:`lreid.gallery.Gallery.add`."""
     images = list(images)
     return (
         [image.path for image in images],
@@ -159,7 +159,7 @@ def _counted(what: str, names: Collection[str]) -> str:
 
 
 def _listed(source: Path, split: str, where: Sources, *, named: bool) -> list[Listed]:
-    """The images of a source; without ``named`` their identities are dropped, whatever the folders are named after."""
+    """The images of a source; without ``named``, their identities are dropped."""
     if (source / LIST).is_file():
         source = source / LIST
     if source.is_dir() and where.pattern:
@@ -183,7 +183,9 @@ def _listed(source: Path, split: str, where: Sources, *, named: bool) -> list[Li
             for row in wanted
         ]
     if not (source.exists() or is_address(str(source))):
-        raise InputError(f"{source}: no such folder or file; correct the name")  # no bad image to be skipped
+        raise InputError(
+            f"{source}: no such folder or file; correct the name"
+        )  # this is not a bad image that can be skipped
     if not where.pattern:
         return [Listed(str(source), None, camera_in(source.name))]
     from lreid.data.pattern import Pattern
@@ -191,7 +193,7 @@ def _listed(source: Path, split: str, where: Sources, *, named: bool) -> list[Li
     pattern = Pattern(where.pattern)
     path = PurePath(*source.absolute().parts[-pattern.depth :])
     if (labels := pattern.read(path)) is None:
-        raise InputError(f"{source}: the pattern {pattern.text} does not fit; correct it, or leave it out")
+        raise InputError(f"{source}: the pattern {pattern.text} does not match the paths; correct it, or remove it")
     return [Listed(str(source), None, escaped(labels[1]))]
 
 
@@ -199,5 +201,7 @@ def _seconds(image: Listed, where: Path) -> int:
     if not image.time:
         return UNKNOWN
     if not image.time.isascii() or not image.time.isdecimal() or len(image.time) > 18:
-        raise InputError(f"{where}: time of {image.path} is {image.time!r}; write whole seconds, or leave it empty")
+        raise InputError(
+            f"{where}: time of {image.path} is {image.time!r}; write whole seconds, or leave the cell empty"
+        )
     return int(image.time)

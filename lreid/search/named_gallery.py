@@ -1,4 +1,4 @@
-"""Keep a gallery with the names of its identities and cameras, its model and the way its features were made."""
+"""A gallery together with the names of its identities and cameras, its model, and the processing of its features."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class NamedGallery:
-    """A gallery whose identities and cameras have names, and that knows its model.
+    """A gallery with the names of its identities and cameras, and with its model.
 
     Attributes:
-        gallery: the images as features.
-        where: it is, see :func:`lreid.gallery.store.place_of`; messages begin with it.
+        gallery: features and labels of the images.
+        where: place of the gallery, see :func:`lreid.gallery.store.place_of`; messages begin with it.
         checkpoint: checkpoint of the model that built the gallery.
-        flip: the features of flipped images are added, as ``EVAL.FLIP`` of the checkpoint has it.
-        norm: statistics of its images that their features were normalised by, as those of queries must be; or None.
+        flip: whether the features of flipped images are added (``EVAL.FLIP`` of the checkpoint).
+        norm: statistics that normalised its features, and must normalise those of queries; or None.
     """
 
     gallery: Gallery
@@ -43,16 +43,16 @@ class NamedGallery:
 
     @property
     def identities(self) -> dict[int, str]:
-        """Names by number, in the order in which they came."""
+        """Names by number, in the order in which they were added."""
         return self.gallery.about.names.setdefault("identity", {})
 
     @property
     def cameras(self) -> dict[int, str]:
-        """Names by number, in the order in which they came."""
+        """Names by number, in the order in which they were added."""
         return self.gallery.about.names.setdefault("camera", {})
 
     def images(self) -> list[SearchImage]:
-        """All images by ascending keys, with what is known of them."""
+        """All images with their labels, by ascending keys."""
         labels = self.gallery.labels()
         rows = zip(labels.paths, labels.ids, labels.cams, labels.times.tolist(), strict=True)
         return [SearchImage(path, name_of(identity), name_of(camera), time) for path, identity, camera, time in rows]
@@ -60,7 +60,7 @@ class NamedGallery:
     def number_of(self, what: str, label: int | str) -> int:
         """The number of a label, see :meth:`lreid.gallery.Gallery.number_of`; errors name the gallery.
 
-        Where ``0003`` is no name, ``3`` is meant, as files named ``0003_c1.jpg`` are called.
+        If ``0003`` is not a name, it means ``3``, because files named ``0003_c1.jpg`` show identity 3.
         """
         names = self.gallery.about.names.get(what, {}).values()
         if isinstance(label, str) and label not in names and re.fullmatch("0+[1-9][0-9]*", label):
@@ -72,15 +72,15 @@ class NamedGallery:
 
     @classmethod
     def load(cls, where: str | Path | Place, *, unfinished: bool = False) -> NamedGallery:
-        """Opens a gallery that was made by :func:`lreid.search.build`.
+        """Opens a gallery built by :func:`lreid.search.build`.
 
         Raises:
-            InputError: as :meth:`lreid.gallery.Gallery.load`, or it was made otherwise.
+            InputError: as :meth:`lreid.gallery.Gallery.load`, or the gallery was built in a different way.
         """
         gallery = Gallery.load(where, unfinished=unfinished)
         extras = gallery.about.extras
         if any(extras.get(name, np.empty(0)).shape != (1,) for name in ("checkpoint", "flip")):
-            raise InputError(f"{where}: does not say how its features were made; build it with lreid search")
+            raise InputError(f"{where}: does not record how its features were computed; build it with lreid search")
         checkpoint, flip = Path(str(extras["checkpoint"][0])), bool(extras["flip"][0])
         statistics = {name: array for name, array in extras.items() if name.startswith("norm/")}
         if any(not name.startswith("norm/features/") for name in statistics):
@@ -114,10 +114,11 @@ class NamedGallery:
     def model(
         self, checkpoint: Path | None, device: str, engine: Engine = "torch", *, any_model: bool = False
     ) -> Embedder:
-        """The gallery's model, from where it was when the gallery was built, or from another file.
+        """The gallery's model, from its original file or from the given one.
 
         Raises:
-            InputError: no such file, another model, unless ``any_model``, or one whose features have another length.
+            InputError: the file is missing, it is a different model (unless ``any_model``), or its features have a
+                different length.
         """
         from lreid.loading import load_model
         from lreid.models.fingerprint import fingerprint
@@ -143,7 +144,7 @@ class NamedGallery:
         return model
 
     def extract(self, model: Embedder, images: Images) -> np.ndarray:
-        """Features (n, D) in the way of the gallery."""
+        """Features (n, D), processed like those of the gallery."""
         return extract(model, images, self.flip, self.norm)
 
 
@@ -154,12 +155,12 @@ def _norm_of(statistics: dict[str, np.ndarray], width: int) -> CameraNorm | None
 
 
 def name_of(label: Any) -> str | None:
-    """A label of a gallery as text; None where it is not known."""
+    """A label of a gallery as text; None if unknown."""
     return None if label is None or label == UNKNOWN else str(label)
 
 
 def estimate_norm(model: Embedder, images: Images, flip: bool) -> tuple[CameraNorm, np.ndarray]:
-    """Statistics to standardise features of a gallery by, and its features (n, D) so standardised."""
+    """Statistics that standardise features, and the standardised features (n, D) of a gallery."""
     from lreid.retrieval.camera_norm import CameraNorm
 
     features = extract(model, images, flip)
@@ -168,14 +169,14 @@ def estimate_norm(model: Embedder, images: Images, flip: bool) -> tuple[CameraNo
 
 
 def extract(model: Embedder, images: Images, flip: bool, norm: CameraNorm | None = None) -> np.ndarray:
-    """Features (n, D), standardised by each image's camera where there are statistics.
+    """Features (n, D), standardised per camera if there are statistics.
 
     Raises:
         InputError: memory runs out.
     """
     try:
         features = model.extract(images, flip=flip)
-    except OutOfMemory as error:  # its message names the size of a batch, which nobody chooses here
+    except OutOfMemory as error:  # its message suggests a smaller batch size, which does not apply here
         reason = str(error).partition(": ")[2].rpartition("; ")[0]
         other = "" if model.mean.device.type == "cpu" else ", or use device='cpu'"
         raise OutOfMemory(f"{model.name}: {reason}; close other programs{other}") from None

@@ -27,18 +27,18 @@ from lreid.search.image_list import SearchImage, read_images
 from lreid.search.named_gallery import NamedGallery, extract, flips
 from lreid.search.versions import extract_beside, migrate
 
-DEPTH = 1000  # images that a query asks for where a gallery keeps codes, and not features
-GROUPS = 4  # of people, by the time of their enrolment
-AS_IS, MIGRATED, EXTRACTED = "as it is", "migrated", "re-extracted"  # ways to go on, the least expensive first
+DEPTH = 1000  # images per query in a gallery that stores codes instead of features
+GROUPS = 4  # number of groups of people, by time of enrolment
+AS_IS, MIGRATED, EXTRACTED = "as it is", "migrated", "re-extracted"  # options, the least expensive first
 
 Json = dict[str, Any]
 
 
 class Limits(NamedTuple):
-    """What a new model may cost, in per cent; None is no limit.
+    """Limits for a new model, in per cent; None is no limit.
 
     Attributes:
-        lost: share of the people that would no longer be found.
+        lost: share of the enrolled people who would no longer be recognised.
         fpir: share of the queries of unknown people that reach the threshold.
     """
 
@@ -46,7 +46,7 @@ class Limits(NamedTuple):
     fpir: float | None = None
 
     def broken(self, figures: Json) -> bool:
-        """Whether the figures of a way are above a limit."""
+        """Whether the figures of an option exceed a limit."""
         pairs = ((self.lost, figures["lost_share"]), (self.fpir, figures["fpir"]))
         return any(limit is not None and value > limit for limit, value in pairs)
 
@@ -57,10 +57,10 @@ class Ranked:
 
     Attributes:
         score: the scores.
-        query, gallery: their labels, as of :func:`lreid.identities.comparable`.
+        query, gallery: labels of queries and gallery, as returned by :func:`lreid.identities.comparable`.
         rows: labels of the gallery, with names.
-        own, others: ``(Q,)`` see :func:`lreid.retrieval.open_set.best_scores`.
-        ap: ``(Q,)`` average precision; NaN where a query has no match.
+        own, others: ``(Q,)``, see :func:`lreid.retrieval.open_set.best_scores`.
+        ap: ``(Q,)`` average precision; NaN if a query has no match.
         threshold: cosine similarity from which a query is accepted.
     """
 
@@ -75,28 +75,28 @@ class Ranked:
 
     @property
     def first(self) -> np.ndarray:
-        """``(Q,)`` bool: the best image is of the query's identity (Rank-1)."""
+        """``(Q,)`` bool: the best image shows the query's identity (Rank-1)."""
         return self.own > self.others
 
     @property
     def recognised(self) -> np.ndarray:
-        """``(Q,)`` bool: it also reaches the threshold."""
+        """``(Q,)`` bool: the best image is right and reaches the threshold."""
         return self.first & (self.own >= self.threshold)
 
     @property
     def let_in(self) -> np.ndarray:
-        """``(Q,)`` bool: an image of another identity reaches the threshold."""
+        """``(Q,)`` bool: an image of a different identity reaches the threshold."""
         return self.others >= self.threshold
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What :func:`check` measured.
+    """The result of :func:`check`.
 
     Attributes:
-        results: for JSON.
-        queries: images whose identity is known.
-        today, new: rankings by the gallery as it is, and by the way that was chosen.
+        results: figures for JSON.
+        queries: the queries, which all have an identity.
+        today, new: rankings of the gallery as it is, and of the chosen option.
     """
 
     results: Json
@@ -117,37 +117,37 @@ def check(
     device: str = "auto",
     engine: Engine = "torch",
 ) -> Comparison:
-    """Compares a gallery with three ways to continue with a new model: as it is, migrated, re-extracted.
+    """Compares a gallery with three options for a new model: search it as it is, migrate it, or re-extract it.
 
-    A query is found if the best image with a name is of its identity and reaches the threshold. A person is found if at
-    least half of their queries are. All thresholds have the gallery's false accept rate on the queries of its people,
-    each searched without their own images. Queries of other people take no part in that; they measure FPIR (Grother et
-    al., NIST IR 8271, 2019). Where all cameras are known, images of the query's identity and camera are left out, as
-    by ``lreid test``; else the query itself.
+    A query is recognised if the best image with a name shows its identity and reaches the threshold. A person is
+    recognised if at least half of their queries are. Every threshold is set to the gallery's false accept rate on the
+    queries of enrolled people, each searched without images of that person. Queries of unknown people do not influence
+    it; they measure FPIR (Grother et al., NIST IR 8271, 2019). If all cameras are known, images of the query's identity
+    and camera are left out, as in ``lreid test``; otherwise only the query itself is.
 
-    The way is chosen that loses the fewest people within the limits, or the fewest of all where none keeps them; of
-    several that which finds the most queries, and then the least expensive one.
+    Among the options within the limits (or among all, if none is), the function chooses the one that loses the fewest
+    people, then the one that recognises the most queries, then the least expensive one.
 
     Args:
         where: place of a calibrated gallery.
         new: checkpoint of the new model.
         images: queries as in :func:`lreid.search.list_images`; those without an identity are skipped.
-        limits: what the new model may cost.
+        limits: limits for the new model.
         out: folder for temporary galleries, which are deleted.
-        checkpoint: the gallery's model, if it is not where it was.
-        skip_bad: leave out images that cannot be read, queries and images of the gallery.
+        checkpoint: the gallery's model, if its file has moved.
+        skip_bad: skip images that cannot be read, in the queries and in the gallery.
         device, engine: as in :func:`lreid.load_model`.
 
     Returns:
-        The comparison. Its ``results`` have figures in per cent: ``today`` and ``ways``, each with ``threshold``,
-        ``mAP``, ``rank1``, ``true_positive_rate`` and ``fpir`` (None without unknown people); each way with ``lost``
-        and ``gained`` people, those by Rank-1 alone, ``lost_share``, ``seconds`` and ``bytes`` that it takes, or the
-        ``reason`` why it is not possible. Then ``people`` with how many of their queries are found, and figures
-        ``by_camera`` and ``by_enrolment``.
+        The comparison. Its ``results`` contain figures in per cent: ``today`` and ``ways`` (the options), each with
+        ``threshold``, ``mAP``, ``rank1``, ``true_positive_rate`` and ``fpir`` (None without unknown people). Each
+        option also has the ``lost`` and ``gained`` people, the same by Rank-1 alone, ``lost_share``, and its cost in
+        ``seconds`` and ``bytes``, or the ``reason`` why it is impossible. ``people`` counts the recognised queries of
+        each person; ``by_camera`` and ``by_enrolment`` contain figures of groups.
 
     Raises:
-        InputError: the gallery is not calibrated, no query has a match, the model is the gallery's, or nothing can be
-            compared; or anything else does not fit.
+        InputError: the gallery is not calibrated, no query has a match, the new model is the gallery's model, all
+            options are impossible, or an argument is invalid.
     """
     named = NamedGallery.load(where)
     about = named.gallery.about
@@ -161,10 +161,10 @@ def check(
             "named after the people, or list them in a CSV file"
         )
     if limits.fpir is not None and all(image.identity in people for image in queries):
-        raise InputError("--max-fpir: every image shows a person of the gallery; add images of others")
+        raise InputError("--max-fpir: every image shows an enrolled person; add images of other people")
     model, old = load_model(new, device, engine=engine), named.model(checkpoint, device, engine)
     if fingerprint(model) == about.model:
-        raise InputError(f"{new}: is the gallery's model already; give another one")
+        raise InputError(f"{new}: is already the gallery's model; give a different one")
     queries, pixels = read_images(queries, old, about.names, skip_bad=skip_bad)
     rank = partial(_ranked, queries=queries, rate=about.false_accept_rate)
     today = rank(named, named.extract(old, pixels))
@@ -189,7 +189,7 @@ def check(
         as_is = ways[0][1]
         if as_is is None:
             ways.append(({"way": MIGRATED, "reason": ways[0][0]["reason"]}, None))
-        else:  # a copy of the same features, so of the same rankings
+        else:  # a copy has the same features and therefore the same rankings
             ways.append(_way(MIGRATED, migrated, lambda _: as_is, Path(folder, "copy.gallery")))
         ways.append(_way(EXTRACTED, extracted, searched, Path(folder, "new.gallery")))
     enrolled = np.isfinite(today.own)
@@ -260,7 +260,7 @@ def _ranked(named: NamedGallery, features: np.ndarray, *, queries: Sequence[Sear
 def _way(
     name: str, make: Callable[[Path], NamedGallery], rank: Callable[[NamedGallery], Ranked], file: Path | None = None
 ) -> tuple[Json, Ranked | None]:
-    """A way with its cost; without rankings and with the reason where it is not possible."""
+    """An option with its cost; if it is impossible, the reason instead of rankings."""
     start = perf_counter()
     try:
         named = make(file or Path())
@@ -274,7 +274,7 @@ def _way(
 
 
 def _figures(ranked: Ranked, enrolled: np.ndarray, unknown: np.ndarray) -> Json:
-    """Figures of some queries, in per cent; None where there are none."""
+    """Figures of some queries, in per cent; None without queries."""
 
     def share(values: np.ndarray) -> float | None:
         return 100 * float(values.mean()) if len(values) else None
@@ -289,7 +289,7 @@ def _figures(ranked: Ranked, enrolled: np.ndarray, unknown: np.ndarray) -> Json:
 
 
 def _changes(today: Ranked, new: Ranked, names: np.ndarray, enrolled: np.ndarray) -> Json:
-    """Who is no longer found, and who newly is."""
+    """The people who are no longer recognised, and those who newly are."""
     changes: Json = {}
     for end, rule in (("", "recognised"), ("_rank1", "first")):
         before, after = (_of_people(getattr(each, rule), names, enrolled) for each in (today, new))
@@ -299,14 +299,14 @@ def _changes(today: Ranked, new: Ranked, names: np.ndarray, enrolled: np.ndarray
 
 
 def _of_people(hits: np.ndarray, names: np.ndarray, enrolled: np.ndarray) -> dict[str, tuple[int, int]]:
-    """Of each person with matches the number of hits and of queries."""
+    """The number of hits and of queries for each person with matches."""
     people, which, counts = np.unique(names[enrolled], return_inverse=True, return_counts=True)
     sums = np.bincount(which, hits[enrolled], len(people)).astype(int)
     return {str(name): (int(hit), int(count)) for name, hit, count in zip(people, sums, counts, strict=True)}
 
 
 def _people(both: tuple[Ranked, Ranked], names: np.ndarray, enrolled: np.ndarray) -> list[Json]:
-    """Each person: how many queries, and how many are found and ranked first, today and by the new model."""
+    """For each person the number of queries, of recognised ones and of Rank-1 hits, today and with the new model."""
     counts = [_of_people(getattr(each, rule), names, enrolled) for rule in ("recognised", "first") for each in both]
     heads = ("found_today", "found_new", "rank1_today", "rank1_new")
     return [
@@ -316,7 +316,7 @@ def _people(both: tuple[Ranked, Ranked], names: np.ndarray, enrolled: np.ndarray
 
 
 def _by(both: tuple[Ranked, Ranked], groups: dict[str, np.ndarray], enrolled: np.ndarray, unknown: np.ndarray) -> Json:
-    """Figures of groups of queries, today and by the new model; nothing where there is one group."""
+    """Figures of groups of queries, today and with the new model; empty if there is only one group."""
     if len(groups) < 2:
         return {}
     return {
@@ -330,7 +330,7 @@ def _by(both: tuple[Ranked, Ranked], groups: dict[str, np.ndarray], enrolled: np
 
 
 def _enrolment(rows: Rows, names: np.ndarray) -> dict[str, np.ndarray]:
-    """The queries of about equally many people each, by the earliest time of their gallery images in seconds."""
+    """Queries in groups of about equally many people, by the earliest time of their gallery images in seconds."""
     enrolled: dict[str, int] = {}
     for name, time in zip(rows.ids, rows.times.tolist(), strict=True):
         if time >= 0:

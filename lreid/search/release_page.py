@@ -1,4 +1,4 @@
-"""Write what a new model would change as a page, as JSON and in one line."""
+"""Write the changes that a new model would cause: as a page, as JSON and in one line."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from lreid.search.findings import Tiles, findings, too_few
 from lreid.search.release_check import Comparison, Json, Ranked
 
 PAGE, FIGURES = "check.html", "check.json"
-EXAMPLES = 12  # people of each section with images
-MATCHES = 5  # gallery images of each
-CLOCK = 10**8  # seconds: times from here on are taken for dates since 1970
+EXAMPLES = 12  # maximum number of people with images per section
+MATCHES = 5  # gallery images per query
+CLOCK = 10**8  # seconds; larger times count as seconds since 1970
 SHOWN = {"rank1": "Rank-1", "true_positive_rate": "TPIR", "mAP": "mAP", "fpir": "FPIR"}
 
 
@@ -32,7 +32,7 @@ def write_check(comparison: Comparison, out: Path, *, blur: bool = False) -> str
     """Writes ``check.html`` and ``check.json``.
 
     Args:
-        comparison: what :func:`lreid.search.release_check.check` gives.
+        comparison: the result of :func:`lreid.search.release_check.check`.
         out: folder to write to.
         blur: blur the images of the page.
 
@@ -62,7 +62,7 @@ def write_check(comparison: Comparison, out: Path, *, blur: bool = False) -> str
 
 
 def verdict_of(results: Json) -> str:
-    """What to decide on, in one line."""
+    """The decisive figures in one line."""
     chosen, limits = _chosen(results), results["limits"]
     lost = f"{len(chosen['lost'])} of {counted(len(results['people']), 'person').replace('persons', 'people')}"
     parts = [
@@ -111,7 +111,7 @@ def _intro(results: Json, verdict: str) -> list[str]:
 
 
 def _ways(results: Json) -> Panel:
-    """Three ways to continue, and the gallery as it is today."""
+    """The three options, and the gallery as it is today."""
     heads = ["gallery", "threshold", *SHOWN.values(), "lost", "lost (Rank-1)", "newly found", "time", "more disk"]
     rows = [Row("", ["today, old model", _threshold(results["today"]), *_cells(results["today"]), *["–"] * 5])]
     notes = [
@@ -151,7 +151,7 @@ def _cells(figures: Json) -> list[str | Cell]:
 
 
 def _groups(results: Json, by: str, title: str) -> list[Panel]:
-    """Figures of groups of queries, today and by the new model."""
+    """Figures of groups of queries, today and with the new model."""
     groups = results[f"by_{by}"]
     if not groups:
         return []
@@ -170,12 +170,12 @@ def _groups(results: Json, by: str, title: str) -> list[Panel]:
 
 
 def _moment(seconds: int) -> str:
-    """A date where the number can be one, else seconds."""
+    """A date if the number can be one, otherwise seconds."""
     return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%d}" if seconds >= CLOCK else f"{seconds} s"
 
 
 def _people(results: Json) -> list[Panel]:
-    """Everybody with a change."""
+    """Everybody whose results changed."""
     keys = ("found_today", "found_new", "rank1_today", "rank1_new")
     changed = [
         each
@@ -193,7 +193,7 @@ def _people(results: Json) -> list[Panel]:
 
 
 def _examples(comparison: Comparison, tiles: Tiles, people: Sequence[str], changed: np.ndarray) -> list[RankedQuery]:
-    """Of each person the first query that changed, in both rankings."""
+    """The first changed query of each person, in both rankings."""
     rankings = []
     for name in people:
         rows = (row for row, image in enumerate(comparison.queries) if image.identity == name and changed[row])
@@ -207,7 +207,7 @@ def _examples(comparison: Comparison, tiles: Tiles, people: Sequence[str], chang
 
 
 def _finding(ranked: Ranked, row: int, path: str, name: str) -> dict[str, Any]:
-    """The nearest images with a name to a query, as :func:`lreid.search.findings.findings` has them."""
+    """The nearest named images of a query, in the format of :func:`lreid.search.findings.findings`."""
     columns = ranking_of(ranked.score, ranked.query, ranked.gallery, row)[:MATCHES]
     scores = ranked.score(slice(row, row + 1))[:, columns].cpu().numpy()  # (1, k)
     labels = {key: column[None] for key, column in vars(ranked.rows[columns]).items()}

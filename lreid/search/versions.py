@@ -1,4 +1,4 @@
-"""Move a gallery to another model, back again, or to another place, while it can be searched all the time."""
+"""Move a gallery to a new model and back, or to another place; it can be searched during the move."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from lreid.search.image_list import SearchImage, columns, read_images, require_s
 from lreid.search.named_gallery import NamedGallery, estimate_norm, extract, flips
 
 logger = logging.getLogger("lreid")
-FEWEST_KEPT_AT_ONCE = 1024  # images that are extracted before they are kept; a killed reindex loses no more
-BATCH = 16384  # rows that move at once
-SAMPLE, DEPTH = 64, 10  # queries and their matches that are compared after a move
+FEWEST_KEPT_AT_ONCE = 1024  # images per batch that is saved; a killed reindex loses at most one batch
+BATCH = 16384  # rows per step
+SAMPLE, DEPTH = 64, 10  # number of queries, and of matches per query, that are compared after a move
 SAME_SCORE = 1e-4
 
 
@@ -36,42 +36,46 @@ def reindex(
     device: str = "auto",
     engine: Engine = "torch",
 ) -> dict[str, int]:
-    """Extracts all images of a gallery with another model into a new version, which then replaces the gallery.
+    """Extracts all images of a gallery with a new model into a new version, which then replaces the gallery.
 
-    Until then the gallery is searched, and changed, as before. After a kill, the next call continues where it stopped.
-    The previous version stays for :func:`roll_back`. The threshold is the old model's and does not come along.
+    Until then the gallery can be searched and changed as before. After a kill, the next call continues. The previous
+    version stays for :func:`roll_back`. The new version has no threshold, because the old one belongs to the old model.
 
     Args:
         where: place of the gallery, see :func:`lreid.gallery.store.place_of`.
         checkpoint: the new model.
-        skip_bad: leave out images that cannot be read any more.
-        restart: drop what an earlier call for another model has left.
+        skip_bad: leave out images that can no longer be read.
+        restart: discard an unfinished version of an earlier call for a different model.
         device, engine: as in :func:`lreid.load_model`.
 
     Returns:
-        ``images`` in the gallery, and how many of them were ``extracted`` by this call.
+        The number of ``images`` in the gallery, and of those that this call ``extracted``.
 
     Raises:
-        InputError: anything given does not fit, or an image cannot be read; the gallery stays as it was, and what was
-            extracted is kept.
+        InputError: an argument is invalid, or an image cannot be read; the gallery does not change, and extracted
+            features are kept for the next call.
     """
     place = place_of(where)
     old = NamedGallery.load(place)
     model = load_model(checkpoint, device, engine=engine)
     if fingerprint(model) == old.gallery.about.model:
-        raise InputError(f"{where}: holds features of this model already")
+        raise InputError(f"{where}: already contains features of this model")
     beside = place.next()
     if restart and beside.exists():
         beside.delete()
     work = _Reindexing(model, skip_bad)
     new = work.resume(beside) if beside.exists() else work.begin(beside, old, checkpoint)
     before = new.images()
-    while work.catch_up(old := NamedGallery.load(place), new, before):  # images may have come and gone meanwhile
+    while work.catch_up(
+        old := NamedGallery.load(place), new, before
+    ):  # images may have been added and removed meanwhile
         before = new.images()
     new.gallery.finish()
     place.switch(old.gallery.store)
     try:
-        work.catch_up(old, now := NamedGallery.load(place), before)  # what others added in the moment before
+        work.catch_up(
+            old, now := NamedGallery.load(place), before
+        )  # images that other processes added in the last moment
         return {"images": len(now.gallery), "extracted": work.extracted}
     except InputError as error:
         raise InputError(
@@ -82,7 +86,7 @@ def reindex(
 def extract_beside(
     old: NamedGallery, model: Embedder, checkpoint: Path, place: Place, *, skip_bad: bool = False
 ) -> NamedGallery:
-    """Extracts all images of a gallery into a new one at a place of its own, as :func:`reindex` does."""
+    """Extracts all images of a gallery into a new gallery at a separate place, as :func:`reindex` does."""
     work = _Reindexing(model, skip_bad)
     new = work.begin(place, old, checkpoint)
     work.catch_up(old, new, new.images())
@@ -112,7 +116,7 @@ class _Reindexing:
         images, norm, flip = old.images(), None, flips(checkpoint)
         if not images:
             raise InputError(f"{old.where}: holds no images; add some")
-        names = {"camera": dict(old.cameras)}  # whose numbers the statistics are kept by
+        names = {"camera": dict(old.cameras)}  # the statistics are stored under their numbers
         if old.norm:
             everything = self._read(images, names)[1]
             require_some(everything)
@@ -120,7 +124,7 @@ class _Reindexing:
         batches = (self._read(part, names) for part in _parts(images))
         first, pixels = next((batch for batch in batches if batch[0]), ([], None))
         if pixels is None:
-            raise InputError(f"{old.where}: not one of its images can be read any more; put them back")
+            raise InputError(f"{old.where}: none of its images can be read; restore them")
         about = old.gallery.about
         gallery = Gallery.build(
             extract(self.model, pixels, flip, norm),
@@ -138,7 +142,7 @@ class _Reindexing:
         return NamedGallery(gallery, str(beside), checkpoint, flip, norm)
 
     def catch_up(self, old: NamedGallery, new: NamedGallery, have: Sequence[SearchImage]) -> bool:
-        """Brings a gallery from what it has to what another one holds; whether there was anything to do."""
+        """Adds and removes images so that a gallery has those of another one; returns whether anything changed."""
         wanted = old.images()
         there, had = set(wanted), set(have)
         gone = [image.path for image in have if image not in there]
@@ -167,16 +171,16 @@ class _Reindexing:
 
 
 def roll_back(where: str | Path) -> str:
-    """The version before the last :func:`reindex` takes the gallery's place; ``reindex`` with the same model redoes it.
+    """Replaces the gallery by the version before the last :func:`reindex`; ``reindex`` with the same model redoes it.
 
     Returns:
-        The fingerprint of the model in use again.
+        The fingerprint of the previous model.
 
     Raises:
         InputError: there is no previous version.
     """
     place = place_of(where)
-    # before it takes the place of one that can be used
+    # check it before it replaces a usable gallery
     model = NamedGallery.load(place.previous()).gallery.about.model if place.previous().exists() else ""
     place.roll_back()
     return model
@@ -196,12 +200,12 @@ def migrate(source: str | Path, target: str | Path, *, kind: str | None = None, 
         unless a kind is approximate.
 
     Raises:
-        InputError: there is a gallery at the target already, the source has no features (``ivfpq``) or no images, or
-            the copy differs. Then no gallery appears at the target.
+        InputError: the target already exists, the source has no features (``ivfpq``) or no images, or the copy differs.
+            Then no gallery appears at the target.
     """
     place = place_of(target)
     if place.exists():
-        raise InputError(f"{target}: is there already; choose another name")
+        raise InputError(f"{target}: already exists; choose a different name")
     old = Gallery.load(source)
     labels, about = old.labels(), old.about
     if not len(labels):
@@ -227,13 +231,13 @@ def migrate(source: str | Path, target: str | Path, *, kind: str | None = None, 
         setattr(new.about, name, getattr(about, name))
     same = _share_of_same_matches(old, new, labels)
     if _rows(new.labels()) != _rows(labels) or same < (1 if about.kind == "flat" else 0.9):
-        raise InputError(f"{target}: the copy differs ({same:.3f} of its matches are the same); nothing was made")
+        raise InputError(f"{target}: the copy differs ({same:.3f} of its matches are the same); the copy was deleted")
     new.finish()
     return len(labels), same
 
 
 def _share_of_same_matches(old: Gallery, new: Gallery, labels: Rows) -> float:
-    """Up to ties, whose order has no meaning."""
+    """The share of equal matches; the order of ties is ignored."""
     chosen = np.random.default_rng(0).permutation(len(labels))[:SAMPLE]
     features, depth = old.features(labels.keys[chosen]), min(DEPTH, len(labels))
     one, other = (each.search(features, depth, model=old.about.model) for each in (old, new))
@@ -246,6 +250,6 @@ def _rows(labels: Rows) -> set[tuple[Any, ...]]:
 
 
 def _parts(images: Sequence[SearchImage], total: int = 0) -> Iterator[Sequence[SearchImage]]:
-    """Images that are extracted before they are kept, when a file is rewritten."""
+    """Batches of images, each of which is extracted and then saved by rewriting the file."""
     step = max(FEWEST_KEPT_AT_ONCE, max(total, len(images)) // 16)
     return (images[start : start + step] for start in range(0, len(images), step))

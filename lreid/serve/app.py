@@ -1,4 +1,4 @@
-"""The routes of the server: search, add, remove and undo, what the gallery holds, metrics, and the page."""
+"""The routes of the server: search, add, remove, undo, information, metrics, and the page."""
 
 from __future__ import annotations
 
@@ -18,10 +18,16 @@ from lreid.serve.guard import Guard, Limits
 from lreid.serve.served_gallery import Absent, Conflict, ServedGallery, Unavailable
 
 STATIC = Path(__file__).with_name("static")
-STATUS = {Absent: 404, Conflict: 409, Unavailable: 503, OutOfMemory: 503, NotConfirmed: 500}  # of an error; others 422
+STATUS = {
+    Absent: 404,
+    Conflict: 409,
+    Unavailable: 503,
+    OutOfMemory: 503,
+    NotConfirmed: 500,
+}  # HTTP status by error; 422 for all others
 BODY = {"requestBody": {"required": True, "content": {"image/*": {"schema": {"type": "string", "format": "binary"}}}}}
 PAGES = {"/": "page.html", "/page.js": "page.js", "/page.css": "page.css"}
-LONGEST = 4096  # characters of a path
+LONGEST = 4096  # maximum length of a path
 
 
 async def _content(request: Request) -> bytes:
@@ -39,17 +45,19 @@ def create_app(gallery: ServedGallery, *, token: str | None = None, limits: Limi
     """The server's application.
 
     Args:
-        gallery: to search and change.
-        token: that requests must bear, but those of ``guard.OPEN``; None serves all, for this machine alone.
+        gallery: the gallery to serve.
+        token: token that requests must send, except those of ``guard.OPEN``; None accepts all, from this machine only.
         limits: limits of each client's requests.
     """
     app = FastAPI(
         title="lreid serve",
         version=installed_version("lreid") or "source",
         description="Search a gallery by images. The body of a request is the content of an image file.",
-        docs_url=None,  # FastAPI's own pages load scripts from another site
+        docs_url=None,  # FastAPI's own pages load scripts from a different site
         redoc_url=None,
-        dependencies=[Depends(HTTPBearer(auto_error=False))] if token else [],  # for the description; Guard checks
+        dependencies=[Depends(HTTPBearer(auto_error=False))]
+        if token
+        else [],  # only for the description; Guard checks the token
     )
     registry = CollectorRegistry()
     app.add_middleware(Guard, limits=limits, token=token, registry=registry)
@@ -63,7 +71,7 @@ def create_app(gallery: ServedGallery, *, token: str | None = None, limits: Limi
 
     @app.post("/search", openapi_extra=BODY)
     def search(content: Content, top: Annotated[int, Query(ge=1, le=100)] = 10, camera: Name = None) -> dict[str, Any]:
-        """Find who is on an image: identity, unknown (null without a threshold), and matches, best first."""
+        """Find who is in an image: identity, unknown (null without a threshold), and matches, best first."""
         return gallery.search(content, top, camera)
 
     @app.post("/images", openapi_extra=BODY)
@@ -80,7 +88,7 @@ def create_app(gallery: ServedGallery, *, token: str | None = None, limits: Limi
 
     @app.get("/images", response_class=Response, responses={200: {"content": {"image/jpeg": {}}}})
     def show(path: Annotated[str, Query(max_length=LONGEST)]) -> Response:
-        """A thumbnail of an image of the gallery."""
+        """A thumbnail of an image in the gallery."""
         return Response(gallery.thumbnail(path), media_type="image/jpeg")
 
     @app.post("/undo/{change}")

@@ -1,4 +1,4 @@
-"""The checks of every request before the server's own code: its sender, its size, its rate, and its number."""
+"""Checks of every request before the routes: sender, size, rate, and number of simultaneous requests."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-OPEN = ("/", "/page.js", "/page.css", "/docs", "/openapi.json", "/health")  # hold nothing of the gallery
-MOST_CLIENTS = 1024  # whose rates are remembered
-SECONDS = 30  # within which the next part of a body must come
+OPEN = ("/", "/page.js", "/page.css", "/docs", "/openapi.json", "/health")  # these reveal nothing about the gallery
+MOST_CLIENTS = 1024  # maximum number of clients whose rates are tracked
+SECONDS = 30  # seconds within which the next part of a body must arrive
 HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'self'; img-src blob: data:; frame-ancestors 'none'",
@@ -31,9 +31,9 @@ class Limits:
     """Limits of a client's requests.
 
     Attributes:
-        body: bytes of a request's body, at most.
-        rate: requests per second of a client, and twice as many at once.
-        waiting: requests of all clients that are worked on or wait at one time, at most.
+        body: maximum size of a request's body, bytes.
+        rate: maximum requests per second and client; bursts may have twice as many.
+        waiting: maximum number of requests of all clients that run or wait at the same time.
     """
 
     body: int = 10_000_000
@@ -42,23 +42,25 @@ class Limits:
 
 
 class Guard:
-    """Refuses requests before they are worked on, and counts all.
+    """Refuses invalid requests before they reach the routes, and counts all requests.
 
-    Without a token the server is for this machine alone. Then the names by which a browser may call it are those of
-    this machine, so that the page of another site cannot reach it (DNS rebinding). A page of another origin is refused
-    in any case.
+    Without a token, only this machine may use the server. Then the host name of a request must be a name of this
+    machine, so that a page of a different site cannot reach it (DNS rebinding). Pages of a different origin are always
+    refused.
 
     Args:
-        app: that answers what passes.
+        app: application that handles accepted requests.
         limits: see :class:`Limits`.
-        token: that a request must bear; None lets every one pass.
+        token: token that a request must send; None accepts all requests.
         registry: registry of the metrics.
     """
 
     def __init__(self, app: ASGIApp, limits: Limits, token: str | None, registry: CollectorRegistry) -> None:
         self.app, self.limits, self.token = app, limits, token
         self._waiting = 0
-        self._clients: OrderedDict[str, tuple[float, float]] = OrderedDict()  # tokens left, and when
+        self._clients: OrderedDict[str, tuple[float, float]] = (
+            OrderedDict()
+        )  # remaining tokens, and the time of the last request
         names = ("method", "path", "status")
         self._requests = Counter("lreid_requests", "Answered requests", names, registry=registry)
         self._seconds = Histogram("lreid_request_seconds", "Seconds until the answer", ("path",), registry=registry)
@@ -94,7 +96,10 @@ class Guard:
         headers = Headers(scope=scope)
         host, origin = headers.get("host", ""), headers.get("origin")
         if (self.token is None and not is_local(_name(host))) or (origin and origin.partition("://")[2] != host):
-            return _refused(403, "the page of another site, or another name of this server; open its own page")
+            return _refused(
+                403,
+                "the request comes from a different site, or names this server differently; open the server's own page",
+            )
         if scope["path"] == "/health":
             return None
         if not self._in_time((scope.get("client") or ("",))[0]):
@@ -104,14 +109,14 @@ class Guard:
             if not secrets.compare_digest(given.encode(), self.token.encode()):
                 return _refused(401, "send the token: Authorization: Bearer TOKEN", {"WWW-Authenticate": "Bearer"})
         if self._waiting > self.limits.waiting:
-            return _refused(429, "too many requests at one time; wait", {"Retry-After": "1"})
+            return _refused(429, "too many requests at the same time; wait", {"Retry-After": "1"})
         size = headers.get("content-length", "0")
         if not size.isdecimal() or int(size) > self.limits.body:
             return _refused(413, self._too_large())
         return None
 
     def _in_time(self, client: str) -> bool:
-        """Whether a client keeps to its rate; this request is counted."""
+        """Whether a client stays within its rate; counts this request."""
         now, most = time.monotonic(), 2 * self.limits.rate
         left, before = self._clients.pop(client, (most, now))
         left = min(left + (now - before) * self.limits.rate, most) - 1
@@ -121,17 +126,17 @@ class Guard:
         return left >= 0
 
     def _bounded(self, receive: Receive) -> Receive:
-        """Counts a body whose header gives no length, and limits the wait for its next part."""
+        """Limits the size of a body without a length in its header, and the wait for its next part."""
         size, ended = 0, False
 
         async def read() -> Message:
             nonlocal size, ended
             if ended:
-                return await receive()  # the client hangs up
+                return await receive()  # the client closes the connection
             try:
                 message = await asyncio.wait_for(receive(), SECONDS)
             except asyncio.TimeoutError:
-                raise HTTPException(408, f"no part of the body came for {SECONDS} seconds; send it again") from None
+                raise HTTPException(408, f"no part of the body arrived for {SECONDS} seconds; send it again") from None
             size, ended = size + len(message.get("body", b"")), not message.get("more_body")
             if size > self.limits.body:
                 raise HTTPException(413, self._too_large())
@@ -144,7 +149,7 @@ class Guard:
 
 
 def is_local(host: str) -> bool:
-    """Whether a host's name or address is that of this machine alone."""
+    """Whether a host name or address means this machine only."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

@@ -1,4 +1,4 @@
-"""A gallery that many clients search at once, and that one client at a time changes."""
+"""A gallery that many clients can search at once, while one client at a time can change it."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ from lreid.search.findings import findings
 from lreid.search.image_list import SearchImage, columns, read_images
 from lreid.search.named_gallery import NamedGallery
 
-MOST_PIXELS = 50_000_000  # of an image that is sent: 150 MB decoded
+MOST_PIXELS = 50_000_000  # maximum pixels of an uploaded image: 150 MB decoded
 MOST_LETTERS = 200  # of a name
-UNDOABLE = 20  # changes that can be undone
-SUFFIXES = {"MPO": ".jpg", "HEIF": ".heic"}  # of the formats that are not called like their suffix
+UNDOABLE = 20  # number of changes that can be undone
+SUFFIXES = {"MPO": ".jpg", "HEIF": ".heic"}  # suffixes of formats with a different name
 
 
 class Absent(InputError):
@@ -42,7 +42,7 @@ class Absent(InputError):
 
 
 class Conflict(InputError):
-    """The gallery has the image already, or no longer."""
+    """The gallery already has the image, or no longer has it."""
 
 
 class Unavailable(InputError):
@@ -54,19 +54,19 @@ class Images(NamedTuple):
 
     listed: list[SearchImage]
     features: np.ndarray  # (n, D) float32
-    files: dict[str, bytes]  # contents of those that clients sent, by path
+    files: dict[str, bytes]  # contents of uploaded files, by path
 
 
 class ServedGallery:
     """A gallery file in memory, with its model.
 
     A change reads the file again, writes the new one and then replaces the gallery in memory. So a search never waits
-    for a change and never sees half of one. Changes by other processes are read as well. Images that clients send are
-    kept in the folder ``GALLERY.images`` next to the file, under names made from their content.
+    for a change and never sees half of one. Changes by other processes are also read. Uploaded images are stored in the
+    folder ``GALLERY.images`` next to the file, under names derived from their content.
 
     Args:
         where: the gallery's file.
-        checkpoint: the gallery's model, if it is not where it was.
+        checkpoint: the gallery's model, if its file has moved.
         device: as in :func:`lreid.devices.pick_device`.
 
     Raises:
@@ -83,13 +83,13 @@ class ServedGallery:
         self._model = self._named.model(checkpoint, device)
         self._fingerprint = fingerprint(self._model)
         self._reading, self._extracting, self._changing = threading.Lock(), threading.Lock(), threading.Lock()
-        self._undo: OrderedDict[str, tuple[bool, Images]] = OrderedDict()  # whether they were added, else removed
+        self._undo: OrderedDict[str, tuple[bool, Images]] = OrderedDict()  # whether they were added; otherwise removed
 
     def current(self) -> NamedGallery:
-        """The gallery as its file has it now; to be searched, not changed.
+        """The current content of the gallery file, for searching only.
 
         Raises:
-            Unavailable: the file is missing, damaged, or now of another model.
+            Unavailable: the file is missing, damaged, or contains features of a different model.
         """
         with self._reading:
             try:
@@ -105,7 +105,7 @@ class ServedGallery:
         Args:
             content: content of an image file.
             top: number of matches, 1 or more.
-            camera: that took the image; None if it is not known.
+            camera: camera that took the image; None if unknown.
 
         Raises:
             InputError: the image cannot be read.
@@ -121,14 +121,14 @@ class ServedGallery:
 
         Args:
             content: content of an image file.
-            identity, camera: names; None if they are not known.
+            identity, camera: names; None if unknown.
 
         Returns:
             ``path`` of the image, the number of ``images`` in the gallery, and ``undo``, which names the change.
 
         Raises:
             Conflict: the gallery has the image.
-            InputError: the image or a name cannot be used; then the gallery is as it was.
+            InputError: the image or a name is invalid; the gallery does not change.
         """
         path = str(self.folder / (hashlib.sha256(content).hexdigest()[:32] + _suffix(content)))
         listed = [SearchImage(path, _name(identity, "identity"), _name(camera, "camera"))]
@@ -138,14 +138,15 @@ class ServedGallery:
         return {"path": path, "images": len(named.gallery), "undo": self._undoable(True, images)}
 
     def remove(self, path: str | None = None, identity: str | None = None) -> dict[str, Any]:
-        """Removes one image, or all of an identity. Files that clients sent are deleted, others stay.
+        """Removes one image, or all images of an identity. Uploaded files are deleted, other files stay.
 
         Returns:
-            ``removed``, how many, the number of ``images`` left, and ``undo``, which names the change; None for an
-            ``ivfpq`` gallery, which keeps no features. The last 20 changes can be undone until the server stops.
+            The number of ``removed`` images, the number of ``images`` left, and ``undo``, which names the change (None
+            for an ``ivfpq`` gallery, which stores no features). The last 20 changes can be undone until the server
+            stops.
 
         Raises:
-            Absent: there is no such image or identity.
+            Absent: the gallery has no such image or identity.
         """
         with self._changed() as named:
             rows = enumerate(named.images())  # by ascending keys
@@ -164,15 +165,17 @@ class ServedGallery:
         return {"removed": len(asked), "images": len(named.gallery), "undo": undo}
 
     def undo(self, change: str) -> dict[str, int]:
-        """Undoes one of the last changes, and gives the number of ``images`` in the gallery.
+        """Undoes one of the last changes, and returns the number of ``images`` in the gallery.
 
         Raises:
-            Absent: there is no such change, or it is undone.
-            Conflict: the gallery has changed so that it cannot be undone.
+            Absent: the change does not exist, or was already undone.
+            Conflict: later changes make the undo impossible.
         """
         added, images = self._undo.pop(change, (False, None))
         if images is None:
-            raise Absent(f"{change[:MOST_LETTERS]}: no such change, or it is undone; the last {UNDOABLE} can be undone")
+            raise Absent(
+                f"{change[:MOST_LETTERS]}: no such change, or it was already undone; the last {UNDOABLE} can be undone"
+            )
         try:
             with self._changed() as named:
                 (self._take if added else self._put)(named, images)
@@ -182,14 +185,14 @@ class ServedGallery:
         return {"images": len(named.gallery)}
 
     def info(self) -> dict[str, Any]:
-        """Facts about the gallery: counts, ``kind``, ``model``, and its threshold with the rate it was set for."""
+        """Facts about the gallery: counts, ``kind``, ``model``, and its threshold with the false accept rate."""
         about, labels = (named := self.current()).gallery.about, named.gallery.store.labels()
         counts = {"images": len(labels), "identities": _different(labels.ids), "cameras": _different(labels.cams)}
         shown = ("kind", "model", "threshold", "false_accept_rate", "calibrated_on")
         return {"gallery": self.path.name, **counts} | {name: getattr(about, name) for name in shown}
 
     def thumbnail(self, path: str) -> bytes:
-        """A small JPEG of an image of the gallery; of no other file.
+        """A small JPEG of an image of the gallery; other files are never read.
 
         Raises:
             Absent: the gallery has no such image, or its file cannot be read.
@@ -199,17 +202,17 @@ class ServedGallery:
         try:
             return thumbnail(read_image(path))
         except InputError:
-            raise Absent("the file of this image is gone or damaged") from None
+            raise Absent("the file of this image is missing or damaged") from None
 
     def _features(self, named: NamedGallery, content: bytes, camera: str | None) -> np.ndarray:
-        """``(1, D)``; the image is read by what reads those of the commands."""
+        """Features ``(1, D)``; reads the image as the commands do."""
         _suffix(content)
         with self._extracting, tempfile.TemporaryDirectory() as folder:
             file = Path(folder, "image")
             file.write_bytes(content)
             try:
                 _, pixels = read_images([SearchImage(str(file), None, camera)], self._model, named.gallery.about.names)
-            except InputError as error:  # its advice is for commands
+            except InputError as error:  # the advice in its message is for commands
                 reason = str(error).replace(str(file), "the image").partition("; ")[0]
                 raise type(error)(f"{reason}; send another file") from None
             return named.extract(self._model, pixels)
@@ -220,12 +223,12 @@ class ServedGallery:
         except InputError as error:
             raise Unavailable(str(error)) from None
         if named.gallery.about.model != self._fingerprint:
-            raise Unavailable(f"{self.path}: has features of another model now; restart lreid serve")
+            raise Unavailable(f"{self.path}: now has features of a different model; restart lreid serve")
         return named
 
     @contextmanager
     def _changed(self) -> Iterator[NamedGallery]:
-        """The gallery of the file, to be changed and saved; afterwards searches see it."""
+        """Opens the gallery of the file for a change; after it is saved, searches use it."""
         with self._changing:
             named = self._read()
             yield named
@@ -235,7 +238,7 @@ class ServedGallery:
     def _put(self, named: NamedGallery, images: Images) -> None:
         """Writes the files of images, then the gallery with them."""
         if named.gallery.holds([image.path for image in images.listed]).any():
-            raise Conflict(f"{images.listed[0].path}: is in the gallery already; remove it first")
+            raise Conflict(f"{images.listed[0].path}: is already in the gallery; remove it first")
         named.gallery.add(images.features, *columns(images.listed), model=self._fingerprint)
         try:
             for path, content in images.files.items():
@@ -246,7 +249,7 @@ class ServedGallery:
             raise
 
     def _take(self, named: NamedGallery, images: Images) -> None:
-        """Writes the gallery without images, then deletes their files that clients had sent."""
+        """Writes the gallery without some images, then deletes their uploaded files."""
         paths = [image.path for image in images.listed]
         if not named.gallery.holds(paths).all():
             raise Conflict(f"{paths[0]}: is no longer in the gallery")
@@ -255,7 +258,7 @@ class ServedGallery:
         _delete(filter(self._sent, paths))
 
     def _sent(self, path: str) -> bool:
-        """Whether an image's file is there, and a client sent it."""
+        """Whether an image's file exists and was uploaded."""
         return Path(path).parent == self.folder and os.path.exists(path)
 
     def _save(self, named: NamedGallery) -> None:
@@ -267,7 +270,7 @@ class ServedGallery:
             raise Unavailable(str(error)) from None
 
     def _undoable(self, added: bool, images: Images) -> str:
-        """A name for a change, by which it can be undone."""
+        """Stores a change, and returns the name by which it can be undone."""
         self._undo[name := secrets.token_hex(16)] = added, images
         if len(self._undo) > UNDOABLE:
             self._undo.popitem(last=False)
@@ -288,23 +291,23 @@ def _suffix(content: bytes) -> str:
     """The suffix of an image's format, by its header.
 
     Raises:
-        InputError: it is no image, or too large.
+        InputError: it is not an image, or too large.
     """
     try:
         with Image.open(io.BytesIO(content), formats=FORMATS) as image:
             kind, (width, height) = str(image.format), image.size
-    except Exception:  # PIL raises nearly anything
-        raise InputError("the content that was sent is no image of a known format; send a JPEG or PNG file") from None
+    except Exception:  # PIL can raise almost any exception
+        raise InputError("the uploaded content is not an image of a known format; send a JPEG or PNG file") from None
     if width * height > MOST_PIXELS:
         raise InputError(f"the image has {width} x {height} pixels; send one of at most {MOST_PIXELS:,} pixels")
     return SUFFIXES.get(kind, f".{kind.lower()}")
 
 
 def _name(name: str | None, what: str) -> str | None:
-    """A name as galleries have it; None for an empty one.
+    """A name without spaces around it; None for an empty one.
 
     Raises:
-        InputError: it is too long, or holds what is not printable.
+        InputError: it is too long, or contains unprintable characters.
     """
     name = escaped(name.strip()) if name else None
     if name and (len(name) > MOST_LETTERS or not name.isprintable()):

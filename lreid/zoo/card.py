@@ -24,9 +24,9 @@ FIGURES: dict[Any, Any] = {
     "queries": int,
     "images": int,
     **dict.fromkeys(("mAP", "rank1", "rank5", "rank10"), NUMBER),
-    str: NUMBER,  # of other metrics
+    str: NUMBER,  # type of other metrics
 }
-FORM = {  # of what is in the card's lists and mappings
+FORM = {  # types of values in the card's lists and mappings
     "mean": [NUMBER],
     "std": [NUMBER],
     "mirrors": [str],
@@ -39,7 +39,7 @@ VERIFICATION = {
     "galleries": [str],
 }
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
-ADDED: dict[str, Any] = {"verification": {}, "limits": "", "imagenet": False}  # keys that cards of before lack
+ADDED: dict[str, Any] = {"verification": {}, "limits": "", "imagenet": False}  # keys that older cards lack
 
 
 @dataclass(frozen=True)
@@ -47,33 +47,32 @@ class Card:
     """One model of the zoo.
 
     Attributes:
-        file: the card itself; all others are its keys.
-        name: as in ``zoo:NAME``, and of the files.
-        title: one line for people.
-        start_only: a network to start training from (``MODEL.WEIGHTS zoo:NAME``), not one to search with.
+        file: file of the card; all other attributes are keys in it.
+        name: name as in ``zoo:NAME`` and of the files.
+        title: one line.
+        start_only: whether the model is for initial weights (``MODEL.WEIGHTS zoo:NAME``) only, not for search.
         method, benchmark, seed: method, benchmark and seed of the run.
-        task, tasks: the last task that was trained, from 1, and how many there were.
+        task, tasks: the last task that was trained, from 1, and the number of tasks.
         backbone, height, width, mean, std, neck, dim: settings of the network, as in :class:`lreid.models.Embedder`,
             and the length of its features.
-        parameters: how many there are.
+        parameters: number of parameters.
         figures: for each gallery its ``kind`` (seen, unseen), numbers of ``queries`` and ``images``, and ``mAP``,
-            ``rank1``, ``rank5``, ``rank10`` and what other metrics lreid had then, in per cent, all measured with the
-            weights as they are stored.
-        metric, ap, camera_filter, flip: how these were measured, see ``EVAL`` of :mod:`lreid.config`.
+            ``rank1``, ``rank5``, ``rank10`` and any other metrics in per cent, all measured with the stored weights.
+        metric, ap, camera_filter, flip: protocol of the figures, see ``EVAL`` in :mod:`lreid.config`.
         protocol: fingerprint of the benchmark's images and their order.
-        images_trained: images that the method used, one as often as it was drawn.
-        trained_on: the source of the training images.
-        command: that made the run.
+        images_trained: number of training images seen, repetitions included.
+        trained_on: source of the training images.
+        command: command of the run.
         config: every key of the run's config by its full name.
-        version: version of lreid that made the run.
+        version: lreid version of the run.
         licence: licence of the weights.
         sha256, bytes: SHA-256 and size of the weights' file.
         url, mirrors: addresses of the weights; empty if they are next to the card.
-        verification: the decision whether two images show the same identity: ``threshold``, a cosine similarity that
-            ``false_accept_rate`` of ``impostor_pairs`` of two identities reach and ``true_positive_rate`` of those of
-            one, all in [0, 1], on the images of ``galleries``; empty on cards of before.
-        limits: what it does not know and must not be used for; empty on cards of before.
-        imagenet: it was trained from ImageNet's weights, or from a model that was, as far as that is known.
+        verification: threshold to decide whether two images show the same identity: ``threshold``, a cosine similarity;
+            ``false_accept_rate``, the share of the ``impostor_pairs`` that reach it; ``true_positive_rate``, the share
+            of the genuine pairs, on the images of ``galleries``; empty on older cards.
+        limits: limits of the model, and uses to avoid; empty on older cards.
+        imagenet: whether it is known to be trained from ImageNet weights, directly or through another model.
     """
 
     file: Path
@@ -128,7 +127,7 @@ class Card:
 
 
 def _value(value: Any) -> str:
-    """JSON with a line for each key of a mapping, and lists on one line."""
+    """JSON with one line per key of a mapping, and lists on one line."""
     if not isinstance(value, dict):
         return json.dumps(value)
     return "{\n" + ",\n".join(f"  {json.dumps(key)}: {json.dumps(each)}" for key, each in value.items()) + "\n }"
@@ -138,13 +137,13 @@ def read_card(file: Path) -> Card:
     """Reads a card.
 
     Raises:
-        InputError: it is missing or no card.
+        InputError: it is missing or not a card.
     """
     try:
         keys = read_json(file)
     except FileNotFoundError:
         raise InputError(
-            f"{file}: no such card; weights of the zoo need it next to them, see lreid zoo publish"
+            f"{file}: no such card; weights of the zoo need a card next to them, see lreid zoo publish"
         ) from None
     except (OSError, ValueError) as error:
         raise InputError(f"{file}: cannot be read as a card ({error}); fetch it again") from None
@@ -173,27 +172,27 @@ def card_beside(weights: Path) -> Card:
     """The card of a file with weights, ``NAME-HASH.safetensors`` or ``NAME.safetensors``.
 
     Raises:
-        InputError: as :func:`read_card`, or the card is that of other weights.
+        InputError: as :func:`read_card`, or the card belongs to different weights.
     """
     versioned = re.fullmatch(f"(?P<name>{NAME.pattern})-(?P<hash>[0-9a-f]{{12}})", weights.stem)
     if versioned is None or weights.with_suffix(".json").exists():
         return read_card(weights.with_suffix(".json"))
     card = read_card(weights.with_name(f"{versioned['name']}.json"))
     if not card.sha256.startswith(versioned["hash"]):
-        raise InputError(f"{weights}: is not the file of its card any more; name the card, {card.file}")
+        raise InputError(f"{weights}: is no longer the file of its card; name the card, {card.file}")
     return card
 
 
 def cards() -> list[Card]:
-    """The cards that come with lreid and those in the folder ``LREID_ZOO_CARDS``, which win, by name.
+    """The cards that come with lreid and those in the folder ``LREID_ZOO_CARDS``, which override them, by name.
 
     Raises:
-        InputError: the folder is missing or cannot be listed, or a file in it is no card.
+        InputError: the folder is missing or cannot be listed, or a file in it is not a card.
     """
     folders = [BUNDLED]
     if own := os.environ.get("LREID_ZOO_CARDS"):
         if not Path(own).is_dir():
-            raise InputError(f"LREID_ZOO_CARDS {own}: no such folder; name one that holds cards, or unset it")
+            raise InputError(f"LREID_ZOO_CARDS {own}: no such folder; name a folder of cards, or unset the variable")
         folders.append(Path(own))
     files = {file.stem: file for folder in folders for file in list_folder(folder, "*.json")}
     return [read_card(files[name]) for name in sorted(files)]
@@ -206,10 +205,10 @@ def is_entry(source: str | Path) -> bool:
 
 
 def find(name: str) -> Card | Published:
-    """The card of a name (without ``zoo:``), or of a card's path ``….json``; or what others host by that name.
+    """The card with a name (without ``zoo:``) or path ``….json``, or the third-party checkpoint with that name.
 
     Raises:
-        InputError: there is none; the message names the nearest.
+        InputError: there is none; the message gives the nearest name.
     """
     if name.endswith(".json"):
         return read_card(Path(name))

@@ -1,4 +1,4 @@
-"""Cards for people: a table for the terminal, one card in words, and the page MODEL_ZOO.md."""
+"""Cards as text: a table for the terminal, a single card, and the page MODEL_ZOO.md."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def table(cards: Sequence[Card]) -> str:
 
 
 def published_table(entries: Iterable[Published]) -> str:
-    """Checkpoints that others host, as an aligned table."""
+    """Third-party checkpoints, as an aligned table."""
     heads = ("name", "trained on", "network", "its authors' figures, per cent")
     rows = [(each.name, each.data, f"{_network(each)} {each.height}x{each.width}", each.figures) for each in entries]
     return tabulate(rows, heads, disable_numparse=True)
@@ -56,7 +56,7 @@ def _mean(card: Card, kind: str) -> str:
 
 
 def describe(card: Card | Published) -> str:
-    """A card in words, a line each."""
+    """A card as text, one line per fact."""
     if isinstance(card, Published):
         return "\n".join([card.about, *(f"  {name:14} {value}" for name, value in _published_facts(card).items())])
     facts = [(name, value) for name, value in _facts(card).items()]
@@ -93,7 +93,7 @@ def markdown_page(cards: Sequence[Card], entries: Sequence[Published]) -> str:
 
 
 def _family(entries: Sequence[Published]) -> dict[str, Any]:
-    """The page's text about published checkpoints of one origin."""
+    """The page's text about the published checkpoints of one origin."""
     heads = ("name", "network", "figures", "SHA-256")
     rows = [
         (
@@ -114,7 +114,7 @@ def _family(entries: Sequence[Published]) -> dict[str, Any]:
     }
 
 
-SHARED = ("feature", "licence", "terms")  # by all entries of a family
+SHARED = ("feature", "licence", "terms")  # shared by all entries of a family
 
 
 def _published_facts(entry: Published) -> dict[str, str]:
@@ -130,7 +130,9 @@ def _published_facts(entry: Published) -> dict[str, str]:
         "remark": entry.remark,
         "source": entry.source,
         "weights from": ", ".join([entry.url, *entry.mirrors]),
-        "SHA-256": hashes.get(len(entry.sha256), f"begins with {entry.sha256}; all of it remembered at first download"),
+        "SHA-256": hashes.get(
+            len(entry.sha256), f"begins with {entry.sha256}; the whole hash is recorded at the first download"
+        ),
     }
     return {name: value for name, value in facts.items() if value}
 
@@ -157,7 +159,7 @@ def _section(card: Card) -> dict[str, Any]:
 
 
 def hub_text(card: Card, repository: str) -> str:
-    """The text of a repository ``OWNER/NAME`` of the hub that holds an entry."""
+    """The text about an entry for its repository ``OWNER/NAME`` on the hub."""
     section = _section(card)
     facts = "\n".join(f"* {name}: {value}" for name, value in section["facts"].items())
     return (
@@ -193,7 +195,7 @@ def _facts(card: Card) -> dict[str, str]:
 
 
 def verification_text(card: Card) -> str:
-    """The similarity from which on two images count as one identity, and its error rates; the card must have one."""
+    """The verification threshold of a card and its error rates; the card must have one."""
     rates = card.verification
     return (
         f"threshold {rates['threshold']:.3f} on cosine similarity (FAR {100 * rates['false_accept_rate']:g} % on "
@@ -207,7 +209,7 @@ def _network(entry: Card | Published) -> str:
 
 
 def _use(start_only: bool) -> str:
-    return "start of training only" if start_only else "features, search, start of training"
+    return "start of training only" if start_only else "features, search, initial weights"
 
 
 def _input(entry: Card | Published) -> str:

@@ -1,4 +1,4 @@
-"""Downloads that may be cut, stall or bring something else, and still end as the right file or as none."""
+"""Downloads that may break, stall or return a wrong file; the result is the right file or no file."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from lreid.reading import require_regular
 logger = logging.getLogger("lreid")
 
 SCHEMES = ("http://", "https://", "file://")
-DRIVE = "https://drive.google.com/"  # asks whether a file without a virus scan is wanted; gdown knows its pages
+DRIVE = "https://drive.google.com/"  # asks for a confirmation without a virus scan; gdown handles its pages
 BLOCK = 1 << 16  # bytes
-MOST = 1 << 31  # bytes of a file whose size nobody records; the largest hosted file has a tenth of it
-WEB_PAGE = "gives a web page, not the file: it asks to log in, or the file is gone"
+MOST = 1 << 31  # maximum bytes of a file of unknown size; the largest hosted file has a tenth of it
+WEB_PAGE = "returns a web page instead of the file: it requires a login, or the file was removed"
 
 
 class _Fault(Exception):
-    """An address did not give the file; ``final`` where asking it again is of no use."""
+    """An address did not return the file; ``final`` if another attempt is useless."""
 
     def __init__(self, reason: str, *, final: bool = False) -> None:
         super().__init__(reason)
@@ -42,15 +42,16 @@ class _Fault(Exception):
 
 @dataclass(frozen=True)
 class Download:
-    """Brings a file from the first address that gives it.
+    """Downloads a file from the first address that has it.
 
-    Received bytes stay in ``FILE.part`` if a download stops: only the rest is requested (HTTP Range), within a call
-    and, where its size is known, in later ones. It gets its name when it is whole and its hash is right.
+    If a download stops, the received bytes stay in ``FILE.part``, and only the rest is requested (HTTP Range): within a
+    call, and also in later calls if the size is known. The file gets its name when it is complete and its hash is
+    right.
 
     Args:
-        timeout: seconds without a byte before an address is given up.
-        attempts: at each address.
-        pause: seconds before the second attempt, twice as many before the third, and so on.
+        timeout: seconds without a byte after which an attempt fails.
+        attempts: number of attempts per address.
+        pause: seconds before the second attempt; doubled for every further attempt.
     """
 
     timeout: float = 30.0
@@ -58,16 +59,16 @@ class Download:
     pause: float = 1.0
 
     def __call__(self, addresses: Sequence[str], file: Path, *, sha256: str, size: int) -> None:
-        """Makes sure that the file is there.
+        """Downloads the file unless it exists.
 
         Args:
-            addresses: http, https or file.
-            file: to be written; its folder is made where it does not exist.
-            sha256: 64 hexadecimal digits, or their beginning; empty where it is not known.
-            size: in bytes; 0 where it is not known.
+            addresses: addresses with http, https or file.
+            file: path of the file; its folder is created if needed.
+            sha256: 64 hexadecimal digits, or their beginning; empty if unknown.
+            size: size in bytes; 0 if unknown.
 
         Raises:
-            InputError: no address gives the file, it cannot be written, or another file has its name.
+            InputError: no address has the file, it cannot be written, or a different file has its name.
         """
         for address in addresses:
             if not address.startswith(SCHEMES):
@@ -81,8 +82,8 @@ class Download:
                     if pooch.file_hash(str(file)).startswith(sha256):
                         return
                     raise InputError(
-                        f"{file}: is damaged or another file (its SHA-256 does not begin with {sha256[:12]}); "
-                        "delete it or move it away, then it is downloaded"
+                        f"{file}: is damaged or a different file (its SHA-256 does not begin with {sha256[:12]}); "
+                        "delete it or move it away, then repeat the command"
                     )
                 self._from_first(addresses, file, sha256, size)
         except OSError as error:
@@ -124,7 +125,7 @@ class _Resuming:
     timeout: float
 
     def __post_init__(self) -> None:
-        if not self.size:  # what another call has left may be of another file
+        if not self.size:  # the part of another call may belong to a different file
             self.part.unlink(missing_ok=True)
 
     def __call__(self, file: Path, sha256: str) -> None:
@@ -133,7 +134,7 @@ class _Resuming:
             self._fetch(there if there < self.size else 0)
         require_regular(self.part)
         with open(self.part, "rb") as part:
-            if part.read(1) == b"<":  # no file of weights begins so
+            if part.read(1) == b"<":  # no weights file begins like this
                 self.part.unlink()
                 raise _Fault(WEB_PAGE, final=True)
         if not pooch.file_hash(str(self.part)).startswith(sha256):
@@ -145,7 +146,7 @@ class _Resuming:
         sync_folder(file.parent, file)
 
     def _fetch(self, start: int) -> None:
-        """The bytes of the file from ``start``, or all where the server cannot begin in the middle."""
+        """The bytes of the file from ``start``, or all bytes if the server does not support that."""
         logger.info("downloading %s%s", self.url, f", from byte {start}" if start else "")
         with _open(self.url, start, self.timeout) as response:
             if response.headers.get_content_type() == "text/html":
@@ -182,7 +183,7 @@ class _Resuming:
 
 @dataclass
 class _Bounded:
-    """An open file with a size limit in bytes; it is deleted when it exceeds the limit."""
+    """An open file with a size limit in bytes; it is deleted if it exceeds the limit."""
 
     file: IO[bytes]
     most: int
@@ -198,7 +199,7 @@ class _Bounded:
 
 
 class _Drive(_Resuming):
-    """Attempts at a file of Google Drive."""
+    """Attempts at a file on Google Drive."""
 
     def _fetch(self, start: int) -> None:
         try:
@@ -210,7 +211,7 @@ class _Drive(_Resuming):
             with open(self.part, "wb") as part:
                 bounded = _Bounded(part, self.size or MOST)
                 gdown.download(self.url, bounded, quiet=not sys.stderr.isatty(), use_cookies=False)
-        except (gdown.exceptions.DownloadError, OSError) as error:  # requests' errors are OSErrors
+        except (gdown.exceptions.DownloadError, OSError) as error:  # errors of requests are OSErrors
             denied = isinstance(error, gdown.exceptions.FileURLRetrievalError)
             reason = str(error if denied else _first_cause(error))
             raise _Fault(" ".join(reason.split()).removeprefix("Failed to retrieve file url: "), final=denied) from None
@@ -219,7 +220,7 @@ class _Drive(_Resuming):
 
 
 def _length(header: str | None) -> int | None:
-    """The bytes that an answer says it has, if it says so."""
+    """The length in bytes that an answer declares, if it does."""
     if header is None:
         return None
     if not re.fullmatch("[0-9]{1,18}", header.strip()):
@@ -232,7 +233,7 @@ def _too_large(most: int) -> _Fault:
 
 
 def _first_cause(error: BaseException) -> BaseException:
-    """The first cause of an error: requests wraps a network error three times."""
+    """The root cause of an error: requests wraps a network error three times."""
     while error.__context__ is not None:
         error = error.__context__
     return error

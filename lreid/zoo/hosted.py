@@ -1,7 +1,7 @@
-"""Checkpoints that others host, by name: where they are, what they are, and under which terms.
+"""Third-party checkpoints by name: their addresses, settings and terms.
 
-``hosted.yaml`` holds them in families that share an origin. Nothing of theirs comes with lreid: a file is downloaded
-when it is first asked for, or placed manually where :func:`published_file` says.
+``hosted.yaml`` lists them in families that share an origin. None of them comes with lreid: a file is downloaded when it
+is first used, or placed manually where :func:`published_file` says.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ IMAGENET_TERMS = "starts from ImageNet, whose terms allow research only; whether
 
 @dataclass(frozen=True)
 class Published:
-    """A checkpoint that somebody else trained and hosts.
+    """A checkpoint that a third party trained and hosts.
 
     Attributes:
-        name: as in ``zoo:NAME``; the file is kept as ``NAME.pth``.
-        family: whose it is.
-        about: what it is, for people.
+        name: name as in ``zoo:NAME``; the file is stored as ``NAME.pth``.
+        family: its origin.
+        about: description in words.
         url, mirrors: addresses of the file.
         backbone, norm, height, width, mean, std, neck: settings of its network, as in :class:`lreid.models.Embedder`.
-        feature: what its features are, and how its authors compare them.
-        figures: that its authors publish, not measured here; empty where they publish none.
-        data: what it was trained on.
-        licence: licence of the code that it comes from.
-        terms: terms of the training images, which may bind the weights.
+        feature: description of its features, and how its authors compare them.
+        figures: figures that its authors publish, not measured here; empty if there are none.
+        data: its training data.
+        licence: licence of its code.
+        terms: terms of the training images, which may also apply to the weights.
         source: page of its authors.
-        start_only: a network to start training from, not one to search with.
-        imagenet: it was trained on ImageNet, or from weights that were.
+        start_only: whether it is for initial weights only, not for search.
+        imagenet: whether it was trained on ImageNet, or from ImageNet weights.
         sha256: hash of the file: 64 hexadecimal digits, its first digits, or empty if it is not published.
-        bytes: size of the file, 0 where it is unknown.
-        remark: what else to know, or empty.
+        bytes: size of the file; 0 if unknown.
+        remark: additional note, or empty.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Published:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The keys of :mod:`lreid.config` that describe its network."""
+        """The config keys that describe its network."""
         return {
             "MODEL.BACKBONE": self.backbone,
             "MODEL.NORM": self.norm,
@@ -88,7 +88,7 @@ class Published:
 
 @cache
 def published() -> dict[str, Published]:
-    """All of them by name, in the order of the families."""
+    """All third-party checkpoints by name, in the order of the families."""
     by_name = {}
     for family in parse_yaml(read_text(FILE)):
         entries = family.pop("entries")
@@ -107,13 +107,13 @@ def _filled(address: Any, keys: dict[str, Any]) -> Any:
 
 
 def published_file(entry: Published, folder: Path, *, download: Download = Download()) -> Path:  # noqa: B008 (frozen)
-    """The checked file of a published checkpoint, which is downloaded to ``folder`` where it is not there yet.
+    """The verified file of a published checkpoint, downloaded to ``folder`` if needed.
 
-    A SHA-256 that is not published in full is recorded in ``FILE.sha256`` at the first use; from then on a file with
-    another one is refused.
+    If the SHA-256 is not published in full, it is recorded in ``FILE.sha256`` at the first use; from then on a file
+    with a different one is refused.
 
     Raises:
-        InputError: it cannot be downloaded, or is another file than before or than the one that is known.
+        InputError: it cannot be downloaded, or is not the expected file.
     """
     file = folder / f"{entry.name}.pth"
     memory = file.with_name(f"{file.name}.sha256")
@@ -137,7 +137,7 @@ def published_file(entry: Published, folder: Path, *, download: Download = Downl
 
 
 def _remember(entry: Published, file: Path, digest: str, memory: Path, fresh: bool) -> None:
-    """Keeps the SHA-256 of a file that was never seen before, if it holds tensors by name at all."""
+    """Records the SHA-256 of a file at its first use, if it contains named tensors."""
     from lreid.zoo.state_dicts import read_state_dict  # torch
 
     try:

@@ -1,4 +1,4 @@
-"""Put an entry of the zoo on Hugging Face's hub: weights, card, and a page for people."""
+"""Upload an entry of the zoo to Hugging Face's hub: weights, card, and a page."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ LICENCES = ("mit", "apache-2.0", "bsd-3-clause", "cc0-1.0", "cc-by-4.0", "cc-by-
 
 
 def hub_of(repository: str) -> Any:
-    """The client of the hub, for one who may write there.
+    """A client of the hub with write access.
 
     Args:
         repository: ``OWNER/NAME``.
 
     Raises:
-        InputError: the name is none, huggingface_hub is not installed, or there is no token.
+        InputError: the name is invalid, huggingface_hub is not installed, or there is no token.
     """
     if not REPOSITORY.fullmatch(repository):
-        raise InputError(f"--hub {repository}: is no repository; name it as OWNER/NAME")
+        raise InputError(f"--hub {repository}: is not the name of a repository; write OWNER/NAME")
     hub = Extra("huggingface_hub", "hub").load()
     if not hub.get_token():
-        raise InputError(f"--hub {repository}: there is no token of the hub; run hf auth login, or set HF_TOKEN")
+        raise InputError(f"--hub {repository}: there is no token for the hub; run hf auth login, or set HF_TOKEN")
     return hub.HfApi()
 
 
@@ -40,8 +40,8 @@ def upload(card: Card, repository: str, hub: Any) -> str:
 
     Args:
         card: card of the entry; the weights are next to it.
-        repository: ``OWNER/NAME``; it is made if it does not exist.
-        hub: as in :func:`hub_of`.
+        repository: ``OWNER/NAME``; created if it does not exist.
+        hub: result of :func:`hub_of`.
 
     Returns:
         The address of the commit.
@@ -60,10 +60,10 @@ def upload(card: Card, repository: str, hub: Any) -> str:
             delete_patterns=[f"{card.name}-*.safetensors"],
             commit_message=f"{card.name}, lreid {card.version}",
         )
-    except Exception as error:  # of the network, of names, of rights
+    except Exception as error:  # errors of the network, names or permissions
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise InputError(
-            f"--hub {repository}: cannot be uploaded ({reason}); {card.file.parent} holds the entry"
+            f"--hub {repository}: cannot be uploaded ({reason}); {card.file.parent} contains the entry"
         ) from None
     return str(commit.commit_url)
 

@@ -1,4 +1,4 @@
-"""State dicts out of files of other programs: plain, below ``model`` or ``state_dict``, or safetensors."""
+"""State dicts from files of other programs: plain, under ``model`` or ``state_dict``, or safetensors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lreid.errors import InputError, refuse_out_of_memory
 from lreid.reading import require_regular
 from lreid.tensors import read_tensors
 
-# torchreid's checkpoints hold a Rank-1 of this kind next to the weights; numpy 1 had it in another module.
+# torchreid's checkpoints contain a Rank-1 of this type next to the weights; numpy 1 had it in a different module.
 _scalar = np.float64(0).__reduce__()[0]
 NUMPY_SCALARS: list[Any] = [
     *((_scalar, f"{numpy}.multiarray.scalar") for numpy in ("numpy.core", "numpy._core")),
@@ -28,10 +28,10 @@ NUMPY_SCALARS: list[Any] = [
 def read_state_dict(file: str | Path) -> dict[str, Tensor]:
     """The tensors of a file by name, on the CPU.
 
-    The ``module.`` of a network of several devices and the ``_orig_mod.`` of a compiled one are left out of the names.
+    The prefixes ``module.`` (several devices) and ``_orig_mod.`` (compiled networks) are removed from the names.
 
     Raises:
-        InputError: it is missing or damaged, or holds no tensors by name.
+        InputError: it is missing or damaged, or contains no named tensors.
     """
     if str(file).endswith(".safetensors"):
         state = read_safetensors(Path(file))
@@ -45,10 +45,10 @@ def read_state_dict(file: str | Path) -> dict[str, Tensor]:
             layouts += inner.values()
         state = next((each for each in layouts if _is_state_dict(each)), {})
         if not state and inner:
-            raise InputError(f"{file}: holds tensors under {', '.join(inner)}; save those of one network alone")
+            raise InputError(f"{file}: contains tensors under {', '.join(inner)}; save only those of one network")
         if not state:
             raise InputError(
-                f"{file}: holds no tensors by name, neither itself nor under model or state_dict; name a state dict"
+                f"{file}: contains no named tensors, at the top or under model or state_dict; name a state dict"
             )
     bare = {key: re.sub(r"^(module\.)+", "", re.sub(r"(?<![^.])_orig_mod\.", "", key)) for key in state}
     return {bare[key]: value for key, value in state.items() if isinstance(value, Tensor)}
@@ -65,7 +65,7 @@ def read_safetensors(file: Path) -> dict[str, Tensor]:
         return safetensors.torch.load_file(file)
     except FileNotFoundError:
         raise InputError(f"{file}: no such file") from None
-    except Exception as error:  # its header is trusted where it names types and sizes
+    except Exception as error:  # the library trusts the types and sizes in the header
         refuse_out_of_memory(error, file)
         raise InputError(f"{file}: cannot be loaded as safetensors ({error}); fetch it again") from None
 

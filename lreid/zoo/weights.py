@@ -1,4 +1,4 @@
-"""The file with the weights of an entry: where it is, whether it is whole, and what is in it."""
+"""The file with the weights of an entry: find it, verify it, read it and write it."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ logger = logging.getLogger("lreid")
 
 
 def weights_name(card: Card) -> str:
-    """Name of the file with a model's weights, which differs between versions of an entry."""
+    """Name of the weights file, which differs between versions of an entry."""
     return f"{card.name}-{card.sha256[:12]}.safetensors"
 
 
 def write_entry(card: Card, content: bytes) -> None:
-    """Writes an entry; the writing of the card is the one step by which it takes the place of one that is there.
+    """Writes an entry; writing the card is the one step that replaces an existing entry.
 
-    The weights that the card in place names are deleted afterwards. All other files stay, those that a killed
-    publication has left included: their names do not prove whose they are.
+    Afterwards the weights of the previous card are deleted. All other files stay, even those of a killed publication,
+    because their names do not prove their origin.
 
     Args:
         card: card of the model; its folder is created if needed.
-        content: content of the weights' file; the card records its hash.
+        content: content of the weights file; the card records its hash.
 
     Raises:
-        InputError: it cannot be written, or a file of one of its names does not belong to an entry; what was there
-            before stays.
+        InputError: it cannot be written, or a file with one of its names does not belong to an entry; the old entry
+            stays.
     """
     folder, weights = card.file.parent, card.file.with_name(weights_name(card))
     try:
@@ -51,7 +51,7 @@ def write_entry(card: Card, content: bytes) -> None:
             remove_leftovers(folder)
             try:
                 write_atomically(weights, lambda file: file.write(content))
-            except NotConfirmed:  # of the weights; the entry is as it was
+            except NotConfirmed:  # of the weights; the entry has not changed
                 raise InputError(
                     f"{card.file}: not written, as the disk does not confirm the weights; check it"
                 ) from None
@@ -60,16 +60,16 @@ def write_entry(card: Card, content: bytes) -> None:
                 try:
                     path.unlink()
                 except OSError as error:
-                    logger.warning("%s: cannot be deleted (%s); no card names it any more", path, error.strerror)
+                    logger.warning("%s: cannot be deleted (%s); no card uses it any more", path, error.strerror)
     except OSError as error:
         raise InputError(f"{folder}: cannot be written to ({error.strerror}); choose another folder") from None
 
 
 def weights_in_place(file: Path) -> dict[str, str]:
-    """The names that the weights of a card may have, each with the SHA-256 that the card records; or nothing.
+    """The possible names of a card's weights with the recorded SHA-256, or nothing if there is no card.
 
     Raises:
-        InputError: the file is not a card of lreid, of any version, so that no entry may take its place.
+        InputError: the file is not a card of any lreid version, so it must not be replaced.
     """
     try:
         keys = read_json(file)
@@ -80,12 +80,12 @@ def weights_in_place(file: Path) -> dict[str, str]:
     keys = keys if isinstance(keys, dict) else {}
     sha256 = str(keys.get("sha256"))
     if not re.fullmatch("[0-9a-f]{64}", sha256) or keys.get("name") != file.stem:
-        raise InputError(f"{file}: is not a card of lreid, so it is not replaced; choose another name or --out")
+        raise InputError(f"{file}: is not a card of lreid, so it is not replaced; choose a different name or --out")
     return {f"{file.stem}-{sha256[:12]}.safetensors": sha256, f"{file.stem}.safetensors": sha256}
 
 
 def _is_own(path: Path, sha256: str, new: Card) -> bool:
-    """Whether a file is the weights of the card in place, and of neither the new card nor one of its own name."""
+    """Whether a file contains the weights of the old card, and not those of the new card or of its own card."""
     if path.name == weights_name(new) or not path.is_file():
         return False
     of_another = path.stem != new.name and path.with_suffix(".json").exists()
@@ -93,7 +93,7 @@ def _is_own(path: Path, sha256: str, new: Card) -> bool:
 
 
 def read_entry(card: Card) -> tuple[Card, dict[str, Tensor]]:
-    """The tensors of an entry, on the CPU, and their card: a newer one if somebody publishes it at this moment.
+    """The tensors of an entry, on the CPU, and their card, which is newer if the entry is replaced at this moment.
 
     Raises:
         InputError: as :func:`weights_file` and :func:`read_safetensors`.
@@ -108,7 +108,7 @@ def read_entry(card: Card) -> tuple[Card, dict[str, Tensor]]:
 
 
 def read_state(entry: Card | Published) -> dict[str, Tensor]:
-    """The tensors of an entry, on the CPU, under the names of its own program.
+    """The tensors of an entry, on the CPU, with the names of the program that trained it.
 
     Raises:
         InputError: as :func:`weights_file`, or the file is damaged.
@@ -117,10 +117,10 @@ def read_state(entry: Card | Published) -> dict[str, Tensor]:
 
 
 def weights_file(entry: Card | Published, *, download: Download = Download()) -> Path:  # noqa: B008 (frozen)
-    """The checked file with a model's weights, which is downloaded where it is not here yet.
+    """The verified file with a model's weights, downloaded if needed.
 
     Raises:
-        InputError: it is damaged, nowhere to be found, or cannot be downloaded.
+        InputError: it is damaged, missing, or cannot be downloaded.
     """
     if isinstance(entry, Published):
         return published_file(entry, cache_folder(), download=download)
@@ -130,16 +130,16 @@ def weights_file(entry: Card | Published, *, download: Download = Download()) ->
     try:
         if pooch.file_hash(str(beside)) == card.sha256:
             return beside
-        raise InputError(f"{beside}: is damaged or not the file of its card (another SHA-256); fetch both again")
+        raise InputError(f"{beside}: is damaged or not the file of its card (its SHA-256 differs); fetch both again")
     except FileNotFoundError:
         pass
     except OSError as error:
         raise InputError(f"{beside}: cannot be read ({error.strerror})") from None
     if not card.url:
         raise InputError(
-            f"{beside}: no such file; the weights must be next to their card, by this name or as {weights_name(card)}"
+            f"{beside}: no such file; the weights must be next to their card, named so or as {weights_name(card)}"
         )
-    # By its hash, so that another model of this name in another zoo has a file of its own.
+    # The name contains the hash, so that models of the same name from two zoos have different files.
     file = cache_folder() / weights_name(card)
     addresses = [card.url, *card.mirrors]
     if mirror := os.environ.get("LREID_ZOO_MIRROR"):
@@ -156,5 +156,5 @@ def _beside(card: Card) -> Path:
 
 
 def cache_folder() -> Path:
-    """Where downloaded weights are kept."""
+    """The folder of downloaded weights."""
     return Path(os.environ.get("LREID_ZOO_CACHE") or pooch.os_cache("lreid"))

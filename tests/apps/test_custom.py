@@ -144,7 +144,7 @@ def test_the_zoos_model_brings_its_network(shop: Path, tmp_path: Path, monkeypat
 
 def test_a_list_without_train_split_is_told(shop: Path) -> None:
     (shop / "index.csv").write_text("path,pid,split\nperson-0/cam1_0.png,0,query\nperson-0/cam1_1.png,0,gallery\n")
-    with pytest.raises(InputError, match="index has no image of the split train; there is nothing to train on"):
+    with pytest.raises(InputError, match="index has no image of the split train; add some"):
         plan(shop, [], [])
 
 
@@ -284,7 +284,7 @@ def test_what_cannot_be_gone_on_from_is_told(shop: Path, tmp_path: Path) -> None
     train(plan(shop, [], [*FAST, "METHOD.NAME", "dmml_ft"]).cfg, run)
     with pytest.raises(InputError, match=r"gone: .*|no such file"):
         plan(shop, [], [], tmp_path / "gone")
-    with pytest.raises(InputError, match="holds no checkpoint of a finished task"):
+    with pytest.raises(InputError, match="contains no checkpoint of a finished task"):
         finished_task(shop)
     # Another method may go on where the network is all it needs.
     chosen = plan(shop, [], [*FAST, "METHOD.NAME", "dwopp"], run)

@@ -114,8 +114,8 @@ def test_what_does_not_fit_is_refused(
     other = f"{world / 'other.pt'}: is not the model whose features are in the gallery ("
     for words, told in (
         (["--checkpoint", str(world / "other.pt"), "--out", str(out)], f"lreid test: {other}"),
-        (["--rerank"], f"lreid test: --rerank: {where} is searched as it is"),
-        (["--checkpoint", "zoo:people", "zoo:vehicles"], f"lreid test: --checkpoint: {where} is of one model"),
+        (["--rerank"], f"lreid test: --rerank: does not apply to a saved gallery ({where}"),
+        (["--checkpoint", "zoo:people", "zoo:vehicles"], f"lreid test: --checkpoint: {where} belongs to one model"),
     ):
         monkeypatch.setattr(sys, "argv", ["lreid", "test", "--gallery", where, "--query", str(world), *words])
         assert main() == 2

@@ -81,14 +81,14 @@ def test_several_benchmarks_are_a_level_of_folders(tmp_path: Path, repository: P
         ),
         ({"overrides": ["METHOD.MARGIN", "much"]}, "METHOD.MARGIN is 'much'; it must be like 0.4"),
         ({"overrides": ["TRAIN.EPOCHS", "0"]}, "TRAIN.EPOCHS is 0"),
-        ({"overrides": ["TRAIN.EPOCHS"]}, "TRAIN.EPOCHS: a key without a value"),
+        ({"overrides": ["TRAIN.EPOCHS"]}, "TRAIN.EPOCHS: the key has no value"),
         ({"overrides": ["SEED", "1"]}, "SEED: set it with --seeds"),
         ({"vary": {"METHOD.NAME": ["joint"]}}, "METHOD.NAME: set it with --methods"),
         ({"methods": ["jiont"]}, "METHOD.NAME 'jiont' is no method"),
         ({"seeds": [0, 0]}, "dwopp-seed0: would hold 2 runs"),
         ({"vary": {"TRAIN.LR": ["1e-3", "0.001"]}}, "LR=0.001-seed0: would compute the same as"),
         ({"vary": {"TRAIN.CHECKPOINT_STEPS": ["0", "1"]}}, "STEPS=1-seed0: would compute the same as"),
-        ({"vary": {"TRAIN.LR,TRAIN.EPOCHS": ["1"]}}, "1 does not hold 2 values"),
+        ({"vary": {"TRAIN.LR,TRAIN.EPOCHS": ["1"]}}, "1 does not contain 2 values"),
     ],
 )
 def test_what_cannot_be_run_is_told_before_anything_is(tmp_path: Path, arguments: dict[str, Any], message: str) -> None:

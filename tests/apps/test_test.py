@@ -193,7 +193,7 @@ def test_two_folders_without_cameras(run: Path, folders: tuple[Path, Path], tmp_
     page = (tmp_path / "ranked.html").read_text()
     assert "<span>person-" in page and "<span>distractor</span>" in page and ", cam" not in page
     assert {each["identity"] for each in results["hardest"]["g"]} == set(people)
-    with pytest.raises(InputError, match="--adapt-norm: the cameras of g are not known"):
+    with pytest.raises(InputError, match="--adapt-norm: the cameras of g are unknown"):
         score_checkpoints([run / "checkpoints" / "task-01.pt"], tmp_path, images=folders, extras=Extras(True))
 
 
@@ -327,9 +327,9 @@ def test_checkpoints_of_two_runs_are_told_apart(run: Path, tmp_path: Path) -> No
 def test_bad_input_leaves_no_file(run: Path, tmp_path: Path) -> None:
     checkpoint = run / "checkpoints" / "task-01.pt"
     other = write_checkpoint(tmp_path / "other.pt", SYNTHETIC__SEED=3)
-    with pytest.raises(InputError, match=r"other.pt: its config is not for the same tests .*SYNTHETIC.SEED differ"):
+    with pytest.raises(InputError, match=r"other.pt: its config defines different tests .*SYNTHETIC.SEED differ"):
         score_checkpoints([checkpoint, other], tmp_path / "out")
-    with pytest.raises(InputError, match="holds no task-01.pt"):
+    with pytest.raises(InputError, match="contains no task-01.pt"):
         score_checkpoints([tmp_path], tmp_path / "out")
     with pytest.raises(InputError, match="gone.pt: no such file"):
         score_checkpoints([tmp_path / "gone.pt"], tmp_path / "out")

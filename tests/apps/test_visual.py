@@ -140,7 +140,7 @@ def test_a_run_of_another_machine_and_a_checkpoint_of_another_name(tmp_path: Pat
 
 
 def test_no_checkpoint_no_images(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"holds no checkpoints/task-01.pt"):
+    with pytest.raises(InputError, match=r"contains no checkpoints/task-01.pt"):
         image_sections(tmp_path)
 
 

@@ -201,7 +201,7 @@ def test_runs_that_cannot_be_published(run: Path, tmp_path: Path) -> None:
     refused("My.Model: cannot be a name in the zoo", name="My.Model")
     matrices = {metric.name: results[metric.name][:1] for metric in METRICS}
     refused("only 1 of 3 tasks done; finish the run with --resume", identity_ap={}, **matrices)
-    refused("the images of synthetic-10 are not those that the run was tested on", protocol="another")
+    refused("the images of synthetic-10 differ from those that the run was tested on", protocol="another")
     (copy / "checkpoints" / "task-03.pt").unlink()
     refused("task-03.pt: no such file")
 
@@ -280,14 +280,16 @@ def test_what_the_hub_refuses_is_one_line(run: Path, tmp_path: Path, monkeypatch
         (
             Hub(tmp_path, token=None),
             "me/mine",
-            "^--hub me/mine: there is no token of the hub; run hf auth login, or set",
+            "^--hub me/mine: there is no token for the hub; run hf auth login, or set",
         ),
-        (Hub(tmp_path), "mine", "^--hub mine: is no repository; name it as OWNER/NAME$"),
+        (Hub(tmp_path), "mine", "^--hub mine: is not the name of a repository; write OWNER/NAME$"),
     ]:
         monkeypatch.setitem(sys.modules, "huggingface_hub", hub)  # type: ignore[arg-type]
         with pytest.raises(InputError, match=told) as error:
             zoo_command(publish_arguments(run, tmp_path / "zoo", name))
         assert "\n" not in str(error.value) and not (tmp_path / "zoo").exists()
     monkeypatch.setitem(sys.modules, "huggingface_hub", Hub(tmp_path, fault="403\nForbidden"))  # type: ignore[arg-type]
-    with pytest.raises(InputError, match=r"^--hub me/mine: cannot be uploaded \(403 Forbidden\); .* holds the entry$"):
+    with pytest.raises(
+        InputError, match=r"^--hub me/mine: cannot be uploaded \(403 Forbidden\); .* contains the entry$"
+    ):
         zoo_command(publish_arguments(run, tmp_path / "zoo", "me/mine"))

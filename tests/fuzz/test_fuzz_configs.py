@@ -147,7 +147,7 @@ def test_tags_run_no_code(tag: str, tmp_path: Path) -> None:
 
 def test_files_that_build_on_one_another(tmp_path: Path) -> None:
     (tmp_path / "b.yaml").write_text("_BASE_: a.yaml")
-    assert "remove the circle" in trained(tmp_path, "--config", str(config(tmp_path, "_BASE_: [b.yaml]")))
+    assert "remove the cycle" in trained(tmp_path, "--config", str(config(tmp_path, "_BASE_: [b.yaml]")))
 
 
 def test_a_mark_before_the_first_letter_is_no_part_of_it(tmp_path: Path) -> None:

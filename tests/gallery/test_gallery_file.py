@@ -105,18 +105,18 @@ def test_of_two_writers_the_second_is_told(tmp_path):
     one.remove(["one.jpg"])
     one.save()  # knows its own file again
     file.unlink()
-    with pytest.raises(InputError, match="g: was taken away"):
+    with pytest.raises(InputError, match="g: was deleted"):
         one.save()
     assert [path.name for path in tmp_path.iterdir()] == []
     first, second = (small(at=tmp_path / "new") for _ in range(2))
     first.save()
-    with pytest.raises(InputError, match="new: is there already; another process has made it"):
+    with pytest.raises(InputError, match="new: already exists; another process has created it"):
         second.save()
 
 
 def test_of_several_builders_one_makes_the_gallery_and_the_others_are_told(tmp_path):
     """All have built theirs before the first one saves."""
-    told = f"{tmp_path / 'g'}: is there already; another process has made it in the meantime"
+    told = f"{tmp_path / 'g'}: already exists; another process has created it in the meantime"
     (built, building), (starting, go) = os.pipe(), os.pipe()
 
     def build(name):
@@ -400,7 +400,7 @@ def test_the_file_opens_as_a_faiss_index_and_as_a_zip_archive(tmp_path):
 
 
 def test_without_faiss_or_a_place_to_save_to(monkeypatch):
-    with pytest.raises(InputError, match="saved to a path; give one"):
+    with pytest.raises(InputError, match="needs a path to be saved"):
         small().save()
     with pytest.raises(InputError, match="ivfpq learns from 9984 images or more, got 12; use flat"):
         small("ivfpq")

@@ -151,7 +151,7 @@ def test_weights_beside_the_name_of_their_model(tmp_path: Path, name: object) ->
 @pytest.mark.parametrize("content", [{"state_dict": None}, {"model": {0: torch.zeros(1)}}, {"epoch": 3}, {}])
 def test_files_without_named_tensors_are_refused(tmp_path: Path, content: dict[str, object]) -> None:
     torch.save(content, tmp_path / "empty.pth")
-    with pytest.raises(InputError, match="empty.pth: holds no tensors by name, neither itself nor under model"):
+    with pytest.raises(InputError, match="empty.pth: contains no named tensors, at the top or under model"):
         build_backbone("small", str(tmp_path / "empty.pth"))
 
 

@@ -61,7 +61,7 @@ def test_every_model_that_comes_with_lreid_has_a_threshold(images: list[Path]) -
 def test_a_checkpoint_has_none(images: list[Path], tmp_path: Path) -> None:
     told = compare(images[:2], checkpoint=write_checkpoint(tmp_path / "model.pt"), device="cpu")
     assert told["pairs"][0]["same"] is None and said(told["pairs"][0], told).startswith("similarity ")
-    assert "has no threshold; one comes with models of the zoo" in told["notes"][0]
+    assert "has no threshold; use a model of the zoo" in told["notes"][0]
 
 
 def test_a_gallery_brings_model_and_threshold_and_its_caveat(images: list[Path], tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_what_is_too_few() -> None:
 
 
 def test_bad_input_is_told(images: list[Path], tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="0.png: name another image to compare it with"):
+    with pytest.raises(InputError, match="0.png: name a second image to compare it with"):
         compare(images[:1], checkpoint=MODEL)
     with pytest.raises(InputError, match="gone.png: "):
         compare([images[0], tmp_path / "gone.png"], checkpoint=MODEL)

@@ -56,7 +56,7 @@ def test_the_folder_of_one_person_and_single_files_name_nobody_by_themselves(tmp
     assert who(images) == "no named person (name folders after people, or pass --identity) by 1 camera (7)"
     images = list_images(sources, "gallery", identity="anna")
     assert {image.identity for image in images} == {"anna"} and who(images) == "1 identity (anna) by 1 camera (7)"
-    assert who(list_images(sources[:1], "gallery", identity="anna")) == "1 identity (anna), no cameras known"
+    assert who(list_images(sources[:1], "gallery", identity="anna")) == "1 identity (anna), cameras unknown"
 
 
 def test_folders_that_stand_for_something_else_are_no_matter_where_it_is_said_who_is_there(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_an_image_that_is_listed_twice_keeps_its_name(tmp_path: Path) -> None:
     touch(tmp_path, "anna/night/1.jpg", "ben/2.jpg")
     for sources in ([tmp_path, tmp_path / "ben"], [tmp_path / "ben", tmp_path]):
         assert dict(each[:2] for each in told(list_images(sources, "gallery"))) == {"1.jpg": "anna", "2.jpg": "ben"}
-    with pytest.raises(InputError, match=r"1.jpg: is called anna and, by .*/anna, night; name folders that do not"):
+    with pytest.raises(InputError, match=r"1.jpg: is named anna and, by .*/anna, night; name folders that do not"):
         list_images([tmp_path, tmp_path / "anna"], "gallery")
 
 
@@ -87,4 +87,4 @@ def test_queries_keep_the_names_that_they_were_given(tmp_path: Path, monkeypatch
 
 def test_many_names_are_cut_short() -> None:
     images = [SearchImage(f"{number}.jpg", str(number), None) for number in range(12, 0, -1)]
-    assert who(images) == "12 identities (1, 2, 3 …), no cameras known"
+    assert who(images) == "12 identities (1, 2, 3 …), cameras unknown"

@@ -103,7 +103,7 @@ def test_reindexing_takes_the_place_and_can_be_taken_back(world, new_place, tmp_
     path, feature = next(iter(features_by_path(new.gallery).items()))
     own = model.extract([path])[0]
     np.testing.assert_allclose(feature, own / np.linalg.norm(own), atol=1e-5)
-    with pytest.raises(InputError, match="holds features of this model already"):
+    with pytest.raises(InputError, match="already contains features of this model"):
         reindex(where, world / "new.pt", device="cpu")
     assert ask(where, [Path(path)], tmp_path / "out")["queries"]  # knows its checkpoint
     assert roll_back(where) == old.gallery.about.model
@@ -235,7 +235,7 @@ def test_reindexing_goes_on_where_only_bad_images_are_left(world, new_place, tmp
     assert named.identities.keys() == set(named.gallery.store.labels().ids.tolist())  # no names of the others
     for path in by_key:
         Path(path).unlink(missing_ok=True)
-    with pytest.raises(InputError, match="not one of its images can be read any more; put them back"):
+    with pytest.raises(InputError, match="none of its images can be read; restore them"):
         reindex(where, world / "old.pt", skip_bad=True, restart=True, device="cpu")
 
 
@@ -292,7 +292,7 @@ def test_a_copy_elsewhere_is_the_same(world, tmp_path, request, way):
     theirs = features_by_path(other.gallery)
     for path, feature in features_by_path(one.gallery).items():
         np.testing.assert_allclose(theirs[path], feature, atol=1e-6)
-    with pytest.raises(InputError, match="is there already; choose another name"):
+    with pytest.raises(InputError, match="already exists; choose a different name"):
         migrate(source, target)
     search.remove(target, [next(iter(theirs))])  # a gallery like any other
     assert len(other.gallery.load(target)) == 35
@@ -308,7 +308,7 @@ def test_a_copy_that_differs_or_was_broken_off_is_no_gallery(world, new_place, t
         patch.setattr(versions, "_share_of_same_matches", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             migrate(source, target)
-    with pytest.raises(InputError, match="no such file|never completed; run the command that makes it again"):
+    with pytest.raises(InputError, match="no such file|not complete; repeat the command that builds it"):
         NamedGallery.load(target)
     monkeypatch.setattr(versions, "BATCH", 7)
     assert migrate(source, target, kind="hnsw")[0] == 36

@@ -22,7 +22,7 @@ def test_the_life_of_a_gallery(tool: Callable[..., int], world: Path, capsys: py
         return capsys.readouterr().out
 
     assert said("build", "life", "g", "--checkpoint", "model.pt") == f"life: {LISTED}\n"
-    assert said("add", "life", "g", "q").startswith("life: 8 images added, 9 there already or skipped; of ")
+    assert said("add", "life", "g", "q").startswith("life: 8 images added, 9 already there or skipped; of ")
     assert said("remove", "life", "--identity", "2") == "life: 4 images removed\n"
     assert "13\n" in said("info", "life").splitlines(keepends=True)[0]
     assert said("calibrate", "life", "q", "--false-accept-rate", "0.5").startswith("life: threshold 0.")
@@ -102,10 +102,10 @@ def damage(world: Path) -> dict[Path, bytes]:
         ("add cut.gallery q", "cut.gallery: not a gallery, or cut short"),
         ("query old.gallery q", "old.gallery: a gallery of another version of lreid; build it again"),
         ("remove old.gallery --identity 2", "old.gallery: a gallery of another version of lreid"),
-        ("query empty.gallery q", "empty.gallery: holds no images; add some"),
-        ("calibrate empty.gallery q", "empty.gallery: holds no images; add some"),
+        ("query empty.gallery q", "empty.gallery: contains no images; add some"),
+        ("calibrate empty.gallery q", "empty.gallery: contains no images; add some"),
         ("build new.gallery nothing --checkpoint model.pt", "nothing: holds no images"),
-        ("build good.gallery q --checkpoint model.pt", "good.gallery: is there already"),
+        ("build good.gallery q --checkpoint model.pt", "good.gallery: already exists"),
         (
             "build new.gallery g --checkpoint diverged.pt",
             "diverged.pt: backbone.0.weight is no tensor of finite numbers",
@@ -124,14 +124,14 @@ def damage(world: Path) -> dict[Path, bytes]:
         ("query good.gallery q --only-camera 77", "good.gallery: the gallery has no camera '77'"),
         ("query good.gallery q --not-identity nobody", "good.gallery: the gallery has no identity 'nobody'"),
         ("query milvus:gone.db q", "milvus:gone.db: no such gallery; build one first"),
-        ("query milvus:gone q", "milvus:gone: no address; write milvus:FILE.db or milvus:http://host:port/NAME"),
-        ("reindex good.gallery --checkpoint model.pt", "good.gallery: holds features of this model already"),
+        ("query milvus:gone q", "milvus:gone: is not an address; write milvus:FILE.db or milvus:http://host:port/NAME"),
+        ("reindex good.gallery --checkpoint model.pt", "good.gallery: already contains features of this model"),
         ("rollback good.gallery", "good.gallery: has no previous version to go back to"),
         ("remove good.gallery", "good.gallery: nothing to remove; name images, or --identity NAME"),
         ("build new.gallery g typo --checkpoint model.pt --skip-bad", "typo: no such folder or file; correct"),
-        ("migrate good.gallery cut.gallery", "cut.gallery: is there already; choose another name"),
-        ("migrate empty.gallery new.gallery", "empty.gallery: holds no images; add some"),
-        ("query good.gallery q --top 0", "--top is 0; ask for at least one match"),
+        ("migrate good.gallery cut.gallery", "cut.gallery: already exists; choose a different name"),
+        ("migrate empty.gallery new.gallery", "empty.gallery: contains no images; add some"),
+        ("query good.gallery q --top 0", "--top is 0; request at least one match"),
         ("query good.gallery q --camera 77", "good.gallery: the gallery has no camera '77'"),
         (
             "query good.gallery somebody.png --other-cameras",

@@ -78,7 +78,7 @@ def test_the_runs_of_a_sweep_end_with_it_and_the_next_one_waits_for_their_folder
     shutil.rmtree(run)
     at_work = RunFolder(run)
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        assert f"{run}: another process is at work in this folder; waiting" in process.stdout.readline()
+        assert f"{run}: another process is using this folder; waiting" in process.stdout.readline()
         assert process.poll() is None
         at_work.close()
         until((run / "checkpoints" / "last.pt").exists)
@@ -114,8 +114,8 @@ def test_a_dry_run_prints_commands(run: Callable[..., int], tmp_path: Path, caps
     ("arguments", "message"),
     [
         (["--jobs", "0"], "--jobs 0: must be 1 or more"),
-        (["--vary", "TRAIN.LR"], "--vary TRAIN.LR: name the values"),
-        (["--vary", "TRAIN.LR", "1", "--vary", "TRAIN.EPOCHS,TRAIN.LR", "2,3"], "--vary TRAIN.LR: is named 2 times"),
+        (["--vary", "TRAIN.LR"], "--vary TRAIN.LR: give its values"),
+        (["--vary", "TRAIN.LR", "1", "--vary", "TRAIN.EPOCHS,TRAIN.LR", "2,3"], "--vary TRAIN.LR: is given 2 times"),
         (["--methods", "joint", "--vary", "METHOD.TEMPERATURE", "1"], "METHOD.TEMPERATURE is no option of dmml_ft"),
     ],
 )

@@ -24,15 +24,15 @@ def test_two_folders_with_overrides_behind_the_checkpoint(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["test.py", "--checkpoint", "model.pt", "--query", "q"], "--query and --gallery go together; give both"),
+        (["test.py", "--checkpoint", "model.pt", "--query", "q"], "--query and --gallery need each other; give both"),
         (
             ["test.py", "--checkpoint", "model.pt", "--query", "q", "--gallery", "g", "--csv", "x.csv"],
-            "--csv and --query are two ways to name images; give one of them",
+            "--csv and --query exclude each other; give one of them",
         ),
-        (["test.py", "--checkpoint", "model.pt", "EVAL.FLIP"], "EVAL.FLIP: a key without a value"),
+        (["test.py", "--checkpoint", "model.pt", "EVAL.FLIP"], "EVAL.FLIP: the key has no value"),
         (
             ["test.py", "--checkpoint", "EVAL.AP", "trapezoidal"],
-            "--checkpoint: none is named; name a file, a run folder or zoo:NAME",
+            "--checkpoint: is missing; name a file, a run folder or zoo:NAME",
         ),
     ],
 )

@@ -234,7 +234,7 @@ def test_the_checkpoint_before_a_damaged_one_is_used(
         last.write_bytes(whole[: len(whole) // 2] if fault == "cut short" else b"")
     with caplog.at_level("WARNING", "lreid"):
         train(config(), out, resume=True)
-    assert "last.pt: cannot be loaded" in caplog.text and "the checkpoint before it is used" in caplog.text
+    assert "last.pt: cannot be loaded" in caplog.text and "using the previous checkpoint" in caplog.text
     assert outcome(out) == outcome(unbroken)
 
 
@@ -243,7 +243,7 @@ def test_a_run_whose_checkpoints_are_all_damaged_is_not_begun_anew(tmp_path: Pat
     folder.mkdir(parents=True)
     for name in ("last.pt", "task-01.pt"):
         (folder / name).write_bytes(b"PK")
-    with pytest.raises(InputError, match=r"last.pt: cannot be loaded.*no other checkpoint is whole"):
+    with pytest.raises(InputError, match=r"last.pt: cannot be loaded.*no other checkpoint is intact"):
         train(config(), tmp_path / "run", resume=True)
 
 

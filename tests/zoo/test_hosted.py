@@ -142,7 +142,7 @@ def test_without_a_network_what_to_fetch_and_where_to_put_it_is_told(kept: Path)
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("login.html", b"<html>log in first</html>", "gives a web page, not the file: it asks to log in"),
+        ("login.html", b"<html>log in first</html>", "returns a web page instead of the file: it requires a login"),
         ("w.pth", b"an archive of something else", "cannot be loaded as tensors"),
         ("w.pth", b"", "cannot be loaded as tensors"),
         ("gone.pth", None, "404"),
@@ -171,7 +171,7 @@ def test_an_address_that_gives_something_else(
 def test_a_file_without_tensors_by_name_is_told_with_the_page_of_its_authors(served: Path) -> None:
     torch.save({"epoch": 3}, served / "w.pth")
     told = refused(entry_at(served, "w.pth"))
-    assert "holds no tensors by name" in told and told.endswith("http://127.0.0.1/page")
+    assert "contains no named tensors" in told and told.endswith("http://127.0.0.1/page")
 
 
 def test_a_drive_is_asked_by_gdown(served: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,8 @@
     lreid data check market1501 viper                   # every difference from the published counts
     lreid data check csv:shop/index.csv                 # every fault of your own list
     lreid data check my/folder                          # your images: one folder per person
-    lreid data check my/folder --pattern "{pid}/{camid}_{n}.png"       # other file names
-    lreid data from-tracks gate.mp4 --tracks gate.txt --out gate     # a video and a tracker's results
+    lreid data check my/folder --pattern "{pid}/{camid}_{n}.png"       # your own pattern of file names
+    lreid data from-tracks gate.mp4 --tracks gate.txt --out gate     # a video with a tracker's results
     lreid data prepare cuhk_sysu --archive ~/Downloads/CUHK-SYSU.zip
 
 The exit status is 2 if a data set that was checked or prepared is not complete.
@@ -16,8 +16,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-ROOT = "folder of all data sets; image paths in a CSV file may start there (DATA.ROOT, default: datasets)"
-PATTERN = "pattern of image paths in your folders, such as {pid}/{camid}_{n}.png; prints how it reads ten paths"
+ROOT = "folder of all data sets; image paths in a CSV file may be relative to it (DATA.ROOT, default: datasets)"
+PATTERN = "pattern of image paths in your folders, such as {pid}/{camid}_{n}.png; lreid prints what it reads from ten"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         return sub
 
     data_sets = "data sets, as in BENCHMARK.TRAIN"
-    command("list", "list data sets, and where lreid expects each", "NAME", f"{data_sets} (default: all)")
+    command("list", "list data sets, and the folder where lreid expects each", "NAME", f"{data_sets} (default: all)")
     check = command(
         "check", "compare data sets with their published counts", "NAME", f"{data_sets}; folders; CSV files"
     )
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="zip or tar file to unpack; repeat it for more (default: the archives in the data set's folder)",
     )
 
-    about = "video files, or folders of MOT Challenge or MTMC"
+    about = "video files, or folders in the layout of MOT Challenge or MTMC"
     _add_tracks(command("from-tracks", "cut images out of videos", "VIDEO", about))
 
 
@@ -61,16 +61,20 @@ def _add_tracks(tracks: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="file of tracks in the format of MOT Challenge, one per video (default: gt/gt.txt of a folder)",
+        help="file of tracks in the MOT Challenge format, one per video (default: gt/gt.txt of a folder)",
     )
     tracks.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write")
     tracks.add_argument(
         "--every", type=float, default=0.5, metavar="S", help="seconds between images of a track (default: 0.5)"
     )
-    tracks.add_argument("--most", type=int, default=20, metavar="N", help="most images per track (default: 20)")
-    tracks.add_argument("--min-height", type=int, default=64, metavar="PX", help="least height of a box (default: 64)")
     tracks.add_argument(
-        "--min-sharpness", type=float, default=0.0, metavar="V", help="least variance of the Laplacian (default: 0)"
+        "--most", type=int, default=20, metavar="N", help="maximum number of images per track (default: 20)"
+    )
+    tracks.add_argument(
+        "--min-height", type=int, default=64, metavar="PX", help="minimum height of a box (default: 64)"
+    )
+    tracks.add_argument(
+        "--min-sharpness", type=float, default=0.0, metavar="V", help="minimum variance of the Laplacian (default: 0)"
     )
     tracks.add_argument(
         "--class",
@@ -79,8 +83,8 @@ def _add_tracks(tracks: argparse.ArgumentParser) -> None:
         default=[],
         dest="classes",
         metavar="N",
-        help="take boxes of this class, the eighth value of a line; repeat it for more (default: all classes; of "
-        "gt.txt: pedestrians)",
+        help="take boxes of this class, the eighth value of a line; repeat it for more (default: all classes, or "
+        "pedestrians in gt.txt)",
     )
     tracks.add_argument(
         "--same-identities", action="store_true", help="a track number means the same person in all videos, as in MTMC"

@@ -1,13 +1,13 @@
-"""Write a model into one file for other programs: it takes images and gives features.
+"""Write a model into one file for other programs; the file takes images and returns features.
 
 lreid export runs/mine-dwopp-seed0/checkpoints/task-05.pt --out mine.onnx    # uint8 images (n, H, W, 3)
 lreid export zoo:dwopp-synthetic-10 --out mine.onnx --normalise outside       # float images (n, 3, H, W)
 lreid export zoo:dwopp-synthetic-10 --out mine.pt2 --format torch             # for torch.export.load
-lreid export zoo:dwopp-synthetic-10 --out mine.onnx --for boxmot              # or for another tracker
-lreid export zoo:people --out fast.onnx --int8 my/images                      # 8-bit integers: faster on processors
+lreid export zoo:dwopp-synthetic-10 --out mine.onnx --for boxmot              # for a tracker
+lreid export zoo:people --out fast.onnx --int8 my/images                      # 8-bit integers, faster on a CPU
 
-Before lreid writes the file, it compares the file's features with the model's. The file contains the neck, but does
-not resize images: resize them with PIL's bicubic filter first. lreid search takes --checkpoint mine.onnx, too.
+lreid compares the features of the file with those of the model before it replaces FILE. The file contains the neck, but
+does not resize images: resize them with PIL's bicubic filter first. lreid search also takes --checkpoint mine.onnx.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--for",
         dest="tool",
         choices=("boxmot", "ultralytics", "deep-sort-realtime", "reid"),
-        help="write what this tool loads, and a card next to it (reid: a folder)",
+        help="write the format that this tool loads, and a card (for reid: a folder)",
     )
     parser.add_argument(
         "--int8",
         type=Path,
         metavar="FOLDER",
-        help="compute with 8-bit integers, calibrated on the images of this folder; prints what that costs on them",
+        help="compute with 8-bit integers, calibrated on the images in this folder; prints the loss of accuracy",
     )
     parser.add_argument("--format", choices=("onnx", "torch"), help="format of the file (default: onnx)")
     parser.add_argument(

@@ -1,11 +1,11 @@
 """Link tracklets of several cameras to identities: one number per person, across cameras and days.
 
 lreid link add linked day-1.yaml --checkpoint zoo:people     # videos with a tracker's results, or videos alone
-lreid link add linked day-2.yaml                             # another day; no old identity changes
+lreid link add linked day-2.yaml                             # the next day; old identities do not change
 lreid link name linked 17 anna
-lreid link merge linked 17 23                                # one person
-lreid link split linked 17 gate/20260302T080000/4            # this tracklet is somebody else
-lreid link apart linked 17 23                                # two people
+lreid link merge linked 17 23                                # both are one person
+lreid link split linked 17 gate/20260302T080000/4            # this tracklet shows somebody else
+lreid link apart linked 17 23                                # they are two people
 lreid link undo linked
 lreid link remove linked --identity 17                       # deletes crops, features and timeline
 
@@ -14,11 +14,11 @@ The YAML file names the cameras:
     cameras:
       gate: {video: gate.mp4, tracks: gate.txt, start: 2026-03-02T08:00:00}
       hall: {video: hall.mp4, tracks: hall.txt, start: 2026-03-02T08:00:00}
-    travel: [[gate, hall, 10]]    # optional: minimum travel time in seconds; learned from 8 trips on
+    travel: [[gate, hall, 10]]    # optional: minimum travel time, seconds; otherwise learned from 8 or more trips
 
-Tracks have the format of MOT Challenge. Without tracks lreid detects and tracks what moves (a fixed camera only). The
-folder then holds identities.json, index.html, tracks/ with identities, and people.gallery, in which lreid search finds
-people, and enrols those whose names you know: lreid search build linked/people.gallery my/people.
+Track files have the MOT Challenge format. Without tracks, lreid detects and tracks moving objects; the camera must be
+fixed. The folder then holds identities.json, index.html, tracks/ with identities, and people.gallery for lreid search.
+To enrol people by name, run lreid search build linked/people.gallery my/people.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     ):
         sub = _command(commands, name, what)
         sub.add_argument("identities", nargs=2, metavar="IDENTITY", help="number or name")
-    split = _command(commands, "split", "say that tracklets of an identity show another person")
+    split = _command(commands, "split", "say that tracklets of an identity show somebody else")
     split.add_argument("identity", metavar="IDENTITY", help="number or name")
     split.add_argument("tracklets", nargs="+", metavar="TRACKLET", help="such as gate/20260302T080000/4")
     name = _command(commands, "name", "give an identity a name")
     name.add_argument("identity", metavar="IDENTITY", help="number or name")
-    name.add_argument("name", metavar="NAME", help="new name; unknown-NUMBER takes it away")
-    _command(commands, "undo", "take the last change back")
-    remove = _command(commands, "remove", "delete crops, features and timeline for good")
+    name.add_argument("name", metavar="NAME", help="new name; unknown-NUMBER removes the name")
+    _command(commands, "undo", "undo the last change")
+    remove = _command(commands, "remove", "delete crops, features and timeline; this cannot be undone")
     which = remove.add_mutually_exclusive_group(required=True)
     which.add_argument("--identity", metavar="IDENTITY", help="number or name")
     which.add_argument("--keep-days", type=float, metavar="N", help="delete tracklets that ended more than N days ago")
@@ -56,36 +56,43 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _command(commands: Any, name: str, what: str) -> argparse.ArgumentParser:
     sub = commands.add_parser(name, help=what)
     sub.set_defaults(action=name)
-    sub.add_argument("folder", type=Path, metavar="DIR", help="folder of lreid link add")
+    sub.add_argument("folder", type=Path, metavar="DIR", help="folder written by lreid link add")
     return sub
 
 
 def _add_linking(commands: Any) -> None:
     add = _command(commands, "add", "link new recordings with each other and with the earlier ones in the folder")
-    add.add_argument("cameras", type=Path, metavar="YAML", help="file that names the cameras")
-    add.add_argument("--checkpoint", type=Path, metavar="FILE", help="model: a checkpoint or zoo:NAME (first time)")
+    add.add_argument("cameras", type=Path, metavar="YAML", help="file that lists the cameras")
+    add.add_argument(
+        "--checkpoint", type=Path, metavar="FILE", help="model: a checkpoint or zoo:NAME (needed the first time)"
+    )
     add.add_argument("--device", default="auto", help=DEVICE)
     add.add_argument("--every", type=float, default=1.0, metavar="S", help="seconds between crops (default: 1)")
-    add.add_argument("--most", type=int, default=8, metavar="N", help="most crops per tracklet (default: 8)")
+    add.add_argument(
+        "--most", type=int, default=8, metavar="N", help="maximum number of crops per tracklet (default: 8)"
+    )
     add.add_argument("--keep-days", type=float, metavar="N", help="delete tracklets that ended more than N days ago")
-    add.add_argument("--online", action="store_true", help="decide in the order of time, without what comes later")
+    add.add_argument("--online", action="store_true", help="process tracklets in the order of time, without later ones")
     add.add_argument(
         "--delay",
         type=float,
         default=10.0,
         metavar="S",
-        help="with --online: seconds a decision may wait (default: 10)",
+        help="with --online: maximum delay of a decision, seconds (default: 10)",
     )
-    again = _command(commands, "relink", "link everything again; confirmed corrections hold")
+    again = _command(commands, "relink", "link everything again, and keep corrections")
     for sub in (add, again):
         sub.add_argument(
-            "--threshold", type=float, metavar="T", help="mean cosine similarity of one person (default: calibrated)"
+            "--threshold",
+            type=float,
+            metavar="T",
+            help="mean cosine similarity from which tracklets are linked (default: calibrated)",
         )
         sub.add_argument(
             "--false-accept-rate",
             type=float,
             default=0.002,
             metavar="RATE",
-            help="share of pairs that cannot be one person which the calibrated threshold accepts (default: 0.002)",
+            help="share of pairs of different people that the calibrated threshold may accept (default: 0.002)",
         )
         sub.add_argument("--raw", action="store_true", help="do not standardise features per recording")

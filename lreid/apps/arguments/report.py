@@ -4,7 +4,7 @@
     lreid report runs/synthetic-10/* --format markdown      # or csv, latex
     lreid report runs/synthetic-10/* --cost                 # adds exemplars, time and memory
     lreid report runs/synthetic-10/* --html compared.html   # one page about all of them
-    lreid report runs/synthetic-10-dwopp-seed0 --images   # adds images to its report.html
+    lreid report runs/synthetic-10-dwopp-seed0 --images     # adds images to its report.html
 
 Runs under different protocols (identities, splits, cameras), configs or AP conventions never share a row.
 """
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--images",
         action="store_true",
-        help="add ranked matches, activation maps and a feature map to the page (of several seeds: the first); needs "
-        "the checkpoints and the data",
+        help="add ranked matches, activation maps and a feature map to the page (only for the first of several seeds); "
+        "needs the checkpoints and the data",
     )
     parser.add_argument("--blur", action="store_true", help="blur the images on the page")

@@ -3,8 +3,8 @@
 lreid search build people.gallery my/images --checkpoint task-10.pt    # folders, or a CSV file
 lreid search calibrate people.gallery my/labelled --false-accept-rate 0.01
 lreid search query people.gallery new.jpg                              # matches/matches.html, .json
-lreid search compare a.jpg b.jpg                                       # the same person?
-lreid search add people.gallery my/images                              # adds only the new ones
+lreid search compare a.jpg b.jpg                                       # do they show the same person?
+lreid search add people.gallery my/images                              # adds only new images
 lreid search remove people.gallery --identity alice
 lreid search info people.gallery
 lreid search check people.gallery --new newer.pt --images my/labelled --max-lost 1%
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_query(commands)
     _add_compare(commands)
     _add_versions(commands)
-    _command(commands, "info", "print what a gallery holds")
+    _command(commands, "info", "print what a gallery contains")
 
 
 def _command(commands: Any, name: str, what: str, images: str = "", *, model: str = "") -> argparse.ArgumentParser:
@@ -65,7 +65,7 @@ def _add_sources(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=Path("datasets"),
         metavar="DIR",
-        help="folder where image paths in a CSV file may start as well (default: datasets)",
+        help="folder to which image paths in a CSV file may be relative (default: datasets)",
     )
 
 
@@ -79,21 +79,29 @@ def _add_indexing(commands: Any) -> None:
     build = _command(commands, "build", "index images", "DIR|CSV", model="required")
     build.add_argument("--kind", choices=KINDS, default="flat", help="kind of index (default: flat, which is exact)")
     build.add_argument(
-        "--shards", type=int, default=1, metavar="N", help="parts that are searched in parallel (default: 1)"
+        "--shards",
+        type=int,
+        default=1,
+        metavar="N",
+        help="number of parts, which are searched in parallel (default: 1)",
     )
     build.add_argument(
-        "--adapt-norm", choices=("features",), help="standardise features per camera, with statistics of these images"
+        "--adapt-norm",
+        choices=("features",),
+        help="standardise features per camera, with the statistics of these images",
     )
     add = _command(commands, "add", "index images that are not in the gallery yet", "DIR|CSV", model="optional")
     for sub in (build, add):
         who = sub.add_mutually_exclusive_group()
-        who.add_argument("--identity", metavar="NAME", help="who is in all of these images")
+        who.add_argument("--identity", metavar="NAME", help="the person in all of these images")
         who.add_argument("--no-identities", action="store_true", help="do not read identities from the paths")
 
     remove = _command(commands, "remove", "delete images")
     remove.add_argument("images", nargs="*", metavar="IMAGE", help="paths of images in the gallery")
     remove.add_argument("--identity", metavar="NAME", help="delete all images of this identity")
-    remove.add_argument("--everywhere", action="store_true", help="also delete them from the other versions")
+    remove.add_argument(
+        "--everywhere", action="store_true", help="also delete them from the other versions of the gallery"
+    )
 
     calibrate = _command(
         commands, "calibrate", "set the similarity threshold for enrolled people", "DIR|CSV", model="optional"
@@ -117,7 +125,7 @@ def _add_query(commands: Any) -> None:
     query.add_argument(
         "--cross-model",
         action="store_true",
-        help="search with another model, trained to be compatible with the gallery's",
+        help="search with a different model, whose features are compatible with the gallery's",
     )
     query.add_argument(
         "--out", type=Path, default=Path("matches"), metavar="DIR", help="folder to write (default: matches)"
@@ -125,9 +133,9 @@ def _add_query(commands: Any) -> None:
     query.add_argument("--blur", action="store_true", help="blur the images on the page")
     for what in ("camera", "identity"):
         for which, word in (("only", "only"), ("not", "no")):
-            meaning = f"match {word} images of this {what}; repeat it for more"
+            meaning = f"match {word} images of this {what}; repeat the option for more"
             query.add_argument(f"--{which}-{what}", action="append", default=[], metavar="NAME", help=meaning)
-    query.add_argument("--since", type=int, metavar="SECONDS", help="match only images from this time on")
+    query.add_argument("--since", type=int, metavar="SECONDS", help="match only images from this time or later")
     query.add_argument("--until", type=int, metavar="SECONDS", help="match only images from before this time")
 
 
@@ -137,22 +145,24 @@ def _add_compare(commands: Any) -> None:
     compare.add_argument("images", type=Path, nargs="+", metavar="IMAGE", help="two or more; each pair is compared")
     compare.add_argument("--gallery", metavar="GALLERY", help="use its model and its threshold")
     compare.add_argument(
-        "--checkpoint", type=Path, metavar="FILE", help="model (default: the gallery's, else zoo:people)"
+        "--checkpoint", type=Path, metavar="FILE", help="model (default: that of the gallery, or zoo:people)"
     )
     _add_device(compare)
 
 
 def _add_versions(commands: Any) -> None:
-    """Other models and places: check, reindex, rollback, migrate."""
+    """Adds the commands for new models and places: check, reindex, rollback, migrate."""
     reindex = _command(
         commands,
         "reindex",
-        "recompute all features with another model, as a new version of the gallery",
+        "recompute all features with a new model, as a new version of the gallery",
         model="required",
     )
-    reindex.add_argument("--restart", action="store_true", help="discard an unfinished reindexing for another model")
+    reindex.add_argument(
+        "--restart", action="store_true", help="discard an unfinished reindexing with a different model"
+    )
     reindex.add_argument("--skip-bad", action="store_true", help=SKIP_BAD)
-    check = _command(commands, "check", "measure what a new model would change, before it is used", model="optional")
+    check = _command(commands, "check", "measure what a new model would change, before you use it", model="optional")
     check.add_argument("--new", type=Path, required=True, metavar="MODEL", help="new model: a checkpoint or zoo:NAME")
     check.add_argument(
         "--images",
@@ -163,15 +173,21 @@ def _add_versions(commands: Any) -> None:
         help="images of known people, enrolled or not",
     )
     _add_sources(check)
-    check.add_argument("--max-lost", metavar="P%", help="people no longer found; above it the exit status is 3")
-    check.add_argument("--max-fpir", metavar="P%", help="unknown people let in; above it the exit status is 3")
+    check.add_argument(
+        "--max-lost", metavar="P%", help="limit for people who are no longer recognised; above it, the exit status is 3"
+    )
+    check.add_argument(
+        "--max-fpir", metavar="P%", help="limit for unknown people who are accepted; above it, the exit status is 3"
+    )
     check.add_argument(
         "--out", type=Path, default=Path("check"), metavar="DIR", help="folder to write (default: check)"
     )
     check.add_argument("--blur", action="store_true", help="blur the images on the page")
     check.add_argument("--skip-bad", action="store_true", help=SKIP_BAD)
-    _command(commands, "rollback", "return to the previous version")
+    _command(commands, "rollback", "return to the previous version of the gallery")
     migrate = _command(commands, "migrate", "copy the gallery to another place")
-    migrate.add_argument("to", metavar="TO", help="new place, where no gallery exists yet")
+    migrate.add_argument("to", metavar="TO", help="new gallery, which must not exist yet")
     migrate.add_argument("--kind", choices=KINDS, help="kind of index of the copy (default: unchanged)")
-    migrate.add_argument("--shards", type=int, default=1, metavar="N", help="parts of the copy, if it is a file")
+    migrate.add_argument(
+        "--shards", type=int, default=1, metavar="N", help="number of parts of the copy, if it is a file"
+    )

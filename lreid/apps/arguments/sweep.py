@@ -5,7 +5,7 @@
     lreid sweep --methods dwopp dwpp --benchmarks configs/benchmarks/synthetic-*.yaml --out runs/all --jobs 2
     lreid sweep --methods dwopp --seeds 0 1 --out runs/slow TRAIN.LR 5e-4
 
-Every combination is one run. Started again, a sweep skips finished runs. A run that fails does not stop the others.
+Every combination is one run. If you repeat the command, it skips finished runs. A failed run does not stop the others.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from pathlib import Path
 
 from lreid.apps.cli import add_config
 
-EPILOG = """The ablations of DwoPP (BMVC 2022) run with these commands; add --config for another benchmark:
+EPILOG = """These commands run the ablations of DwoPP (BMVC 2022); add --config to choose the benchmark:
 
-  Figure 4: (a) the distillation weight, and (b, c) the temperature, in the ranges that the text names:
+  Figure 4: (a) the distillation weight, and (b, c) the temperature, in the ranges that the paper states:
     lreid sweep --methods dwopp --vary METHOD.DISTILLATION_WEIGHT 0.1 0.5 1 2 10 --out runs/weight
     lreid sweep --methods dwopp dwpp --vary METHOD.TEMPERATURE 0.1 0.5 1 2 10 --out runs/temperature
   Table 3: separate weights for positive and negative pairs (beta -1 stands for 1 - rho, which is DwPP):
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="WORD",
         help="KEY VALUE VALUE ...: one run per value; repeat it to combine the values of several keys. "
-        "KEY,KEY V,V V,V ...: keys that change together",
+        "KEY,KEY V,V V,V ... changes keys together",
     )
     parser.add_argument(
         "--jobs",

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="FILE",
-        help="checkpoints, zoo:NAME, or run folders (every finished task); a saved gallery brings its own",
+        help="checkpoints, zoo:NAME, or run folders (every finished task); not needed for a saved gallery",
     )
     add_config(parser, "benchmark to test on (default: that of the run)")
     parser.add_argument("--query", type=Path, metavar="DIR", help="folder of your query images")
@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cross-model", action="store_true", help="also search every model's gallery with every model's queries"
     )
-    parser.add_argument("--growth", action="store_true", help="also figures by the size of the gallery, with charts")
+    parser.add_argument("--growth", action="store_true", help="also test random parts of the gallery, with charts")
     parser.add_argument(
         "--engine",
         choices=("torch", "onnx"),

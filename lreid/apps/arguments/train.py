@@ -1,9 +1,9 @@
-"""Train a lifelong re-identification method task after task, on a benchmark or on your images.
+"""Train a lifelong re-identification method task by task, on a benchmark or on your images.
 
 lreid train my/folder                                   # your images: one folder per identity, or a CSV file
-lreid train my/others --from runs/my-run                # other people afterwards, without forgetting the first
+lreid train my/others --from runs/my-run                # then other people, without forgetting the first
 lreid train                                             # DwoPP on the built-in benchmark
-lreid train --config configs/methods/dwpp.yaml          # another method
+lreid train --config configs/methods/dwpp.yaml          # a different method
 lreid train --config configs/benchmarks/market1501-10.yaml --config configs/methods/dwopp.yaml
 lreid train --resume --out runs/my-run                  # continues where it stopped
 lreid train SEED 1 TRAIN.LR 1e-4                        # config keys; python -m lreid.apps.options prints all
@@ -23,7 +23,7 @@ SHORT = {  # options that stand for keys
     "method": ("METHOD.NAME", "lifelong method, such as dwopp or lwf"),
     "epochs": ("TRAIN.EPOCHS", "epochs per task"),
     "pattern": ("DATA.PATTERN", "pattern of your images' paths, such as {pid}/{camid}_{n}.png"),
-    "root": ("DATA.ROOT", "folder of the data sets, where image paths in a CSV file may start as well"),
+    "root": ("DATA.ROOT", "folder of the data sets; image paths in a CSV file may be relative to it"),
     "device": ("DEVICE", "auto, cpu, cuda, cuda:1 …"),
 }
 
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out",
         type=Path,
         metavar="DIR",
-        help="run folder (default: runs/BENCHMARK-METHOD-seedN, with a number added if that exists)",
+        help="run folder (default: runs/BENCHMARK-METHOD-seedN; if it exists, lreid adds a number)",
     )
     parser.add_argument("--options", metavar="METHOD", help="print the options of a method, and do not train")
     parser.add_argument("--resume", action="store_true", help="resume from the last checkpoint of the run folder")

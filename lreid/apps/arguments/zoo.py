@@ -2,14 +2,14 @@
 
 lreid zoo list --for people --license permissive
 lreid zoo show dwopp-synthetic-10
-lreid zoo download osnet_x1_0-msmt17    # downloads the weights if needed, prints the file
+lreid zoo download osnet_x1_0-msmt17    # downloads the weights if needed, and prints the path
 lreid zoo verify                        # tests each model and compares the figures with its card
 lreid zoo publish runs/my-run my-model --half --out my/zoo
 lreid zoo publish runs/my-run my-model --out my/zoo --hub OWNER/NAME    # then hub:OWNER/NAME loads it
 lreid zoo page                          # writes MODEL_ZOO.md
 
-Environment: LREID_ZOO_CARDS is a folder of more cards, LREID_ZOO_CACHE the folder of downloaded weights, and
-LREID_ZOO_MIRROR an address that is tried first.
+Environment variables: LREID_ZOO_CARDS is a folder with more cards, LREID_ZOO_CACHE the folder for downloaded weights,
+and LREID_ZOO_MIRROR an address that lreid tries first.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="permissive: list only models under MIT, Apache or BSD whose training images are not for research only",
     )
     command("show", "print the card of a model").add_argument("name", metavar="NAME", help="name of the model")
-    sub = command("download", "download the weights of a model if needed, and print their file")
+    sub = command("download", "download the weights of a model if needed, and print the path")
     sub.add_argument("name", metavar="NAME", help="name of the model")
     sub = command("verify", "test models and compare the figures with their cards")
     sub.add_argument("name", metavar="NAME", nargs="?", help="name of the model (default: all)")
@@ -48,16 +48,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub.add_argument("name", metavar="NAME", help="name of the entry")
     sub.add_argument("--title", default="", help="title in one line (default: method and benchmark)")
     sub.add_argument("--half", action="store_true", help="store the weights in 16 bits")
-    sub.add_argument("--start-only", action="store_true", help="the network is only a start for training")
+    sub.add_argument("--start-only", action="store_true", help="mark the model as initial weights for training only")
     sub.add_argument(
-        "--trained-on", default="", metavar="TEXT", help="source of the training images (default: their names)"
+        "--trained-on",
+        default="",
+        metavar="TEXT",
+        help="source of the training images (default: names of the data sets)",
     )
-    sub.add_argument("--limits", default="", metavar="TEXT", help="limits of the model, and uses that it is not for")
+    sub.add_argument("--limits", default="", metavar="TEXT", help="limits of the model, and uses to avoid")
     sub.add_argument("--licence", default="MIT", help="licence of the weights (default: MIT)")
     sub.add_argument("--url", action="append", default=[], help="address of the weights; repeat it for mirrors")
     sub.add_argument("--out", type=Path, metavar="DIR", help="folder of the entry (default: lreid/weights)")
     sub.add_argument("--hub", metavar="OWNER/NAME", help="also upload the entry to the Hugging Face Hub; needs --out")
-    sub = command("page", "write MODEL_ZOO.md, the page of all models")
+    sub = command("page", "write MODEL_ZOO.md, the page about all models")
     sub.add_argument(
         "--out", type=Path, default=Path("MODEL_ZOO.md"), metavar="FILE", help="file to write (default: MODEL_ZOO.md)"
     )

@@ -1,1 +1,1 @@
-"""Galleries in this process, kept in files of faiss."""
+"""Galleries in this process, stored in faiss files."""

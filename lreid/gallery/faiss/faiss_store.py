@@ -24,7 +24,7 @@ from lreid.gallery.filters import EVERYTHING, Filter
 from lreid.gallery.store import About, Paths, Rows, require_keys
 from lreid.identities import UNKNOWN
 
-EXACT = {1: 1.0, 10: 1.0}  # recall of flat
+EXACT = {1: 1.0, 10: 1.0}  # the recall of flat
 
 
 @dataclass
@@ -34,8 +34,8 @@ class FaissStore:
     Attributes:
         next_key: key of the next image.
         path: path of the file, if there is or will be one.
-        seen: which state of the file this is; None before there is one.
-        read_only: memory-mapped, so images can neither be added nor removed.
+        seen: state of the file that was read; None before there is one.
+        read_only: whether the file is memory-mapped, so that images cannot be added or removed.
     """
 
     index: Shards
@@ -49,7 +49,7 @@ class FaissStore:
 
     @property
     def width(self) -> int:
-        """D, the numbers of a feature."""
+        """D, the length of a feature."""
         return self.index.d
 
     def count(self, where: Filter) -> int:
@@ -58,7 +58,7 @@ class FaissStore:
 
     @classmethod
     def build(cls, vectors: np.ndarray, labels: Rows, about: About) -> FaissStore:
-        """A store of ``(N, D)`` rows. One that is to be filled is ``flat`` until :meth:`finish`."""
+        """A store of ``(N, D)`` rows. A store that will be filled later is ``flat`` until :meth:`finish`."""
         keys = np.arange(len(vectors))
         index = Shards.build(about.kind if about.whole else "flat", vectors, keys, about.shards)
         labels = Rows(keys, labels.ids, labels.cams, labels.times, labels.paths)
@@ -79,7 +79,7 @@ class FaissStore:
             self._by_path.update(zip(labels.paths, keys.tolist(), strict=True))
 
     def remove(self, keys: np.ndarray) -> None:
-        """Deletes rows; their keys are not given again."""
+        """Deletes rows; their keys are not reused."""
         self._check_writable()
         drop = np.isin(self.everything.keys, keys)
         self.index.remove(self.everything.keys, drop)
@@ -87,7 +87,7 @@ class FaissStore:
         self._by_path = {}
 
     def keys_of(self, paths: Paths) -> np.ndarray:
-        """Keys of paths, -1 where there is none; the first call makes a table of all paths."""
+        """Keys of paths, -1 for unknown paths; the first call builds a table of all paths."""
         if not self._by_path:
             self._by_path = dict(zip(self.everything.paths, self.everything.keys.tolist(), strict=True))
         return np.array([self._by_path.get(path, -1) for path in paths], dtype=np.int64)
@@ -97,12 +97,12 @@ class FaissStore:
         return self.everything
 
     def vectors(self, keys: np.ndarray) -> np.ndarray:
-        """Features of images, as exact as the index keeps them."""
-        require_keys(keys, self.everything.keys)  # the index would give the vector of another image
+        """Features of images, as exact as the index stores them."""
+        require_keys(keys, self.everything.keys)  # the index would return the vector of a different image
         return self.index.vectors(self.everything.keys, keys)
 
     def nearest(self, vectors: np.ndarray, k: int, where: Filter) -> tuple[np.ndarray, Rows]:
-        """The best images that a filter allows, searched as the kind of index does."""
+        """The best images that a filter allows, as the kind of index finds them."""
         if where == EVERYTHING:
             scores, keys = self.index.search(vectors, k)
         else:
@@ -119,7 +119,7 @@ class FaissStore:
         return scores, Rows(keys, *columns)
 
     def finish(self) -> None:
-        """Trains the index that was asked for, now that all rows are there, and saves it."""
+        """Trains the requested kind of index on all rows, and saves it."""
         self.about.whole = True
         if self.about.kind == "flat":
             self.about.recall = dict(EXACT)
@@ -131,13 +131,13 @@ class FaissStore:
         self.save()
 
     def save(self, path: str | Path | None = None) -> None:
-        """Writes the file; what was there is replaced when the new one is complete.
+        """Writes the file, and replaces an old one when the new one is complete.
 
         Raises:
-            InputError: it cannot be written, or another process has made or changed it in the meantime.
+            InputError: it cannot be written, or another process has created or changed it in the meantime.
         """
         if path is None and self.path is None:
-            raise InputError("a gallery that was built without a place is saved to a path; give one")
+            raise InputError("is missing; a gallery that was built in memory needs a path to be saved")
         path = real_path(path or self.path or "")
         header = vars(self.about) | {
             "next_key": self.next_key,
@@ -171,7 +171,7 @@ class FaissStore:
         return cls(index, labels, about, next_key, path, seen, memory_map)
 
     def close(self) -> None:
-        """Nothing to let go of: the file is read as a whole, or mapped."""
+        """Does nothing: the file is read as a whole, or memory-mapped."""
 
     def _allows(self, where: Filter) -> np.ndarray:
         return where.allows(self.everything.ids, self.everything.cams, self.everything.times)
@@ -183,23 +183,23 @@ class FaissStore:
 
 @dataclass(frozen=True)
 class FilePlace:
-    """See :class:`lreid.gallery.store.Place`. The versions next to a file are called FILE.next and FILE.previous.
+    """See :class:`lreid.gallery.store.Place`. The versions next to a file are named FILE.next and FILE.previous.
 
-    Make one with :meth:`named`, which follows symbolic links: what is done to a gallery is done to the file itself.
+    Create one with :meth:`named`, which follows symbolic links, so that changes affect the file itself.
     """
 
     path: Path
 
     @classmethod
     def named(cls, path: str) -> FilePlace:
-        """The place of a path, which a symbolic link may lead to."""
+        """The place of a path, after following symbolic links."""
         return cls(real_path(path))
 
     def __str__(self) -> str:
         return str(self.path)
 
     def exists(self) -> bool:
-        """Whether the file is there."""
+        """Whether the file exists."""
         return self.path.exists()
 
     def load(self, memory_map: bool = False) -> FaissStore:
@@ -217,7 +217,7 @@ class FilePlace:
         return self.path.stat().st_size
 
     def delete(self) -> None:
-        """Removes the file, for good once this returns; one that is not a gallery is refused."""
+        """Deletes the file durably; refuses a file that is not a gallery."""
         try:
             if self.path.exists():
                 require_gallery(self.path)
@@ -227,11 +227,11 @@ class FilePlace:
         sync_folder(self.path.parent, self.path)
 
     def others(self) -> list[FilePlace]:
-        """``FILE.next`` and ``FILE.previous``, where they are."""
+        """``FILE.next`` and ``FILE.previous``, if they exist."""
         return [each for each in (self.next(), self.previous()) if each.exists()]
 
     def beside(self) -> list[str]:
-        """The other versions, and files that a process is writing or left when it was killed."""
+        """The other versions, and unfinished files of running or killed processes."""
         unfinished = [leftovers(each.path.parent, each.path.name) for each in (self, self.next(), self.previous())]
         return [str(each) for each in self.others()] + [str(path) for each in unfinished for path in each]
 
@@ -244,20 +244,20 @@ class FilePlace:
         return FilePlace(self.path.with_name(f"{self.path.name}.previous"))
 
     def switch(self, current: FaissStore) -> None:
-        """Renames the next version to this file, unless another process wrote to it since it was read."""
+        """Renames the next version to this file, unless another process has changed this file since it was read."""
         self._take(self.next().path, self.previous().path, current.seen)
 
     def roll_back(self) -> None:
-        """Renames the previous version to this file; what was here becomes the next one."""
+        """Renames the previous version to this file; the current version becomes the next one."""
         if not self.previous().exists():
             raise InputError(f"{self.path}: has no previous version to go back to")
         seen = stamp(self.path) if self.path.exists() else None
         self._take(self.previous().path, self.next().path, seen)
 
     def _take(self, chosen: Path, aside: Path, seen: Stamp | None) -> None:
-        """The chosen file takes this name, and the file here the other one. Killed half way, it can be repeated.
+        """Gives the chosen file this name, and the current file the other name. After a kill, it can be repeated.
 
-        ``seen`` None says that there is no file here. Of a file that is not a gallery the name is not taken.
+        ``seen`` None means that there is no file here. A file that is not a gallery is not replaced.
         """
         try:
             require_replaceable(self.path)
@@ -267,14 +267,14 @@ class FilePlace:
             if seen is None:
                 chosen.rename(self.path)
             else:
-                with unchanged(self.path, seen):  # so the second name of it is no leftover to others
+                with unchanged(self.path, seen):  # so that other processes do not treat its second name as a leftover
                     second = second_name(self.path)
                     try:
                         second.replace(aside)
                         chosen.replace(self.path)
                     finally:
                         with contextlib.suppress(OSError):
-                            second.unlink()  # still there if a try before has set the same file aside
+                            second.unlink()  # exists if an earlier attempt has already renamed the file
         except OSError as error:
-            raise InputError(f"{self.path}: cannot be replaced ({error}); it is as it was") from None
+            raise InputError(f"{self.path}: cannot be replaced ({error}); it was not changed") from None
         sync_folder(self.path.parent, self.path)

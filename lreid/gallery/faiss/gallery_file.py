@@ -1,7 +1,7 @@
-"""The file of a gallery: one faiss index or several, then a zip archive with everything faiss has no place for.
+"""The file of a gallery: one or several faiss indexes, then a zip archive with all other data.
 
-One file, so that one rename replaces it whole. faiss stops reading at the end of its index and can map that part
-into memory; a zip archive is found from its end. So ``faiss.read_index`` and ``unzip -l`` both open it.
+It is a single file, so that one rename replaces it. faiss stops reading at the end of its index and can map that part
+into memory; zip readers search the archive from the end. So both ``faiss.read_index`` and ``unzip -l`` open the file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lreid.reading import misfit, require_not_newer, require_regular
 from lreid.retrieval.faiss_module import KINDS, import_faiss
 
 FORMAT = 1
-# What is known of a gallery, in the notation of lreid.reading.misfit.
+# The header of a gallery, in the notation of lreid.reading.misfit.
 HEADER = {
     "model": str,
     "kind": str,
@@ -39,16 +39,16 @@ HEADER = {
     "paths": [str],
 }
 COLUMNS = ("keys", "ids", "cams", "times")
-CHECKSUM = "index_crc32"  # an array of its own
-MOST_KEYS = 2**32  # images ever added, which a filter keeps a bit of each for
-Stamp = tuple[int, ...]  # which file this is, and in which state
+CHECKSUM = "index_crc32"  # a separate array
+MOST_KEYS = 2**32  # maximum number of images ever added, because a filter has one bit per image
+Stamp = tuple[int, ...]  # identity and state of the file
 
 
 def stamp(path: str | Path | int) -> Stamp:
-    """Tells whether a file, by name or open, was replaced or changed.
+    """A stamp of a file, by name or open, which changes if the file is replaced or changed.
 
     Raises:
-        OSError: there is no such file.
+        OSError: the file does not exist.
     """
     status = os.stat(path)
     return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
@@ -56,24 +56,24 @@ def stamp(path: str | Path | int) -> Stamp:
 
 @contextmanager
 def unchanged(path: str | Path, seen: Stamp | None) -> Iterator[None]:
-    """While this lasts, the file is as it was when it was read, and no other process that asks here replaces it.
+    """Locks a file that has not changed since it was read; other lreid processes cannot replace it meanwhile.
 
     Raises:
-        InputError: it was replaced.
+        InputError: the file was replaced or changed.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
-        raise InputError(f"{path}: was taken away while this command worked; nothing was written") from None
+        raise InputError(f"{path}: was deleted while this command ran; nothing was written") from None
     try:
         hold(descriptor)
-        if stamp(path) != seen:  # also if it was replaced while this process waited for the lock
+        if stamp(path) != seen:  # this also covers a replacement while this process waited for the lock
             raise InputError(
                 f"{path}: another process has changed it in the meantime; nothing was written, run this again"
             )
         yield
     finally:
-        with suppress(OSError):  # nothing was written through it
+        with suppress(OSError):  # the descriptor was only read
             os.close(descriptor)
 
 
@@ -86,29 +86,30 @@ def write_gallery(
     *,
     new: bool = False,
 ) -> Stamp:
-    """Writes through a temporary file next to ``path``, so that a reader never sees half a gallery.
+    """Writes a gallery through a temporary file next to ``path``, so that a reader never sees half of it.
 
-    When this returns, a power cut does not undo it. Only its owner can read a file that is new.
+    After it returns, a power cut does not undo it. Only its owner can read a new file.
 
     Args:
-        path: the file; one that exists is replaced when the new one is complete, which takes over its mode and owner.
+        path: the file; an existing one is replaced when the new one is complete, and the new one gets its mode and
+            owner.
         indexes: faiss indexes.
-        header: values that JSON can hold.
+        header: JSON values.
         arrays: numeric arrays by name.
         seen: identity of the file that the index was read from; if another process replaced that file, nothing is
             written.
-        new: there must not be a file yet.
+        new: whether the file must not exist yet.
 
     Returns:
         The stamp of the new file.
 
     Raises:
-        InputError: the folder cannot be written to, the disk is full, or the file is not the one that was read; what
-            was there before stays. Or "done, but": it is written, and the disk does not confirm it.
+        InputError: the folder cannot be written to, the disk is full, or the file has changed since it was read; the
+            old file stays. "done, but" means that the file was written, but the disk did not confirm it.
     """
     try:
         require_replaceable(path)
-        if seen is None:  # otherwise its folder was there, and is not made again if it was renamed or deleted
+        if seen is None:  # otherwise its folder existed; do not create it again if it was renamed or deleted
             make_folder(path.parent)
         for version in ("", ".next", ".previous"):
             remove_leftovers(path.parent, path.name + version)
@@ -125,7 +126,7 @@ def write_gallery(
                     os.replace(file.name, path)
     except (OSError, RuntimeError) as error:  # faiss reports a failed write as a RuntimeError
         refuse_out_of_memory(error, path)
-        raise InputError(f"{path}: cannot be written ({error}); what was saved before is whole") from None
+        raise InputError(f"{path}: cannot be written ({error}); the previous version is intact") from None
     sync_folder(path.parent, path)
     return written
 
@@ -134,36 +135,36 @@ def require_gallery(path: Path) -> None:
     """Refuses a file that does not look like a gallery, before it is replaced or deleted.
 
     Raises:
-        InputError: it is another file.
+        InputError: it is not a gallery.
     """
     with suppress(OSError, zipfile.BadZipFile):
-        if path.is_file():  # opening a pipe would wait
+        if path.is_file():  # opening a pipe would block
             with zipfile.ZipFile(path) as archive:
                 if {"header.npy", f"{CHECKSUM}.npy"} <= {*archive.namelist()}:
                     return
-    raise InputError(f"{path}: is not a gallery, or damaged, so it is neither replaced nor deleted; move it away")
+    raise InputError(f"{path}: is not a gallery or is damaged, so it is not replaced; move it away")
 
 
 def _create(path: Path, source: str) -> None:
-    """A file gets its name, which of several processes only one can do."""
+    """Gives a new file its name; only one of several processes can succeed."""
     try:
         os.link(source, path)
     except FileExistsError:
-        raise InputError(f"{path}: is there already; another process has made it in the meantime") from None
+        raise InputError(f"{path}: already exists; another process has created it in the meantime") from None
 
 
 def read_gallery(path: str | Path, memory_map: bool) -> tuple[list[Any], dict[str, Any], dict[str, np.ndarray], Stamp]:
-    """Indexes, header, arrays and stamp of a file that :func:`write_gallery` wrote.
+    """Indexes, header, arrays and stamp of a file written by :func:`write_gallery`.
 
     Args:
         path: the file.
-        memory_map: leave the index on disk. It must not be changed then: faiss would write to read-only memory.
+        memory_map: leave the index on disk. Then it must not be changed: faiss would write to read-only memory.
 
     Raises:
-        InputError: the file is missing, cut short, damaged, of another version or no gallery at all; or it has shards,
+        InputError: the file is missing, truncated, damaged, of a different version or not a gallery; or it has shards,
             which cannot be mapped.
     """
-    import_faiss()  # not having it must not look like damage
+    import_faiss()  # a missing module must not look like damage
     try:
         require_regular(path)
         seen = stamp(path)
@@ -174,7 +175,7 @@ def read_gallery(path: str | Path, memory_map: bool) -> tuple[list[Any], dict[st
         raise
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; build a gallery first") from None
-    except Exception as error:  # zipfile and numpy report damage in a dozen ways
+    except Exception as error:  # zipfile and numpy report damage with many exceptions
         refuse_out_of_memory(error, path)
         raise InputError(f"{path}: not a gallery, or cut short ({error}); build it again") from None
     if isinstance(header, dict) and header.pop("format", None) != FORMAT:
@@ -186,15 +187,15 @@ def read_gallery(path: str | Path, memory_map: bool) -> tuple[list[Any], dict[st
         raise InputError(f"{path}: has {shards} shards, which cannot be mapped; load it with memory_map=False")
     indexes, keys = _read_indexes(path, header, memory_map, whole)
     if stamp(path) != seen:
-        return read_gallery(path, memory_map)  # index and labels may be of two files; the new one is whole
-    for number, own in enumerate(keys):  # a wrong key would give an image the name of another
+        return read_gallery(path, memory_map)  # index and labels may come from two files; the new file is complete
+    for number, own in enumerate(keys):  # a wrong key would give an image a wrong name
         if not np.array_equal(own, arrays["keys"][arrays["keys"] % shards == number]):
             raise InputError(f"{path}: index and labels do not belong together; build it again")
     return indexes, header, arrays, seen
 
 
 def _read_archive(path: str | Path, file: IO[bytes]) -> tuple[Any, dict[str, np.ndarray], int, int]:
-    """Header, arrays, the checksum of the index and where it ends.
+    """Header, arrays, checksum of the index, and the position of its end.
 
     Raises:
         InputError: the file is of a later version; many other exceptions mean that it is damaged.
@@ -204,7 +205,7 @@ def _read_archive(path: str | Path, file: IO[bytes]) -> tuple[Any, dict[str, np.
             raise ValueError("it is compressed, so that a few bytes could fill the memory")
         arrays = {name: archive[name] for name in archive.files}
         if strange := [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]:
-            raise ValueError(f"{strange[0]} is no array")  # numpy gives the bytes of what it does not know
+            raise ValueError(f"{strange[0]} is no array")  # numpy returns bytes for unknown content
         header = json.loads(arrays.pop("header").tobytes())
         if isinstance(header, dict):
             require_not_newer(path, header.get("format"), FORMAT, "a gallery of another version of lreid")
@@ -213,7 +214,7 @@ def _read_archive(path: str | Path, file: IO[bytes]) -> tuple[Any, dict[str, np.
 
 
 def _fault(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> str | None:
-    """The first thing that does not fit in header and columns of the right types; None if all does."""
+    """The first inconsistency of header and columns, whose types are right; None if there is none."""
     if strange := sorted(header.keys() - {name.removesuffix("?") for name in HEADER}):
         return f"{strange[0]} is not known"
     if header["kind"] not in KINDS:
@@ -242,7 +243,7 @@ def _fault(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> str | None:
 
 
 def _crc32(file: IO[bytes], count: int) -> int:
-    """The checksum of the first bytes of a file, which then stands at their end."""
+    """The checksum of the first bytes of a file; leaves the file position at their end."""
     file.seek(0)
     checksum = 0
     while count > 0 and (block := file.read(min(count, 1 << 20))):
@@ -259,7 +260,7 @@ def _write_content(file: IO[bytes], indexes: list[Any], header: dict[str, Any], 
         writer = faiss.FileIOWriter(file.name)
         for index in indexes:
             faiss.write_index(index, writer)
-        del writer  # which closes it
+        del writer  # zipfile closes it
     checksum = _crc32(file, os.stat(file.name).st_size)
     text = json.dumps(header | {"format": FORMAT}).encode()
     content: dict[str, Any] = {"header": np.frombuffer(text, dtype=np.uint8), **arrays}
@@ -290,7 +291,7 @@ def _read_indexes(
         if len({index.d for index in indexes}) > 1:
             raise ValueError("its parts have different widths")
         return indexes, [keys_in(index, kind) for index in indexes]
-    except Exception as error:  # faiss reports damage as errors of any kind
-        if not memory_map:  # what is mapped is not checked, so that a damaged size asks for any amount of memory
+    except Exception as error:  # faiss reports damage with any exception
+        if not memory_map:  # a mapped index is not checked, so a damaged size can request any amount of memory
             refuse_out_of_memory(error, path)
         raise InputError(f"{path}: its index is damaged; build it again") from None

@@ -1,17 +1,16 @@
-"""The faiss indexes a gallery can be kept in. All hold unit vectors and score by inner product, so by cosine.
+"""The kinds of faiss index for a gallery. All contain unit vectors and score by inner product, that is, cosine.
 
 ========  ==============================================  =========================  ==================
-kind      how it searches                                 bytes an image             good for
+kind      how it searches                                 bytes per image            good for
 ========  ==============================================  =========================  ==================
 flat      compares with every image: exact                4 D                        up to about 10^6
-hnsw      walks a graph of neighbours                     4 D + 264                  10^6, memory enough
-ivfpq     looks into the nearest of many lists of codes   D / 4 + 8                  10^6 and far beyond
+hnsw      follows a graph of neighbours                   4 D + 264                  10^6 with enough memory
+ivfpq     searches the nearest of many lists of codes     D / 4 + 8                  10^6 and far beyond
 ========  ==============================================  =========================  ==================
 
-An index may be in parts that are searched in parallel (:class:`Shards`). Every part knows its images by their keys in
-the whole gallery, and selectors speak of these keys. faiss's own ``IndexShards`` numbers the images of each part from 0
-and passes a selector on unchanged, so with ``successive_ids`` it finds images that the selector forbids (faiss issue
-5581).
+An index may have several parts that are searched in parallel (:class:`Shards`). Parts and selectors use the keys of the
+whole gallery. faiss's own ``IndexShards`` numbers the images of each part from 0 and passes a selector on unchanged, so
+with ``successive_ids`` it returns images that the selector forbids (faiss issue 5581).
 """
 
 from __future__ import annotations
@@ -25,34 +24,34 @@ from lreid.errors import ArgumentError, InputError
 from lreid.retrieval.faiss_module import KINDS, MOST_ON_GPU, copies_on_gpu, import_faiss, require_gpu
 from lreid.retrieval.faiss_module import new_index as empty_index
 
-FEW = 4096  # allowed images times their share, up to which comparing with all of them is no slower than the graph
+FEW = 4096  # number of allowed images times their share up to which exact comparison is not slower than the graph
 
 
 def new_index(kind: str, vectors: np.ndarray, keys: np.ndarray | None = None) -> Any:
-    """An index with ``vectors`` in it.
+    """An index that contains ``vectors``.
 
     Args:
         kind: ``flat``, ``hnsw`` or ``ivfpq``, see :func:`lreid.retrieval.index.new_index`.
         vectors: ``(N, D)`` float32 of unit length.
-        keys: ``(N,)`` int64 of the images; ``None`` is 0, 1, …
+        keys: ``(N,)`` int64, keys of the images; ``None`` means 0, 1, …
     """
     if kind not in KINDS:
         raise ArgumentError("kind", f"is {kind!r}; use flat, hnsw or ivfpq")
     index = empty_index(kind, vectors)
-    if kind != "ivfpq":  # lists know keys by themselves
+    if kind != "ivfpq":  # inverted lists store keys themselves
         index = import_faiss().IndexIDMap(index)
     index.add_with_ids(vectors, np.arange(len(vectors)) if keys is None else keys)
     return index
 
 
 def without(index: Any, kind: str, keys: np.ndarray, drop: np.ndarray) -> Any:
-    """The index with some images deleted, vectors and all.
+    """The index without some images and their vectors.
 
     Args:
-        index: as of :func:`new_index`; changed in place if its kind can delete.
-        kind: its kind. A graph cannot delete and is rebuilt from the vectors that stay, which takes a while.
+        index: result of :func:`new_index`; changed in place if its kind can delete.
+        kind: its kind. A graph cannot delete, so it is rebuilt from the remaining vectors, which takes a while.
         keys: ``(N,)`` keys of all images, ascending.
-        drop: ``(N,)`` bool, which to delete.
+        drop: ``(N,)`` bool, True for images to delete.
     """
     if kind == "hnsw":
         faiss = import_faiss()
@@ -69,22 +68,24 @@ def gpu_copy(index: Any, kind: str, gpu: int) -> Any:
     """A copy of an index in the memory of a GPU, with the same keys.
 
     Source: ``GpuIndexFlat.cu`` and ``GpuIndexIVF.cu`` of faiss ignore the selector of a search, and
-    ``GpuIndex.cu`` selects at most 2048 images; a graph has no copy there.
+    ``GpuIndex.cu`` selects at most 2048 images; graphs have no GPU version.
 
     Raises:
-        ArgumentError: ``device``: this faiss or this machine has no such GPU, or there is no copy of such an index.
+        ArgumentError: ``device``: this faiss or this machine has no such GPU, or the index has no GPU version.
     """
     require_gpu(gpu, "device")
     if kind == "hnsw":
-        raise ArgumentError("device", "is a GPU, but a graph is searched by the processor; use cpu, or a flat gallery")
+        raise ArgumentError(
+            "device", "is a GPU, but a graph can only be searched on the CPU; use cpu, or a flat gallery"
+        )
     return copies_on_gpu([index], [gpu], "device")[0]
 
 
 def require_kind(index: Any, kind: str) -> None:
-    """Refuses an index of another kind, or one that does not score by inner product.
+    """Refuses an index of a different kind, or one that does not score by inner product.
 
     Raises:
-        ValueError: it is none of :func:`new_index`.
+        ValueError: :func:`new_index` could not have built it.
     """
     faiss = import_faiss()
     inner = faiss.downcast_index(index.index) if isinstance(index, faiss.IndexIDMap) else index
@@ -94,11 +95,11 @@ def require_kind(index: Any, kind: str) -> None:
     if index.metric_type != faiss.METRIC_INNER_PRODUCT or inner.metric_type != faiss.METRIC_INNER_PRODUCT:
         raise ValueError("it does not score by inner product")
     if (index.d, index.ntotal) != (inner.d, inner.ntotal):
-        raise ValueError("its keys are not as many as its vectors")
+        raise ValueError("it has different numbers of keys and vectors")
 
 
 def keys_in(index: Any, kind: str) -> np.ndarray:
-    """``(N,)`` int64 keys of all images in the order of their rows; ``ivfpq`` has no rows and gives them ascending."""
+    """``(N,)`` int64 keys of all images in the order of their rows; ascending for ``ivfpq``, which has no rows."""
     faiss = import_faiss()
     if kind != "ivfpq":
         return faiss.vector_to_array(index.id_map)
@@ -109,13 +110,13 @@ def keys_in(index: Any, kind: str) -> np.ndarray:
 
 
 def stored_vectors(index: Any, kind: str, rows: np.ndarray) -> np.ndarray:
-    """``(N, D)`` float32 vectors of an index, by their rows in it.
+    """``(N, D)`` float32 vectors of an index, by row.
 
     Raises:
-        InputError: an ``ivfpq`` index, which holds codes.
+        InputError: an ``ivfpq`` index, which contains codes.
     """
     if kind == "ivfpq":
-        raise InputError("an ivfpq gallery holds short codes and no features; build the other one from the images")
+        raise InputError("an ivfpq gallery contains codes instead of features; build the new one from the images")
     stored = import_faiss().downcast_index(index.index)
     return stored.reconstruct_batch(np.ascontiguousarray(rows))
 
@@ -123,14 +124,14 @@ def stored_vectors(index: Any, kind: str, rows: np.ndarray) -> np.ndarray:
 def nearest(
     index: Any, kind: str, vectors: np.ndarray, k: int, allowed: np.ndarray | None = None, count: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Scores and keys of the best ``k`` images, both ``(Q, k)``; where fewer are found, the key is -1.
+    """Scores and keys of the best ``k`` images, both ``(Q, k)``; missing results have the key -1.
 
-    A graph and lists are made for finding the nearest images, allowed or not. So the fewer are allowed the further they
-    are searched, and a query that found fewer than there are is compared with all.
+    Graphs and lists find the nearest images, allowed or not. So a stricter filter needs a wider search, and a query
+    with fewer results than allowed images is compared with all of them.
 
     Args:
-        allowed: ``(max key + 1,)`` bool, the keys that may be found; ``None`` allows all.
-        count: images of this index that are allowed.
+        allowed: ``(max key + 1,)`` bool, the allowed keys; ``None`` allows all.
+        count: number of allowed images in this index.
     """
     if allowed is None:
         return index.search(vectors, k)
@@ -168,17 +169,17 @@ def _compared_with_all(index: Any, vectors: np.ndarray, k: int, allowed: np.ndar
 
 
 def measure_recall(index: Any, vectors: np.ndarray, depths: tuple[int, ...] = (1, 10)) -> dict[int, float]:
-    """The recall of an index: its share of the true nearest neighbours of gallery images.
+    """The recall of an index: the share of the true nearest neighbours that it returns.
 
-    Up to 256 images, evenly spread over the gallery, look for their neighbours; an image itself does not count.
+    Up to 256 images, evenly spread over the gallery, are the queries; an image does not count as its own neighbour.
 
     Args:
-        index: freshly made of ``vectors``.
+        index: index that was just built from ``vectors``.
         vectors: ``(N, D)`` float32 of unit length.
-        depths: the k of each recall.
+        depths: the values of k.
 
     Returns:
-        ``{k: recall@k}``, in [0, 1]; empty for fewer images than that takes.
+        ``{k: recall@k}``, in [0, 1]; empty if there are too few images.
     """
     depths = tuple(k for k in depths if k < len(vectors))
     if not depths:
@@ -206,16 +207,16 @@ def measure_recall(index: Any, vectors: np.ndarray, depths: tuple[int, ...] = (1
 
 
 class Shards:
-    """A faiss index in one part or several. An image of key ``n`` is in part ``n % len(parts)``."""
+    """A faiss index in one or several parts. The image with key ``n`` is in part ``n % len(parts)``."""
 
     def __init__(self, kind: str, parts: list[Any]):
         self.kind = kind
         self.parts = parts
         self.gpu: int | None = None  # its number
-        self.copies: list[Any] = []  # of the parts, on the GPU; none until they are needed
+        self.copies: list[Any] = []  # copies of the parts on the GPU; None until they are needed
 
     def put_on(self, gpu: int) -> None:
-        """From now on a GPU searches for what no filter narrows; the parts themselves stay where they are.
+        """Lets a GPU run the searches without a filter; the parts themselves stay on the CPU.
 
         Raises:
             InputError: as :func:`lreid.gallery.faiss.index.gpu_copy`.
@@ -239,12 +240,12 @@ class Shards:
 
     @property
     def d(self) -> int:
-        """D, under the name that faiss gives it."""
+        """D, under faiss's name."""
         return self.parts[0].d
 
     @property
     def ntotal(self) -> int:
-        """The number of images in all shards, under the name that faiss gives it."""
+        """The number of images in all shards, under faiss's name."""
         return sum(part.ntotal for part in self.parts)
 
     def add(self, vectors: np.ndarray, keys: np.ndarray) -> None:
@@ -256,7 +257,7 @@ class Shards:
                 part.add_with_ids(vectors[here], keys[here])
 
     def remove(self, keys: np.ndarray, drop: np.ndarray) -> None:
-        """Deletes those of all the keys, ``(N,)`` ascending, that ``drop``, ``(N,)`` bool, names."""
+        """Deletes the images that ``drop``, ``(N,)`` bool, selects from all ``keys``, ``(N,)`` ascending."""
         self.copies = []
         for number, part in enumerate(self.parts):
             here = keys % len(self.parts) == number
@@ -264,10 +265,10 @@ class Shards:
                 self.parts[number] = without(part, self.kind, keys[here], drop[here])
 
     def vectors(self, keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-        """``(W, D)`` rows of the wanted keys; ``keys`` are all of them, ascending.
+        """``(W, D)`` rows of the wanted keys; ``keys`` are all keys, ascending.
 
         Raises:
-            InputError: the kind keeps no features.
+            InputError: the kind stores no features.
         """
         rows = np.empty((len(wanted), self.d), dtype=np.float32)
         for number, part in enumerate(self.parts):
@@ -279,7 +280,7 @@ class Shards:
     def search(self, vectors: np.ndarray, k: int, allowed: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Scores and keys of the best ``k`` images, see :func:`lreid.gallery.faiss.index.nearest`."""
         parts = self.parts
-        if self.gpu is not None and allowed is None and k <= MOST_ON_GPU:  # there faiss ignores selectors
+        if self.gpu is not None and allowed is None and k <= MOST_ON_GPU:  # faiss ignores selectors on a GPU
             self.copies = self.copies or [gpu_copy(part, self.kind, self.gpu) for part in self.parts]
             parts = self.copies
 
@@ -289,7 +290,7 @@ class Shards:
 
         if len(self.parts) == 1:
             return search(0)
-        with ThreadPoolExecutor(len(self.parts)) as pool:  # faiss releases the interpreter
+        with ThreadPoolExecutor(len(self.parts)) as pool:  # faiss releases the interpreter lock
             results = list(pool.map(search, range(len(self.parts))))
         scores, keys = (np.concatenate(each, axis=1) for each in zip(*results, strict=True))  # (Q, parts * k)
         scores = np.where(keys >= 0, scores, -np.inf)

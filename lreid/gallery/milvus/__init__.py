@@ -1,1 +1,1 @@
-"""Galleries in a database of Milvus."""
+"""Galleries in a Milvus database."""

@@ -1,9 +1,9 @@
 """A connection to Milvus: Lite in this process, a server of Lite, or a server or cluster of Milvus.
 
-Lite in this process listens on 127.0.0.1 without a password, and one process at a time can have its database. Its
-server (``milvus-lite server --host 127.0.0.1``) takes several processes, but two that write at once damage its log, and
-rows that it has acknowledged are gone after a restart (3.2.2). So whoever writes to it takes a lock first: a collection
-of a certain name, which only one can create.
+Lite in this process listens on 127.0.0.1 without a password, and only one process at a time can open its database. Its
+server (``milvus-lite server --host 127.0.0.1``) accepts several processes, but two simultaneous writers damage its log,
+and acknowledged rows are lost after a restart (3.2.2). So a writer first takes a lock: it creates a collection with a
+fixed name, which only one process can create.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from lreid.extras import Extra
 from lreid.files import hold
 from lreid.reading import require_regular
 
-CONNECT, CALL = 5.0, 60.0  # seconds to wait for a server, and for an answer
-PATIENCE, LEASE = 30.0, 90.0  # seconds to wait for a lock, and after which the lock of a killed writer lapses
-TEXT = 65535  # bytes of a text field
-REQUEST = 16 << 20  # bytes of an insertion; Milvus takes 64 MB
+CONNECT, CALL = 5.0, 60.0  # seconds to wait for a connection, and for an answer
+PATIENCE, LEASE = 30.0, 90.0  # seconds to wait for a lock; seconds after which the lock of a killed writer lapses
+TEXT = 65535  # maximum bytes of a text field
+REQUEST = 16 << 20  # maximum bytes per insertion; Milvus accepts 64 MB
 LEAST_LITE, LEAST_SERVER = (3, 2), (2, 4)
 _open: dict[str, Connection] = {}
 
 
 class Connection:
-    """Calls the methods of a ``MilvusClient`` and turns what goes wrong into one line.
+    """Calls the methods of a ``MilvusClient`` and turns errors into one line.
 
     Args:
-        uri: ``FILE.db`` or ``http://host:port``. A server's user and password are taken from ``MILVUS_TOKEN``.
+        uri: ``FILE.db`` or ``http://host:port``. ``MILVUS_TOKEN`` contains a server's user and password.
 
     Raises:
-        InputError: pymilvus is not installed, the server cannot be reached or is too old, or another process has the
+        InputError: pymilvus is not installed, the server cannot be reached or is too old, or another process uses the
             database.
     """
 
@@ -53,7 +53,7 @@ class Connection:
         if self.embedded:
             _require_free(uri)
         token = os.environ.get("MILVUS_TOKEN", "")
-        options = {"grpc.use_local_subchannel_pool": 1}  # what failed before must not make this one wait
+        options = {"grpc.use_local_subchannel_pool": 1}  # an earlier failure must not delay this connection
         with self._naming_server("cannot be reached; start the server, or correct the address"):
             self.client = self.pymilvus.MilvusClient(
                 uri, token=token, timeout=CONNECT, dedicated=True, grpc_options=options
@@ -72,19 +72,19 @@ class Connection:
         Raises:
             InputError: the server refuses or does not answer.
         """
-        with self._naming_server("what was acknowledged before is kept"):
+        with self._naming_server("rows that were acknowledged are kept"):
             return getattr(self.client, method)(*args, timeout=timeout, **kwargs)
 
     def create(
         self, name: str, collection: str, fields: list[str], width: int, index: tuple[str, dict[str, int]]
     ) -> None:
-        """Makes a collection of rows with a key, fields (``path`` and ``text`` are text, others integers) and a vector.
+        """Creates a collection of rows with key, fields (``path`` and ``text`` are text, others integers) and vector.
 
         Args:
-            name: name of the gallery that it belongs to.
-            collection: its own.
+            name: name of its gallery.
+            collection: name of the collection.
             fields: names of the columns.
-            width: width of the vector, which is compared by inner product.
+            width: length of the vector, which is compared by inner product.
             index: index of the vector with its parameters.
         """
         types = self.pymilvus.DataType
@@ -102,8 +102,8 @@ class Connection:
             self("create_collection", collection, schema=schema, index_params=indexes, consistency_level="Bounded")
 
     def rows(self, collection: str, fields: list[str]) -> Iterator[dict[str, Any]]:
-        """All rows of a collection, as of now, in no certain order."""
-        with self._naming_server("reading it was interrupted"):
+        """All current rows of a collection, in any order."""
+        with self._naming_server("reading was interrupted"):
             pages = self.client.query_iterator(
                 collection, batch_size=8192, filter="", output_fields=fields, consistency_level="Strong"
             )
@@ -113,12 +113,12 @@ class Connection:
 
     @contextmanager
     def writing(self, name: str) -> Iterator[None]:
-        """Keeps other writers away for the time of one request, where the server does not do so itself.
+        """Locks out other writers during one request, if the server does not do so itself.
 
-        A writer that did not end well leaves its lock, as its last request may still be at work; it lapses.
+        A writer that fails leaves its lock, because its last request may still be running; the lock lapses.
 
         Raises:
-            InputError: another process continues to write.
+            InputError: another process keeps writing.
         """
         if self.embedded or not self.lite:
             yield
@@ -129,19 +129,19 @@ class Connection:
         self("drop_collection", lock)
 
     def reserve(self, name: str, collection: str, holder: Any) -> None:
-        """Keeps a collection for its builder, who calls this again and again; it lapses where the builder was killed.
+        """Reserves a collection for its builder, who repeats the call; the reservation of a killed builder lapses.
 
         Raises:
-            InputError: another builder has it.
+            InputError: another builder has reserved it.
         """
         lock, by = f"{collection}_builder", f"{self.token} {id(holder)}"
         error = InputError(
-            f"{self.uri}: another builder is at work on {name}; wait for its end (the reservation of a killed one "
+            f"{self.uri}: another process is building {name}; wait for its end (the reservation of a killed one "
             f"lapses after {LEASE:.0f} seconds), or choose another name"
         )
-        if self.embedded:  # so that no other process has the database
+        if self.embedded:  # so that other processes can open the database
             if self.holders.setdefault(lock, holder) is not holder:
-                gc.collect()  # a builder that failed may only wait for the garbage collector
+                gc.collect()  # a failed builder may only be waiting for the garbage collector
                 if self.holders.setdefault(lock, holder) is not holder:
                     raise error
             return
@@ -165,7 +165,7 @@ class Connection:
             raise error
 
     def release(self, collection: str) -> None:
-        """Ends what :meth:`reserve` began."""
+        """Ends the reservation of :meth:`reserve`."""
         lock = f"{collection}_builder"
         if self.embedded:
             self.holders.pop(lock, None)
@@ -173,7 +173,7 @@ class Connection:
             self("drop_collection", lock)
 
     def close(self) -> None:
-        """Ends the connection; the database of Lite in this process is free for others."""
+        """Ends the connection, so that other processes can open a database of Lite."""
         _open.pop(self.uri, None)
         self.client.close()
         if self.embedded:
@@ -194,7 +194,7 @@ class Connection:
                 if time.time() > until:
                     self.client.drop_collection(lock, timeout=CALL)
             except (self.pymilvus.MilvusException, KeyError):
-                pass  # it was released just now
+                pass  # it has just been released
             if time.monotonic() - start > PATIENCE:
                 raise InputError(
                     f"{self.uri}: another process is writing ({_line(reason)}); run this again when "
@@ -203,7 +203,7 @@ class Connection:
             time.sleep(0.05)
 
     def _create_lock(self, lock: str, properties: dict[str, str]) -> None:
-        """Makes a collection that only one can make, without rows."""
+        """Creates an empty collection, which only one process can do."""
         schema = self.client.create_schema(auto_id=False)
         schema.add_field("key", self.pymilvus.DataType.INT64, is_primary=True)
         schema.add_field("vector", self.pymilvus.DataType.FLOAT_VECTOR, dim=2)
@@ -217,12 +217,12 @@ class Connection:
             yield
         except (self.pymilvus.MilvusException, grpc.RpcError, grpc.FutureTimeoutError) as error:
             if not self.embedded:
-                _open.pop(self.uri, None)  # the server may come back, and who asks again then gets a new connection
+                _open.pop(self.uri, None)  # the server may come back; a later call then opens a new connection
             raise InputError(f"{self.uri}: {_line(error)}; {advice}") from None
 
 
 def connect(uri: str) -> Connection:
-    """The connection that this process has to a database or server; made if there is none.
+    """This process's connection to a database or server; opened if there is none.
 
     Raises:
         InputError: see :class:`Connection`.
@@ -235,7 +235,7 @@ def connect(uri: str) -> Connection:
 
 
 def import_pymilvus() -> Any:
-    """The pymilvus module, which no longer prints by itself: errors become one line.
+    """The pymilvus module without its own log output; errors become one line.
 
     Raises:
         InputError: it is not installed.
@@ -247,9 +247,10 @@ def import_pymilvus() -> Any:
 
 
 def require_version(version: str, where: str) -> None:
-    """Refuses servers of versions that silently ignore what they do not know.
+    """Refuses servers that silently ignore unknown options.
 
-    Milvus 2.3.5 ignored ``group_by_field`` and does not say where an alias points; Lite before 3.2 has other files.
+    Milvus 2.3.5 ignores ``group_by_field`` and does not report the target of an alias; Lite before 3.2 has a different
+    file format.
     """
     lite = "lite" in version.lower()
     least = LEAST_LITE if lite else LEAST_SERVER
@@ -262,17 +263,17 @@ def require_version(version: str, where: str) -> None:
 
 
 def parts_of(values: Any, size: int) -> Iterator[Any]:
-    """Slices of limited length."""
+    """Splits a sequence into slices of limited length."""
     for start in range(0, len(values), size):
         yield values[start : start + size]
 
 
 def _require_free(path: str) -> None:
-    """Milvus Lite reports only that it failed; these are the reasons."""
+    """Checks the usual reasons for which Milvus Lite cannot open a database, because its error does not name them."""
     if not Path(path).absolute().parent.is_dir():
         raise InputError(f"{path}: there is no folder {Path(path).absolute().parent}; make it first")
     if Path(path).is_file():
-        raise InputError(f"{path}: is a file, and the database of Milvus Lite 3 is a folder; name another one")
+        raise InputError(f"{path}: is a file, but the database of Milvus Lite 3 is a folder; choose a different name")
     require_regular(path)
     lock = Path(path, "LOCK")
     require_regular(lock)

@@ -16,12 +16,12 @@ from lreid.gallery.store import About, hash_of
 from lreid.reading import require_not_newer
 
 FORMAT = 1
-HEADER = 0  # key of the row that changes; the others are added, and those of names that go are deleted
-LONGEST = 60000  # bytes of what is put into one row, below TEXT
+HEADER = 0  # key of the row that changes; all other rows are only added or, for removed names, deleted
+LONGEST = 60000  # maximum bytes per row, below TEXT
 
 
 class Meta:
-    """Reads and writes it."""
+    """Reads and writes the facts about a gallery."""
 
     def __init__(self, connection: Connection, name: str, collection: str):
         self.connection = connection
@@ -30,14 +30,14 @@ class Meta:
         self._stored_names: dict[str, set[int]] = {}
 
     def exists(self) -> bool:
-        """Whether there is a gallery, complete or not."""
+        """Whether the gallery exists, complete or not."""
         if not self.connection("has_collection", self.collection):
             return False
         self.connection("load_collection", self.collection)
         return bool(self.connection("get", self.collection, ids=[HEADER], consistency_level="Strong"))
 
     def create(self, about: About, width: int) -> None:
-        """Makes the collection for a gallery that is not whole yet."""
+        """Creates the collection for a gallery that is not complete yet."""
         self.connection.create(self.name, self.collection, ["text"], 2, ("FLAT", {}))
         self._write(
             {"extra": extra, "part": part, "data": data}
@@ -47,13 +47,13 @@ class Meta:
         self.write_header(About(about.model, about.kind, about.recall, whole=False), width)
 
     def write_header(self, about: About, width: int) -> None:
-        """Replaces threshold and state, in one row and so at once."""
+        """Replaces threshold and state, which are one row, in one step."""
         header = {name: value for name, value in vars(about).items() if name not in ("names", "extras")}
         header |= {"recall": list(about.recall.items()), "width": width, "format": FORMAT}
         self._write([header], HEADER)
 
     def write_names(self, about: About) -> None:
-        """Adds the names that are new since the last time, deletes those that went. Several processes may do so."""
+        """Adds new names and deletes removed ones; several processes may call it."""
         for what, names in about.names.items():
             stored = self._stored_names.setdefault(what, set())
             if gone := stored - names.keys():
@@ -95,7 +95,7 @@ class Meta:
             if value.get("names") != what or gone.isdisjoint(number for number, _ in value["of"]):
                 continue
             rest = [pair for pair in value["of"] if pair[0] not in gone]
-            self._write([{"names": what, "of": rest}] if rest else [])  # first, so that a kill loses no name
+            self._write([{"names": what, "of": rest}] if rest else [])  # write names first, so that a kill loses none
             with self.connection.writing(self.name):
                 self.connection("delete", self.collection, ids=[row["key"]])
 
@@ -118,7 +118,7 @@ def _decoded(text: str) -> np.ndarray:
 
 
 def _short_parts(names: list[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
-    """Names in parts that fit into a row each."""
+    """Names in parts, each of which fits into a row."""
     part: list[tuple[int, str]] = []
     size = 0
     for number, name in names:

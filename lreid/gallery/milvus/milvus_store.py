@@ -1,11 +1,11 @@
-"""Galleries in Milvus: a collection of rows, and a small one next to it with the facts about the whole gallery.
+"""Galleries in Milvus: a collection of rows, and a small collection with the facts about the whole gallery.
 
-A row's key is a hash of its path, so writing it twice is the same as writing it once, and several processes may add.
-Nothing but integers gets into a filter: paths are looked up by key.
+A row's key is a hash of its path, so writing a row twice equals writing it once, and several processes may add rows.
+Filters contain only integers: paths are looked up by key.
 
-Killed at any point, a gallery is as it was or has some more of the rows that were being added: names are written before
-the rows that speak of them; a new gallery gets its alias, without which it is not found, last of all; threshold and
-state are one row, replaced at once.
+After a kill, a gallery is unchanged or contains some of the rows that were being added. Names are written before the
+rows that use them. A new gallery gets its alias last, and cannot be found before. Threshold and state are one row,
+which is replaced in one step.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from lreid.gallery.milvus.meta import Meta
 from lreid.gallery.store import About, Paths, Rows, hash_of, require_keys
 from lreid.identities import UNKNOWN
 
-INDEXES = {"flat": ("FLAT", {}), "hnsw": ("HNSW", {"M": 32, "efConstruction": 64})}  # and how they are built
+INDEXES = {"flat": ("FLAT", {}), "hnsw": ("HNSW", {"M": 32, "efConstruction": 64})}  # index type and parameters by kind
 SEARCHES = {"flat": {}, "hnsw": {"ef": 128}}
-LITE_FILTERED = 32768  # Lite's graph stops at the ``ef`` nearest images, allowed or not, where a server looks further
-MOST = 16384  # images that Milvus finds for a query
+LITE_FILTERED = 32768  # Lite's graph stops at the ``ef`` nearest images, allowed or not; a server searches further
+MOST = 16384  # maximum number of images that Milvus returns per query
 FIELDS = {"identity": "ids", "camera": "cams", "time": "times", "path": "paths"}
 
 
@@ -34,11 +34,11 @@ class MilvusStore:
     """See :class:`lreid.gallery.store.Store`.
 
     Args:
-        connection: to the database.
-        name: alias under which the gallery is found.
-        collection: its rows; what is known of it as a whole is in ``COLLECTION_meta``.
-        where: how messages call the gallery.
-        in_use: the alias points here, or will when it is complete; False for another version.
+        connection: connection to the database.
+        name: alias of the gallery.
+        collection: collection of the rows; ``COLLECTION_meta`` contains the facts about the gallery.
+        where: name of the gallery in messages.
+        in_use: whether the alias points here, or will when the gallery is complete; False for other versions.
         about, width: description of the gallery, and width of its features.
     """
 
@@ -60,7 +60,7 @@ class MilvusStore:
 
     @staticmethod
     def exists(connection: Connection, collection: str) -> bool:
-        """Whether a gallery was begun under this name."""
+        """Whether a gallery of this name exists, complete or not."""
         return Meta(connection, "", collection).exists()
 
     @staticmethod
@@ -82,7 +82,7 @@ class MilvusStore:
         labels: Rows,
         about: About,
     ) -> MilvusStore:
-        """A new gallery in place of what a killed process may have left there."""
+        """A new gallery; deletes what a killed process may have left there."""
         if about.kind not in INDEXES:
             raise ArgumentError("kind", f"is {about.kind!r}, which is not for Milvus; use {' or '.join(INDEXES)}")
         about.recall = {1: 1.0, 10: 1.0} if about.kind == "flat" else {}
@@ -101,7 +101,7 @@ class MilvusStore:
 
     @classmethod
     def load(cls, connection: Connection, name: str, collection: str, where: str, in_use: bool) -> MilvusStore:
-        """The gallery in a collection, which is loaded for searching."""
+        """The gallery in a collection; loads the collection for searching."""
         connection("load_collection", collection)
         meta = Meta(connection, name, collection)
         store = cls(connection, name, collection, where, in_use, *meta.read(where))
@@ -109,26 +109,26 @@ class MilvusStore:
         return store
 
     def save(self, path: Any = None) -> None:
-        """Writes names and header, and lets the alias point here once the gallery is whole."""
+        """Writes names and header, and sets the alias if the gallery is complete."""
         if path is not None:
-            raise InputError(f"{self.where}: is in Milvus; lreid search migrate makes a file of it")
+            raise InputError(f"{self.where}: is in Milvus; lreid search migrate copies it to a file")
         self._require_reserved()
         self.meta.write_names(self.about)
         self.meta.write_header(self.about, self.width)
-        if self.connection.lite and self._has_written:  # which scans rows that are not in segments yet one by one
+        if self.connection.lite and self._has_written:  # which scans rows outside segments one by one
             with self.connection.writing(self.name):
                 self.connection("flush", self.collection)
         if not self._is_reserved:
             return
         if self.in_use and self.about.whole:
             with self.connection.writing(self.name):
-                self.connection("create_alias", self.collection, self.name)  # of several only one can do that
+                self.connection("create_alias", self.collection, self.name)  # only one of several processes can do that
         if self.about.whole or not self.in_use:
             self.connection.release(self.collection)
             self._is_reserved = False
 
     def finish(self) -> None:
-        """Marks the gallery as whole, and saves it."""
+        """Marks the gallery as complete, and saves it."""
         self.about.whole = True
         self.save()
 
@@ -139,13 +139,13 @@ class MilvusStore:
     # --- rows --------------------------------------------------------------------------------------------------------
 
     def add(self, vectors: np.ndarray, labels: Rows) -> None:
-        """Upserts rows under keys that are hashes of their paths; names go first."""
+        """Upserts rows under keys that are hashes of their paths; writes names first."""
         self._require_current()
         self._require_reserved()
         keys, paths = _keys(labels.paths), [_encoded(path) for path in labels.paths]
-        if len(set(keys.tolist())) < len(keys):  # one in 2^63 for each pair
+        if len(set(keys.tolist())) < len(keys):  # probability 2^-63 for each pair
             raise InputError(f"{self.where}: two paths have one key; rename one of these images")
-        self.meta.write_names(self.about)  # before the rows that speak of them
+        self.meta.write_names(self.about)  # before the rows that use them
         longest = max(map(len, paths))
         if longest > TEXT:
             raise InputError(f"{self.where}: a path has {longest} bytes, more than {TEXT}; shorten it")
@@ -162,10 +162,10 @@ class MilvusStore:
             with self.connection.writing(self.name):
                 self.connection("upsert", self.collection, rows[start : start + step])
         self._has_written = True
-        self._require_current()  # else they may be missing in the version that is in use now
+        self._require_current()  # otherwise they may be missing in the current version
 
     def remove(self, keys: np.ndarray) -> None:
-        """Deletes rows, some thousand a request."""
+        """Deletes rows, some thousand per request."""
         self._require_current()
         for part in parts_of(keys.tolist(), 4096):
             with self.connection.writing(self.name):
@@ -174,14 +174,14 @@ class MilvusStore:
         self._require_current()
 
     def count(self, where: Filter) -> int:
-        """The number of images that a filter allows, as of now."""
+        """The current number of images that a filter allows."""
         answer = self.connection(
             "query", self.collection, filter=expression(where), output_fields=["count(*)"], consistency_level="Strong"
         )
         return int(answer[0]["count(*)"])
 
     def keys_of(self, paths: Paths) -> np.ndarray:
-        """Keys of paths, -1 where there is none."""
+        """Keys of paths, -1 for unknown paths."""
         keys = _keys(paths)
         there: dict[int, str] = {}
         for part in parts_of(keys.tolist(), 4096):
@@ -200,7 +200,7 @@ class MilvusStore:
         return _labels([row["key"] for row in rows], rows, (len(rows),))
 
     def vectors(self, keys: np.ndarray) -> np.ndarray:
-        """Features of images, in requests of a size that a server takes."""
+        """Features of images, in requests of a size that a server accepts."""
         by_key: dict[int, np.ndarray] = {}
         for part in parts_of(keys.tolist(), max(1, REQUEST // (4 * self.width))):
             rows = self.connection(
@@ -228,7 +228,7 @@ class MilvusStore:
                 output_fields=list(FIELDS),
                 anns_field="vector",
                 search_params={"metric_type": "IP", "params": parameters},
-                # A search may be some seconds behind others, but not behind this process.
+                # A search may miss recent changes of other processes, but none of this process.
                 consistency_level="Session" if self._has_written else "Bounded",
             )
         nothing = {"key": -1, "distance": -np.inf, "entity": {}}
@@ -247,11 +247,11 @@ class MilvusStore:
         now = self.connection("has_collection", self.name)
         now = now and self.connection("describe_alias", self.name)["collection_name"]
         if now and now != self.collection:
-            raise InputError(f"{self.where}: was switched to another version in the meantime; run this again")
+            raise InputError(f"{self.where}: was switched to a different version in the meantime; run this again")
 
 
 def expression(where: Filter) -> str:
-    """A filter in Milvus's language. It holds names of fields and integers, nothing that anybody typed."""
+    """A filter in Milvus's language. It contains names of fields and integers, but no user input."""
     parts = []
     for field, only, none in (
         ("camera", where.cameras, where.not_cameras),
@@ -287,7 +287,7 @@ def _keys(paths: Iterable[str]) -> np.ndarray:
 
 
 def _encoded(path: str) -> str:
-    """A file name may hold bytes that are no text; Milvus keeps text only."""
+    """A file name as text for Milvus; it may contain undecodable bytes."""
     return json.dumps(str(path))[1:-1]
 
 

@@ -1,4 +1,4 @@
-"""Where a gallery is in Milvus: collections ``NAME_v1``, ``NAME_v2`` …, one a model, and an alias ``NAME`` of one."""
+"""The place of a gallery in Milvus: collections ``NAME_v1``, ``NAME_v2`` …, one per model, and an alias ``NAME``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lreid.gallery.milvus.milvus_store import MilvusStore
 from lreid.gallery.store import SCHEME, About, Rows
 
 ADDRESS = re.compile(r"(?P<uri>https?://[^/\s]+|.+?\.db)(?:/(?P<name>[^/]*))?")
-DEFAULT = "gallery"  # name of the only one in a database
+DEFAULT = "gallery"  # default name of a gallery
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 
 
@@ -37,14 +37,14 @@ class MilvusPlace:
         """The place of an address like ``milvus:people.db`` or ``milvus:http://host:19530/people``.
 
         Raises:
-            InputError: it is none.
+            InputError: it is not a valid address.
         """
         match = ADDRESS.fullmatch(text.removeprefix(SCHEME))
         if match is None:
-            raise InputError(f"{text}: no address; write milvus:FILE.db or milvus:http://host:port/NAME")
+            raise InputError(f"{text}: is not an address; write milvus:FILE.db or milvus:http://host:port/NAME")
         name = match["name"] or DEFAULT
         if not NAME.fullmatch(name):
-            raise InputError(f"{text}: {name!r} is no name for a gallery; use letters, digits and _ only")
+            raise InputError(f"{text}: {name!r} is not a valid name for a gallery; use only letters, digits and _")
         return cls(match["uri"], name)
 
     def __str__(self) -> str:
@@ -53,7 +53,7 @@ class MilvusPlace:
         return f"{SCHEME}{self.uri}{named}{version}"
 
     def exists(self) -> bool:
-        """Whether a gallery of this name is there; a file of Milvus Lite is not made by asking."""
+        """Whether a gallery of this name exists; does not create a file of Milvus Lite."""
         if self.uri.endswith(".db") and not Path(self.uri).exists():
             return False
         connection = connect(self.uri)
@@ -70,20 +70,22 @@ class MilvusPlace:
             if Path(self.uri).exists() or not self.uri.endswith(".db"):
                 left = MilvusStore.exists(connect(self.uri), f"{self.name}_v1") and self.step == 0
                 if left:
-                    raise InputError(f"{self}: was never completed; run the command that makes it again")
+                    raise InputError(f"{self}: is not complete; repeat the command that builds it")
             raise InputError(f"{self}: no such gallery; build one first")
         connection = connect(self.uri)
         collection = self._collection(connection)
         if collection is None:
-            raise InputError(f"{self}: was taken away in this moment; run this again")
+            raise InputError(f"{self}: was deleted at this moment; run this again")
         return MilvusStore.load(connection, self.name, collection, str(self), self.step == 0)
 
     def build(self, vectors: np.ndarray, labels: Rows, about: About) -> MilvusStore:
-        """A gallery in a collection of its own, which the alias points to once it is whole."""
+        """A gallery in a new collection; the alias points to it once it is complete."""
         if about.shards != 1:
-            raise ArgumentError("shards", f"is {about.shards}; it is for files, as Milvus spreads a gallery by itself")
+            raise ArgumentError(
+                "shards", f"is {about.shards}; it applies only to files, because Milvus distributes a gallery itself"
+            )
         if self.exists():
-            raise InputError(f"{self}: is there already")
+            raise InputError(f"{self}: already exists")
         connection = connect(self.uri)
         collection = self._collection(connection) or f"{self.name}_v1"
         return MilvusStore.build(connection, self.name, collection, str(self), self.step == 0, vectors, labels, about)
@@ -99,7 +101,7 @@ class MilvusPlace:
             MilvusStore.drop(connection, self.name, collection)
 
     def others(self) -> list[MilvusPlace]:
-        """All versions but this one, recognised by the numbers of their collections."""
+        """All other versions, recognised by the numbers of their collections."""
         connection = connect(self.uri)
         current = self._current(connection)
         if current is None:
@@ -110,11 +112,11 @@ class MilvusPlace:
         return [each for each in places if each.exists()]
 
     def beside(self) -> list[str]:
-        """The other versions; nothing is ever half written here."""
+        """The other versions; Milvus leaves no unfinished files."""
         return [str(each) for each in self.others()]
 
     def next(self) -> MilvusPlace:
-        """The version that is being made."""
+        """The version that is being built."""
         return replace(self, step=self.step + 1)
 
     def previous(self) -> MilvusPlace:
@@ -122,14 +124,14 @@ class MilvusPlace:
         return replace(self, step=self.step - 1)
 
     def switch(self, current: MilvusStore) -> None:
-        """Lets the alias point to the next version, unless another process has moved it."""
+        """Sets the alias to the next version, unless another process has changed it."""
         connection = connect(self.uri)
         if self._current(connection) != current.collection:
-            raise InputError(f"{self}: another process has switched it in the meantime; nothing was done")
+            raise InputError(f"{self}: another process has switched it in the meantime; nothing was changed")
         self._point_to(connection, self.next()._collection(connection))
 
     def roll_back(self) -> None:
-        """Lets the alias point to the previous version."""
+        """Sets the alias to the previous version."""
         if not self.previous().exists():
             raise InputError(f"{self}: has no previous version to go back to")
         connection = connect(self.uri)
@@ -149,7 +151,7 @@ class MilvusPlace:
         return collection
 
     def _collection(self, connection: Connection) -> str | None:
-        """The collection of this version; there need not be one of that name."""
+        """The collection of this version, whether it exists or not."""
         current = self._current(connection)
         if current is None:
             return None
