@@ -93,7 +93,7 @@ def test_a_checkpoint_of_a_later_version_is_not_passed_over(tmp_path: Path, newe
 
 def test_another_architecture_is_refused() -> None:
     small, resnet = Embedder("small"), Embedder("resnet18")
-    with pytest.raises(InputError, match="task-01.pt: is of another architecture than backbone='resnet18'"):
+    with pytest.raises(InputError, match="task-01.pt: has a different architecture than backbone='resnet18'"):
         load_model_state(resnet, small.state_dict(), Path("task-01.pt"))
     before = small.state_dict()["backbone.stem.0.weight"].clone()
     other = Embedder("small")

@@ -71,7 +71,7 @@ def test_missing_and_foreign_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is a folder"):
         read_tensors(tmp_path)
     torch.save([1, 2], tmp_path / "list.pt")
-    with pytest.raises(InputError, match="holds a list"):
+    with pytest.raises(InputError, match="contains a list"):
         read_tensors(tmp_path / "list.pt")
 
 

@@ -115,7 +115,7 @@ class _Reindexing:
     def begin(self, beside: Place, old: NamedGallery, checkpoint: Path) -> NamedGallery:
         images, norm, flip = old.images(), None, flips(checkpoint)
         if not images:
-            raise InputError(f"{old.where}: holds no images; add some")
+            raise InputError(f"{old.where}: contains no images; add some")
         names = {"camera": dict(old.cameras)}  # the statistics are stored under their numbers
         if old.norm:
             everything = self._read(images, names)[1]
@@ -209,7 +209,7 @@ def migrate(source: str | Path, target: str | Path, *, kind: str | None = None, 
     old = Gallery.load(source)
     labels, about = old.labels(), old.about
     if not len(labels):
-        raise InputError(f"{source}: holds no images; add some")
+        raise InputError(f"{source}: contains no images; add some")
 
     def rows(start: int) -> tuple[np.ndarray, ...]:
         part = labels[start : start + BATCH]

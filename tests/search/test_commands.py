@@ -412,7 +412,7 @@ def test_bad_input_overwrites_nothing(world: Path, gallery: Path, tmp_path: Path
             search.Layout("ivfpq"),
             device="cpu",
         )
-    with pytest.raises(InputError, match="cameras are not known"):
+    with pytest.raises(InputError, match="cameras are unknown"):
         images = search.list_images([world / "people"], "")
         search.build(tmp_path / "new", world / "model.pt", images, adapt_norm=True, device="cpu")
     assert gallery.read_bytes() == before
