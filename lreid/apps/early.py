@@ -1,6 +1,6 @@
-"""Refuse files, names and keys that are wrong before torch is imported, which takes seconds.
+"""Refuse wrong files, names and keys before importing torch, which takes seconds.
 
-Commands check all of this again, since the library is called without a command line, too.
+The library checks all of this again, because it can be called without a command line.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from lreid.config import check_values, load_config
 from lreid.config_keys import Config, is_key
 from lreid.errors import InputError, naming_keys
 
-ELSEWHERE = ("hub:", "milvus:")  # before the names of models and galleries that are no files
+ELSEWHERE = ("hub:", "milvus:")  # prefixes of models and galleries that are not files
 
 
 def refuse(command: str, args: argparse.Namespace) -> None:
-    """Checks what a command line of one of ``lreid.apps.cli.COMMANDS`` names.
+    """Checks the files and names on the command line of one of ``lreid.apps.cli.COMMANDS``.
 
     Raises:
         InputError: a file is missing, or a model, a key or a method is unknown.
@@ -59,12 +59,12 @@ def _refuse_training(args: argparse.Namespace) -> None:
 
 def _refuse_test(args: argparse.Namespace) -> None:
     if (args.query is None) != (args.gallery is None):
-        raise InputError("--query and --gallery go together; give both")
+        raise InputError("--query and --gallery need each other; give both")
     if args.query and args.csv:
-        raise InputError("--csv and --query are two ways to name images; give one of them")
+        raise InputError("--csv and --query exclude each other; give one of them")
     models, overrides = split_checkpoints(args)
     if not models and args.gallery is None:
-        raise InputError("--checkpoint: none is named; name a file, a run folder or zoo:NAME")
+        raise InputError("--checkpoint: is missing; name a file, a run folder or zoo:NAME")
     _config(args.config, overrides)
     _require(args.query, args.gallery, args.csv)
 

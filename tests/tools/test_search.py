@@ -108,11 +108,11 @@ def damage(world: Path) -> dict[Path, bytes]:
         ("build good.gallery q --checkpoint model.pt", "good.gallery: already exists"),
         (
             "build new.gallery g --checkpoint diverged.pt",
-            "diverged.pt: backbone.0.weight is no tensor of finite numbers",
+            "diverged.pt: backbone.0.weight is not a tensor of finite numbers",
         ),
         (
             "query good.gallery q --checkpoint diverged.pt --cross-model",
-            "diverged.pt: backbone.0.weight is no tensor of finite numbers",
+            "diverged.pt: backbone.0.weight is not a tensor of finite numbers",
         ),
         ("query good.gallery q --checkpoint wide.pt", "wide.pt: is not the model whose features are in the"),
         (
