@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import copy
-import functools
 import os
 import runpy
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -16,6 +13,7 @@ import pytest
 from hypothesis import settings
 from made_results import results, run_folder  # noqa: F401 (fixtures)
 from markupsafe import Markup
+from once import look_up_and_draw_once
 from PIL import Image
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the networks of the tests are tiny
@@ -107,20 +105,8 @@ def _no_waiting_for_disks() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _looked_up_and_drawn_once() -> Iterator[None]:
-    """What runs of one process have in common takes longer than the rest of a tiny one.
-
-    A run reads the files of its config several times, asks for versions and the commit, and draws the same images.
-    """
-    from lreid import config
-    from lreid.data import synthetic
-    from lreid.training import run
-
-    parse, draw = functools.cache(config.parse_yaml), functools.lru_cache(2000)(synthetic.SCHEME.read)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(config, "parse_yaml", lambda text: copy.deepcopy(parse(text)))
-        patch.setattr(synthetic, "SCHEME", replace(synthetic.SCHEME, read=lambda path: draw(path).copy()))
-        for name in ("commit", "installed_version"):
-            patch.setattr(run, name, functools.cache(getattr(run, name)))
+        look_up_and_draw_once(patch)
         yield
 
 

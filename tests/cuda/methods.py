@@ -5,7 +5,6 @@ A line of JSON for each method: which figures are not the CPU's, and the waits o
 
 from __future__ import annotations
 
-import copy
 import functools
 import json
 import logging
@@ -19,11 +18,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import pytest
+from once import look_up_and_draw_once
 from simulated import SimulatedCUDA
 from tiny import FEW, broken_off, tiny_config
 from torch.optim import Adam
 
-from lreid import config
 from lreid.methods import dask
 from lreid.training import run_folder
 from lreid.training.run import train
@@ -74,8 +74,7 @@ def compare(method: str, folder: Path) -> dict[str, Any]:
 logging.getLogger("lreid").setLevel(logging.ERROR)
 RunFolder.report_task = lambda self, results: None  # type: ignore[method-assign]  # drawing takes longer than the run
 os.fsync = os.fstat  # as in conftest.py, and the next
-parse = functools.cache(config.parse_yaml)
-config.parse_yaml = lambda text: copy.deepcopy(parse(text))
+look_up_and_draw_once(pytest.MonkeyPatch())
 run_folder.write_page = lambda *args, **more: None  # type: ignore[assignment]
 
 if __name__ == "__main__":

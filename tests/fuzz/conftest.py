@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 from checkpoints import write_world
-from tiny import TINY, words
+from tiny import FEW, TINY, words
 
 from lreid.config import load_config
 from lreid.errors import InputError
@@ -33,7 +33,7 @@ def broken_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
             raise InputError("enough")
         update(self, *args)
 
-    keys = TINY | {"DEVICE": "cpu", "TRAIN.CHECKPOINT_STEPS": 1, "TRAIN.EPOCHS": 2}
+    keys = TINY | FEW | {"DEVICE": "cpu", "TRAIN.CHECKPOINT_STEPS": 1, "TRAIN.EPOCHS": 2}
     cfg = load_config([], words(keys))
     with mock.patch.object(Updates, "update", some), pytest.raises(InputError, match="enough"):
         train(cfg, out)

@@ -1,0 +1,22 @@
+"""What runs of one process have in common, which takes longer than the rest of a tiny one."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from dataclasses import replace
+
+import pytest
+
+
+def look_up_and_draw_once(patch: pytest.MonkeyPatch) -> None:
+    """A run reads the files of its config again and again, asks for versions and the commit, and draws images."""
+    from lreid import config
+    from lreid.data import synthetic
+    from lreid.training import run
+
+    parse, draw = functools.cache(config.parse_yaml), functools.lru_cache(2000)(synthetic.SCHEME.read)
+    patch.setattr(config, "parse_yaml", lambda text: copy.deepcopy(parse(text)))
+    patch.setattr(synthetic, "SCHEME", replace(synthetic.SCHEME, read=lambda path: draw(path).copy()))
+    for name in ("commit", "installed_version"):
+        patch.setattr(run, name, functools.cache(getattr(run, name)))
