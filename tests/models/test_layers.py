@@ -7,7 +7,7 @@ import copy
 import pytest
 import timm
 import torch
-from family import batches, model, task_of, train
+from family import batches, task_of, train
 from torch import nn
 
 from lreid.config_keys import Train
@@ -17,6 +17,12 @@ from lreid.models import Embedder, build_backbone
 from lreid.models.backbones.timm import TimmFeatures
 from lreid.models.parts import layers_of
 from lreid.training.updates import Updates, parameter_groups
+
+
+def model(*, neck: bool = False) -> Embedder:
+    """With two blocks."""
+    torch.manual_seed(0)
+    return Embedder("small", height=32, width=16, neck=neck)
 
 
 def vit(depth: int) -> TimmFeatures:
