@@ -61,8 +61,10 @@ def make_images() -> MakeImages:
     return make
 
 
-def pytest_sessionstart() -> None:
+def pytest_sessionstart(session: pytest.Session) -> None:
     """Torch decides at its first gradient whether processes may be forked; after torch.export it decides against."""
+    if session.config.getoption("numprocesses", None):
+        return  # this process only starts others
     import torch  # now that it sees OMP_NUM_THREADS
 
     torch.ones((), requires_grad=True).backward()
@@ -111,9 +113,9 @@ def _looked_up_and_drawn_once() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with slow tests come first: of several processes none is left with one when the others have ended."""
+    """Files with slow tests come first, the longest test before all: no process is left with one when others end."""
     slow = {item.path for item in items if item.get_closest_marker("slow")}
-    items.sort(key=lambda item: item.path not in slow)
+    items.sort(key=lambda item: (item.path.name != "test_on_cuda.py", item.path not in slow))
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import chisquare
 
 from lreid.classification.probe import balanced_rows, knn_scores, linear_probe_scores, nearest_mean_scores
 from lreid.errors import InputError
@@ -138,6 +137,8 @@ def test_probes_tell_separate_classes_apart_and_keep_the_random_state() -> None:
 
 
 def test_draws_are_balanced_over_classes_and_even_within_them() -> None:
+    from scipy.stats import chisquare  # slow to load
+
     labels = np.array([2, 0, 0, 5, 0, 0, 5, 0])
     rows = balanced_rows(labels, 6000, np.random.default_rng(0))
     assert chisquare(np.bincount(labels[rows])[[0, 2, 5]]).pvalue > 1e-3
