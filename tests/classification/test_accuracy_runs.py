@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from coloured import write_class
-from tiny import TINY, words
+from tiny import FEW, TINY, words
 
 from lreid.config import load_config
 from lreid.config_keys import Config
@@ -35,13 +35,17 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def config(home: Path, *, name: str = "er", **changes: Any) -> Config:
-    keys = TINY | {
-        "BENCHMARK.TRAIN": [f"folder:{home}"],
-        "BENCHMARK.TASKS_PER_DATASET": 2,
-        "INPUT.WIDTH": 32,
-        "METHOD.NAME": name,
-        "EVAL.ACCURACY": True,
-    }
+    keys = (
+        TINY
+        | FEW
+        | {
+            "BENCHMARK.TRAIN": [f"folder:{home}"],
+            "BENCHMARK.TASKS_PER_DATASET": 2,
+            "INPUT.WIDTH": 32,
+            "METHOD.NAME": name,
+            "EVAL.ACCURACY": True,
+        }
+    )
     if name == "er":
         keys["METHOD.EXEMPLARS"] = 6  # of sixteen images
     keys |= {key.replace("__", "."): value for key, value in changes.items()}
