@@ -26,7 +26,6 @@ from lreid.files import write_file
 from lreid.progress import images_done
 from lreid.reading import require_regular
 
-REMEDY = "replace it (skip_bad=True leaves such files out of a list)"
 # What PIL may take a file for, whatever its name: it has others, of which EPS would start Ghostscript.
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP") + ("AVIF",) * bool(find_spec("PIL.AvifImagePlugin"))
 if HEIF:
@@ -77,9 +76,10 @@ def require_files(records: Iterable[Record]) -> None:
     Raises:
         InputError: a file is missing or empty; the first one is named.
     """
-    for record in records:
-        if (file := file_of(record.path)) is not None:
-            _require_file(file)
+    with _naming_skip_bad():
+        for record in records:
+            if (file := file_of(record.path)) is not None:
+                _require_file(file)
 
 
 class Images(Sequence[np.ndarray]):
@@ -163,7 +163,19 @@ class Images(Sequence[np.ndarray]):
                 with decoding_threads(os.cpu_count()) as pool:
                     return np.stack(list(pool.map(self.__getitem__, rows)))
             return np.stack([self[i] for i in rows])
-        return read_image(self.records[index].path, height=self.height, width=self.width)
+        with _naming_skip_bad():
+            return read_image(self.records[index].path, height=self.height, width=self.width)
+
+
+@contextlib.contextmanager
+def _naming_skip_bad() -> Iterator[None]:
+    """Names, in errors of images that cannot be read, the argument that leaves them out."""
+    try:
+        yield
+    except OutOfMemory:
+        raise
+    except InputError as error:
+        raise InputError(f"{error} (skip_bad=True leaves such files out of a list)") from None
 
 
 def unreadable(records: Sequence[Record]) -> list[str]:
@@ -204,7 +216,8 @@ def _decoded(
                     any_read = True
                     yield index, result
                 elif not skip_bad:
-                    raise result
+                    with _naming_skip_bad():
+                        raise result
                 elif first_fault is None:
                     first_fault = result
     if first_fault is not None and not any_read:
@@ -227,9 +240,9 @@ def _require_file(path: str | Path) -> None:
     except (OSError, ValueError) as error:  # a NUL in the path
         refuse_out_of_memory(error, path)
         reason = getattr(error, "strerror", error)
-        raise InputError(f"{path}: image cannot be opened ({reason}); {REMEDY}") from None
+        raise InputError(f"{path}: image cannot be opened ({reason}); replace it") from None
     if size == 0:
-        raise InputError(f"{path}: image file is empty (0 bytes); {REMEDY}")
+        raise InputError(f"{path}: image file is empty (0 bytes); replace it")
 
 
 def decode(path: str | Path, content: BytesIO | None = None) -> np.ndarray:
@@ -247,7 +260,7 @@ def decode(path: str | Path, content: BytesIO | None = None) -> np.ndarray:
     except Exception as error:  # a damaged file makes PIL's decoders raise nearly anything
         refuse_out_of_memory(error, path)
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{path}: image cannot be decoded ({reason}); {REMEDY}") from None
+        raise InputError(f"{path}: image cannot be decoded ({reason}); replace it") from None
 
 
 def rgb_of(image: Image.Image) -> np.ndarray:
