@@ -296,6 +296,8 @@ def _suffix(content: bytes) -> str:
     try:
         with Image.open(io.BytesIO(content), formats=FORMATS) as image:
             kind, (width, height) = str(image.format), image.size
+    except Image.DecompressionBombError:
+        raise InputError(f"the image has far too many pixels; send one of at most {MOST_PIXELS:,} pixels") from None
     except Exception:  # PIL can raise almost any exception
         raise InputError("the uploaded content is not an image of a known format; send a JPEG or PNG file") from None
     if width * height > MOST_PIXELS:

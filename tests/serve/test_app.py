@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import threading
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +185,7 @@ def bomb() -> bytes:
     """60,000 x 60,000 pixels in a few bytes, as its header says."""
     content = bytearray(png(0))
     content[16:24] = (60000).to_bytes(4, "big") * 2
+    content[29:33] = zlib.crc32(content[12:29]).to_bytes(4, "big")
     return bytes(content)
 
 
@@ -196,6 +198,7 @@ def test_a_broken_image_is_refused_and_changes_nothing(
     answer = client.post(address, content=content)
     assert answer.status_code == 422
     detail = answer.json()["detail"]
+    assert ("pixels" in detail) == (content == bomb())
     assert isinstance(detail, str) and "\n" not in detail and "/tmp" not in detail and str(tmp_path) not in detail
     assert gallery.read_bytes() == before and not (tmp_path / "people.gallery.images").exists()
 
