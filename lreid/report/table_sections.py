@@ -32,6 +32,8 @@ def cards(results: Results) -> list[Card]:
     """Figures of the summary; forgetting and similar figures have a sign, which determines the colour."""
     shown = []
     for column in (*FIGURES, *TRANSFER):
+        if column.key == "mean_over_tasks_mAP" and len(results["mAP"]) < 2:  # it is the seen mAP
+            continue
         if (value := results["summary"].get(column.key)) is not None:
             tone = ("good" if value > 0 else "bad" if value < 0 else "") if column.signed else ""
             shown.append(Card(column.text(value), column.title, tone))
@@ -91,8 +93,11 @@ def results_matrix(groups: Sequence[Group], where: str) -> list[Panel]:
             "runs": counted(len(group.runs), "run"),
             "heads": _matrix_heads(results),
             "rows": [
-                (task, _matrix_cells(results, row, largest))
-                for row, task in enumerate(results["tasks"][: len(results["mAP"])])
+                *_before(group, largest),
+                *(
+                    (f"{row + 1} {task}", _matrix_cells(results, row, largest))
+                    for row, task in enumerate(results["tasks"][: len(results["mAP"])])
+                ),
             ],
         }
         for group, label, results in averaged
@@ -147,11 +152,20 @@ def _matrix_heads(results: Results) -> list[tuple[str, str]]:
     return heads + [("mean", kind) for kind in averaged_kinds(results)]
 
 
-def _matrix_cells(results: Results, row: int, largest: float) -> list[dict[str, Any]]:
+def _before(group: Group, largest: float) -> list[tuple[str, list[dict[str, Any]]]]:
+    """The row of the matrix for the initial model, of a single run that tested it."""
+    run = group.runs[0]
+    if len(group.runs) > 1 or not run.get("initial"):
+        return []
+    initial: Any = {metric: [run["initial"][metric]] for metric in ("mAP", "rank1")}
+    return [("before training", _matrix_cells(run | initial, 0, largest, trained=False))]
+
+
+def _matrix_cells(results: Results, row: int, largest: float, *, trained: bool = True) -> list[dict[str, Any]]:
     """A row of the matrix: ``kind`` (trained, before or mean), ``mAP``, ``rank1``, and the ``depth`` of the colour."""
     cells: list[dict[str, Any]] = []
     for gallery, value, rank1 in zip(results["galleries"], results["mAP"][row], results["rank1"][row], strict=True):
-        kind = "trained" if gallery["kind"] != "seen" or is_trained(gallery, row) else "before"
+        kind = "trained" if gallery["kind"] != "seen" or (trained and is_trained(gallery, row)) else "before"
         cells.append({"kind": kind, "mAP": value, "rank1": rank1, "depth": 0.06 + 0.5 * value / largest})
     for kind in averaged_kinds(results):
         means = {metric: average(results, metric, row, kind) for metric in ("mAP", "rank1")}

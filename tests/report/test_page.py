@@ -123,6 +123,15 @@ def test_any_number_of_finished_tasks(results, run_folder, rows):
     assert ("Results matrix" in page.text) == (rows > 0)
 
 
+def test_one_task_follows_the_initial_model_and_has_no_mean_over_tasks(results, run_folder):
+    run = results(rows=1)
+    run["initial"] = {metric: [11.1, *run[metric][0][1:]] for metric in ("mAP", "rank1")}
+    page = read(run_folder(run))
+    (first,) = [line for line in strip(page) if line[0] == "before training"]
+    assert first[1] == "11.1 11.1" and "mean mAP" not in page.text
+    assert "mean mAP" in read(run_folder(results())).text
+
+
 def test_what_is_missing_is_left_out(results, run_folder):
     run = results(unseen=())
     for key in ("loss_history", "identity_ap", "versions", "seconds", "images_per_second", "exemplars"):
