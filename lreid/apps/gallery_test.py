@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,8 @@ from lreid.loading import Engine, model_config
 from lreid.models.embedder import Embedder
 from lreid.search.image_list import SearchImage, list_images, read_images, require_some
 from lreid.search.named_gallery import NamedGallery
+
+logger = logging.getLogger("lreid")
 
 
 @naming_keys(**ARGUMENTS)
@@ -61,12 +64,13 @@ def score_gallery(
     test = _test_of(where, images, search.labels, Rules("cosine", cfg.EVAL.AP, cfg.EVAL.CAMERA_FILTER))
     features = named.extract(model, images), search.features()
     name = str(checkpoint or named.checkpoint)
-    of = {"checkpoint": name, "model": named.gallery.about.model, "test": where, "transductive": False}
+    label = Path(name).stem
+    of = {"checkpoint": label, "model": named.gallery.about.model, "test": where, "transductive": False}
     row = of | {"variant": f"gallery {search.index}"} | row_of(test, features, search)
     rows = [row] if features[1] is None else [of | {"variant": "plain"} | row_of(test, features), row]
     results: dict[str, Any] = {
         "schema": 1,
-        "checkpoints": {name: name},
+        "checkpoints": {label: name},
         "metric": "cosine",
         "ap": cfg.EVAL.AP,
         "tests": [described(test)],
@@ -77,6 +81,7 @@ def score_gallery(
         "notes": notes_on(test, row),
     }
     write_text(out / "test.json", json.dumps(results, indent=1) + "\n")
+    logger.info("figures in %s", out / "test.json")
     named.gallery.close()
     return results
 

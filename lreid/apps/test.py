@@ -43,6 +43,8 @@ logger = logging.getLogger("lreid")
 
 SHOWN = 30  # rankings per test set on the page
 MATRICES = ("mAP", "rank1")  # for queries and galleries of different models
+# Keys that affect the figures of a test.
+SCORING = tuple(f"EVAL.{key}" for key in ("AP", "BACKEND", "CAMERA_FILTER", "FLIP", "INDEX", "METRIC"))
 
 Features = tuple[np.ndarray, np.ndarray]  # (Q, D), (G, D)
 
@@ -88,7 +90,7 @@ def _test_gallery(args: argparse.Namespace, checkpoints: Sequence[Path], overrid
 
 def _print(results: dict[str, Any]) -> None:
     print(f"\n{score_table(results)}")
-    if any("index" in row for row in results["rows"]):
+    if any(row.get("index", {"name": "flat"})["name"] != "flat" for row in results["rows"]):  # flat is exact
         print(f"\n{index_table(results)}")
     if results["cross_model"]:
         print(f"\n{cross_model_table(results)}")
@@ -429,7 +431,7 @@ def _test_config(
     named = load_config(files, overrides) if files else None
     configs = {path: named or model_config(path, overrides) for path in checkpoints.values()}
     (first, cfg), *others = configs.items()
-    groups = ("EVAL.",) if image_list else ("BENCHMARK.", "SYNTHETIC.", "EVAL.")
+    groups = SCORING if image_list else ("BENCHMARK.", "SYNTHETIC.", *SCORING)
     for path, other in others:
         changed = [key for key in differing_keys(cfg, other) if key.startswith(groups)]
         if changed:

@@ -319,7 +319,8 @@ def test_networks_of_different_input_size_are_tested_side_by_side(run: Path, tmp
 
 
 def test_checkpoints_of_two_runs_are_told_apart(run: Path, tmp_path: Path) -> None:
-    again = write_checkpoint(tmp_path / "second" / "checkpoints" / "task-01.pt", seed=5)
+    """What a run measured besides its figures, such as the initial model, does not keep them apart."""
+    again = write_checkpoint(tmp_path / "second" / "checkpoints" / "task-01.pt", seed=5, EVAL__INITIAL=True)
     results = score_checkpoints([run / "checkpoints" / "task-01.pt", again], tmp_path / "out")
     assert list(results["checkpoints"]) == ["my-run/task-01", "second/task-01"]
 
