@@ -169,7 +169,7 @@ def test_corrections_that_contradict_are_refused(films: Path, tmp_path: Path, ca
         (("merge", linked, 1, 99), "no such identity"),
         (("split", linked, 1, "b/x/1"), "not a tracklet"),
         (("name", linked, 1, "unknown-2"), "another identity"),
-        (("undo", tmp_path / "nowhere"), "no such folder"),
+        (("undo", tmp_path / "nowhere"), "no such file or folder"),
     ):
         capsys.readouterr()
         assert lreid(*words) == 2
