@@ -1,4 +1,4 @@
-"""Custom data: a CSV file with the columns ``path,pid,split`` and, if you like, ``camid`` and ``domain``."""
+"""Custom data: a CSV file with the columns ``path,pid,split`` and optionally ``camid`` and ``domain``."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ logger = logging.getLogger("lreid")
 
 COLUMNS = ("path", "pid", "split")
 SPLITS = ("train", "query", "gallery")
-DELIMITERS = ",;\t"  # spreadsheets write ; where the comma is for decimals
-OML, WILDLIFE = "label", "identity"  # what OML and wildlife-datasets call the column pid
+DELIMITERS = ",;\t"  # spreadsheets use ; if the comma is the decimal separator
+OML, WILDLIFE = "label", "identity"  # names of the column pid in OML and wildlife-datasets
 OML_SPLITS = {"is_query": "query", "is_gallery": "gallery"}  # columns that divide the split validation
 OML_BOX = "x_1"  # column
 PARQUET = ".parquet"
@@ -31,51 +31,52 @@ TRUE, FALSE = ("true", "1", "1.0"), ("false", "0", "0.0", "")
 
 
 class Row(NamedTuple):
-    """One line of the file, as it stands there."""
+    """One line of the file, unchanged."""
 
     line: int  # number, from 1
     path: str
     pid: str  # empty where it is not known
-    camid: str  # empty where it is not known: no such column, or the cell is empty or -1
+    camid: str  # empty if unknown: no such column, or the cell is empty or -1
     split: str  # empty without such a column
     domain: str
-    time: str  # anything; empty where there is none
+    time: str  # any text; empty if there is none
 
 
 def load(file: Path, *, cameras: CameraPolicy = "apart", root: Path | None = None) -> list[DataSet]:
-    """Loads one data set for every domain of a CSV file, in the order in which the domains first occur.
+    """Loads one data set per domain of a CSV file, in the order in which the domains first occur.
 
-    The first line names the columns, in any order, divided by commas, semicolons or tabs; others than those below are
-    ignored.
+    The first line names the columns, in any order, separated by commas, semicolons or tabs. Columns other than these
+    are
+    ignored:
 
-    * ``path``: relative to the folder of the CSV file or to ``root``, or absolute; within one of these two folders.
-    * ``pid``: identity, any text; ``-1``, also ``-1.0``, is junk and dropped. Identities of different domains have
-      nothing to do with each other.
-    * ``camid``: optional; camera, any text. An empty cell and ``-1`` are not known; a domain knows all cameras or none.
+    * ``path``: relative to the folder of the CSV file or to ``root``, or absolute, but inside one of these two folders.
+    * ``pid``: identity, any text; ``-1``, also ``-1.0``, is junk and dropped. Equal identities in different domains are
+      different people.
+    * ``camid``: optional; camera, any text. An empty cell or ``-1`` means unknown; a domain has all cameras or none.
     * ``split``: ``train``, ``query`` or ``gallery``. No identity may be in train and in one of the other two. A domain
       may have no train, or neither query nor gallery.
     * ``domain``: optional; without it the whole file is one data set, named like the file.
 
-    Backslashes in a path divide folders, unless a file has them in its name. Lists of OML and wildlife-datasets are
-    read, too: see :func:`_translate`.
+    Backslashes in a path separate folders, unless a file has them in its name. Lists of OML and wildlife-datasets are
+    also supported, see :func:`_translate`.
 
-    Identities and cameras become ``0, 1, …`` in ascending order of their names: as numbers where all of a
-    domain are integers, else as text. Records are sorted by path, so that the order of lines does not matter.
+    Identities and cameras become ``0, 1, …`` in ascending order of their names: as numbers if all names of a domain are
+    integers, otherwise as text. Records are sorted by path, so the order of lines does not matter.
 
     Args:
         file: the CSV file, UTF-8.
-        cameras: those that queries and gallery get if no ``camid`` is known, see
+        cameras: cameras of queries and gallery if ``camid`` is unknown, see
             :func:`lreid.data.layout.cameras_of_test`.
-        root: another folder whose images the file may name, such as the one of all data sets.
+        root: a second folder whose images the file may name, such as the folder of all data sets.
 
     Raises:
-        InputError: the file cannot be read, lacks a column, has a faulty line (named), or a domain has one of query
-            and gallery only.
+        InputError: the file cannot be read, lacks a column or has a faulty line (the message names it), or a domain has
+            only one of query and gallery.
     """
     rows = read_rows(file, root=root)
-    # One path that leads somewhere proves the base folder right. Single missing files are no matter here: the
-    # images of a run's past tasks may have been deleted before it is resumed.
-    if not any(os.path.exists(file.parent / row.path) for row in rows):  # of impossible paths it says no
+    # One existing path proves that the base folder is right. Missing files are not checked here: the images of a run's
+    # # past tasks may have been deleted before it is resumed.
+    if not any(os.path.exists(file.parent / row.path) for row in rows):  # it returns False for impossible paths
         raise InputError(
             f"{file}:{rows[0].line}: none of the images exists, for instance {file.parent / rows[0].path}; "
             f"paths must be relative to {file.parent}, or absolute"
@@ -120,11 +121,11 @@ def _data_set(file: Path, domain: str, rows: Iterable[Row], cameras: CameraPolic
 
 
 def read_rows(file: Path, *, splits: bool = True, named: bool = True, root: Path | None = None) -> list[Row]:
-    """All rows but junk, checked one by one.
+    """All checked rows except junk.
 
     Args:
         file: the CSV file.
-        splits: whether there must be such a column; without it all are empty.
+        splits: whether the column must exist; without it, all splits are empty.
         named: whether all identities must be known.
         root: as in :func:`load`.
     """
@@ -138,7 +139,7 @@ def read_rows(file: Path, *, splits: bool = True, named: bool = True, root: Path
         raise InputError(
             f"{file}:1: the header lacks {', '.join(missing)}; expected {','.join(COLUMNS)}[,camid][,domain], "
             f"found {','.join(header) or 'an empty file'}"
-            + "; a list without split is own:FILE, which divides it"
+            + "; for a list without split use own:FILE, which splits it"
             * (missing == ["split"])
         )
     if len(set(header)) < len(header):
@@ -164,7 +165,7 @@ def read_rows(file: Path, *, splits: bool = True, named: bool = True, root: Path
 
 
 def _lines(file: Path) -> list[tuple[int, list[str]]]:
-    """The numbers and the values of the lines that hold some."""
+    """Number and values of each line that is not empty."""
     try:
         with open(file, encoding="utf-8-sig", newline="") as stream:
             lines = csv.reader(stream, delimiter=_delimiter(stream.readline()))
@@ -179,12 +180,12 @@ def _lines(file: Path) -> list[tuple[int, list[str]]]:
 
 
 def _parquet(file: Path) -> list[tuple[int, list[str]]]:
-    """The rows of a table in Parquet, as pandas writes it; a row's number is that of its line in a CSV file."""
+    """The rows of a Parquet table, as pandas writes it; a row has the line number that it would have in a CSV file."""
     parquet = Extra("pyarrow.parquet", "parquet").load()
     try:
         table = parquet.read_table(file)
         columns = [column.to_pylist() for column in table.columns]
-    except Exception as error:  # pyarrow has errors of its own
+    except Exception as error:  # pyarrow raises its own errors
         refuse_out_of_memory(error, file)
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{file}: cannot be read as Parquet ({reason}); write it again, or as CSV") from None
@@ -193,14 +194,14 @@ def _parquet(file: Path) -> list[tuple[int, list[str]]]:
 
 
 def _translate(file: Path, table: list[tuple[int, list[str]]]) -> None:
-    """Gives a list of OML or of wildlife-datasets the columns of lreid, in place; others stay as they are.
+    """Translates a list of OML or wildlife-datasets to the columns of lreid, in place; other lists do not change.
 
-    Where there is no column ``pid``, ``label`` (OML) or ``identity`` (wildlife-datasets) is that. Of OML's images of
-    the split ``validation``, ``is_query`` and ``is_gallery`` give the split. Animals that wildlife-datasets calls
-    ``unknown`` are left out: they are not one animal.
+    Without a column ``pid``, ``label`` (OML) or ``identity`` (wildlife-datasets) replaces it. In OML's split
+    ``validation``, ``is_query`` and ``is_gallery`` determine the split. Animals named ``unknown`` in wildlife-datasets
+    are left out, because they are not one animal.
 
     Raises:
-        InputError: an image is a query and in the gallery, or neither, or OML cuts images to boxes.
+        InputError: an image is both query and gallery, or neither, or OML crops images to boxes.
     """
     header = table[0][1]
     columns = {name: place for place, name in enumerate(header)}
@@ -216,27 +217,29 @@ def _translate(file: Path, table: list[tuple[int, list[str]]]) -> None:
         return
     for line, values in table[1:]:
         if len(values) != len(header):
-            continue  # an error later on
+            continue  # a later check reports it
         if OML_BOX in columns and values[columns[OML_BOX]]:
-            raise InputError(f"{file}:{line}: has a bounding box ({OML_BOX}); cut the images to their boxes beforehand")
+            raise InputError(
+                f"{file}:{line}: has a bounding box ({OML_BOX}); crop the images to their boxes beforehand"
+            )
         if OML_SPLITS.keys() <= columns.keys() and "split" in columns and values[columns["split"]] == "validation":
             flags = {split: values[columns[column]].lower() for column, split in OML_SPLITS.items()}
             splits = [split for split, value in flags.items() if value in TRUE]
             if len(splits) != 1 or not all(value in (*TRUE, *FALSE) for value in flags.values()):
                 raise InputError(
                     f"{file}:{line}: is_query is {flags['query']!r}, is_gallery {flags['gallery']!r}; one must be "
-                    "True, the other False, as an image that is both would find itself"
+                    "True, the other False, because an image that is both would match itself"
                 )
             values[columns["split"]] = splits[0]
 
 
 def _delimiter(header: str) -> str:
     """The separator of the columns: the candidate that occurs most often in the header."""
-    return max(DELIMITERS, key=header.count)  # the comma where it has none
+    return max(DELIMITERS, key=header.count)  # a comma if it contains no separator
 
 
 def _path_inside(file: Path, row: Row, root: Path | None) -> str:
-    """The image's path in its only spelling: a list that came with images must not make a run read other files."""
+    """The normalised path of an image, inside the allowed folders: a list must not make a run read other files."""
     folders = [os.path.abspath(each) for each in (file.parent, root) if each is not None]
     path = os.path.normpath(os.path.join(folders[0], row.path))
     if not any(os.path.commonpath([folder, path]) == folder for folder in folders):
@@ -251,7 +254,7 @@ def _row(file: Path, line: int, header: list[str], values: list[str], *, named: 
     if len(values) != len(header):
         raise InputError(
             f"{file}:{line}: {len(values)} values for {len(header)} columns; "
-            "give every column a value, and quote values that hold what divides the columns"
+            "give every column a value, and quote values that contain the separator"
         )
     named_values = dict(zip(header, values, strict=True))
     cells = {"domain": file.stem, "camid": "", "split": "", "time": "", **named_values}
@@ -272,7 +275,7 @@ def _row(file: Path, line: int, header: list[str], values: list[str], *, named: 
 
 
 def _load_named(name: str, sources: Sources, split: int) -> list[DataSet]:
-    """``PATH`` or ``PATH#DOMAIN``. A path may hold a # too: the longest that is there counts."""
+    """Loads ``PATH`` or ``PATH#DOMAIN``. A path may contain #: the longest existing path counts."""
     parts = name.split("#")
     for end in range(len(parts), 0, -1):
         path, domain = "#".join(parts[:end]), "#".join(parts[end:])

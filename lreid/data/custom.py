@@ -1,4 +1,4 @@
-"""A folder or a list of custom images as a data set: identities, cameras and a test split read off their names."""
+"""A folder or a list of custom images as a data set: identities and cameras from names, and a test split."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from lreid.errors import InputError, counted
 from lreid.identities import ascending_ranks, warn_of_spellings
 
 PREFIX = "own:"
-TESTED = 1 / 4  # of the identities, about
-FEWEST = 2  # identities to train on, and to test on
+TESTED = 1 / 4  # approximate share of the identities
+FEWEST = 2  # minimum number of identities for training, and for testing
 
 
 @dataclass(frozen=True)
 class CustomSet:
-    """One's own images with what was read off their names.
+    """Custom images with the labels from their names.
 
     Attributes:
         data_set: the images; query and gallery are empty if there are too few identities for a test.
-        cameras: that are known; empty where they are not, or where most identities were seen by one only.
-        notes: what was left out or passed over, a sentence each.
+        cameras: the cameras; empty if they are unknown, or if most identities were seen by only one.
+        notes: sentences about skipped images and files.
     """
 
     data_set: DataSet
@@ -49,7 +49,7 @@ def source_of(path: Path, root: Path | None = None) -> str:
     """The name of a folder or CSV file in ``BENCHMARK.TRAIN``: ``csv:FILE`` for a file with splits, else ``own:PATH``.
 
     Raises:
-        InputError: there is neither a folder nor a file, or it is a CSV file that cannot be read.
+        InputError: the path does not exist, or the CSV file cannot be read.
     """
     if path.is_dir():
         file = path / LIST
@@ -72,22 +72,22 @@ def load(path: Path, sources: Sources = Sources()) -> list[DataSet]:  # noqa: B0
 
 
 def read_custom(path: Path, sources: Sources = Sources()) -> list[CustomSet]:  # noqa: B008 (frozen)
-    """Reads identities and cameras off names and chooses who is tested, see :func:`splits_of`.
+    """Reads identities and cameras from names and chooses the test identities, see :func:`splits_of`.
 
-    A CSV file without ``split`` gives identities and cameras, see :mod:`lreid.data.csv_dataset`; folders are read by
+    A CSV file without ``split`` contains identities and cameras, see :mod:`lreid.data.csv_dataset`; folders are read by
     :func:`lreid.data.listing.list_folder`. Cameras are used only if every image has one.
 
     Args:
         path: a folder or a CSV file.
-        sources: the pattern of a folder's paths, the other folder of a CSV file's images, and the cameras of queries
-            and gallery where none are known.
+        sources: pattern of the paths in a folder, second folder for images in a CSV file, and cameras of queries and
+            gallery if they are unknown.
 
     Returns:
-        One, or one for every domain of a CSV file.
+        One custom set per domain of a CSV file; one for a folder.
 
     Raises:
-        InputError: there are no images, not two identities, no identity with two images, or folders are not named
-            after identities.
+        InputError: there are no images, fewer than two identities, no identity with two images, or folders are not
+            named after identities.
     """
     if path.is_dir():
         return [_custom_set(path, title_of(path), *_of_folder(path, sources.pattern), sources.cameras)]
@@ -98,18 +98,18 @@ def read_custom(path: Path, sources: Sources = Sources()) -> list[CustomSet]:  #
 
 
 def splits_of(images: Sequence[Listed]) -> list[str]:
-    """Which split each image goes to: ``train``, ``query`` or ``gallery``.
+    """The split of each image: ``train``, ``query`` or ``gallery``.
 
-    About a quarter of the identities are tested, those whose names have the smallest hashes, so that it makes no
-    difference who else is there: somebody who was trained on is not tested a year later, when the folder has grown.
-    Of few identities at least two are tested, and at most half of them; of fewer than four none is.
+    About a quarter of the identities are tested: those whose names have the smallest hashes. The choice does not depend
+    on the other identities, so a training identity does not become a test identity when the folder grows. At least two
+    identities are tested and at most half of them; with fewer than four, none is.
 
-    Where cameras are known (:func:`cameras_of`), those tested were seen by two or more, and the first image by each
-    camera that has another one is a query; else the first image of each identity is. All others of these, and of
-    identities with a single image, are the gallery.
+    If cameras are known (:func:`cameras_of`), the test identities were seen by at least two. The first image from each
+    camera is a query if another camera saw the identity too. Without cameras, the first image of each identity is the
+    query. All other images of test identities, and images of identities with a single image, are the gallery.
 
     Args:
-        images: in an order that lasts, such as that of their paths. Those without identity are distractors.
+        images: images in a stable order, such as that of their paths. Images without identity are distractors.
     """
     by_identity: dict[str, list[Listed]] = {}
     for image in images:
@@ -136,7 +136,7 @@ def splits_of(images: Sequence[Listed]) -> list[str]:
 
 
 def cameras_of(images: Sequence[Listed]) -> list[str]:
-    """The cameras, ascending; none if an image has none, or if most identities were seen by a single one."""
+    """The cameras, ascending; empty if an image has none, or if most identities were seen by only one."""
     seen: dict[str, set[str]] = {}
     number: dict[str, int] = {}
     for image in images:
@@ -153,7 +153,7 @@ def cameras_of(images: Sequence[Listed]) -> list[str]:
 
 
 def _share(name: str) -> float:
-    """A number in [0, 1) that is always the same for a name."""
+    """A number in [0, 1) that depends only on the name."""
     return int.from_bytes(hashlib.sha256(name.encode(errors="surrogateescape")).digest()[:6], "big") / 2**48
 
 
@@ -237,7 +237,7 @@ def _reading(folder: Path, paths: Sequence[str]) -> str:
 
 
 def _without_cameras(folder: Path, images: Sequence[Listed]) -> str:
-    """Why cameras are not used, see :func:`cameras_of`."""
+    """The reason why cameras are not used, see :func:`cameras_of`."""
     unlabelled = [image.path for image in images if image.camera is None]
     if len(unlabelled) == len(images):
         if not folder.is_dir():

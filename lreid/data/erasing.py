@@ -1,8 +1,8 @@
 """Random erasing (Zhong et al., AAAI 2020) as re-ID papers use it: steps of an albumentations pipeline.
 
-``albumentations.Erasing`` (2.0.8) draws another distribution, since it caps the area so that every aspect ratio fits.
-At 256 x 128 pixels and a range of 2 to 40 %, it erases at most 15 % of an image and 8.5 % on average. The papers' code
-rejects rectangles that do not fit and erases 20.5 % on average.
+``albumentations.Erasing`` (2.0.8) has a different distribution, because it limits the area so that every aspect ratio
+fits. At 256 x 128 pixels and a range of 2 to 40 %, it erases at most 15 % of an image and 8.5 % on average. The papers'
+code rejects rectangles that do not fit and erases 20.5 % on average.
 
 Pipeline files name these steps ``lreid.data.erasing.RandomErasing`` and ``lreid.data.erasing.GrowingErasing``.
 """
@@ -18,13 +18,13 @@ from lreid.extras import Extra
 
 Transform: Any = Extra("albumentations", "albumentations").load().ImageOnlyTransform
 
-ATTEMPTS = 100  # a tall rectangle may not fit into the image; then another one is drawn
+ATTEMPTS = 100  # a tall rectangle may not fit into the image; then a new one is drawn
 NOTHING = (0, 0, 0, 0)
 Box = tuple[int, int, int, int]  # top, bottom, left and right, in pixels
 
 
 class Erasing(Transform):
-    """Erases one rectangle of uniform aspect ratio and place; subclasses say how large.
+    """Erases one rectangle with random aspect ratio and position; subclasses determine its size.
 
     It must be the last step of a pipeline: lreid normalises the image before it erases, as the papers' code does.
 
@@ -34,7 +34,7 @@ class Erasing(Transform):
         p: probability of the step, in [0, 1].
 
     Raises:
-        ValueError: a range is out of order or out of its limits, or the fill is neither one number nor three.
+        ValueError: a range is invalid, or the fill is neither one number nor three.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Erasing(Transform):
         self.ratio, self.fill = tuple(ratio), fill
 
     def box(self, height: int, width: int, least: float, most: float) -> Box:
-        """Draw a rectangle that covers a share in [least, most] of an image; ``NOTHING`` where none of 100 fits."""
+        """Draw a rectangle that covers a share in [least, most] of an image; ``NOTHING`` after 100 failed attempts."""
         random = self.py_random
         for _ in range(ATTEMPTS):
             area, ratio = random.uniform(least, most) * height * width, random.uniform(*self.ratio)
@@ -66,7 +66,7 @@ class Erasing(Transform):
 
 
 class RandomErasing(Erasing):
-    """Erases a uniform share, as BoT's official code (Luo et al., 2019), where it is filled with the mean of RGB.
+    """Erases a uniformly drawn share, as BoT's official code (Luo et al., 2019), which fills it with the mean of RGB.
 
     Args:
         scale: range of the erased share of the image, in (0, 1).
@@ -94,7 +94,7 @@ class RandomErasing(Erasing):
 
 
 class GrowingErasing(Erasing):
-    """Erases more images, and more of each, as a task progresses: DMML's official code (Chen et al., ICCV 2019).
+    """Erases more images, and larger parts, as a task progresses: DMML's official code (Chen et al., ICCV 2019).
 
     With ``q = min(progress, 0.8)``, ``0.3 + 0.4 q`` of the images lose ``0.1 + 0.3 q`` of their area.
 
@@ -113,7 +113,7 @@ class GrowingErasing(Erasing):
 
     @property
     def targets_as_params(self) -> list[str]:
-        """The further argument of a call: ``progress``, the finished share of a task's epochs, in [0, 1]."""
+        """The additional argument of a call: ``progress``, the finished share of a task's epochs, in [0, 1]."""
         return ["progress"]
 
     def get_params_dependent_on_data(self, params: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:

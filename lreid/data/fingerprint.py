@@ -1,4 +1,4 @@
-"""Fingerprint what a benchmark trains and tests on, so that unlike figures are not compared."""
+"""Fingerprints of the training and test data of a benchmark, so that only comparable figures are compared."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from lreid.data.schemes import file_of, image_scheme
 from lreid.errors import InputError
 from lreid.reading import read_bytes
 
-SAMPLE = 1000  # files whose content counts
+SAMPLE = 1000  # number of files whose content is hashed
 
 
 def protocol_fingerprint(benchmark: Benchmark) -> str:
-    """Twelve hexadecimal digits that differ when the protocol does.
+    """Twelve hexadecimal digits that identify the protocol.
 
-    It covers the images, identities and labels of every task in order, and for every test set its name, kind, first
-    task, query and gallery images with identities and cameras, splits, tracks and single shots. An image counts by its
-    file name, so the folder that holds the data makes no difference; neither do the titles of tasks.
+    They cover the images, identities and labels of every task in order, and for every test set its name, kind, first
+    task, query and gallery images with identities and cameras, splits, tracks and single shots. Images are identified
+    by their file names, so the folder of the data does not matter; nor do the titles of tasks.
 
-    The way of scoring (AP, camera filter, metric) is not part of it. Joint training of merged tasks
-    (:func:`lreid.data.tasks.merge_tasks`) is another protocol: take the fingerprint before merging.
+    The scoring (AP, camera filter, metric) is not part of it. Joint training of merged tasks
+    (:func:`lreid.data.tasks.merge_tasks`) changes the fingerprint, so compute it before merging.
     """
     description = {
         "tasks": [_described(task.records) for task in benchmark.tasks],
@@ -41,7 +41,7 @@ def protocol_fingerprint(benchmark: Benchmark) -> str:
                     for query, gallery in test.splits
                 ],
             }
-            # named only where there are some, so that fingerprints of all other test sets stay as they were
+            # included only if there are any, so that the fingerprints of all other test sets do not change
             | ({"tracks": _tracks(test)} if test.tracks else {})
             | ({"single_shot": True} if test.single_shot else {})
             for test in benchmark.tests
@@ -52,10 +52,10 @@ def protocol_fingerprint(benchmark: Benchmark) -> str:
 
 
 def content_fingerprint(records: Sequence[Record]) -> str:
-    """Twelve hexadecimal digits that differ when images are replaced under the same names.
+    """Twelve hexadecimal digits that change when images are replaced under the same names.
 
-    The size of every file counts, and the bytes of ``SAMPLE`` of them, evenly spread: to read all would take minutes.
-    Of those that come with lreid all do; synthetic ones follow from their addresses.
+    They cover the size of every file and the bytes of ``SAMPLE`` evenly spread files, because reading all files would
+    take minutes. Data that come with lreid are covered completely; addresses determine synthetic images.
     """
     digest = hashlib.sha256()
     paths = sorted({record.path for record in records})
@@ -71,18 +71,18 @@ def content_fingerprint(records: Sequence[Record]) -> str:
             digest.update(str(os.stat(file).st_size).encode())
             if place % stride == 0:
                 digest.update(hashlib.sha256(read_bytes(file)).digest())
-        except (InputError, OSError, ValueError):  # no such file, no file, or none can have such a name
+        except (InputError, OSError, ValueError):  # the file is missing, is not a file, or its name is impossible
             digest.update(b"missing")
     return digest.hexdigest()[:12]
 
 
 def _described(records: Iterable[Record]) -> list[list[Any]]:
-    """The records whose order does not matter, without the folders that they are in."""
+    """A description of records that does not depend on their order and folders."""
     return sorted([[_file_name(path), pid, camid] for path, pid, camid in records])
 
 
 def _tracks(test: QueryGallery) -> list[list[str]]:
-    """The images of every track; how tracks are numbered does not matter."""
+    """The images of every track; the numbering of tracks does not matter."""
     tracks: dict[int, list[str]] = {}
     for record, track in zip(test.gallery, test.tracks, strict=True):
         tracks.setdefault(track, []).append(_file_name(record.path))
@@ -90,6 +90,6 @@ def _tracks(test: QueryGallery) -> list[list[str]]:
 
 
 def _file_name(path: str) -> str:
-    """Without its folder; with the angle where the image is rotated."""
+    """The file name without its folder, with the angle of a rotated image."""
     file = file_of(path)
     return path if file is None else path.removesuffix(file) + PurePath(file).name

@@ -26,20 +26,20 @@ from lreid.files import write_file
 from lreid.progress import images_done
 from lreid.reading import require_regular
 
-# What PIL may take a file for, whatever its name: it has others, of which EPS would start Ghostscript.
+# The formats that PIL may use, for any file name; among its other formats, EPS would start Ghostscript.
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP") + ("AVIF",) * bool(find_spec("PIL.AvifImagePlugin"))
 if HEIF:
     FORMATS += ("HEIF",)
     Extra("pillow_heif", "heif").register_heif_opener()
-DECODED_AHEAD = 512  # images that wait in memory to be put into a cache
+DECODED_AHEAD = 512  # number of decoded images that wait to be cached
 
 
 def read_image(path: str | Path, *, height: int | None = None, width: int | None = None) -> np.ndarray:
     """Decodes an image file, or generates a synthetic one, and resizes it.
 
-    PIL decodes it, since OpenCV fills the missing part of a truncated file with grey, without an error. The
-    bicubic filter of PIL is that of the official code of DMML and DwoPP. Images are rotated as their EXIF
-    orientation says, and grey values of 16 bits become 8.
+    PIL decodes it, because OpenCV fills the missing part of a truncated file with grey, without an error. PIL's bicubic
+    filter is also used in the official code of DMML and DwoPP. Images are rotated as their EXIF orientation says, and
+    16-bit grey values are converted to 8 bits.
 
     Args:
         path: an image file, or the address of one of the :mod:`lreid.data.schemes`, such as a synthetic image.
@@ -49,7 +49,7 @@ def read_image(path: str | Path, *, height: int | None = None, width: int | None
         (H, W, 3) uint8, RGB.
 
     Raises:
-        InputError: the file is missing, empty or damaged, or has grey values of 32 bits.
+        InputError: the file is missing, empty or damaged, or has 32-bit grey values.
         ValueError: only one of height and width is given.
     """
     if (height is None) != (width is None):
@@ -71,10 +71,10 @@ def fit_image(image: np.ndarray, *, height: int, width: int) -> np.ndarray:
 
 
 def require_files(records: Iterable[Record]) -> None:
-    """Looks, without opening them, whether the images of all records are there.
+    """Checks that the images of all records exist, without opening them.
 
     Raises:
-        InputError: a file is missing or empty; the first one is named.
+        InputError: a file is missing or empty; the message names the first one.
     """
     with _naming_skip_bad():
         for record in records:
@@ -85,26 +85,25 @@ def require_files(records: Iterable[Record]) -> None:
 class Images(Sequence[np.ndarray]):
     """The images of a list of records, decoded and resized.
 
-    Threads decode them once into one array where that fits in ``cache_gib``. Otherwise each image is decoded whenever
-    it is needed. Then the files are only checked to exist beforehand; with ``skip_bad`` all of them are decoded once,
-    to know which to leave out. Cached images are read-only, so that no augmentation can change them, and shared by all
-    processes that are forked from this one. A file that changes later is not read again.
+    If they fit into ``cache_gib``, threads decode them once into one array. Otherwise each image is decoded when it is
+    needed, and beforehand the files are only checked to exist; with ``skip_bad`` all are decoded once to find bad ones.
+    Cached images are read-only, so that no augmentation can change them, and are shared with all forked processes.
+    Files that change later are not read again.
 
     Args:
-        records: what to read.
-        height, width: size in pixels that every image gets.
-        cache_gib: size up to which the images are kept in memory, in GiB.
+        records: records of the images.
+        height, width: size of the images in pixels.
+        cache_gib: maximum size of the images in memory, in GiB.
         skip_bad: leave out missing, empty and damaged files instead of raising.
-        workers: decoding threads; None means one for every core.
+        workers: number of decoding threads; None means one per core.
 
     Attributes:
-        records: the records whose images could be read, in the order given; ``self[i]`` belongs to
-            ``records[i]``.
+        records: the records with readable images, in the given order; ``self[i]`` belongs to ``records[i]``.
         skipped: paths that were left out.
         cached_gib: memory that the decoded images take, in GiB.
 
     Raises:
-        InputError: a file is missing, empty or damaged; with ``skip_bad`` only where no image is left.
+        InputError: a file is missing, empty or damaged; with ``skip_bad`` only if no image is left.
     """
 
     def __init__(
@@ -159,7 +158,7 @@ class Images(Sequence[np.ndarray]):
             return self._cache[index]
         if isinstance(index, slice):
             rows = range(len(self))[index]
-            if len(rows) > 1:  # PIL releases the interpreter while it decodes
+            if len(rows) > 1:  # PIL releases the interpreter lock while it decodes
                 with decoding_threads(os.cpu_count()) as pool:
                     return np.stack(list(pool.map(self.__getitem__, rows)))
             return np.stack([self[i] for i in rows])
@@ -190,15 +189,14 @@ def unreadable(records: Sequence[Record]) -> list[str]:
 
 @contextlib.contextmanager
 def decoding_threads(count: int | None) -> Iterator[ThreadPoolExecutor]:
-    """Threads to decode with, which the system has ended, too, when this ends.
+    """A pool of decoding threads; when the context ends, the system has ended them as well.
 
-    A thread holds a lock of OpenCV while it goes; a loader process that is forked in that moment would wait for it for
-    ever.
+    An ending thread holds a lock of OpenCV; a loader process that is forked at that moment would wait for it forever.
     """
     numbers: list[int] = []
     with ThreadPoolExecutor(count, initializer=lambda: numbers.append(threading.get_native_id())) as pool:
         yield pool
-    end = time.monotonic() + 10  # its number may have been given to a thread of others
+    end = time.monotonic() + 10  # its number may have been reused for a different thread
     while any(os.path.exists(f"/proc/self/task/{number}") for number in numbers) and time.monotonic() < end:
         time.sleep(0.0005)
 
@@ -206,7 +204,7 @@ def decoding_threads(count: int | None) -> Iterator[ThreadPoolExecutor]:
 def _decoded(
     records: Sequence[Record], *, height: int, width: int, skip_bad: bool, workers: int | None
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """The index and the image of every record, or of those that can be read where ``skip_bad``."""
+    """The index and the image of every record; with ``skip_bad``, of every readable one."""
     read, first_fault, any_read = partial(_read_or_fault, height=height, width=width), None, False
     with decoding_threads(workers or os.cpu_count()) as pool, images_done(len(records), "reading") as bar:
         for start in range(0, len(records), DECODED_AHEAD):
@@ -227,7 +225,7 @@ def _decoded(
 def _read_or_fault(record: Record, *, height: int, width: int) -> np.ndarray | InputError:
     try:
         return read_image(record.path, height=height, width=width)
-    except OutOfMemory:  # the image may be whole
+    except OutOfMemory:  # the image may be intact
         raise
     except InputError as fault:
         return fault
@@ -246,36 +244,36 @@ def _require_file(path: str | Path) -> None:
 
 
 def decode(path: str | Path, content: BytesIO | None = None) -> np.ndarray:
-    """Decodes an image file, or the content of one, whose path errors name: (H, W, 3) uint8 RGB.
+    """Decodes an image file, or its content (the path is for messages): (H, W, 3) uint8 RGB.
 
     Raises:
-        InputError: it is damaged, or has grey values of 32 bits.
+        InputError: it is damaged, or has 32-bit grey values.
     """
     try:
         with Image.open(content or path, formats=FORMATS) as image:
             image.load()
-            with contextlib.suppress(Exception):  # a damaged EXIF block leaves the pixels as they lie
+            with contextlib.suppress(Exception):  # with a damaged EXIF block the image is not rotated
                 ImageOps.exif_transpose(image, in_place=True)
             return rgb_of(image)
-    except Exception as error:  # a damaged file makes PIL's decoders raise nearly anything
+    except Exception as error:  # for damaged files PIL's decoders raise many kinds of exceptions
         refuse_out_of_memory(error, path)
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"{path}: image cannot be decoded ({reason}); replace it") from None
 
 
 def rgb_of(image: Image.Image) -> np.ndarray:
-    """An image of PIL as (H, W, 3) uint8; grey values of 16 bits become 8.
+    """A PIL image as (H, W, 3) uint8; 16-bit grey values are converted to 8 bits.
 
     Raises:
-        ValueError: it has grey values of 32 bits.
+        ValueError: it has 32-bit grey values.
     """
-    # PIL's own conversion would not scale deeper grey values, but cut them off at 255.
-    # PIL opens grey of 16 bits as I;16…, or as I: PPM files, and PNG files in older versions.
+    # PIL's own conversion would clip deeper grey values at 255 instead of scaling them. PIL opens grey of 16 bits as
+    # I;16…, or as I: PPM files, and PNG files in older versions.
     if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
         grey = (np.asarray(image) >> 8).astype(np.uint8)
         return np.repeat(grey[..., None], 3, axis=2)
     if image.mode in ("I", "F"):
-        raise ValueError("grey values of 32 bits, whose range is not known; convert it to 8 bits")
+        raise ValueError("32-bit grey values, whose range is unknown; convert it to 8 bits")
     return np.array(image.convert("RGB"))
 
 

@@ -1,4 +1,4 @@
-"""Check which data sets are there, and whether they are the published ones."""
+"""Check which data sets exist, and whether they equal the published ones."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ class Finding:
     """The state of one data set.
 
     Attributes:
-        name: as in ``BENCHMARK.TRAIN``, or of a domain of a CSV file.
-        status: ``"complete"``, ``"there"`` where nothing is published to compare with, ``"different"`` from the
-            published counts or faulty in itself, ``"broken"`` where it cannot be loaded, ``"missing"`` where
-            there is nothing at all.
-        notes: every difference or the reason, a sentence each.
-        data_set: what was loaded, None where nothing was.
+        name: name as in ``BENCHMARK.TRAIN``, or of a domain of a CSV file.
+        status: ``"complete"``; ``"there"`` if no counts are published; ``"different"`` from the published counts, or
+            faulty; ``"broken"`` if it cannot be loaded; ``"missing"`` if it does not exist.
+        notes: differences or reasons, one sentence each.
+        data_set: the loaded data set, or None.
     """
 
     name: str
@@ -37,19 +36,19 @@ class Finding:
 
 
 def look(name: str, root: Path, *, files: bool = False, pattern: str = "") -> list[Finding]:
-    """Loads a data set and compares it with what is published.
+    """Loads a data set and compares it with the published counts.
 
     Args:
-        name: as for :func:`lreid.data.datasets.load_datasets`.
-        root: where the data sets lie.
-        files: also look whether every image is there and not empty.
+        name: as in :func:`lreid.data.datasets.load_datasets`.
+        root: folder of the data sets.
+        files: also check that every image exists and is not empty.
         pattern: pattern of the paths in a folder of custom images, see :class:`lreid.data.pattern.Pattern`.
 
     Returns:
-        One finding, or one for every domain of a CSV file.
+        One finding, or one per domain of a CSV file.
 
     Raises:
-        InputError: there is no data set of this name.
+        InputError: no data set has this name.
     """
     if is_address(name):
         raise InputError(f"{name}: comes with lreid; there are no files to check")
@@ -68,7 +67,7 @@ def look(name: str, root: Path, *, files: bool = False, pattern: str = "") -> li
         wrong = differences(counts(data_set), spec.published if spec else {})
         if files:
             wrong += unreadable([*data_set.train, *data_set.query, *data_set.gallery])
-        # Some published sets have such people, so they alone make no difference there.
+        # Some published sets have such people, so this alone is not a difference.
         odd = faults(data_set, renumbered=spec is not None and spec.renumbered)
         if spec and spec.published:
             status = "different" if wrong else "complete"
@@ -81,7 +80,7 @@ def look(name: str, root: Path, *, files: bool = False, pattern: str = "") -> li
 def counts(data_set: DataSet) -> Counts:
     """Identities and images of each split, and cameras of all, by the names in :data:`lreid.data.spec.COLUMNS`.
 
-    Where no cameras are known, there are 0, whatever the records have in their place.
+    Without known cameras the count is 0, whatever numbers the records contain.
     """
     splits = {split: getattr(data_set, split) for split in SPLITS}
     totals = {f"{split} identities": len({record.pid for record in records}) for split, records in splits.items()}
@@ -91,7 +90,7 @@ def counts(data_set: DataSet) -> Counts:
 
 
 def differences(measured: Counts, published: Counts) -> list[str]:
-    """Every count that is not the published one, such as ``"query images: 3367, published 3368 (1 missing)"``."""
+    """Every count that differs from the published one, such as ``"query images: 3367, published 3368 (1 missing)"``."""
     notes = []
     for column in COLUMNS:
         if column in published and measured[column] != published[column]:
@@ -102,18 +101,18 @@ def differences(measured: Counts, published: Counts) -> list[str]:
 
 
 def faults(data_set: DataSet, *, renumbered: bool = False) -> list[str]:
-    """Faults that make a test worthless: identities that are trained on, queries without a match, one camera for all.
+    """Faults that invalidate a test: test identities that are trained, queries without a match, only one camera.
 
     Args:
-        data_set: as loaded.
-        renumbered: whether the numbers of test identities have nothing to do with those of training.
+        data_set: the loaded data set.
+        renumbered: whether equal numbers of training and test identities mean different people.
     """
     trained = {record.pid for record in data_set.train}
     cameras: dict[int, set[int]] = {}
     for record in data_set.gallery:
         cameras.setdefault(record.pid, set()).add(record.camid)
     absent = sum(record.pid not in cameras for record in data_set.query)
-    shared = renumbered or data_set.held_out  # on purpose, or by number only
+    shared = renumbered or data_set.held_out  # intended, or equal numbers of different people
     both = set() if shared else {record.pid for record in data_set.query} & trained
     filtered = sum(cameras.get(record.pid) == {record.camid} != {UNKNOWN} for record in data_set.query)
     notes = []
@@ -130,7 +129,7 @@ def faults(data_set: DataSet, *, renumbered: bool = False) -> list[str]:
 
 
 def unreadable(records: Iterable[Record]) -> list[str]:
-    """The number of missing or empty images, and the first of them; no image is decoded."""
+    """The number of missing or empty images, and the first one; does not decode images."""
     reasons = []
     for record in records:
         try:

@@ -19,15 +19,15 @@ from lreid.identities import DISTRACTOR, JUNK
 
 logger = logging.getLogger("lreid")
 
-HEIF = find_spec("pillow_heif") is not None  # images of telephones
-# Of images: what lreid.data.images.FORMATS can read.
+HEIF = find_spec("pillow_heif") is not None  # images of phones
+# Suffixes of images that lreid.data.images.FORMATS can read.
 SUFFIXES = (".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".png", ".avif", ".pgm", ".ppm", ".tif", ".tiff", ".webp")
 SUFFIXES += (".heic", ".heif") if HEIF else ()
-OF_SYSTEMS = ("desktop.ini", "thumbs.db")  # files that Windows puts into folders of images
+OF_SYSTEMS = ("desktop.ini", "thumbs.db")  # files that Windows adds to folders of images
 
 
 def describe_folder(folder: Path, limit: int = 8) -> str:
-    """The content of a folder, for an error message: ``FOLDER holds a, b, c and 12 more``."""
+    """The content of a folder, for a message: ``FOLDER holds a, b, c and 12 more``."""
     if not folder.is_dir():
         return f"{folder} does not exist"
     names = sorted(entry.name + "/" * entry.is_dir() for entry in folder.iterdir())
@@ -40,11 +40,11 @@ def describe_folder(folder: Path, limit: int = 8) -> str:
 def visible_images(folder: Path, others: Counter[str] | None = None) -> list[Path]:
     """The images directly in a folder, by their suffix in any case, sorted by name.
 
-    Hidden files are none: macOS puts a ``._0001.jpg``, which is no image, next to ``0001.jpg``.
+    Hidden files are skipped: macOS puts a ``._0001.jpg``, which is not an image, next to ``0001.jpg``.
 
     Args:
-        folder: to list.
-        others: counts the files with another suffix, for :func:`warn_of_others`; None warns of those of this folder.
+        folder: folder to list.
+        others: counter of files with other suffixes, for :func:`warn_of_others`; None warns about this folder at once.
     """
     with os.scandir(folder) as entries:
         names = [entry.name for entry in entries if not entry.name.startswith(".") and not entry.is_dir()]
@@ -61,11 +61,11 @@ def visible_images(folder: Path, others: Counter[str] | None = None) -> list[Pat
 
 
 def warn_of_others(folder: Path, others: Counter[str]) -> None:
-    """Warns of files that are not read because their suffix is not that of an image: how many of which suffix."""
+    """Warns about files that are not read because of their suffix: the number of files per suffix."""
     if others:
         counts = ", ".join(f"{suffix}: {count}" for suffix, count in sorted(others.items()))
         logger.warning(
-            "%s: %d files are not read, since their suffix is no image's (%s); convert images to .jpg or .png%s",
+            "%s: %d files without an image suffix are not read (%s); convert images to .jpg or .png%s",
             folder,
             sum(others.values()),
             counts,
@@ -79,15 +79,16 @@ def read_folders(name: str, home: Path, folders: Mapping[str, str], pattern: str
     Args:
         name: name of the data set.
         home: the folder of the data set.
-        folders: the folder in it of each of ``train``, ``query`` and ``gallery``.
+        folders: the subfolders of ``train``, ``query`` and ``gallery``.
         pattern: regular expression of a whole file name without its suffix, with the groups ``pid`` and ``camid``.
-        example: a file name that fits, for the error message.
+        example: a matching file name, for the message.
 
     Returns:
         The records in the order of the file names, without junk and with no distractor in train.
 
     Raises:
-        InputError: the name of an image does not fit the pattern, two have the same, or a split has no image.
+        InputError: the name of an image does not match the pattern, two images have the same name, or a split has no
+            image.
     """
     records = {split: read_folder(home / folder, pattern, example) for split, folder in folders.items()}
     records["train"] = [record for record in records["train"] if record.pid != DISTRACTOR]
@@ -100,17 +101,17 @@ def read_folder(folder: Path, pattern: str, example: str, *, camid: int | None =
     """The images of one folder, whose names contain identity and camera, without junk.
 
     Args:
-        folder: where they lie, without folders below.
+        folder: folder of the images; subfolders are ignored.
         pattern: regular expression of a whole file name without its suffix, with the groups ``pid`` and, unless
             ``camid`` is given, ``camid``.
-        example: a file name that fits, for the error message.
-        camid: camera of all images, where the folder names it.
+        example: a matching file name, for the message.
+        camid: camera of all images, if the folder determines it.
 
     Returns:
         The records in the order of the file names.
 
     Raises:
-        InputError: the name of an image does not fit the pattern, or two differ by their suffix alone.
+        InputError: the name of an image does not match the pattern, or two names differ only in their suffixes.
     """
     records = []
     files: dict[str, Path] = {}
@@ -119,7 +120,7 @@ def read_folder(folder: Path, pattern: str, example: str, *, camid: int | None =
         if match is None:
             raise InputError(f"{path}: unexpected name; expected one like {example}: rename or remove it")
         if (other := files.setdefault(path.stem, path)) != path:
-            raise InputError(f"{path}: is called like {other.name} but for the suffix; remove one of the two")
+            raise InputError(f"{path}: has the same name as {other.name} but for the suffix; remove one of the two")
         if int(match["pid"]) != JUNK:
             camera = int(match["camid"]) if camid is None else camid
             records.append(Record(str(path), int(match["pid"]), camera))
@@ -127,25 +128,25 @@ def read_folder(folder: Path, pattern: str, example: str, *, camid: int | None =
 
 
 def random_half(pids: Iterable[int], *, seed: Sequence[int]) -> set[int]:
-    """Half of the identities, rounded down, to train on; the others are tested on."""
+    """A random half of the identities, rounded down, for training; the others are tested."""
     distinct = sorted(set(pids))
     order = np.random.default_rng(seed).permutation(len(distinct))
     return {distinct[i] for i in order[: len(distinct) // 2]}
 
 
 def cameras_of_test(policy: CameraPolicy) -> tuple[int, int]:
-    """The cameras that queries and gallery get where a data set has none.
+    """The camera numbers of queries and gallery for data sets without cameras.
 
-    ``"apart"`` gives 0 and 1: every image of the query's identity counts, as in PatchKD. ``"same"`` gives 0 and 0,
-    as in AKA's released code: nothing is left to find unless the camera filter is off.
+    ``"apart"`` returns 0 and 1: every image of the query's identity counts, as in PatchKD. ``"same"`` returns 0 and 0,
+    as in AKA's released code: then no query has a match unless the camera filter is off.
     """
     return {"apart": (0, 1), "same": (0, 0)}[policy]
 
 
 def require_splits(data_set: DataSet, sources: Mapping[str, Path]) -> DataSet:
-    """Hands the data set back when none of its splits is empty.
+    """Returns the data set if none of its splits is empty.
 
-    ``sources`` name the folder or file that each split was read from; a set for testing only has no ``train``.
+    ``sources`` contains the folder or file of each split; a set for testing only has no ``train``.
 
     Raises:
         InputError: a split has no image.

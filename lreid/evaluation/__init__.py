@@ -1,4 +1,4 @@
-"""Test sets after every task: features, figures, and what they say about forgetting."""
+"""Evaluation on test sets after every task: features, figures, and diagnostics of forgetting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measure feature drift: how far features of old images move while new ones are learned.
+"""Measure feature drift: how far features of old images move while the model trains on new ones.
 
 Source: Caccia et al., "Reducing Representation Drift in Online Continual Learning" (ER-ACE, ER-AML), 2021. It compares
 features of unit length, ``f / |f|``, as retrieval by cosine similarity does.
@@ -28,7 +28,7 @@ CURVES: dict[str, tuple[str, DriftMetric]] = {
 
 
 def feature_drift(before: np.ndarray | Tensor, after: np.ndarray | Tensor, metric: DriftMetric = "euclidean") -> float:
-    """How far features moved on the unit sphere, mean over images.
+    """The distance that features moved on the unit sphere, averaged over images.
 
     Source: Section 3.3, ``|f(x; before) - f(x; after)|`` over one update, Fig. 2 right and Table 3: ``euclidean``;
     Fig. 2 left plots the cosine distance, ``1 - cos``, which is half its square.
@@ -38,7 +38,7 @@ def feature_drift(before: np.ndarray | Tensor, after: np.ndarray | Tensor, metri
         metric: ``euclidean``, in [0, 2], or ``cosine``, in [0, 2].
 
     Returns:
-        The mean over the n images, computed in float64. A feature of length 0 stays there and is compared as it is.
+        The mean over the n images, computed in float64. Features of length 0 are not scaled.
 
     Raises:
         InputError: the shapes differ or are not (n, D), a value is not finite, or the metric is unknown.
@@ -56,19 +56,18 @@ def feature_drift(before: np.ndarray | Tensor, after: np.ndarray | Tensor, metri
 class DriftRecorder:
     """Follows the features of chosen images through the first updates after a task switch, as Fig. 2 does.
 
-    Made when the last update of the old task is done, and told after every one of the new task. Features are those that
-    retrieval compares: in evaluation mode, through the neck where there is one. So BatchNorm's running statistics are
-    part of what drifts; the paper does not say in which mode it measures.
+    Create it after the last update of the old task, and call it after every update of the new task. Features are those
+    that retrieval compares: in evaluation mode, after the neck if there is one. So changes of BatchNorm's running
+    statistics count as drift; the paper does not state its mode.
 
-    The modes of the model and of its parts are restored and nothing random is drawn, so training continues
-    as if nothing had been measured.
+    The recorder restores the modes of the model and draws no random numbers, so it does not influence training.
 
     Args:
-        model: the network that is trained.
+        model: the trained network.
         images: sets of images by name, for instance ``buffer`` and ``held_out``; each (n, H, W, 3) uint8, or
             :class:`~lreid.data.images.Images`, decoded once where they are cached. Every step extracts all of them, so
             take a few hundred. Sets without images are left out.
-        steps: updates that are measured; later ones cost nothing.
+        steps: number of updates to measure; later ones cost nothing.
 
     Attributes:
         curves: for each set ``step``, the :func:`feature_drift` in each update, and ``since_switch``, that from the
@@ -87,7 +86,7 @@ class DriftRecorder:
         self.first = self.last = self._features()
 
     def after_step(self) -> None:
-        """Measures the drift in the update that has just been made, if it is one of the first ``steps``."""
+        """Measures the drift of the last update, if it is one of the first ``steps``."""
         if self.done >= self.steps:
             return
         self.done += 1
@@ -107,7 +106,7 @@ class DriftRecorder:
         return {"curves": self.curves, "done": self.done, **features}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave, of a recorder of the same images."""
+        """Restores the state of :meth:`state_dict`, of a recorder of the same images."""
         self.curves, self.done = state["curves"], state["done"]
         self.first, self.last = (
             {name: each.numpy() for name, each in state[part].items()} for part in ("first", "last")

@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TestFigures:
-    """A model on one test set; everything in per cent. Where the test set has splits, means over them.
+    """Figures of a model on one test set, in per cent; averaged over its splits, if it has any.
 
     Attributes:
         metrics: all of :data:`lreid.results.METRICS` by name.
         identity_ap: mean average precision of the queries of each identity, by ascending id.
         identity_queries: number of these queries of each identity.
-        num_valid: queries that have a match in the gallery of some split.
-        cross_model: ``metrics`` of the same queries in the gallery of the model after each task up to this one; empty
-            where they are not asked for.
+        num_valid: number of queries with a match in the gallery of any split.
+        cross_model: ``metrics`` of the same queries in the gallery features of the model after each task up to this
+            one; empty if not requested.
     """
 
     __test__ = False  # pytest: not a test
@@ -50,9 +50,9 @@ class Evaluator:
     Args:
         tests: the test sets, see :func:`lreid.evaluation.load_tests`.
         flip: add the features of the flipped images.
-        batch_size: images a forward pass.
-        index: search galleries through it; None compares with every image.
-        stored: files of the gallery features after every task, whose galleries are searched as well; None: no files.
+        batch_size: number of images per forward pass.
+        index: index for searching galleries; None compares with every image.
+        stored: files of the gallery features after every task, which are searched as well; None: no files.
     """
 
     def __init__(
@@ -69,11 +69,11 @@ class Evaluator:
 
     @property
     def skipped(self) -> list[str]:
-        """Images left out because they cannot be read."""
+        """Images that were left out because they cannot be read."""
         return [path for test in self.tests for images in (test.query, test.gallery) for path in images.skipped]
 
     def try_index(self, dim: int) -> None:
-        """Refuses an index that cannot be made of a gallery, before there are features of width ``dim``.
+        """Checks, before features of length ``dim`` are extracted, that an index can be built from every gallery.
 
         Raises:
             InputError: as :meth:`lreid.retrieval.FaissIndex.check`.
@@ -96,9 +96,9 @@ class Evaluator:
         """The figures of every test set, in order.
 
         Args:
-            model: whose features are compared.
-            once: calls what it is given; where several processes extract together, in one of them only.
-            task: number of the finished task, from 0, under which gallery features are stored; None stores none.
+            model: the model that extracts the features.
+            once: function that calls its argument; with several processes, only in one of them.
+            task: number of the finished task, from 0, for storing gallery features; None stores none.
 
         Raises:
             InputError: the stored features of an earlier task are missing or damaged.

@@ -1,4 +1,4 @@
-"""Observers of a run: hooks that the trainer calls, and that never change what is learned."""
+"""Observers of a run: hooks that the trainer calls and that never influence training."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ class Learner(Protocol):
 class Observer:
     """Base of all observers; every hook does nothing by default.
 
-    An observer must leave modes, gradients and generators as they were. What it has gathered within a task belongs into
-    its state, so that a resumed run writes the same.
+    An observer must restore modes, gradients and generators. Data that it collects within a task belong to its state,
+    so that a resumed run gives the same results.
     """
 
     def before_task(self, task: Task) -> None:
         """Called before the first step of a task, not when a run resumes within it."""
 
     def before_batch(self, batch: Batch) -> None:
-        """Called once for a batch that comes in, before all updates with it."""
+        """Called once per incoming batch, before all updates with it."""
 
     def before_loss(self, batch: Batch) -> None:
-        """Called before the loss of a batch is computed; there are several batches in an update that accumulates."""
+        """Called before the loss of a batch is computed; an update with gradient accumulation has several batches."""
 
     def after_loss(self, batch: Batch, terms: dict[str, Tensor], loss: Tensor, batches: int) -> None:
         """Called before the gradients of a loss are computed.
 
         Args:
-            batch: what it is of.
-            terms: scalars, not yet weighted.
+            batch: the batch of the loss.
+            terms: unweighted scalars.
             loss: scalar, their weighted sum.
-            batches: batches of the update; the mean over their losses is minimised.
+            batches: number of batches in the update; the mean over their losses is minimised.
         """
 
     def after_step(self) -> None:
         """Called after each update of the parameters."""
 
     def after_epoch(self, epoch: int, epochs: int, rate: float) -> None:
-        """Called after the last update of an epoch, from 1, of so many in the task, made with that learning rate."""
+        """Called after each epoch with its number (from 1), the number of epochs of the task, and the learning rate."""
 
     def after_task(self, task: Task) -> None:
         """Called after the last update of a task, before its evaluation."""

@@ -74,7 +74,7 @@ class SwitchObserver(Observer):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave; held-out images are read again."""
+        """Restores the state of :meth:`state_dict`; held-out images are read again."""
         if state:
             self.task = state["task"]
             sets = {} if state["buffer"] is None else {"buffer": state["buffer"].numpy()}

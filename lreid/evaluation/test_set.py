@@ -1,4 +1,4 @@
-"""A test set with its images: what is compared with what, and how rankings are counted."""
+"""A test set with its images, splits, and rules of ranking."""
 
 from __future__ import annotations
 
@@ -137,19 +137,21 @@ class TestSet(ListedTest):
     gallery: Images
 
     def require_match(self) -> None:
-        """Says before the training, not after it, that the test set cannot be scored.
+        """Checks, before training, that the test set can be scored.
 
         Raises:
-            InputError: not one query has a match.
+            InputError: no query has a match.
         """
         query, gallery = self.labels
         rows, columns = SameIdentity(gallery.ids)(query.ids)
         if not len(rows):
-            raise InputError(f"{self.name}: not one identity of the queries is in the gallery; test on some that are")
+            raise InputError(
+                f"{self.name}: none of the queries' identities is in the gallery; add images of some of them"
+            )
         if usable(query[rows], gallery[columns]).any():
             return
         if not self.camera_filter:
-            raise InputError(f"{self.name}: no query has another image of its identity in the gallery; add some")
+            raise InputError(f"{self.name}: no query has a second image of its identity in the gallery; add some")
         raise InputError(
             f"{self.name}: no query has a match by another camera than its own, so the camera filter leaves "
             "nothing to find; set camera_filter=False, or give queries and gallery different cameras "

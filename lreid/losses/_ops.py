@@ -37,23 +37,23 @@ def distances(a: Tensor, b: Tensor, metric: Metric) -> Tensor:
 
 
 def safe_root(squared: Tensor) -> Tensor:
-    """Square root whose gradient at 0 is 0; numbers that rounding took below 0 count as 0."""
+    """Square root with gradient 0 at 0; negative numbers from rounding count as 0."""
     zero = squared <= 0
     return squared.masked_fill(zero, 1).sqrt().masked_fill(zero, 0)
 
 
 def safe_quotient(vectors: Tensor, lengths: Tensor) -> Tensor:
-    """Vectors over lengths; what has the length 0 stays."""
+    """Vectors divided by their lengths; vectors of length 0 do not change."""
     return vectors / lengths.masked_fill(lengths == 0, 1)
 
 
 def unit(vectors: Tensor) -> Tensor:
-    """Rows scaled to unit length; a row of zeros stays."""
+    """Rows scaled to unit length; rows of zeros do not change."""
     return safe_quotient(vectors, safe_root(vectors.square().sum(1, keepdim=True)))
 
 
 def without_column(matrix: Tensor, left_out: Tensor) -> Tensor:
-    """All columns of each row but one ``(n,)``, in order: ``(n, m)`` to ``(n, m - 1)``."""
+    """All columns of each row except one ``(n,)``, in order: ``(n, m)`` to ``(n, m - 1)``."""
     columns = torch.arange(matrix.shape[1], device=matrix.device)[:-1].expand(len(matrix), -1)
     return matrix.gather(1, columns + (columns >= left_out[:, None]))
 

@@ -1,4 +1,4 @@
-"""Affinities within a batch: every image's cosines to all images, itself included, as a distribution to keep."""
+"""Distillation of affinities: the distribution of each image's cosines to all images of the batch, itself included."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lreid.losses._ops import check_pairs, log_probabilities, to_loss, unit
 
 
 def affinity_kl_loss(student: Tensor, teacher: Tensor, *, temperature: float = 0.1, reverse: bool = False) -> Tensor:
-    """Divergence of the student's affinities within a batch from the teacher's, mean over the rows.
+    """Divergence between the affinities of teacher and student within a batch, averaged over the rows.
 
     Row ``i`` of an affinity matrix is the softmax of the cosines of image ``i`` to all images, itself included, over
     a temperature. The loss is ``KL(teacher || student)``.
@@ -27,7 +27,7 @@ def affinity_kl_loss(student: Tensor, teacher: Tensor, *, temperature: float = 0
         Scalar in the precision of ``student``, at least float32; 0 for fewer than two rows.
 
     Raises:
-        ValueError: the shapes do not fit, or the temperature is not above 0.
+        ValueError: the shapes do not match, or the temperature is not above 0.
     """
     check_pairs(student, teacher)
     new, old = log_affinities(student, temperature), log_affinities(teacher.detach(), temperature)  # (B, B)

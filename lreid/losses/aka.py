@@ -12,11 +12,11 @@ from lreid.losses.triplet import hardest_distances
 def plasticity_loss(features: Tensor, labels: Tensor, *, margin: float = 0.3) -> Tensor:
     """Batch-hard triplet loss on ``log(1 + exp(d))`` instead of the Euclidean distance ``d``.
 
-    Source: Pu et al., "Lifelong Person Re-Identification via Adaptive Knowledge Accumulation", CVPR 2021, in
-    the form of the official code, which overflows where a distance is above 88 in float32; here none does.
+    Source: Pu et al., "Lifelong Person Re-Identification via Adaptive Knowledge Accumulation", CVPR 2021, in the form
+    of the official code, which overflows in float32 for distances above 88; this function does not.
 
     Args:
-        features: ``(B, D)`` float, the sum of the image's feature and what the graph adds to it.
+        features: ``(B, D)`` float, the sum of the image's feature and the graph's output for it.
         labels: ``(B,)`` integers, in any order and any number of each.
         margin: in units of ``log(1 + exp(d))``.
 
@@ -45,7 +45,7 @@ def stability_loss(student_vertices: Tensor, teacher_vertices: Tensor) -> Tensor
         Scalar in ``[0, 4]`` in the precision of ``student_vertices``, at least float32.
 
     Raises:
-        ValueError: the shapes do not fit.
+        ValueError: the shapes do not match.
     """
     check_alike(student_vertices, teacher_vertices, "student_vertices and teacher_vertices", "(V, D)")
     moved = unit(student_vertices.double()) - unit(teacher_vertices.detach().double())  # (V, D)
@@ -57,15 +57,15 @@ def smoothed_cross_entropy(
 ) -> Tensor:
     """Cross-entropy to ``(1 - smoothing) * one_hot + smoothing / num_classes``, mean over rows.
 
-    As it should be, with the number of classes of the head, this is
-    ``torch.nn.functional.cross_entropy(..., label_smoothing=smoothing)``. AKA's official code divides by the
-    2494 identities of all tasks while a head has 500 of them, so that the targets sum to about 0.92.
+    With the number of classes of the head, as it should be, this equals
+    ``torch.nn.functional.cross_entropy(..., label_smoothing=smoothing)``. AKA's official code divides by the 2494
+    identities of all tasks while a head has 500 of them, so that the targets sum to about 0.92.
 
     Args:
         logits: ``(B, K)`` float, of one head.
         labels: ``(B,)`` int64 in ``[0, K)``.
         smoothing: in ``[0, 1]``.
-        num_classes: what the smoothing is divided by; None for ``K``, 2494 for the official value.
+        num_classes: divisor of the smoothing; None for ``K``, 2494 for the official value.
 
     Returns:
         Scalar in the precision of ``logits``, at least float32.

@@ -1,4 +1,4 @@
-"""CCLIS: prototypes against images of all tasks, past ones weighted by how they were drawn into the memory."""
+"""CCLIS: contrast of prototypes with images of all tasks; past images are weighted by their selection."""
 
 from __future__ import annotations
 
@@ -20,14 +20,13 @@ def sample_nce_loss(
     *,
     temperature: float = 0.5,
 ) -> Tensor:
-    """Prototype InfoNCE with importance sampling (Sample-NCE): each prototype finds its images in the batch.
+    """Prototype InfoNCE with importance sampling (Sample-NCE): each prototype identifies its images in the batch.
 
     The softmax runs over the images of the batch, not over the classes: the term of image ``j`` is
-    ``-s_yj + log sum_k w_jk exp(s_yk)``, with ``s_yk`` the cosine of its own prototype ``y = label of j`` and
-    image ``k``, divided by the temperature. Between different past classes ``w_jk = 1 / (g_k n_k)``, with
-    ``g_k`` the probability with which ``k`` was drawn into the memory and ``n_k`` the images of its class in
-    the batch, so that the stored images stand for all that were there; otherwise ``w_jk = 1``. The loss is the
-    mean over the batch.
+    ``-s_yj + log sum_k w_jk exp(s_yk)``, with ``s_yk`` the cosine of its own prototype ``y = label of j`` and image
+    ``k``, divided by the temperature. Between different past classes ``w_jk = 1 / (g_k n_k)``, with ``g_k`` the
+    probability with which ``k`` was drawn into the memory and ``n_k`` the images of its class in the batch, so that the
+    stored images represent all images of their task; otherwise ``w_jk = 1``. The loss is the mean over the batch.
 
     Source: Li et al., "Contrastive Continual Learning with Importance Sampling and Prototype-Instance
     Relation Distillation" (CCLIS), AAAI 2024, Eqs. 9 and 10; the paper prints the sum over the batch. The
@@ -47,7 +46,7 @@ def sample_nce_loss(
         Scalar in the precision of ``scores``, at least float32; 0 for an empty batch.
 
     Raises:
-        ValueError: the shapes do not fit, or the temperature is not above 0.
+        ValueError: the shapes do not match, or the temperature is not above 0.
     """
     check_rows(scores, labels, "scores")
     if weights.shape != labels.shape:
@@ -86,7 +85,7 @@ def prototype_relation_loss(
         Scalar in the precision of ``student_scores``, at least float32; 0 for no or one previous class.
 
     Raises:
-        ValueError: the shapes do not fit, or a temperature is not above 0.
+        ValueError: the shapes do not match, or a temperature is not above 0.
     """
     check_alike(student_scores, teacher_scores, "student_scores and teacher_scores", "(B, C_old)")
     log_old = log_probabilities(teacher_scores.detach(), teacher_temperature)  # (B, C_old)
@@ -95,7 +94,7 @@ def prototype_relation_loss(
 
 
 def importance_scores(scores: Tensor, labels: Tensor, *, temperature: float = 0.5, own_class: bool = False) -> Tensor:
-    """How similar each image is to other classes: images are drawn into the memory by these scores.
+    """Similarity of each image to other classes; images are drawn into the memory by these scores.
 
     For each prototype a softmax over all images; an image's score is its mean over the prototypes of other
     classes.
@@ -114,7 +113,7 @@ def importance_scores(scores: Tensor, labels: Tensor, *, temperature: float = 0.
         ``(N,)`` in the precision of ``scores``, at least float32, above 0 unless a softmax underflows.
 
     Raises:
-        ValueError: the shapes do not fit, a label has no prototype, or the temperature is not above 0.
+        ValueError: the shapes do not match, a label has no prototype, or the temperature is not above 0.
     """
     check_rows(scores, labels, "scores")
     classes = scores.shape[1]

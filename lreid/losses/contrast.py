@@ -1,4 +1,4 @@
-"""Contrastive learning without labels: the SimCLR loss, and Contrast Scoring of what is worth learning from."""
+"""Contrastive learning without labels: the SimCLR loss, and Contrast Scoring, which selects images to train on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lreid.losses.supcon import asymmetric_supcon_loss
 
 
 def nt_xent_loss(projections: Tensor, *, temperature: float) -> Tensor:
-    """Normalised, temperature-scaled cross-entropy (NT-Xent): each view finds the other of its image.
+    """Normalised, temperature-scaled cross-entropy (NT-Xent): each view identifies the other view of its image.
 
     The softmax of each view runs over its cosines to all other views of the batch; the loss is minus the
     log-probability of the image's other view, mean over the ``2B`` views.
@@ -35,7 +35,7 @@ def nt_xent_loss(projections: Tensor, *, temperature: float) -> Tensor:
 
 
 def contrast_scores(projections: Tensor, flipped: Tensor) -> Tensor:
-    """Contrast Scoring: how far the projection of an image is from that of its flipped image.
+    """Contrast Scoring: distance between the projections of an image and of its mirror image.
 
     ``1 - cosine``. A high score means that the model does not yet know the image well. No other augmentation
     is used, so that the score depends on the image and the model alone.

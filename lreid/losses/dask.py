@@ -1,4 +1,4 @@
-"""DASK's images in the style of a past domain: colour statistics redrawn, a convolution of each image's own."""
+"""DASK's images in the style of a past domain: resampled colour statistics, and one convolution per image."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def dask_color_resample(images: Tensor, *, generator: torch.Generator | None = N
 
 
 def dask_decode(images: Tensor, kernels: Tensor, *, groups: int = 1) -> Tensor:
-    """Every image through a 3 x 3 convolution, or several, of its own.
+    """Applies one or several 3 x 3 convolutions to each image, with separate kernels per image.
 
     Source: as :func:`dask_color_resample`, whose loop over the images is one grouped convolution here.
 
@@ -56,7 +56,7 @@ def dask_decode(images: Tensor, kernels: Tensor, *, groups: int = 1) -> Tensor:
         ``(B, C, H, W)``.
 
     Raises:
-        ValueError: the shapes do not fit.
+        ValueError: the shapes do not match.
     """
     channels = images.shape[1] if images.ndim == 4 else 0
     weights = 9 * channels * channels // max(groups, 1)

@@ -1,4 +1,4 @@
-"""Dark Experience Replay: the logits that a stored image once had are kept."""
+"""Dark Experience Replay: stored images keep the logits that they had when they were stored."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lreid.losses._ops import check_logits, to_loss
 
 
 def dark_experience_loss(student_logits: Tensor, teacher_logits: Tensor) -> Tensor:
-    """Mean squared difference of the logits now and those stored with the images.
+    """Mean squared difference between the current logits and those stored with the images.
 
     Source: Buzzega et al., "Dark Experience for General Continual Learning" (DER, DER++), NeurIPS 2020,
     which sums over the classes; the official code (mammoth) takes the mean over images and classes, as here.
@@ -24,7 +24,7 @@ def dark_experience_loss(student_logits: Tensor, teacher_logits: Tensor) -> Tens
         Scalar in the precision of ``student_logits``, at least float32; 0 if nothing was stored.
 
     Raises:
-        ValueError: the shapes do not fit.
+        ValueError: the shapes do not match.
     """
     check_logits(student_logits, teacher_logits)
     stored = teacher_logits.detach().double()  # (B, K_old)

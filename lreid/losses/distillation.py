@@ -1,4 +1,4 @@
-"""Distillation of similarities between queries and prototypes: with positive pairs, without, decoupled."""
+"""Distillation of similarities between queries and prototypes: with or without positive pairs, or decoupled."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def decoupled_distillation_loss(
         Scalar in the precision of ``student_logits``, at least float32; 0 for a single class.
 
     Raises:
-        ValueError: the shapes do not fit, or the temperature is not above 0.
+        ValueError: the shapes do not match, or the temperature is not above 0.
     """
     check_alike(student_logits, teacher_logits, "student_logits and teacher_logits", "(Q, C)")
     check_rows(student_logits, targets, "student_logits")

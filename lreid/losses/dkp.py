@@ -1,4 +1,4 @@
-"""DKP: instances and identities as distributions, and batches seen through the prototypes of past identities."""
+"""DKP: instances and identities as distributions, and relations of a batch to prototypes of past identities."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def dkp_set_triplet_loss(features: Tensor, labels: Tensor) -> Tensor:
 
 
 def dkp_prototypes(means: Tensor, deviations: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean and standard deviation, a dimension at a time, of all images of an identity as one distribution.
+    """Mean and standard deviation per dimension of the distribution of all images of an identity.
 
     ``mean`` is the mean of the images' means, ``deviation² = mean(s²) + mean(m²) - mean²``: population moments of the
     mixture of equal parts.
@@ -60,7 +60,7 @@ def dkp_prototypes(means: Tensor, deviations: Tensor, labels: Tensor) -> tuple[T
         ascending order.
 
     Raises:
-        ValueError: the shapes do not fit.
+        ValueError: the shapes do not match.
     """
     check_alike(means, deviations, "means and deviations", "(n, D)")
     centers, names = class_means(means.double(), labels)
@@ -80,7 +80,7 @@ def dkp_pkt_loss(
     temperature: float = 0.1,
     detach_target: bool = False,
 ) -> Tensor:
-    """DKP's prototype-based knowledge transfer: relations within a batch as past identities would see them.
+    """DKP's prototype-based knowledge transfer: relations within a batch, derived from past identities.
 
     A sample ``mean + deviation * noise`` is drawn of each past identity. Softmaxes of an image's cosines to these
     samples, ``r``, describe it in terms of past identities. The target is the softmax of the cosines of the ``r``
@@ -96,13 +96,13 @@ def dkp_pkt_loss(
         noise: ``(P, D)`` float, drawn from a normal distribution.
         relation_temperature: divides the cosines to prototypes, above 0; ``lambda_1`` in the official code.
         temperature: divides the cosines within the batch, above 0; ``lambda_2``.
-        detach_target: take the target as it is; this is another method than DKP.
+        detach_target: stop the gradient of the target; this is not DKP.
 
     Returns:
         Scalar in the precision of ``features``, at least float32.
 
     Raises:
-        ValueError: the shapes do not fit, or a temperature is not above 0.
+        ValueError: the shapes do not match, or a temperature is not above 0.
     """
     check_alike(means, deviations, "means and deviations", "(P, D)")
     check_alike(means, noise, "means and noise", "(P, D)")

@@ -1,4 +1,4 @@
-"""ER-ACE: new images compete with the classes among them, and with no other class."""
+"""ER-ACE: the cross-entropy of new images covers only the classes of the incoming batch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lreid.losses._ops import check_rows, to_loss
 
 
 def asymmetric_cross_entropy(logits: Tensor, labels: Tensor, seen: Tensor | None = None) -> Tensor:
-    """Cross-entropy of the incoming batch over the classes that are in it, mean over images.
+    """Cross-entropy of the incoming batch over the classes in it, averaged over images.
 
     The other classes get no gradient, so features of old classes are not pushed away by images that the model
     does not know yet. Old and new classes are distinguished on the replayed batch: plain cross-entropy over all

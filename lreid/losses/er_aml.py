@@ -1,4 +1,4 @@
-"""ER-AML: a metric loss on new images, which are pushed away from chosen negatives only."""
+"""ER-AML: a metric loss on new images, which are pushed away only from selected negatives."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def er_aml_loss(
         Scalar in the precision of ``anchors``, at least float32; 0, with a gradient of 0, if V is 0.
 
     Raises:
-        ValueError: the shapes do not fit, a negative has the label of its anchor, or a temperature is not above 0.
+        ValueError: the shapes do not match, a negative has the label of its anchor, or a temperature is not above 0.
     """
     _check_shapes(anchors, positives, negatives)
     check_rows(anchors, labels, "anchors")
@@ -143,7 +143,7 @@ def er_aml_triplet_loss(anchors: Tensor, positives: Tensor, negatives: Tensor, *
         Scalar in the precision of ``anchors``, at least float32; 0, with a gradient of 0, if V is 0.
 
     Raises:
-        ValueError: the shapes do not fit, or the margin is not above 0.
+        ValueError: the shapes do not match, or the margin is not above 0.
     """
     _check_shapes(anchors, positives, negatives)
     anchor, positive, negative = (_normalized(features) for features in (anchors, positives, negatives))

@@ -1,4 +1,4 @@
-"""Episodic replay distillation: an episode of exemplars, and one of the current task seen through it."""
+"""Episodic replay distillation: an episode of exemplars, whose prototypes also describe the current task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two networks made one by averaging their weights, and how much the new one shall weigh."""
+"""Averages of the weights of two networks, and the weight of the new one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def lstkc_alpha(new: Tensor, old: Tensor, *, scale: float = 100.0) -> float:
         In [-1, 1].
 
     Raises:
-        ValueError: the shapes do not fit, no image, or a scale that is not above 0.
+        ValueError: the shapes do not match, no image, or a scale that is not above 0.
     """
     return 1 - _row_mean(new, old, scale, overlap=False)
 
@@ -66,7 +66,7 @@ def linear_combination(new: Mapping[str, Tensor], old: Mapping[str, Tensor], alp
         A new state dict with the names, shapes and types of ``new``.
 
     Raises:
-        ValueError: other names, or shapes that do not fit.
+        ValueError: other names, or shapes that do not match.
     """
     if new.keys() != old.keys():
         raise ValueError(f"not the same network: {sorted(new.keys() ^ old.keys())[0]} is in one of the two only")

@@ -1,4 +1,4 @@
-"""iCaRL: one sigmoid for each class, with the previous model's sigmoids as targets of the old classes."""
+"""iCaRL: one sigmoid per class, with the previous model's sigmoids as targets for the old classes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def icarl_loss(student_logits: Tensor, labels: Tensor, teacher_logits: Tensor | 
         Scalar in the precision of ``student_logits``, at least float32.
 
     Raises:
-        ValueError: the shapes do not fit.
+        ValueError: the shapes do not match.
     """
     check_rows(student_logits, labels, "student_logits")
     logits = student_logits.double()

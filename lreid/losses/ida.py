@@ -1,4 +1,4 @@
-"""Indirect discriminant alignment: new features must stand to the classes of the past as the old ones did."""
+"""Indirect discriminant alignment: new features keep the old features' similarities to past classes."""
 
 from __future__ import annotations
 

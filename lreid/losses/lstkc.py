@@ -1,4 +1,4 @@
-"""LSTKC and LSTKC++: affinities of previous models are corrected, then distilled."""
+"""LSTKC and LSTKC++: distillation of corrected affinities of previous models."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def lstkc_rskt_loss(
         Scalar in the precision of ``student``, at least float32; 0 for fewer than two rows.
 
     Raises:
-        ValueError: the shapes do not fit, or the temperature is not above 0.
+        ValueError: the shapes do not match, or the temperature is not above 0.
     """
     check_rows(student, labels, "student")
     check_pairs(student, teacher)
@@ -97,7 +97,7 @@ def lstkcpp_dual_loss(
         Scalar in the precision of ``student``, at least float32; 0 for fewer than two rows.
 
     Raises:
-        ValueError: the shapes do not fit, or the temperature is not above 0.
+        ValueError: the shapes do not match, or the temperature is not above 0.
     """
     check_rows(student, labels, "student")
     check_pairs(student, short, "short")

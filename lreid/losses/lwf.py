@@ -1,4 +1,4 @@
-"""Learning without Forgetting: the previous model's softmax over the old classes is kept."""
+"""Learning without Forgetting: distillation of the previous model's softmax over the old classes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def knowledge_distillation_loss(student_logits: Tensor, teacher_logits: Tensor, 
         Scalar in the precision of ``student_logits``, at least float32; 0 if there is no old class.
 
     Raises:
-        ValueError: the shapes do not fit, or the temperature is not above 0.
+        ValueError: the shapes do not match, or the temperature is not above 0.
     """
     check_logits(student_logits, teacher_logits)
     check_temperature(temperature)

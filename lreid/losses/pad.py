@@ -1,4 +1,4 @@
-"""PAD: features of several levels and logits over a bank of classes, kept as they were."""
+"""PAD: distillation of features of several levels, and of logits over a bank of classes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def pad_viskd_loss(
         Scalar in the precision of ``student_logits``, at least float32.
 
     Raises:
-        ValueError: the shapes do not fit, no features, or the temperature is not above 0.
+        ValueError: the shapes do not match, no features, or the temperature is not above 0.
     """
     check_alike(student_logits, teacher_logits, "student_logits and teacher_logits", "(B, C)")
     if not student_features or len(student_features) != len(teacher_features):

@@ -1,4 +1,4 @@
-"""PASS: rotated images as classes of their own, prototypes with noise for past images, features held."""
+"""PASS: rotated images as separate classes, noisy prototypes for past images, and feature distillation."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROTATIONS = 4  # classes that each label is split in; the first is the upright i
 
 
 def rotate_batch(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Every image rotated by 0, 90, 180 and 270 degrees, each rotation a class of its own.
+    """Every image rotated by 0, 90, 180 and 270 degrees; each rotation is a separate class.
 
     Source: Zhu et al., "Prototype Augmentation and Self-Supervision for Incremental Learning" (PASS), CVPR
     2021, whose images are square. Our choice for others: rotated by 90 or 270 degrees they are resized to the size
@@ -42,7 +42,7 @@ def rotate_batch(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def prototype_radius(features: Tensor, labels: Tensor) -> float:
-    """The scatter of a class in each dimension, which is the scale of the noise around prototypes.
+    """The mean scatter of a class per dimension, which scales the noise around prototypes.
 
     The root of the mean over the classes of ``trace(covariance) / D``. PASS measures it once, after the first
     task. Classes of one image, whose covariance the official code divides by zero, are left out.

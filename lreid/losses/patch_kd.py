@@ -1,4 +1,4 @@
-"""PatchKD: features of chosen patches, and what is kept of their logits and of their distances."""
+"""PatchKD: features of selected patches, and distillation of their logits and distances."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def patchkd_kd_loss(student_logits: Tensor, teacher_logits: Tensor, *, temperatu
         Scalar in the precision of ``student_logits``, at least float32.
 
     Raises:
-        ValueError: the shapes do not fit, or the temperature is not above 0.
+        ValueError: the shapes do not match, or the temperature is not above 0.
     """
     check_logits(student_logits, teacher_logits)
     log_new = log_probabilities(student_logits, temperature)  # (B, K)
@@ -73,7 +73,7 @@ def patchkd_rd_loss(student: Tensor, teacher: Tensor) -> Tensor:
         Scalar in the precision of ``student``, at least float32; 0 for sets of one vector.
 
     Raises:
-        ValueError: the shapes do not fit.
+        ValueError: the shapes do not match.
     """
     if student.ndim != 3 or teacher.ndim != 3 or student.shape[:2] != teacher.shape[:2]:
         raise ValueError(
@@ -85,7 +85,7 @@ def patchkd_rd_loss(student: Tensor, teacher: Tensor) -> Tensor:
 
 
 def patchkd_div_loss(features: Tensor, patches: int) -> Tensor:
-    """Mean cosine of the patches of an image to one another, mean over the images: patches shall differ.
+    """Mean cosine between the patches of an image, averaged over the images; a small value means that patches differ.
 
     Source: as :func:`patchkd_kd_loss`. For one patch, where the official code divides by 0, it is 0.
 
@@ -121,7 +121,7 @@ def patchkd_patch_features(feature_map: Tensor, theta: Tensor) -> Tensor:
         ``(n, k, C)``; ``flatten(0, 1)`` has the k patches of an image in a row.
 
     Raises:
-        ValueError: the shapes do not fit.
+        ValueError: the shapes do not match.
     """
     if (
         feature_map.ndim != 4

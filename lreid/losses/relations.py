@@ -1,4 +1,4 @@
-"""Relations within a batch: each image's similarities to the others as a distribution, kept by distillation."""
+"""Distillation of relations: the distribution of each image's similarities to the other images of the batch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lreid.losses._ops import check_alike, check_pairs, log_probabilities, to_lo
 def relation_distillation_loss(
     student: Tensor, teacher: Tensor, *, temperature: float = 0.2, teacher_temperature: float = 0.01
 ) -> Tensor:
-    """Instance-wise relation distillation (IRD): each image keeps its similarities to the others of the batch.
+    """Instance-wise relation distillation (IRD) of each image's similarities to the others in the batch.
 
     A row's cosines to all other rows, divided by a temperature, become a distribution. The loss is the
     cross-entropy from the teacher's to the student's, mean over the rows. The entropy of the teacher is not
@@ -32,7 +32,7 @@ def relation_distillation_loss(
         Scalar in the precision of ``student``, at least float32; 0 for fewer than three rows.
 
     Raises:
-        ValueError: the shapes do not fit, or a temperature is not above 0.
+        ValueError: the shapes do not match, or a temperature is not above 0.
     """
     check_pairs(student, teacher)
     log_old = log_relations(teacher.detach(), teacher_temperature)  # (B, B - 1)

@@ -1,4 +1,4 @@
-"""Supervised contrastive loss, whose anchors can be kept to the classes of the current task."""
+"""Supervised contrastive loss, whose anchors can be limited to classes of the current task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batch-hard triplet: every image against the farthest of its own identity and the nearest of the others."""
+"""Batch-hard triplet loss: each image with the farthest image of its identity and the nearest of other identities."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def batch_hard_triplet_loss(
 ) -> Tensor:
     """Batch-hard triplet loss on Euclidean distances, ``max(0, d+ - d- + margin)``, mean over the batch.
 
-    Source: Hermans et al., "In Defense of the Triplet Loss", 2017; Luo et al., "Bag of Tricks" (BoT), 2019.
-    Values are those of BoT's official code where that is right. The official code assumes
-    that every identity has the same number of images. Other batches, or a batch of one identity, give it a wrong
-    value or an error. Here any batch is right. Everything is computed in float64.
+    Source: Hermans et al., "In Defense of the Triplet Loss", 2017; Luo et al., "Bag of Tricks" (BoT), 2019. BoT's
+    official code assumes that every identity has the same number of images; for such batches the values are equal. For
+    other batches, or for a batch of one identity, that code returns a wrong value or an error, and this function does
+    not. Everything is computed in float64.
 
     Args:
         features: ``(B, D)`` float; BoT takes those before its BatchNorm neck.

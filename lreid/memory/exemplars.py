@@ -124,7 +124,7 @@ class ExemplarStore:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave.
+        """Restores the state of :meth:`state_dict`.
 
         Raises:
             ValueError: there are more images than the budget allows.
@@ -295,7 +295,7 @@ class ExemplarMemory(ExemplarStore):
         return super().state_dict() | {"seen": self.seen, "seed": self.seed}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores the state of :meth:`state_dict`."""
         super().load_state_dict(state)
         self.seen, self.seed = state["seen"], state["seed"]
 

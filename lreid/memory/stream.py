@@ -131,7 +131,7 @@ class StreamMemory(ExemplarStore):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores the state of :meth:`state_dict`."""
         super().load_state_dict(state)
         self.seen, self.steps = state["seen"], state["steps"]
         self._random.bit_generator.state = state["random"]

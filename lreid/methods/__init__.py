@@ -1,4 +1,4 @@
-"""Lifelong methods: one file each, found by the file's name, and those that your script registers."""
+"""Lifelong methods: one file per method, with the method's name, and methods that a script registers."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def __getattr__(name: str) -> Any:
 
 
 def register(name: str) -> Callable[[type[Method]], type[Method]]:
-    """Makes a class outside this package known as ``METHOD.NAME``, as long as the process lives.
+    """Registers a class outside this package as ``METHOD.NAME`` for this process.
 
-    Its models load anywhere; a run is resumed where the class is registered again. In a notebook a cell that is run
-    twice replaces the old class.
+    Its models load anywhere; to resume a run, register the class again. Registering a name again replaces the class, as
+    when a notebook cell runs twice.
 
     Raises:
         ArgumentError: a file of this package has that name.
     """
     if name in _file_names():
-        raise ArgumentError("name", f"{name!r} comes with lreid; register a method of your own under another one")
+        raise ArgumentError("name", f"{name!r} comes with lreid; choose a different name for your method")
 
     def decorate(cls: type[Method]) -> type[Method]:
         _registered[name] = cls
@@ -63,7 +63,7 @@ def method_class(name: str) -> type[Method]:
     """The class that the file ``lreid/methods/<name>.py`` defines, or that was registered.
 
     Raises:
-        ArgumentError: there is no such method; the nearest known one is named.
+        ArgumentError: the method does not exist; the message gives the nearest name.
     """
     if name not in method_names():
         nearest = difflib.get_close_matches(name, method_names(), n=1, cutoff=0.0)[0]
@@ -78,7 +78,7 @@ def method_class(name: str) -> type[Method]:
 
 
 def method_defaults(cls: type[Method]) -> dict[str, Any]:
-    """Options that a method takes, with their defaults; those that it hands on to its bases are included.
+    """Options of a method with their defaults, including those of its base classes.
 
     Raises:
         ArgumentError: one has no default.
@@ -96,7 +96,7 @@ def method_defaults(cls: type[Method]) -> dict[str, Any]:
                     raise ArgumentError(name, f"of {base.__name__} has no default, which would give its type; add one")
                 options.setdefault(name, parameter.default)
         if all(each.kind is not inspect.Parameter.VAR_KEYWORD for each in parameters.values()):
-            break  # nothing is handed on
+            break  # no options are passed to a base class
     return options
 
 

@@ -1,4 +1,4 @@
-"""A-GEM: the gradient of new images is kept from working against that of stored ones."""
+"""A-GEM: project the gradient of new images so that it does not oppose that of stored images."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from lreid.rules import Rule
 class AGEM(ER):
     """Averaged gradient episodic memory (Chaudhry et al., "Efficient Lifelong Learning with A-GEM", ICLR 2019, Eq. 11).
 
-    Where the gradient g of the incoming batch and that of stored images r point against each other, g is projected:
-    g - (g·r / r·r) r; otherwise stored images are not learned from. That is the gradient of the incoming loss plus
-    -g·r / r·r times the loss of the stored images, which is how it is computed here. The memory is a reservoir, as of
-    all baselines of ER-ACE's paper, and gives images of past tasks alone.
+    If the gradient g of the incoming batch opposes the gradient r of stored images (g·r < 0), g is projected to g -
+    (g·r / r·r) r; otherwise stored images have no influence. The projected gradient is that of the incoming loss plus
+    -g·r / r·r times the loss of the stored images, and is computed in this way. The memory is a reservoir, as for all
+    baselines in ER-ACE's paper, and only images of past tasks are used.
     """
 
     unused = ("replay_weight",)
@@ -28,7 +28,7 @@ class AGEM(ER):
         self,
         model: Embedder,
         *,
-        task_free: Annotated[bool, Rule("compare with images of the current task too")] = False,
+        task_free: Annotated[bool, Rule("also compare with images of the current task")] = False,
         **er: Any,
     ) -> None:
         super().__init__(model, task_free=task_free, **er)

@@ -1,4 +1,4 @@
-"""AKA: LwF with a graph of knowledge over all tasks, held stable, that the metric loss sees through."""
+"""AKA: LwF with a stable knowledge graph over all tasks, which extends the features for the metric loss."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class AKA(LwF):
         smoothing_classes: Annotated[
             int,
             Rule(
-                "what the label smoothing is divided by; 0 for the classes of the task, 2494 for the official value",
+                "divisor of the label smoothing; 0 for the number of classes of the task, 2494 for the official value",
                 least=0,
             ),
         ] = 0,
@@ -91,7 +91,7 @@ class AKA(LwF):
         return terms
 
     def end_task(self, task: Task) -> None:
-        """Keeps the teacher, and the vertices that the next task is held to."""
+        """Keeps the teacher, and the vertices for the stability loss of the next task."""
         super().end_task(task)
         self.old_vertices = self.graph.vertices.detach().clone()
 
@@ -100,7 +100,7 @@ class AKA(LwF):
         return super().state_dict() | {"graph": self.graph.state_dict(), "old_vertices": self.old_vertices}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores the state of :meth:`state_dict`."""
         super().load_state_dict(state)
         self.graph.load_state_dict(state["graph"])
         if state["old_vertices"] is not None:

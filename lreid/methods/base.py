@@ -24,39 +24,38 @@ from lreid.rules import Rule
 
 
 class Method:
-    """Base of all methods; learns ``model`` task after task.
+    """Base class of all methods; trains ``model`` task by task.
 
-    A subclass lives in a file of its own, whose name is the method's name, and takes its options as keyword
-    arguments: ``METHOD.TEMPERATURE`` of the config is ``temperature``. It hands on further ones, so that every method
-    can replay exemplars: by default they are added to its batches.
+    Each subclass has its own file, named like the method, and takes its options as keyword arguments:
+    ``METHOD.TEMPERATURE`` in the config is ``temperature``. It passes further ones to this class, so that every method
+    can replay exemplars, which are added to its batches by default.
 
     Args:
         model: the network.
 
     Attributes:
-        batches: what it learns from: ``episodes`` of support and query images, ``identities``, P x K images, or a
-            ``stream``, which shows every image once (methods of ``identities`` can be given one too, see
-            STREAM.SEGMENT).
-        views: views of every image in a batch, each with its own augmentation.
-        pixels: True where it asks for ``batch.pixels`` and ``batch.paths``.
-        keeps: what the entries of :meth:`state_dict` are kept for: ``network``, ``domain`` (its style), ``identity`` (a
-            row for each), or ``template`` (the same, of how people look). Others are exemplars, which are counted
-            apart, or a few numbers.
-        neck: True where features go through a BatchNorm neck before a classifier and for retrieval (BoT).
-        defaults: defaults of inherited options, where they differ; a method passes ``CLASS.defaults | options`` on.
-        unused: options of its bases that it has no use for; a config that sets one to another value is refused.
-        divisible: False where several processes cannot share a batch, since the method computes gradients itself.
-        selections: those that the method can be given; ``importance`` is for methods that score images.
-        finishing: what :meth:`finish_task` does, for people.
-        keeps_teacher: True where :attr:`teacher` is wanted from the second task on.
-        teacher_in_training: let the teacher normalise by the statistics of the batch.
-        network: what is trained and copied as a teacher: the model, or a module that holds it.
-        teacher: the network as it was after the task before, frozen; None before there is one.
-        weights: factor of each loss term in the sum that is minimised; 1 for those not named.
-        augment: how the run augments images, see :meth:`augmented`; set by the trainer.
-        replayed: images that the method has drawn from its memory by itself so far.
+        batches: kind of batches: ``episodes`` of support and query images, ``identities`` (P x K images), or a
+            ``stream``, which shows every image once (methods with ``identities`` can also use one, see STREAM.SEGMENT).
+        views: number of views of every image in a batch, each with its own augmentation.
+        pixels: whether it needs ``batch.pixels`` and ``batch.paths``.
+        keeps: purpose of the entries of :meth:`state_dict`: ``network``, ``domain`` (its style), ``identity`` (one row
+            each), or ``template`` (one row per identity with features of people). All other entries are exemplars,
+            which are counted separately, or a few numbers.
+        neck: whether a BatchNorm neck follows the features, before a classifier and for retrieval (BoT).
+        defaults: different defaults of inherited options; a method passes on ``CLASS.defaults | options``.
+        unused: options of its bases that have no effect; a config that sets one to a different value is refused.
+        divisible: False if several processes cannot share a batch, because the method computes gradients itself.
+        selections: selections of exemplars that the method supports; ``importance`` is for methods that score images.
+        finishing: description of :meth:`finish_task`, for log lines.
+        keeps_teacher: whether it needs :attr:`teacher` from the second task on.
+        teacher_in_training: let the teacher normalise with the statistics of the batch.
+        network: the module that is trained and copied as a teacher: the model, or a module that contains it.
+        teacher: the frozen network after the previous task; None before there is one.
+        weights: factor of each loss term in the minimised sum; 1 for terms that are not listed.
+        augment: the run's augmentation, see :meth:`augmented`; set by the trainer.
+        replayed: number of images that the method itself has drawn from its memory so far.
         memory: images of past tasks.
-        exemplar_share: as above; None where nothing is added to batches.
+        exemplar_share: as above; None if nothing is added to batches.
     """
 
     batches: ClassVar[Literal["episodes", "identities", "stream"]] = "episodes"
@@ -76,9 +75,9 @@ class Method:
         self,
         model: Embedder,
         *,
-        exemplars: Annotated[int, Rule("images of past tasks that are kept in all")] = 0,
+        exemplars: Annotated[int, Rule("total number of images of past tasks that are kept")] = 0,
         exemplar_mib: Annotated[
-            float, Rule("a second limit, MiB of pixels of the network's input size; 0 is none")
+            float, Rule("second limit, MiB of pixels at the network's input size; 0 is none")
         ] = 0.0,
         store: Annotated[
             str,
@@ -94,8 +93,8 @@ class Method:
                 "which images of an identity are kept: herding, nearest or random; importance where images are scored"
             ),
         ] = "herding",
-        fill_memory: Annotated[bool, Rule("use the room that even shares leave")] = False,
-        least_images: Annotated[int, Rule("images that an identity keeps at the least, or none", least=1)] = 2,
+        fill_memory: Annotated[bool, Rule("use the room that equal shares leave")] = False,
+        least_images: Annotated[int, Rule("minimum number of images of an identity that keeps any", least=1)] = 2,
         exemplar_share: Annotated[
             float,
             Rule(
@@ -115,7 +114,7 @@ class Method:
         self.replayed = 0
         self.store, self.selection = store, selection
         budget = budget_of(exemplars, exemplar_mib, height=model.height, width=model.width)
-        # The seed of the run as it is: to draw one here would change all that is drawn after it.
+        # The run's seed itself: drawing a new one here would change all later random numbers.
         seed = torch.initial_seed()
         self.memory: ExemplarStore = ExemplarMemory(
             budget, least=least_images, selection=selection, fill=fill_memory, seed=seed
@@ -124,12 +123,12 @@ class Method:
 
     @property
     def exemplars(self) -> int:
-        """Images of past tasks that are kept."""
+        """The number of images of past tasks that are kept."""
         return len(self.memory)
 
     @property
     def needs_past(self) -> bool:
-        """Whether it can continue with a network only together with what it kept while this one learned."""
+        """Whether it can continue training a network only together with the state from its earlier tasks."""
         return set(self.state_dict()) != {"teacher", "memory"} or self.memory.budget > 0
 
     def begin_task(self, task: Task) -> None:
@@ -138,21 +137,21 @@ class Method:
     def parameters(self) -> Iterable[Parameter] | list[dict[str, Any]]:
         """The parameters to train, read at the start of each task.
 
-        Groups may hold a ``rate_factor`` that the learning rate is multiplied by.
+        Groups may contain a ``rate_factor``, which multiplies the learning rate.
         """
         return self.network.parameters()
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Named loss terms (scalars, not yet weighted) of a batch; the model is in training mode.
 
-        It is asked for once for each of ``STREAM.ITERATIONS`` updates, and with ``TRAIN.ACCUMULATE`` for several
-        batches in turn, before any of them has its :meth:`end_step`.
+        It is called once for each of ``STREAM.ITERATIONS`` updates. With ``TRAIN.ACCUMULATE`` it is called for several
+        batches before :meth:`end_step` is called for any of them.
         """
         raise NotImplementedError
 
     @property
     def smallest_batch(self) -> int:
-        """Images that a batch must have at least: 2 where :attr:`needs_pairs`."""
+        """Minimum number of images in a batch: 2 if :attr:`needs_pairs`, otherwise 1."""
         return 2 if self.needs_pairs else 1
 
     @cached_property
@@ -166,7 +165,7 @@ class Method:
         try:
             with torch.no_grad(), torch.random.fork_rng(devices):
                 copy.deepcopy(self.model).train()(image)
-        except ValueError:  # as torch's BatchNorm says it
+        except ValueError:  # the condition of torch's BatchNorm
             return True
         return False
 
@@ -176,27 +175,27 @@ class Method:
         return sum(others, start=first)
 
     def augmented(self, pixels: np.ndarray, *, seed: int) -> Tensor:
-        """Images (n, 3, H, W) to learn from, where the model is, from (n, H, W, 3) uint8 of the input size.
+        """Training images (n, 3, H, W) on the model's device, from (n, H, W, 3) uint8 of the input size.
 
-        Outside a run, where :attr:`augment` is None, they are normalised only.
+        Outside a run :attr:`augment` is None, and images are only normalised.
         """
         if self.augment is None:
             return self.model.normalise(torch.from_numpy(pixels))
         return self.augment(pixels, seed=seed)
 
     def class_scores(self, features: Tensor) -> Tensor | None:
-        """Scores of its own classifier for all classes so far (n, C), for instance logits; None if it has none.
+        """Scores of the method's own classifier for all classes so far (n, C), such as logits; None if it has none.
 
         Args:
-            features: (n, dim) of :meth:`lreid.models.Embedder.extract`, where the model is.
+            features: (n, dim) from :meth:`lreid.models.Embedder.extract`, on the model's device.
         """
         return None
 
     def mean_directions(self, task: Task) -> Tensor:
-        """Unit vectors (N, dim) on the CPU: where the images of each class of a task lie, in ascending order of labels.
+        """Mean directions of the images of each class of a task: unit vectors (N, dim) on the CPU, by ascending label.
 
-        A classifier whose new rows begin so leaves a trained network what it knows (LSTKC, AAAI 2024, official code).
-        The row of a class of which no image can be read is zero.
+        Initialising new classifier rows with them does not damage a trained network (LSTKC, AAAI 2024, official code).
+        The row of a class without readable images is zero.
         """
         means, classes = class_means(self.features_of(task), torch.tensor([record.pid for record in task.records]))
         rows = means.new_zeros(len(task.classes), means.shape[1])
@@ -208,25 +207,25 @@ class Method:
         return torch.from_numpy(self.model.extract([record.path for record in task.records]))
 
     def figures(self) -> dict[str, float]:
-        """Figures of the method itself after a task, by name, for ``results.json``."""
+        """Figures that the method itself reports after a task, by name, for ``results.json``."""
         return {}
 
     def stored(self, identities: int) -> dict[str, int]:
-        """The bytes kept between tasks besides the network and exemplars.
+        """The bytes stored between tasks besides the network and exemplars.
 
         Args:
-            identities: trained so far.
+            identities: number of identities trained so far.
 
         Returns:
-            ``networks`` in all, former ones and parts for training alone; of a ``domain``; of an ``identity``, its
-            templates included; and ``templates``, 1 where features of people are among it, else 0.
+            Bytes of all other ``networks`` (previous ones and parts for training only), per ``domain``, and per
+            ``identity``, templates included; and ``templates``, 1 if features of people are stored, otherwise 0.
         """
         state = self.state_dict()
         by_kind: dict[str, list[Tensor]] = {}
         for name, kind in self.keeps.items():
             by_kind.setdefault(kind, []).extend(_tensors(state.get(name)))
         total = {kind: sum(each.nbytes for each in tensors) for kind, tensors in by_kind.items()}
-        # Templates may be of the last task's identities alone, a row for each.
+        # Templates may cover only the identities of the last task, with one row each.
         templates = sum(each.nbytes // max(len(each), 1) for each in by_kind.get("template", ()))
         return {
             "networks": total.get("network", 0),
@@ -236,17 +235,17 @@ class Method:
         }
 
     def end_step(self, batch: Batch) -> None:
-        """Called for each batch after the last update with it."""
+        """Called for each batch after its last update."""
 
     def finishing_images(self, task: Task) -> int:
         """Number of images that :meth:`finish_task` passes through the network, for estimates of time."""
         return 0
 
     def finish_task(self, task: Task) -> None:
-        """Called after the last update of a task and before its evaluation: what is done to the model is evaluated."""
+        """Called after the last update of a task and before its evaluation, which sees changes to the model."""
 
     def end_task(self, task: Task) -> None:
-        """Called after the evaluation of a task, whose images are not seen again: keeps a teacher and exemplars."""
+        """Called after a task's evaluation, while its images are still available; keeps teacher and exemplars."""
         if self.keeps_teacher:
             self.teacher = self.frozen_network()
         if isinstance(self.memory, ExemplarMemory) and self.memory.budget:
@@ -260,12 +259,12 @@ class Method:
             self.memory.add(images, labels, **self.exemplar_values(task))
 
     def frozen_network(self) -> nn.Module:
-        """A copy of the network as it is now, to be the teacher."""
+        """A copy of the current network as the next teacher."""
         return frozen_copy(self.network).train(self.teacher_in_training)
 
     def exemplar_values(self, task: Task) -> dict[str, np.ndarray]:
-        """The values by which :meth:`lreid.memory.ExemplarMemory.add` chooses images: here their features."""
-        if self.selection == "random":  # no need to look at the images
+        """The values by which :meth:`lreid.memory.ExemplarMemory.add` selects images: here their features."""
+        if self.selection == "random":  # this selection does not need features
             return {"values": np.empty((len(task.records), 0), np.float32)}
         return {"values": self.model.extract([record.path for record in task.records])}  # (n, dim)
 
@@ -275,10 +274,10 @@ class Method:
         return {"teacher": teacher, "memory": self.memory.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave.
+        """Restores the state of :meth:`state_dict`.
 
         Raises:
-            KeyError: it has no teacher or no memory, and the method needs one.
+            KeyError: the method needs a teacher or a memory, and the state has none.
         """
         self.teacher = None
         teacher = state["teacher"] if self.keeps_teacher else None

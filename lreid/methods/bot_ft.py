@@ -1,4 +1,4 @@
-"""BoT-FT: fine-tuning with a softmax and a triplet loss, nothing done against forgetting."""
+"""BoT-FT: fine-tuning with a softmax and a triplet loss, without protection against forgetting."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from lreid.rules import Rule
 
 
 class BoTFineTuning(Method):
-    """Bag of Tricks (Luo et al., 2019) task after task, as "BoT-FT" of DwoPP (BMVC 2022, Table 1).
+    """Bag of Tricks (Luo et al., 2019) task by task, "BoT-FT" of DwoPP (BMVC 2022, Table 1).
 
     Cross-entropy with smoothed labels after a BatchNorm neck, and the batch-hard triplet loss before it, with equal
-    weights. What DwoPP's authors did to the classifier at a new task is not published. Here it grows by rows for
-    the new identities, and the cross-entropy of a task runs over its own rows only.
+    weights. DwoPP's authors do not say how they extend the classifier for a new task. Here it gets rows for the new
+    identities, and the cross-entropy of a task covers only its own rows.
 
-    With exemplars it is "FT+" of the same table (``configs/methods/bot_ft_plus.yaml``), of which the paper gives their
-    number and nothing else. Our choices: herding, an equal share of the memory for every identity, exemplars at natural
-    frequency, and, as soon as there is one, a softmax over all identities seen.
+    With exemplars it is "FT+" of the same table (``configs/methods/bot_ft_plus.yaml``), for which the paper states only
+    the number of exemplars. Our choices: herding, an equal share of the memory for every identity, exemplars at natural
+    frequency, and a softmax over all identities as soon as there are exemplars.
     """
 
     keeps: ClassVar = {**Method.keeps, "classifier": "identity"}
@@ -41,10 +41,10 @@ class BoTFineTuning(Method):
         *,
         margin: Annotated[float, Rule("margin of the triplet loss", least=0)] = 0.3,
         label_smoothing: Annotated[
-            float, Rule("share of the target that is spread over all classes", least=0, most=1)
+            float, Rule("label smoothing: share of the target that is spread over all classes", least=0, most=1)
         ] = 0.1,
         soft_margin: Annotated[
-            bool, Rule("take the triplet loss log(1 + exp(d+ - d-)) in place of the one with a margin")
+            bool, Rule("use the soft-margin triplet loss log(1 + exp(d+ - d-)) instead of a margin")
         ] = False,
         normalize_triplet: Annotated[bool, Rule("scale features to unit length before the triplet loss")] = False,
         **options: Any,
@@ -53,7 +53,7 @@ class BoTFineTuning(Method):
         self.margin, self.label_smoothing = margin, label_smoothing
         self.triplet: dict[str, Any] = {"margin": None if soft_margin else margin, "normalize": normalize_triplet}
         self.classifier = GrowingClassifier(model.dim).to(model.mean.device)
-        self.first_class = 0  # of the softmax
+        self.first_class = 0  # classes of the softmax
 
     def begin_task(self, task: Task) -> None:
         """Adds a row of the classifier for each new identity."""
@@ -80,14 +80,14 @@ class BoTFineTuning(Method):
 
     def class_scores(self, features: Tensor) -> Tensor:
         """Logits of all identities so far, ``(B, K)``."""
-        return self.classifier(features)  # which come after the neck
+        return self.classifier(features)  # logits are computed after the neck
 
     def state_dict(self) -> dict[str, Any]:
-        """The classifier and the first class of the task, besides what the bases keep."""
+        """The classifier and the first class of the task, in addition to the state of the base classes."""
         return super().state_dict() | {"classifier": self.classifier.state_dict(), "first_class": self.first_class}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores the state of :meth:`state_dict`."""
         super().load_state_dict(state)
         self.classifier.load_state_dict(state["classifier"])
         self.first_class = state["first_class"]

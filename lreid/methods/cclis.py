@@ -1,4 +1,4 @@
-"""CCLIS: images against prototypes, exemplars drawn and weighed by importance, relations to old prototypes kept."""
+"""CCLIS: contrast with prototypes, importance-sampled exemplars, and distilled relations to old prototypes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lreid.models.parts import evaluating
 from lreid.models.projection import Projected
 from lreid.rules import Rule
 
-CHUNK = 128  # images of a forward pass while they are scored
+CHUNK = 128  # images per forward pass of the scoring
 
 
 class CCLIS(Co2L):
@@ -66,9 +66,10 @@ class CCLIS(Co2L):
         *,
         temperature: Annotated[float, Rule("temperature of Sample-NCE and the scores", above=0)] = 0.5,
         prototype_rate: Annotated[
-            float, Rule("what the learning rate is multiplied by for prototypes; officially 0.01, of 1.0", least=0)
+            float,
+            Rule("factor of the learning rate for prototypes; officially 0.01 at a learning rate of 1.0", least=0),
         ] = 0.01,
-        passes: Annotated[int, Rule("passes over the images to score", least=1)] = 5,
+        passes: Annotated[int, Rule("number of passes over the images for their scores", least=1)] = 5,
         weighted: Annotated[
             bool,
             Rule(
@@ -197,7 +198,7 @@ class CCLIS(Co2L):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores the state of :meth:`state_dict`."""
         super().load_state_dict(state)
         self.prototypes.load_state_dict(state["prototypes"])
         self.old_prototypes = state["old_prototypes"].to(self.old_prototypes.device)

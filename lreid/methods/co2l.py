@@ -1,4 +1,4 @@
-"""Co²L: contrastive learning with replay, and the relations between images of a batch kept."""
+"""Co²L: contrastive learning with replay, and distillation of the relations between images of a batch."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Co2L(Method):
         *,
         temperature: Annotated[float, Rule("temperature of the contrastive loss, tau", above=0)] = 0.5,
         asymmetric: Annotated[
-            bool, Rule("exemplars are no anchors; False is plain SupCon on all images (Table 3)")
+            bool, Rule("do not use exemplars as anchors; False is plain SupCon on all images (Table 3)")
         ] = True,
         replay: Annotated[
             bool, Rule('add exemplars to batches; False keeps them for the probe alone (Table 2, "without buffer")')
@@ -93,7 +93,7 @@ class Co2L(Method):
         self.task_classes: tuple[int, ...] = ()
 
     def begin_task(self, task: Task) -> None:
-        """Remembers which classes are new: only they are anchors."""
+        """Records the classes of the task, whose images are the anchors."""
         self.task_classes = tuple(task.classes)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
@@ -114,7 +114,7 @@ class Co2L(Method):
         return {"supcon": asymmetric_supcon_loss(views, labels, anchors, temperature=self.temperature)}
 
     def distill(self, new: Projected, old: Projected) -> Tensor:
-        """The distillation term of what the model in training and the previous one give."""
+        """The distillation term between the outputs of the trained model and of the previous one."""
         if self.distillation == "embedding":
             return mean_squared_distillation_loss(new.features, old.features)
         if self.distillation == "projection":
@@ -129,7 +129,7 @@ class Co2L(Method):
         return super().state_dict() | {"head": self.network.head.state_dict(), "task_classes": list(self.task_classes)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores the state of :meth:`state_dict`."""
         super().load_state_dict(state)
         self.network.head.load_state_dict(state["head"])
         self.task_classes = tuple(state["task_classes"])

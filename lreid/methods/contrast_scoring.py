@@ -1,4 +1,4 @@
-"""Contrast Scoring: learning without labels from those images of a stream that the model knows least."""
+"""Contrast Scoring: learning without labels from the images of a stream on which the model's views differ most."""
 
 from __future__ import annotations
 
@@ -48,14 +48,17 @@ class ContrastScoring(Method):
     pixels = True
     network: ProjectedEmbedder
     memory: StreamMemory
-    smallest_batch = 1  # two views of every image are learned from
+    smallest_batch = 1  # it trains on two views of every image
 
     def __init__(
         self,
         model: Embedder,
         *,
         buffer: Annotated[
-            int, Rule("images of the buffer, which is the mini-batch; 0 for as many as the first segment has", least=0)
+            int,
+            Rule(
+                "number of images in the buffer, which is the mini-batch; 0: as many as in the first segment", least=0
+            ),
         ] = 0,
         policy: Annotated[
             str,
@@ -88,11 +91,11 @@ class ContrastScoring(Method):
         self.rescored = 0
 
     def new_buffer(self, size: int) -> StreamMemory:
-        """Empty, for so many images."""
+        """An empty buffer for a number of images."""
         return StreamMemory(size, self.policy, seed=self.seed)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """NT-Xent between two views of the buffer, which first takes in the batch."""
+        """NT-Xent between two views of the buffer, after the buffer was updated with the batch."""
         if id(batch) not in self.taken:
             self.select(batch)
             self.taken.add(id(batch))
@@ -148,7 +151,7 @@ class ContrastScoring(Method):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores the state of :meth:`state_dict`."""
         self.memory = self.new_buffer(state["buffer"])
         super().load_state_dict(state)
         self.network.head.load_state_dict(state["head"])

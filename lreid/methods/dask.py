@@ -1,4 +1,4 @@
-"""DASK: images in the style of the previous domain are trained on with those of the task."""
+"""DASK: train on the images of the task and on the same images in the style of the previous domain."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from lreid.models.embedder import Embedder
 from lreid.models.style import StyleKernels
 from lreid.rules import Rule
 
-StyleSteps = Annotated[int, Rule("updates of the style network after a task; 20,000 in the paper", least=0)]
-StyleBatch = Annotated[int, Rule("images of each update of the style network; 128 in the paper", least=2)]
+StyleSteps = Annotated[int, Rule("number of updates of the style network after a task; 20,000 in the paper", least=0)]
+StyleBatch = Annotated[int, Rule("number of images per update of the style network; 128 in the paper", least=2)]
 StylePad = Annotated[
     int, Rule("black pixels around a rehearsed image before it is cropped; 10 in the official code", least=0)
 ]
 
 
 class StyleRehearser:
-    """Gives images the style of a past domain, without any image of it.
+    """Transfers images to the style of a past domain, without storing images of that domain.
 
     A small network learns to take images of the domain back from randomly drawn colours
     (:func:`~lreid.losses.dask.dask_color_resample`) to how they were, by a 3 x 3 convolution for each of them
@@ -50,7 +50,7 @@ class StyleRehearser:
     def __init__(self, model: Embedder, *, style_steps: int, style_batch: int, style_pad: int = 0) -> None:
         self.model, self.steps, self.batch, self.pad = model, style_steps, style_batch, style_pad
         self.kernels: StyleKernels | None = None  # None before a domain was learned
-        # Of its own, so that rows of classifiers are drawn as without a rehearser.
+        # A separate generator, so that classifier rows are drawn as without a rehearser.
         self.generator = torch.Generator().manual_seed(torch.initial_seed())
 
     def learn(self, task: Task) -> None:
@@ -104,7 +104,7 @@ class StyleRehearser:
         return {"kernels": kernels, "generator": self.generator.get_state()}
 
     def load_state_dict(self, state: dict[str, Any], *, needed: bool) -> None:
-        """Takes back what :meth:`state_dict` gave.
+        """Restores the state of :meth:`state_dict`.
 
         Raises:
             KeyError: there is no style in it, and one is needed.
@@ -186,11 +186,11 @@ class DASK(FusedFineTuning):
             self.rehearser.learn(task)
 
     def state_dict(self) -> dict[str, Any]:
-        """The rehearser, besides what the bases keep."""
+        """The rehearser, in addition to the state of the base classes."""
         return super().state_dict() | {"rehearser": self.rehearser.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores the state of :meth:`state_dict`."""
         super().load_state_dict(state)
         self.rehearser.load_state_dict(
             state["rehearser"], needed=self.rehearsal_weight > 0 and self.teacher is not None

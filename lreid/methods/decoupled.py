@@ -1,4 +1,4 @@
-"""Decoupled distillation on top of DMML: how much of the positive and of the negative pairs to keep."""
+"""Decoupled distillation added to DMML: separate weights for positive and negative pairs."""
 
 from __future__ import annotations
 

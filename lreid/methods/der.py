@@ -1,4 +1,4 @@
-"""DER: stored images are held to the logits that they once had."""
+"""DER: replay with the logits that images had when they were stored."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class DER(ER):
         model: Embedder,
         *,
         logit_weight: Annotated[
-            float, Rule("alpha, of the stored logits; 0.5 is that of Co²L's Table 4 for R-MNIST", least=0)
+            float, Rule("alpha, weight of the stored logits; Co²L's Table 4 has 0.5 for R-MNIST", least=0)
         ] = 0.5,
-        asymmetric: Annotated[bool, Rule("the incoming loss of ER-ACE in place of plain cross-entropy")] = False,
+        asymmetric: Annotated[bool, Rule("use the incoming loss of ER-ACE instead of plain cross-entropy")] = False,
         **er: Any,
     ) -> None:
         super().__init__(model, **er)

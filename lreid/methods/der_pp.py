@@ -1,4 +1,4 @@
-"""DER++: replay of stored images with their labels, and with the logits that they once had."""
+"""DER++: replay of stored images with their labels and with the logits that they had when they were stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DKP: features are distributions, and identities of the previous task are remembered by theirs."""
+"""DKP: features are distributions, and each identity of the previous task is stored as one distribution."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class DKP(FusedFineTuning):
         self.temperatures: dict[str, Any] = {"relation_temperature": relation_temperature, "temperature": temperature}
         self.network = DistributionEmbedder(model, self.classifier)
         self.prototypes: dict[str, Tensor] | None = None  # mean and deviation (P, dim), those of the last task
-        # Of its own, so that rows of classifiers are drawn as without samples.
+        # A separate generator, so that classifier rows are drawn as without samples.
         self.generator = torch.Generator().manual_seed(torch.initial_seed())
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
@@ -126,7 +126,7 @@ class DKP(FusedFineTuning):
             yield network.distributions(self.model.ready(paths[start : start + EXTRACTED]))
 
     def state_dict(self) -> dict[str, Any]:
-        """The head of deviations, the prototypes and the generator, besides what the bases keep."""
+        """The head of deviations, the prototypes and the generator, in addition to the state of the base classes."""
         return super().state_dict() | {
             "deviations": self.network.deviations.state_dict(),
             "prototypes": self.prototypes,
@@ -134,7 +134,7 @@ class DKP(FusedFineTuning):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores the state of :meth:`state_dict`."""
         super().load_state_dict(state)
         self.network.deviations.load_state_dict(state["deviations"])
         self.prototypes = state["prototypes"]

@@ -1,4 +1,4 @@
-"""DKP++: DKP with images in the style of the previous domain, on which the previous network is distilled."""
+"""DKP++: DKP with additional images in the style of the previous domain, on which it distils the previous network."""
 
 from __future__ import annotations
 
@@ -86,10 +86,10 @@ class DKPpp(DKP):
             self.rehearser.learn(task)
 
     def state_dict(self) -> dict[str, Any]:
-        """The rehearser, besides what the bases keep."""
+        """The rehearser, in addition to the state of the base classes."""
         return super().state_dict() | {"rehearser": self.rehearser.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores the state of :meth:`state_dict`."""
         super().load_state_dict(state)
         self.rehearser.load_state_dict(state["rehearser"], needed=self.rehearsal and self.teacher is not None)

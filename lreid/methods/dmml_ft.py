@@ -1,4 +1,4 @@
-"""DMML-FT: fine-tuning with the DMML loss, nothing done against forgetting."""
+"""DMML-FT: fine-tuning with the DMML loss, without protection against forgetting."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MININGS = ("hard", "center")
 
 
 class DMMLFineTuning(Method):
-    """Each task starts from the weights that the one before left (DwoPP, BMVC 2022, Section 3.2)."""
+    """Fine-tuning with DMML: each task starts from the weights of the previous one (DwoPP, BMVC 2022, Section 3.2)."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class DMMLFineTuning(Method):
         }
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """DMML on the episode, and nothing against forgetting."""
+        """DMML on the episode."""
         return self.episode_loss(self.model(batch.images), batch)
 
     def episode_loss(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""DMML-IRD: DMML with the relations between images of an episode kept, a bridge from Co²L to DwoPP."""
+"""DMML-IRD: DMML with distillation of the relations between images of an episode, between Co²L and DwoPP."""
 
 from __future__ import annotations
 
@@ -40,5 +40,5 @@ class DMMLIRD(DwPP):
         self.relation_options = {"temperature": temperature, "teacher_temperature": teacher_temperature}
 
     def distillation(self, student: Tensor, teacher: Tensor, batch: Batch) -> Tensor:
-        """Relations within the batch that stay as they were for the previous network."""
+        """The distillation of the previous network's relations within the batch."""
         return relation_distillation_loss(F.normalize(student), F.normalize(teacher), **self.relation_options)

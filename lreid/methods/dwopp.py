@@ -1,4 +1,4 @@
-"""DwoPP: DMML with the previous model distilled without positive pairs."""
+"""DwoPP: DMML with distillation of the previous model without positive pairs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from lreid.models.embedder import Embedder
 class DwoPP(DwPP):
     """Distillation without positive pairs (DwoPP, BMVC 2022, Equations 7 to 9).
 
-    The metric loss pulls a query to its own identity, whatever the previous model thought of it. So the
-    query's own prototype is left out before the softmax, and only how it relates to the others is kept.
+    The metric loss pulls a query to its own identity, so distilling that similarity would oppose it. Therefore the
+    query's own prototype is left out before the softmax, and only the similarities to the other prototypes are
+    distilled.
     """
 
     def __init__(self, model: Embedder, *, temperature: float = 1.0, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""DwPP: DMML with the previous model distilled over all pairs of an episode, positive ones included."""
+"""DwPP: DMML with distillation of the previous model over all pairs of an episode, positive pairs included."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ER: experience replay. A step learns from the images that come in and from stored ones alike."""
+"""ER: experience replay. Each step trains on incoming and on stored images."""
 
 from __future__ import annotations
 
@@ -57,15 +57,14 @@ class ER(Method):
         self,
         model: Embedder,
         *,
-        exemplars: Annotated[int, Rule("images of the memory; with 0 this is fine-tuning")] = 500,
+        exemplars: Annotated[int, Rule("number of images in the memory; 0 is fine-tuning")] = 500,
         exemplar_mib: float = 0.0,
         store: str = "images",
-        replay: Annotated[int, Rule("stored images a step, 0 for as many as come in", least=0)] = 0,
+        replay: Annotated[int, Rule("number of stored images per step; 0: as many as incoming ones", least=0)] = 0,
         task_free: Annotated[
-            bool,
-            Rule("replay images of the current task too; the official ER leaves them out where it knows the tasks"),
+            bool, Rule("also replay images of the current task; the official ER leaves them out if tasks are known")
         ] = True,
-        replay_weight: Annotated[float, Rule("weight of what is learned from stored images", least=0)] = 1.0,
+        replay_weight: Annotated[float, Rule("weight of the loss of stored images", least=0)] = 1.0,
         reid_head: Annotated[
             bool,
             Rule(
@@ -77,9 +76,9 @@ class ER(Method):
         ] = False,
     ) -> None:
         super().__init__(model, exemplars=exemplars, exemplar_mib=exemplar_mib, store=store)
-        seed = torch.initial_seed()  # the seed of the run as it is, so that nothing drawn later changes
+        seed = torch.initial_seed()  # the run's seed itself, so that later random numbers do not change
         self.memory = StreamMemory(self.memory.budget, "reservoir", seed=seed)
-        self.exemplar_share = None  # what is replayed it draws by itself
+        self.exemplar_share = None  # the method draws the replayed images itself
         self.replay, self.task_free, self.reid_head = replay, task_free, reid_head
         self.weights = {"replay": replay_weight}
         self.generator = torch.Generator().manual_seed(seed)
@@ -90,17 +89,17 @@ class ER(Method):
             raise ArgumentError(
                 "replay", "is 1, an image that BatchNorm cannot normalise alone; set it to 2 or more, or 0"
             )
-        self.shared_classes = 0  # of a domain-incremental sequence
-        self.offered: set[str] = set()  # images of the task that the memory has been offered
+        self.shared_classes = 0  # in a domain-incremental sequence
+        self.offered: set[str] = set()  # images of the task that were offered to the memory
 
     def new_classifier(self) -> GrowingClassifier:
         """Without identities yet, rows spread as those of ``torch.nn.Linear``."""
         return GrowingClassifier(self.model.dim, std=(3 * self.model.dim) ** -0.5)
 
     def begin_task(self, task: Task) -> None:
-        """Adds a row of the classifier for each new identity; no image of the task was offered to the memory yet.
+        """Adds a classifier row for each new identity; no image of the task was offered to the memory yet.
 
-        Where tasks share their classes, all tasks have the rows of the first one.
+        If tasks share their classes, all tasks use the rows of the first one.
         """
         self.shared_classes = task.shared_classes
         self.classifier.grow(self.shared_classes - len(self.classifier) if self.shared_classes else len(task.classes))
@@ -110,7 +109,7 @@ class ER(Method):
 
     @torch.no_grad()
     def begin_rows(self, task: Task) -> None:
-        """Has the rows of a task begin as the directions of its images."""
+        """Initialises the classifier rows of a task with the mean directions of its images."""
         rows = self.class_of(torch.tensor(task.classes))
         self.classifier.weight[rows] = self.mean_directions(task).to(self.classifier.weight)
 
@@ -125,7 +124,7 @@ class ER(Method):
         return {"incoming": incoming} | self.replay_terms(self.replay or len(batch.labels), incoming)
 
     def replay_terms(self, count: int, incoming: Tensor) -> dict[str, Tensor]:
-        """The terms of ``count`` stored images, none where there are none; ``incoming`` is of :meth:`choose`."""
+        """The terms of ``count`` stored images, empty without any; ``incoming`` is as in :meth:`choose`."""
         replay = self.choose(count, incoming)
         return {} if replay is None else {"replay": self.replay_loss(replay)}
 
@@ -151,17 +150,17 @@ class ER(Method):
             return self.classifier(self.head_neck(features))
 
     def choose(self, count: int, incoming: Tensor) -> Replay | None:
-        """Stored images to learn from; None where there are none.
+        """Stored images to train on; None without any.
 
         Args:
-            count: images.
+            count: number of images.
             incoming: loss of the incoming batch, for policies that use its gradient.
         """
         rows = self.drawn(count, exclude=() if self.task_free else self.task_classes)
         return self.read(rows) if len(rows) else None
 
     def drawn(self, count: int, *, exclude: Sequence[int]) -> np.ndarray:
-        """Rows (n,) of the memory; none in place of a single one that BatchNorm cannot normalise."""
+        """Random rows (n,) of the memory; empty instead of a single row, which BatchNorm cannot normalise."""
         rows = self.memory.draw(count, exclude=exclude)
         return rows[:0] if len(rows) == 1 and self.needs_pairs else rows
 
@@ -179,7 +178,7 @@ class ER(Method):
         self.offered.update(last)
         if not last:
             return
-        fresh = np.array(list(last.values()), np.int64)  # an image may stand twice in a batch
+        fresh = np.array(list(last.values()), np.int64)  # an image may occur twice in a batch
         if self.store == "paths":
             images: Any = ImagePaths(list(last), self.model.height, self.model.width)
         else:
@@ -187,7 +186,7 @@ class ER(Method):
         self.memory.add(images, batch.labels.numpy()[fresh], **self.extras(list(last)))
 
     def extras(self, paths: Sequence[str]) -> dict[str, np.ndarray]:
-        """Further values to store for k images (k, …) that came in since the last step."""
+        """Additional values to store for k images (k, …) that arrived since the last step."""
         return {}
 
     def state_dict(self) -> dict[str, Any]:
@@ -202,7 +201,7 @@ class ER(Method):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores the state of :meth:`state_dict`."""
         super().load_state_dict(state)
         self.classifier.load_state_dict(state["classifier"])
         self.head_neck.load_state_dict(state.get("head_neck", {}))

@@ -1,4 +1,4 @@
-"""ER-ACE: replay in which new images compete with new identities only, not with old ones."""
+"""ER-ACE: replay in which the loss of new images covers only new identities."""
 
 from __future__ import annotations
 
@@ -59,6 +59,6 @@ class ERACE(ER):
         return super().state_dict() | {"highest": self.highest}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores the state of :meth:`state_dict`."""
         super().load_state_dict(state)
         self.highest = state["highest"]

@@ -1,4 +1,4 @@
-"""ER-AML: replay in which new images learn by a metric loss against chosen negatives."""
+"""ER-AML: replay in which new images have a metric loss with selected negatives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ER in metric form: stored images are replayed in a triplet or DMML loss, with no classifier."""
+"""ER in metric form: replay in a triplet or DMML loss, without a classifier."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ERD: DMML with episodes of exemplars, through which the previous model is distilled."""
+"""ERD: DMML with episodes of exemplars, whose prototypes distil the previous model."""
 
 from __future__ import annotations
 

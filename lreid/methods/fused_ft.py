@@ -1,4 +1,4 @@
-"""Fused fine-tuning: softmax and soft-margin triplet, and after each task an average of the old and the new network."""
+"""Fused fine-tuning: softmax and soft-margin triplet loss, and after each task an average of old and new network."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ logger = logging.getLogger("lreid")
 
 
 class FusedFineTuning(BoTFineTuning):
-    """The base that LSTKC, LSTKC++, DKP, DKP++ and DASK have in common, in the form of their official codes.
+    """The common baseline of LSTKC, LSTKC++, DKP, DKP++ and DASK, in the form of their official codes.
 
     * One softmax over all identities so far, without label smoothing, though no image of past ones is shown. The rows
       of new identities begin as the directions of their mean features before the neck.
@@ -152,10 +152,10 @@ class FusedFineTuning(BoTFineTuning):
         return cast(ClassifyingEmbedder, super().frozen_network())
 
     def state_dict(self) -> dict[str, Any]:
-        """The neck, besides what the bases keep."""
+        """The neck, in addition to the state of the base classes."""
         return super().state_dict() | {"neck": self.network.neck.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores the state of :meth:`state_dict`."""
         super().load_state_dict(state)
         self.network.neck.load_state_dict(state["neck"])

@@ -58,6 +58,6 @@ class IDA(DwPP):
         return super().state_dict() | {"anchors": self.anchors}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores the state of :meth:`state_dict`."""
         super().load_state_dict(state)
         self.anchors = state["anchors"].to(self.anchors.device)

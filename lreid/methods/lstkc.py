@@ -1,4 +1,4 @@
-"""LSTKC: corrected affinities of the previous model are distilled, and networks are averaged by what has changed."""
+"""LSTKC: distil corrected affinities of the previous model, and average the networks by how much they changed."""
 
 from __future__ import annotations
 

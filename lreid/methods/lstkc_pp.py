@@ -1,4 +1,4 @@
-"""LSTKC++: two teachers, the network that was just trained and an older one, whose average is fused with the new."""
+"""LSTKC++: two teachers, the previous network and an older one, whose average is fused with the new network."""
 
 from __future__ import annotations
 
@@ -107,12 +107,12 @@ class LSTKCpp(FusedFineTuning):
             self.trained = self.old = None
 
     def state_dict(self) -> dict[str, Any]:
-        """The older teacher, besides what the bases keep."""
+        """The older teacher, in addition to the state of the base classes."""
         long = None if self.long_teacher is None else self.long_teacher.state_dict()
         return super().state_dict() | {"long_teacher": long}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores the state of :meth:`state_dict`."""
         super().load_state_dict(state)
         self.long_teacher = None
         if state["long_teacher"] is not None:

@@ -1,4 +1,4 @@
-"""LwF: softmax-triplet fine-tuning with the previous model's logits over the old identities kept."""
+"""LwF: softmax-triplet fine-tuning with distillation of the previous model's logits over the old identities."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ class LwF(BoTFineTuning):
         self.old_classifier = frozen_copy(self.classifier)
 
     def state_dict(self) -> dict[str, Any]:
-        """The teacher's classifier, besides what the bases keep."""
+        """The teacher's classifier, in addition to the state of the base classes."""
         return super().state_dict() | {"old_classifier": self.old_classifier.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores the state of :meth:`state_dict`."""
         super().load_state_dict(state)
         self.old_classifier.load_state_dict(state["old_classifier"])

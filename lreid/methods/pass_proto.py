@@ -1,6 +1,6 @@
-"""PASS: rotated images as classes of their own, prototypes with noise for past identities, features held.
+"""PASS: rotated images as separate classes, noisy prototypes for past identities, and feature distillation.
 
-The file, and so the method, is not called ``pass``, since that is a word of Python that no import can name.
+The file, and so the method, is not named ``pass``, because that is a Python keyword and cannot be imported.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class PASS(BoTFineTuning):
         self.prototypes = torch.empty(0, model.dim, device=model.mean.device)  # (P, dim)
         self.prototype_classes = torch.empty(0, dtype=torch.int64)  # (P,) on the CPU
         self.radius = 0.0
-        # Of its own, so that the classifier draws the same rows as without prototypes.
+        # A separate generator, so that classifier rows are drawn as without prototypes.
         self.generator = torch.Generator().manual_seed(torch.initial_seed())
 
     def begin_task(self, task: Task) -> None:
@@ -126,7 +126,7 @@ class PASS(BoTFineTuning):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores the state of :meth:`state_dict`."""
         super().load_state_dict(state)
         self.prototypes = state["prototypes"].to(self.prototypes.device)
         self.prototype_classes = state["prototype_classes"].cpu()

@@ -1,4 +1,4 @@
-"""PatchKD: LwF, and features of chosen patches, whose logits and distances are kept."""
+"""PatchKD: LwF, and distillation of the logits and distances of selected patches."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class PatchKD(LwF):
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """The sampler, the neck and classifier of patches and the generator, besides what the bases keep."""
+        """Sampler, neck and classifier of patches and generator, in addition to the state of the base classes."""
         return super().state_dict() | {
             "sampler": self.sampler.state_dict(),
             "patch_neck": self.patch_neck.state_dict(),
@@ -140,7 +140,7 @@ class PatchKD(LwF):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores the state of :meth:`state_dict`."""
         super().load_state_dict(state)
         for name in ("sampler", "patch_neck", "patch_classifier"):
             getattr(self, name).load_state_dict(state[name])

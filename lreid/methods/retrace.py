@@ -155,13 +155,13 @@ class Retrace(BoTFineTuning):
         """None: there is no classifier of all identities."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Head and former network of the current task, besides what the bases keep."""
+        """Head and former network of the current task, in addition to the state of the base classes."""
         began = None if self.began is None else self.began.state_dict()
         head = {"task_neck": self.task_neck.state_dict(), "first_label": self.first_label}
         return super().state_dict() | head | {"began": began, "share": self.share}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores the state of :meth:`state_dict`."""
         super().load_state_dict(state)
         self.task_neck.load_state_dict(state["task_neck"])
         self.first_label, self.share = state["first_label"], state["share"]

@@ -1,4 +1,4 @@
-"""The starting model as it is: the row of a table that every method has to beat."""
+"""The initial model without training: the baseline that every method should exceed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from lreid.models.embedder import Embedder
 
 
 class Start(Method):
-    """Learns nothing: batches are drawn and ignored, and the network is evaluated as it came."""
+    """Does not train: batches are drawn and ignored, and the initial network is evaluated."""
 
     batches = "identities"
 
     def __init__(self, model: Embedder) -> None:
         super().__init__(model)
-        self.idle = Parameter(torch.zeros(()))  # an optimiser wants something to hold
+        self.idle = Parameter(torch.zeros(()))  # an optimiser needs a parameter
 
     def parameters(self) -> list[Parameter]:
         """Nothing of the network."""

@@ -1,4 +1,4 @@
-"""Networks from images to feature vectors."""
+"""Networks that map images to feature vectors."""
 
 from __future__ import annotations
 

@@ -25,9 +25,9 @@ def norm_statistics(
     of nearly equal size, none of a single image, which has no variance.
 
     Args:
-        model: stays as it is.
+        model: the model, which does not change.
         images: n uint8 RGB images (H, W, 3), or paths.
-        batch_size: the most images in a batch, but for batches of two and three where it is smaller.
+        batch_size: maximum number of images in a batch, except that a batch always has at least two.
         seed: seed of the shuffle.
 
     Returns:

@@ -15,8 +15,8 @@ class GrowingClassifier(nn.Module):
     """Logits of all identities so far: a linear layer without bias, as after BoT's neck.
 
     Args:
-        dim: width of the features.
-        classes: identities to begin with.
+        dim: length of the features.
+        classes: initial number of identities.
         std: standard deviation of the rows of new identities.
     """
 
@@ -30,7 +30,7 @@ class GrowingClassifier(nn.Module):
         return len(self.weight)
 
     def grow(self, classes: int) -> None:
-        """Adds normally distributed rows for new identities; the others stay. ``weight`` is a new parameter."""
+        """Adds normally distributed rows for new identities; other rows stay. ``weight`` is a new parameter."""
         new = torch.randn(classes, self.weight.shape[1]).to(self.weight) * self.std
         self.weight = nn.Parameter(torch.cat([self.weight.detach(), new]))
 
@@ -77,7 +77,7 @@ class ClassifyingEmbedder(nn.Module):
 
 
 class CosineClassifier(GrowingClassifier):
-    """Logits that are ``scale`` times the cosine of features and rows, so no identity wins by its length.
+    """Logits that are ``scale`` times the cosine of features and rows, so the lengths of rows do not matter.
 
     Source: the official code of ER-ACE and ER-AML, where ``scale`` is 1 / tau of Eq. 2: lengths count as
     ``|x| + 1e-5``. The length of a row does not change the logits, but its gradient is divided by it. So new

@@ -37,47 +37,47 @@ from lreid.progress import images_done
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-DECODED_AHEAD = 4  # batches that wait for the network
-IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # means and deviations of its RGB values in [0, 1]
+DECODED_AHEAD = 4  # number of decoded batches that wait for the network
+IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # means and deviations of RGB values in [0, 1]
 Network = TypeVar("Network", bound=nn.Module)
 POOLINGS = ("avg", "gem", "class", "patches")
 
 
 class Embedder(nn.Module):
-    """A backbone with global pooling, and a neck on request; knows the size and the normalisation of its input.
+    """A backbone with global pooling and an optional neck, and with the size and normalisation of its input.
 
     Args:
         backbone: name, see :func:`lreid.models.build_backbone`; or a custom network that maps (B, 3, H, W) float
             images to (B, dim, h, w) maps or (B, dim) vectors.
-        weights: ``none``, ``imagenet``, ``hub``, ``zoo:NAME``, ``package:NAME`` or a file; of a custom network
-            those that it has are kept.
-        dim: width of the features of a custom network, if it has no attribute ``dim``.
+        weights: ``none``, ``imagenet``, ``hub``, ``zoo:NAME``, ``package:NAME`` or a file; a custom network keeps its
+            own weights.
+        dim: length of the features of a custom network, if it has no attribute ``dim``.
         height, width: input size in pixels.
-        mean, std: mean and standard deviation of RGB values in [0, 1], three each; None is that of the weights of a
-            package or of timm's hub, else ImageNet's.
-        neck: normalise features by a BatchNorm without shift before they are compared (BoT's neck).
-        pooling: how maps become vectors: ``avg`` or ``gem``, the generalised mean ``(mean x^3)^(1/3)`` of values
-            clamped at 1e-6 (GeM: Radenović et al., TPAMI 2019, its exponent fixed). Of a network of tokens that gives
-            vectors ``class`` is its class token and ``patches`` the mean of its patches; by the other two it pools as
-            it was made to.
-        norm: where the backbone has instance norms, see :func:`lreid.models.norms.put_norms`, and whether it balances
-            the white balance of images, see :func:`lreid.models.norms.balance_white`.
-        scale: features are multiplied by it, above 0. Cosines do not notice; losses of distances do, whose margins mean
-            little where features are long.
+        mean, std: mean and standard deviation of RGB values in [0, 1], three each; None means those of the weights from
+            a package or timm's hub, otherwise ImageNet's.
+        neck: add a BatchNorm without shift after the features (BoT's neck).
+        pooling: pooling of maps: ``avg``, or ``gem``, the generalised mean ``(mean x^3)^(1/3)`` of values clamped at
+            1e-6 (GeM: Radenović et al., TPAMI 2019, with a fixed exponent). For a transformer that returns vectors,
+            ``class`` is the class token and ``patches`` the mean of its patches; with the other two it uses its own
+            pooling.
+        norm: positions of instance norms in the backbone, see :func:`lreid.models.norms.put_norms`, and whether white
+            balance is applied to images, see :func:`lreid.models.norms.balance_white`.
+        scale: factor of the features, above 0. Cosines do not change, but losses of distances do: their margins mean
+            little if features are long.
 
     Raises:
-        ArgumentError: the backbone is unknown, has no ``dim`` or cannot have these norms or tokens, or weights cannot
-            be had.
-        InputError: weights that do not fit.
+        ArgumentError: the backbone is unknown, has no ``dim`` or does not support the norms or the pooling, or the
+            weights are not available.
+        InputError: the weights do not match the network.
 
     Attributes:
-        dim: width of the features.
-        precision: what the backbone computes in, ``torch.bfloat16`` or ``torch.float16`` by autocast, or ``"tf32"``;
-            None is float32, whatever torch's settings for it are. Features are float32 either way, so that losses are.
-        inference: makes the network that extracts features on the processor; None is this network itself, as in
-            training, where features are those of every other pass bit for bit.
-        source: the name by which :func:`lreid.load_model` finds it from any folder; empty if it did not load it.
-        frozen_norms: BatchNorms of the layers that :meth:`freeze` leaves as they are.
+        dim: length of the features.
+        precision: precision of the backbone: ``torch.bfloat16`` or ``torch.float16`` by autocast, or ``"tf32"``; None
+            is float32, independent of torch's settings. Features, and therefore losses, are always float32.
+        inference: builds the network that extracts features on the CPU; None uses this network itself, as in training,
+            where all passes must give equal features, bit for bit.
+        source: name with which :func:`lreid.load_model` finds the model from any folder; empty if it was not loaded.
+        frozen_norms: BatchNorms of the layers that :meth:`freeze` froze.
     """
 
     dim: int
@@ -142,7 +142,7 @@ class Embedder(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where it computes."""
+        """The device of the network."""
         return self.mean.device
 
     def forward(self, images: Tensor) -> Tensor:
@@ -218,7 +218,7 @@ class Embedder(nn.Module):
         return outputs if self.scale == 1 else self.scale * outputs
 
     def normalise(self, images: Tensor) -> Tensor:
-        """Float images (B, 3, H, W), ready for :meth:`forward`, from uint8 RGB images (B, H, W, 3)."""
+        """Float images (B, 3, H, W) for :meth:`forward`, from uint8 RGB images (B, H, W, 3)."""
         images = to_device(images, self.mean.device).permute(0, 3, 1, 2).float()
         return (images - self.mean) / self.std  # (B, 3, H, W)
 
@@ -226,11 +226,11 @@ class Embedder(nn.Module):
     def extract(
         self, images: AnyImages, *, flip: bool = False, normalize: bool = False, batch_size: int = 128
     ) -> np.ndarray:
-        """Features of images, in evaluation mode and float32; leaves mode and precision as they were.
+        """Features of images, in evaluation mode and float32; afterwards mode and precision are restored.
 
-        A terminal shows a progress bar if it takes more than two seconds. Files are decoded while the network
-        computes. A model of :func:`lreid.load_model` computes on the processor with merged layers, a few images at a
-        time; its features have a cosine similarity of at least 0.99999 to those of the plain network.
+        A terminal shows a progress bar if it takes more than two seconds. Files are decoded while the network computes.
+        A model from :func:`lreid.load_model` uses merged layers and small batches on the CPU; its features have a
+        cosine similarity of at least 0.99999 to those of the plain network.
 
         Args:
             images: n images: a path, a folder, a pattern such as ``"people/*.jpg"``, an image of PIL, a uint8 array
@@ -238,16 +238,16 @@ class Embedder(nn.Module):
                 (n, H, W, 3) of uint8; or a float tensor (n, 3, H, W) that is normalised already, on any device.
             flip: add the features of the flipped images, as DwoPP's evaluation does.
             normalize: scale every row to length 1, so that the product of two rows is their cosine similarity.
-            batch_size: the most images in a forward pass.
+            batch_size: maximum number of images in a forward pass.
 
         Returns:
-            (n, dim) float32, one row for one image: pooled, and through the neck where there is one. Compare them by
-            cosine similarity.
+            (n, dim) float32, one row per image: pooled, and after the neck if there is one. Compare them by cosine
+            similarity.
 
         Raises:
-            InputError: a file is missing or cannot be read, the images are of another form than these, or one has no
-                pixels or, as a float tensor, values that are not finite or that overflow float32 in the network; its
-                position is named.
+            InputError: a file is missing or cannot be read, the images have none of these forms, or an image has no
+                pixels or, as a float tensor, values that are not finite or that overflow float32 in the network; the
+                message names its position.
         """
         given = sequence_of(images)
         total = None if isinstance(given, Iterator) else len(given)
@@ -339,5 +339,5 @@ def pooled(maps: Tensor, pooling: str) -> Tensor:
 
 
 def frozen_copy(model: Network) -> Network:
-    """The model as it is now, in evaluation mode, without gradients and in the precision of the model."""
+    """A frozen copy of the model: in evaluation mode, without gradients, in the model's precision."""
     return copy.deepcopy(model).eval().requires_grad_(False)

@@ -1,4 +1,4 @@
-"""Fingerprint what a network computes, so that features of two networks are not mixed up."""
+"""Fingerprints of networks, so that features of two networks are not mixed up."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ def fingerprint(model: Embedder) -> str:
     """Sixteen hexadecimal digits that change with anything that changes the features.
 
     They are a hash of the backbone's name, the input's size and normalisation, and every weight and statistic, bit for
-    bit. The pooling, the norm and the scale count where they are not the mean, ``batch`` and 1.
-    Device, training mode and batch counters make no difference. An exported network keeps that of the one it was made
-    of, whose features it gives, unless its file was changed since: :class:`~lreid.models.exported.OnnxEmbedder`.
+    bit, and of pooling, norm and scale if these are not the defaults.
+
+    Device, training mode and batch counters do not matter. An exported network has the fingerprint of its original,
+    unless its file was changed since: :class:`~lreid.models.exported.OnnxEmbedder`.
     """
     if (of_file := getattr(model, "fingerprint", None)) is not None:
         return of_file

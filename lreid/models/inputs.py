@@ -1,4 +1,4 @@
-"""Take images in the forms in which people have them, as a sequence of paths and arrays."""
+"""Convert images in any supported form to a sequence of paths and arrays."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Instance normalisation in a network with BatchNorm: IBN-Net's two kinds, the stem, and the input (``MODEL.NORM``).
 
-Much of what a network loses from one place to the next is the look of the place, its colours, contrast and light. They
-are the mean and the deviation of each channel of an image, which an instance norm takes away, and with it what they
-carry information about people. IBN-Net (Pan et al., ECCV 2018) keeps both: in half of the channels, or after some of
-the blocks. The
-balance of white takes away least: the cast of an image, and nothing of its light and contrast.
+A network loses accuracy at a new place mostly because colours, contrast and light differ. These are the mean and the
+deviation of each channel of an image. An instance norm removes them, together with their information about people.
+IBN-Net (Pan et al., ECCV 2018) compromises: it normalises half of the channels, or the output of some blocks. White
+balance removes
+least: the colour cast of an image, but not its light and contrast.
 """
 
 from __future__ import annotations
@@ -115,10 +115,11 @@ def input_norm(norm: str) -> str:
 
 
 def balance_white(network: nn.Module, mean: Sequence[float], std: Sequence[float]) -> None:
-    """Has a network balance the white of every image before it enters (``+grey``).
+    """Adds white balance to the input of a network (``+grey``).
 
-    Red, green and blue are multiplied so that each has the mean of all three, as if the mean of a scene were grey: what
-    a camera's white balance and the colour of the light do to an image goes. A channel without any light stays black.
+    It scales red, green and blue so that each has the mean of all three, as if the mean of a scene were grey. This
+    removes the effect of a camera's white balance and of the colour of the light. A channel without any light stays
+    black.
 
     Source: the grey-world assumption, Buchsbaum, "A Spatial Processor Model for Object Colour Perception", 1980.
 

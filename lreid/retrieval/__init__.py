@@ -1,6 +1,6 @@
-"""Scoring retrieval: rankings and their figures, protocols, re-ranking, open-set search, indexes.
+"""Evaluation of retrieval: rankings and their figures, protocols, re-ranking, open-set search, indexes.
 
-Needs numpy and torch; faiss for indexes only.
+It needs numpy and torch, and faiss only for indexes.
 """
 
 from __future__ import annotations

@@ -11,7 +11,9 @@ from torch import Tensor
 
 from lreid.errors import InputError
 
-LOSING = 2**12  # squared norms over squared distances, from which on float32 keeps no three digits of the latter
+LOSING = (
+    2**12
+)  # ratio of squared norms to squared distances above which float32 keeps fewer than three digits of the distances
 
 
 def as_features(values: Any, name: str, device: torch.device | str | None = None) -> Tensor:
@@ -19,8 +21,8 @@ def as_features(values: Any, name: str, device: torch.device | str | None = None
 
     Args:
         values: ``(N, D)`` array or tensor of a floating-point type. Half precision becomes float32.
-        name: how messages call these features, for instance ``"query features"``.
-        device: where they shall lie; ``None`` leaves them where they are.
+        name: name of these features in messages, such as ``"query features"``.
+        device: target device; ``None`` leaves them where they are.
 
     Returns:
         ``(N, D)`` float32 or float64 tensor that needs no gradient.
@@ -54,8 +56,8 @@ def as_comparable(
     """Query and gallery features of one width, dtype and device: ``(Q, D)`` and ``(G, D)``.
 
     Args:
-        query_features, gallery_features: see :func:`as_features`. float64 if one of them is.
-        device: where they shall lie; ``None`` is where the gallery features are.
+        query_features, gallery_features: see :func:`as_features`. The result is float64 if either is.
+        device: target device; ``None`` means the device of the gallery features.
 
     Raises:
         InputError: as :func:`as_features`, or the widths differ.
@@ -82,9 +84,9 @@ def unit_rows(features: Tensor, name: str) -> Tensor:
 
 
 def directions(features: Tensor, name: str) -> tuple[Tensor, Tensor]:
-    """Features to be compared by direction alone, and one over the norm of every row, ``(N,)``; 1 for a zero vector.
+    """Features for comparison by direction, and the inverse norm of every row, ``(N,)``; 1 for a zero vector.
 
-    Rows so short that their squares lose digits, or vanish, come back longer; where there is none, nothing is copied.
+    Rows that are so short that their squares lose digits or vanish are scaled up; without such rows, nothing is copied.
 
     Raises:
         InputError: as :func:`squared_norms`.
@@ -101,10 +103,11 @@ def directions(features: Tensor, name: str) -> tuple[Tensor, Tensor]:
 
 
 def positions(queries: Tensor, gallery: Tensor) -> tuple[Tensor, Tensor]:
-    """Features to be compared by Euclidean distance, ``(Q, D)`` and ``(G, D)``, precise enough for neighbours.
+    """Features for comparison by Euclidean distance, ``(Q, D)`` and ``(G, D)``, in sufficient precision.
 
-    Distances come from scalar products, in which nearest neighbours (of up to 256 gallery images) that are much nearer
-    to each other than to zero cancel out, and numbers below 2^-51 vanish in float32. These are computed in float64.
+    Distances are computed from dot products. If features are much nearer to each other (checked on up to 256 gallery
+    images) than to zero, digits cancel, and numbers below 2^-51 vanish in float32. In these cases the result is
+    float64.
 
     Raises:
         InputError: as :func:`squared_norms`.
@@ -122,7 +125,7 @@ def positions(queries: Tensor, gallery: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def squared_norms(features: Tensor, name: str) -> Tensor:
-    """Squared Euclidean norm of every row, which is also the cheapest look for values that are not finite.
+    """Squared Euclidean norm of every row; this is also the cheapest check for values that are not finite.
 
     Returns:
         ``(N,)`` tensor of the features' dtype.

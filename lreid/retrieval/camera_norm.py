@@ -1,10 +1,10 @@
-"""Features standardised by camera: what all images of a camera share says nothing about the people in them.
+"""Features standardised per camera, which removes camera bias.
 
-Light, colours, background and angle of a camera move the features of all its images alike, the more the less a model
-knows of such cameras. Mean and deviation of each camera take that away, without labels: camera-specific feature
-normalisation (Song, Park & Lee, "Exploring the Camera Bias of Person Re-identification", ICLR 2025). It uses the
-images that are searched, so figures are *transductive*. Cameras must see many people, and people alike: where each
-sees a few of its own, these are what its images share.
+Light, colours, background and angle of a camera shift the features of all its images in the same way, especially if the
+model was not trained on similar cameras. Subtracting each camera's mean and dividing by its deviation removes this
+shift without labels: camera-specific feature normalisation (Song, Park & Lee, "Exploring the Camera Bias of Person
+Re-identification", ICLR 2025). It uses the test images, so figures are *transductive*. All cameras must see many and
+similar people: if each camera sees a few people of its own, the statistics describe these people.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from lreid.identities import as_labels
 from lreid.retrieval.arrays import as_features, unit_rows
 
 PRIOR = 20  # images added to each camera, distributed like those of all cameras together
-SMALLEST = 1e-6  # deviation; a number that is the same in all images carries no information
-PREFIX = "norm/features/"  # of arrays in a file
+SMALLEST = 1e-6  # minimum deviation; a number that is equal in all images carries no information
+PREFIX = "norm/features/"  # prefix of the arrays in a file
 
 
 @dataclass(frozen=True)
 class CameraNorm:
-    """Means and deviations of unit features, to standardise those of the same cameras with.
+    """Means and deviations of unit features, which standardise features from the same cameras.
 
-    The paper takes each camera's own. Here they are blended with those of all images, as if a camera had ``PRIOR``
-    images more that are like all of them, so that a camera with few images, or one, needs no exception.
+    The paper uses each camera's own statistics. Here they include ``PRIOR`` pseudo-images that are distributed like the
+    images of all cameras, so that cameras with few images need no exception.
 
     Attributes:
-        whole: (2, D) float32, mean and deviation over all images. Used for cameras that were not there.
+        whole: (2, D) float32, mean and deviation over all images; used for new cameras.
         cameras: likewise, by camera.
     """
 
@@ -40,14 +40,15 @@ class CameraNorm:
 
     @classmethod
     def estimate(cls, features: Any, cameras: Any) -> CameraNorm:
-        """Statistics of images that stand for all that their cameras see.
+        """Estimates the statistics on images that represent the views of their cameras.
 
         Args:
             features: (N, D) floats, array or tensor.
-            cameras: (N,) integers; missing and negative ones are not known, and count among all images only.
+            cameras: (N,) integers; missing and negative ones are unknown and count only for the statistics of all
+                images.
 
         Raises:
-            InputError: not such arrays, or features that are not finite.
+            InputError: the arrays are invalid, or features are not finite.
         """
         units = _units(features)
         labels = as_labels(cameras, "cameras", len(units))
@@ -63,7 +64,7 @@ class CameraNorm:
 
         Args:
             features: (n, D) floats, array or tensor.
-            cameras: (n,) integers; images of those that are not known are standardised by all images.
+            cameras: (n,) integers; images of unknown cameras are standardised with the statistics of all images.
 
         Returns:
             (n, D) float32.
@@ -80,7 +81,7 @@ class CameraNorm:
         return units
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """All statistics under names that say whose they are, for a file."""
+        """All statistics as named arrays, for a file."""
         sets = {"whole": self.whole} | {str(camera): each for camera, each in self.cameras.items()}
         return {f"{PREFIX}{of}": array for of, array in sets.items()}
 

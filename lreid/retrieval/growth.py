@@ -1,4 +1,4 @@
-"""Figures of a search while its gallery grows: what looks like forgetting may be a larger gallery."""
+"""Figures of a search while its gallery grows; a larger gallery can look like forgetting."""
 
 from __future__ import annotations
 
@@ -48,10 +48,9 @@ def gallery_growth(
 ) -> list[GrowthPoint]:
     """Evaluate random parts of a gallery: all of its identities, a half, a quarter, an eighth and a sixteenth.
 
-    A part enrols some of the identities, with all of their images, and the same share of the images that no query
-    asks for. With the number of enrolled identities accuracy falls and the threshold of a fixed FPIR rises, whatever
-    the model (Grother et al., NIST IR 8271, 2019; distractors: Zheng et al., ICCV 2015). So compare two models at one
-    size.
+    A part contains all images of some identities, and the same share of the images without a query. With more enrolled
+    identities, accuracy falls and the threshold for a fixed FPIR rises for every model (Grother et al., NIST IR 8271,
+    2019; distractors: Zheng et al., ICCV 2015). So compare two models at the same size.
 
     Args:
         features: ``(Q, D)`` of the queries and ``(G, D)`` of the gallery.

@@ -1,7 +1,7 @@
-"""Search through an index of faiss in place of every gallery image, and what that costs.
+"""Search through a faiss index instead of comparing all gallery images, and the cost of that in accuracy.
 
-An index is a source of scores as any other: figures are computed from them as from exact ones. Images that it does not
-find come last.
+An index is a source of scores like any other: figures are computed from them in the same way. Images that it does not
+return are ranked last.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from lreid.retrieval.scores import ExactScores, Metric, blocks
 # Scores that are no further apart, relative to the vectors, are equal: 128 roundings of float32. With 2,048 numbers an
 # H200 was 20 away, a processor 8.
 ROUNDING = 2**-16
-PAIRS = 2**22  # found at a time: 50 MB
-TIMED = 1000  # queries at most by which a search is timed
+PAIRS = 2**22  # results at a time: 50 MB
+TIMED = 1000  # maximum number of queries for timing a search
 
 
 class Search(Protocol):
@@ -41,7 +41,7 @@ class Search(Protocol):
 
     @property
     def max_results(self) -> int:
-        """The most gallery images that a query gets."""
+        """The maximum number of gallery images per query."""
 
     def __call__(self, queries: Tensor) -> tuple[Tensor, Tensor | None]:
         """Scores and gallery rows ``(B, k)`` of the images found for ``(B, D)`` queries, on the CPU.
@@ -71,13 +71,13 @@ class MeasuredSearch(Search, Protocol):
 
 @dataclass(frozen=True)
 class FaissIndex:
-    """The kind of index that galleries are put into.
+    """The kind of index for galleries.
 
     Attributes:
         index: see :func:`new_index`.
-        depth: images that a query asks for; of a ``flat`` index it gets all.
+        depth: number of images per query; a ``flat`` index returns all images.
         device: where faiss searches, see :func:`lreid.retrieval.faiss_module.gpus_of`. Several GPUs share the gallery.
-            ``auto`` uses the CPU for what no GPU can do: graphs, and a depth above 2048.
+            ``auto`` uses the CPU if GPUs do not support the search: for graphs, and for a depth above 2048.
         float16: store vectors on the GPU in 16 bits. Their scores then differ from the exact ones.
 
     Raises:
@@ -91,14 +91,14 @@ class FaissIndex:
 
     def __post_init__(self) -> None:
         if self.depth < 1:
-            raise ArgumentError("depth", f"is {self.depth}; ask for at least one image")
+            raise ArgumentError("depth", f"is {self.depth}; request at least one image")
 
     def over(self, gallery: Any, metric: Metric) -> FaissSearch:
         """The index of a gallery; arguments are those of :func:`lreid.retrieval.evaluate`."""
         return FaissSearch(self, gallery, metric)
 
     def check(self, count: int, width: int) -> None:
-        """Says before there are features that an index cannot be made of ``(count, width)`` ones.
+        """Checks, before features are extracted, that an index can be built from features of shape ``(count, width)``.
 
         Raises:
             InputError: as :func:`new_index`.

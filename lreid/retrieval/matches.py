@@ -10,7 +10,7 @@ from torch import Tensor
 
 from lreid.identities import JUNK
 
-# What is fast, measured with numpy's AVX-512; what is found does not depend on it.
+# Tuned for speed with numpy's AVX-512; the results do not depend on these numbers.
 SORT = 17  # sorting a whole gallery takes as long as comparing this many matches with all of it
 FEW = 1 / 64  # share of a gallery up to which the values that are to be sorted are picked out
 SAMPLED = 256  # scores, enough to estimate such shares

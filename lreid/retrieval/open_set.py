@@ -34,7 +34,7 @@ class OpenSetRate:
 def threshold_for(impostor_scores: np.ndarray, false_accept_rate: float) -> float:
     """The lowest threshold that at most the allowed share of impostors reaches.
 
-    With fewer than 1 / rate impostors not one may pass, so the threshold is just above the best of them.
+    With fewer than 1 / rate impostors none may pass, so the threshold is just above the best impostor score.
 
     Args:
         impostor_scores: ``(S,)`` best scores of queries whose identity is not in the gallery.
@@ -53,13 +53,13 @@ def threshold_for(impostor_scores: np.ndarray, false_accept_rate: float) -> floa
 
 
 def pair_scores(score: BlockScores, query: Labels, gallery: Labels) -> tuple[np.ndarray, np.ndarray]:
-    """Cosine similarities of all pairs of a query and a gallery image: of the same identity, and of two.
+    """Cosine similarities of all genuine and all impostor pairs of a query and a gallery image.
 
-    They are the scores of verification, where two images are compared alone. Arguments are those of
-    :func:`open_set_rates`; the camera filter leaves out pairs of one identity by one camera.
+    They are verification scores, in which only two images are compared. Arguments are those of :func:`open_set_rates`;
+    the camera filter leaves out pairs with the same identity and camera.
 
     Returns:
-        ``(S,)`` and ``(N,)`` float32, in no order that means anything.
+        ``(S,)`` and ``(N,)`` float32, in arbitrary order.
 
     Raises:
         InputError: unusable labels.
@@ -75,7 +75,7 @@ def pair_scores(score: BlockScores, query: Labels, gallery: Labels) -> tuple[np.
 
 
 def _own_and_others(query: Labels, gallery: Labels) -> tuple[np.ndarray, np.ndarray]:
-    """``(B, G)`` bool: usable gallery images of each query's identity, and those of others; of junk queries neither."""
+    """``(B, G)`` bool: usable gallery images of each query's identity, and of others; none for junk queries."""
     query = query[:, None]
     ranked, own = usable(query, gallery), same(query.ids, gallery.ids)
     return ranked & own, ranked & ~own & (query.ids != JUNK)
@@ -108,15 +108,15 @@ def open_set_rates(
 ) -> list[OpenSetRate]:
     """True-positive rates of open-set search (detection and identification rate, Phillips et al., 2011).
 
-    Every query plays two parts. As an impostor it is searched in the gallery without the images of its identity:
-    its best score is what a false accept would rest on. As itself it is searched in the gallery that
+    Every query has two roles. As an impostor, it is searched in the gallery without the images of its identity, and its
+    best score there is an impostor score. As a genuine query, it is searched in the gallery that
     :func:`lreid.retrieval.evaluate` ranks, if a match is left there.
 
     Args:
-        score: called with a slice of the queries, gives their ``(B, G)`` cosine similarities, see
+        score: function from a slice of the queries to their ``(B, G)`` cosine similarities, see
             :func:`lreid.retrieval.cosines_of`; ``score.shape`` is ``(Q, G)``.
-        query, gallery: their labels; those whose identity is missing or -1 are left out: who is on them may be
-            enrolled or not. Without cameras there is no camera filter.
+        query, gallery: labels of queries and gallery. Images whose identity is missing or -1 are left out, because they
+            may show an enrolled person. Without cameras there is no camera filter.
         false_accept_rates: in [0, 1).
 
     Raises:
@@ -125,7 +125,7 @@ def open_set_rates(
     own, others = best_scores(score, query, gallery)
     enrolled = np.isfinite(own)
     if not enrolled.any():
-        raise InputError("open-set rates need queries with a match in the gallery; not one has one")
+        raise InputError("open-set rates need queries with a match in the gallery; none has one")
     impostors = others[np.isfinite(others)]
     rates = []
     for rate in false_accept_rates:

@@ -1,4 +1,4 @@
-"""Evaluation protocols of single benchmarks, on top of :func:`lreid.retrieval.evaluate`."""
+"""Evaluation protocols of single benchmarks, in addition to :func:`lreid.retrieval.evaluate`."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ def evaluate_single_shot(
 ) -> Evaluation:
     """Single-gallery-shot evaluation, the first protocol of CUHK03 (Li et al., 2014).
 
-    The gallery of a query is one image an identity, drawn at random from those the filters leave; the CMC curve
-    is the mean over several draws. AP, mAP and mINP are those of the whole gallery, as in torchreid's code.
+    The gallery of a query has one image per identity, drawn at random from the images that the filters leave; the CMC
+    curve is the mean over several draws. AP, mAP and mINP are computed on the whole gallery, as in torchreid's code.
 
     Args:
         score, query, gallery: as in :func:`evaluate_image_to_track`.

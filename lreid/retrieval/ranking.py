@@ -1,7 +1,7 @@
-"""Exact CMC, AP, mAP and mINP over the full ranking, at about the price of one matrix product.
+"""Exact CMC, AP, mAP and mINP over the full ranking, at about the cost of one matrix product.
 
-No ranking is put in order and no query × gallery matrix is held: all measures follow from the ranks of the
-matches, and a match's rank is the number of gallery images ahead of it. Queries are taken in blocks.
+lreid sorts no ranking and holds no query × gallery matrix: all measures follow from the ranks of the matches, and a
+match's rank is the number of gallery images ahead of it. Queries are processed in blocks.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class Evaluation:
         mINP: mean inverse negative penalty: number of matches / rank of the last one (Ye et al., 2021).
         cmc: ``(max_rank,)`` float64. ``cmc[k - 1]`` is Rank-k, the share of queries with a match in the
             first k ranks.
-        ap: ``(Q,)`` float64, average precision by query; NaN where a query has no match.
-        num_valid: queries with at least one match.
-        num_absent: queries without a match because the gallery holds no image of their identity.
-        num_filtered: queries without a match because the camera filter removed them all.
+        ap: ``(Q,)`` float64, average precision by query; NaN if a query has no match.
+        num_valid: number of queries with at least one match.
+        num_absent: number of queries without a match because the gallery has no image of their identity.
+        num_filtered: number of queries without a match because the camera filter removed all of them.
     """
 
     mAP: float
@@ -55,7 +55,7 @@ class Evaluation:
 
     @property
     def warning(self) -> str:
-        """One line that counts the queries without a match and says why; empty if there are none."""
+        """One line with the number of queries without a match and the reasons; empty if there are none."""
         if self.num_valid == len(self.ap):
             return ""
         return (
@@ -84,39 +84,39 @@ def evaluate(
 ) -> Evaluation:
     """Ranks the gallery for every query and scores the rankings.
 
-    Left out of a query's ranking: gallery images of identity -1 (junk) and, with ``camera_filter``, those of
-    the query's identity *and* camera. All else stays, so distractors count against the query.
+    A query's ranking leaves out gallery images with identity -1 (junk) and, with ``camera_filter``, images with the
+    query's identity *and* camera. All other images stay, so distractors count against the query.
 
-    Images of equal score keep the order of the gallery, on every device. Gallery rows that are equal bit for
-    bit always have equal scores, which a matrix product alone does not promise. Scores of different rows
-    carry the rounding of that product, whose last bit may change with ``block`` and device. Re-ranked scores
-    are sums of many terms and promise neither.
+    Images with equal scores keep the order of the gallery, on every device. Gallery rows that are equal bit for bit
+    always have equal scores, which a matrix product does not guarantee. Scores of different rows have rounding errors,
+    whose last bit may change with ``block`` and device. Re-ranked scores are sums of many terms, without these
+    guarantees.
 
     Args:
         query_features: ``(Q, D)`` floats, array or tensor. float64 is computed as such, all else in float32.
         gallery_features: ``(G, D)`` likewise.
-        query_ids, gallery_ids: ``(Q,)`` and ``(G,)``, all integers or all text, see :mod:`lreid.identities`. Missing
-            ones (``None``, NaN, blank text) and junk (-1, "-1") count nowhere: such a query has no match, and such a
-            gallery image is in no ranking.
-        query_cams, gallery_cams: ``(Q,)`` and ``(G,)`` likewise; not needed without the camera filter. A missing
-            camera, or -1, is no camera: the filter leaves out no image by it.
+        query_ids, gallery_ids: ``(Q,)`` and ``(G,)``, all integers or all text, see :mod:`lreid.identities`. A query
+            whose identity is missing (``None``, NaN, blank text) or junk (-1, "-1") has no match; such a gallery image
+            is in no ranking.
+        query_cams, gallery_cams: ``(Q,)`` and ``(G,)`` likewise; not needed without the camera filter. An image whose
+            camera is missing or -1 is never filtered.
         metric: ``cosine`` compares directions; a zero vector has cosine 0 with everything. ``euclidean`` and
             ``sqeuclidean`` give the same ranking.
-        ap: ``rectangular`` averages the precision at the matches; means go over the queries with a match, as
-            in reid-strong-baseline and torchreid. ``trapezoidal`` is the AP of the first Market-1501 code:
-            the i-th match (from 0) at rank r (from 0) counts the mean of (i + 1) / (r + 1) and i / r, the
-            latter 1 at r = 0; means go over *all* queries, as in DwoPP's code.
+        ap: ``rectangular`` averages the precision at the matches, and mAP is the mean over the queries with a match, as
+            in reid-strong-baseline and torchreid. ``trapezoidal`` is the AP of the first Market-1501 code: the i-th
+            match (from 0) at rank r (from 0) contributes the mean of (i + 1) / (r + 1) and i / r (1 at r = 0), and mAP
+            is the mean over *all* queries, as in DwoPP's code.
         camera_filter: leave out images of the query's identity and camera.
         max_rank: length of the CMC curve.
-        block: queries scored at a time; ``None`` keeps a block near 64 MB.
-        device: where to compute; ``None`` is where the gallery features are.
-        rerank: re-ranks every ranking first; see :class:`lreid.retrieval.KReciprocal`.
-        search: finds what is ranked, for instance ``FaissIndex("hnsw").over(gallery_features, metric)``. Images that it
-            does not find come last, the query's matches after all others. One that finds all, as a ``flat`` index
-            does, gives the figures of the exact ranking.
+        block: number of queries per block; ``None`` keeps a block near 64 MB.
+        device: device for the computation; ``None`` means the device of the gallery features.
+        rerank: re-ranking that is applied first, see :class:`lreid.retrieval.KReciprocal`.
+        search: search that returns the images to rank, such as ``FaissIndex("hnsw").over(gallery_features, metric)``.
+            Images that it does not return are ranked last, matches after non-matches. A search that returns all images,
+            like a ``flat`` index, gives the figures of the exact ranking.
 
     Raises:
-        InputError: unusable input, or no query has a match; the message says which filter took them.
+        InputError: the input is invalid, or no query has a match; the message says which filter removed the matches.
     """
     if not camera_filter:
         query_cams = gallery_cams = None
@@ -136,12 +136,12 @@ def evaluate_scores(
     max_rank: int = 50,
     block: int | None = None,
 ) -> Evaluation:
-    """Scores rankings that come from anywhere.
+    """Evaluates rankings from any source of scores.
 
     Args:
-        score: scores of shape ``(Q, G)``; called with a slice of the queries, gives their finite scores ``(B, G)``, a
-            tensor that may be written to.
-        query, gallery: their labels; without cameras there is no camera filter.
+        score: scores of shape ``(Q, G)``; called with a slice of the queries, it returns their finite scores ``(B, G)``
+            in a tensor that may be overwritten.
+        query, gallery: labels of queries and gallery; without cameras there is no camera filter.
         ap, max_rank, block: as in :func:`evaluate`, as are result and errors.
     """
     _require(ap, max_rank, block)
@@ -206,7 +206,7 @@ def _require(ap: str, max_rank: int, block: int | None) -> None:
 
 
 def ranking_of(score: BlockScores, query: Labels, gallery: Labels, row: int) -> np.ndarray:
-    """Gallery columns as they are ranked for one query, best first, without what is not :func:`usable`.
+    """Gallery columns in the ranking of one query, best first, only :func:`usable` ones.
 
     Args:
         score: as in :func:`evaluate_scores`, for all images.

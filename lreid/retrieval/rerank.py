@@ -17,17 +17,17 @@ from lreid.retrieval.scores import Metric, blocks, check_metric
 
 @dataclass(frozen=True)
 class KReciprocal:
-    """k-reciprocal re-ranking (Zhong et al., CVPR 2017), to be given to :func:`lreid.retrieval.evaluate`.
+    """k-reciprocal re-ranking (Zhong et al., CVPR 2017), an argument of :func:`lreid.retrieval.evaluate`.
 
-    An image is described by who its k-reciprocal neighbours are: a sparse vector over all N = Q + G images.
-    Queries are compared by the Jaccard distance of these vectors, blended with the original distance. That is
-    the squared Euclidean distance (of unit vectors for ``cosine``) over the largest one in its row, as in the
-    authors' code. The ranking is theirs; the dense N × N matrices are not. It sees all queries at once, so its
-    figures do not compare with plain ones.
+    A sparse vector over all N = Q + G images describes the k-reciprocal neighbours of each image. The re-ranked
+    distance is the Jaccard distance of these vectors, blended with the original distance: the squared Euclidean
+    distance (of unit vectors for ``cosine``) divided by the largest one in its row, as in the authors' code. The
+    ranking equals theirs, but needs no dense N × N matrices. It uses all queries together, so do not compare its
+    figures with plain ones.
 
     Attributes:
-        k1: neighbours that may be reciprocal.
-        k2: neighbours whose vectors are averaged; 1 averages none.
+        k1: number of neighbours that may be reciprocal.
+        k2: number of neighbours whose vectors are averaged; 1 means no averaging.
         weight: weight of the original distance, in [0, 1] (lambda in the paper).
     """
 
@@ -39,7 +39,7 @@ class KReciprocal:
         """Scores of ``(Q, D)`` queries against a ``(G, D)`` gallery of the same dtype and device.
 
         Raises:
-            InputError: parameters that make no sense, an unknown metric, or features that are not finite.
+            InputError: invalid parameters, an unknown metric, or features that are not finite.
         """
         if self.k1 < 1 or not 1 <= self.k2 <= self.k1 + 1 or not 0 <= self.weight <= 1:
             raise InputError(f"{self}: needs k1 of at least 1, k2 from 1 to k1 + 1 and weight in [0, 1]")

@@ -1,4 +1,4 @@
-"""Score every gallery image against a block of queries: exact, re-ranked, or by what a search finds."""
+"""Scores of all gallery images for a block of queries: exact, re-ranked, or from a search."""
 
 from __future__ import annotations
 

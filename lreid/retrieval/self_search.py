@@ -1,4 +1,4 @@
-"""Images searched among themselves: how well a network distinguishes the identities of a sample."""
+"""Retrieval among the images of a sample, which shows how well a network distinguishes its identities."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from lreid.retrieval.scores import Metric
 def self_retrieval(
     features: np.ndarray, labels: np.ndarray, cameras: np.ndarray, *, metric: Metric = "cosine"
 ) -> float:
-    """mAP of every image against all others, those of the same identity and camera left out.
+    """mAP of every image as a query among all others, without images of the same identity and camera.
 
-    Where no identity was seen by two cameras, every image counts as one of its own camera; so does an image whose
-    camera is not known.
+    If no identity was seen by two cameras, every image counts as one from a separate camera; so does an image whose
+    camera is unknown.
 
     Args:
         features: ``(n, D)`` float.

@@ -1,4 +1,4 @@
-"""Make the batches of a task: which images they hold, and their loaders."""
+"""Build the batches of a task: their images and loaders."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Batching:
     """Options that turn tasks into batches, for any method.
 
     Attributes:
-        device: that they are for.
+        device: device of the batches.
         seed: seed of the run.
         train, data, input, episode, batch, stream: sections of a config.
-        augment: what is done to the images.
-        on_device: whether the device does it, by ``DATA.AUGMENT_ON``.
+        augment: augmentation of the images.
+        on_device: whether the device augments the images (``DATA.AUGMENT_ON``).
     """
 
     device: torch.device

@@ -52,5 +52,5 @@ class History(Observer):
         return {"task": self.task, "sums": self.sums, "updates": self.updates}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores the state of :meth:`state_dict`."""
         self.task, self.sums, self.updates = state["task"], dict(state["sums"]), state["updates"]

@@ -1,4 +1,4 @@
-"""Train a run: from a config and a folder to a finished run."""
+"""Train a run from a config into a run folder."""
 
 from __future__ import annotations
 
@@ -74,18 +74,18 @@ def train(
 
     Args:
         cfg: as in :func:`~lreid.training.run_config.load_run_config` or :func:`~lreid.config.load_config`.
-        out: the run folder. It must not hold a run yet, unless ``resume``.
-        resume: continue from the newest checkpoint in ``out``; start where there is none.
-        observers: further observers, by the name that checkpoints keep their states under.
-        before: the checkpoint of a finished task of another run, which this one fine-tunes from where ``out`` holds
-            none; ``BENCHMARK.LEARNED`` and ``BENCHMARK.LEARNED_IDENTITIES`` say what was learned there.
-        command: what was typed, for the report; empty for the command that sets every key which differs.
+        out: the run folder. It must not contain a run yet, unless ``resume``.
+        resume: continue from the newest checkpoint in ``out``, or start if there is none.
+        observers: additional observers, by the name of their state in checkpoints.
+        before: checkpoint of a finished task of another run, from which this run fine-tunes unless ``out`` has a
+            checkpoint; ``BENCHMARK.LEARNED`` and ``BENCHMARK.LEARNED_IDENTITIES`` describe the data of that run.
+        command: the typed command, for the report; empty for a command that sets all changed keys.
 
     Returns:
         The content of ``results.json``.
 
     Raises:
-        InputError: the config, the data or the folder does not fit; one line says what to do.
+        InputError: the config, the data or the folder is invalid; one line says what to do.
     """
     distributed.take_gpu(cfg.DEVICE)
     distributed.join(pick_device(cfg.DEVICE))
@@ -226,7 +226,9 @@ def _newest(cfg: Config, folder: RunFolder, resume: bool, before: Path | None) -
         InputError: the folder holds a run that is not to be resumed, or of another config, or needs ``before``.
     """
     if checkpoints_of(folder.checkpoints) and not resume:
-        raise InputError(f"{folder.path}: already holds a run; add --resume to continue it, or choose another --out")
+        raise InputError(
+            f"{folder.path}: already contains a run; add --resume to continue it, or choose a different --out"
+        )
     start = load_newest(folder.checkpoints)
     if start is not None:
         _check_same_config(cfg, start[1]["config"], start[0])

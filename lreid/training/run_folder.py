@@ -28,7 +28,7 @@ logger = logging.getLogger("lreid")
 
 
 def is_busy(path: Path) -> bool:
-    """Whether a process is at work in a run folder at this moment."""
+    """Whether a process currently uses a run folder."""
     with suppress(OSError):
         if (path / ".lock").exists():
             try:
@@ -41,15 +41,15 @@ def is_busy(path: Path) -> bool:
 class RunFolder(AbstractContextManager["RunFolder"]):
     """``config.yaml``, ``results.json``, ``log.txt``, ``checkpoints/``, ``learning_curve.png``, ``report.html``.
 
-    Only one process at a time has it, from its making until :meth:`close`. If another folder, or none, has its path by
-    then, nothing is written any more: every method that writes raises InputError.
+    Only one process at a time can use it, from its creation until :meth:`close`. If the folder is renamed, deleted or
+    replaced meanwhile, every method that writes raises InputError.
 
     Args:
-        path: made where it does not exist; one that nothing was written to goes again.
-        writes: False for all but the first of several processes that train together: they leave the files to it.
+        path: path of the folder; created if needed, and deleted if nothing was written to it.
+        writes: False for all but the first of several processes that train together, which do not write files.
 
     Raises:
-        InputError: the folder cannot be written to, or another run is at work in it.
+        InputError: the folder cannot be written to, or another run uses it.
     """
 
     def __init__(self, path: Path, *, writes: bool = True) -> None:
@@ -68,7 +68,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             self.locked = os.stat(path / ".lock")  # which is open, so that no other file gets its number
         except filelock.Timeout:
             raise InputError(
-                f"{path}: another run is at work in this folder; wait for its end, or choose another --out"
+                f"{path}: another run is using this folder; wait for its end, or choose a different --out"
             ) from None
         except OSError as error:
             raise InputError(f"{path}: cannot be locked ({error.strerror}); choose an --out on another disk") from None

@@ -1,4 +1,4 @@
-"""Signals that end a run: it saves where it is, and then ends with the status that the signal asks for."""
+"""Signals that end a run: it saves its state, and ends with the exit status of the signal."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class StopSignals(AbstractContextManager["StopSignals"]):
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """Inside, a signal is only noted, so that the run ends between two updates; a second Ctrl-C does not wait."""
+        """A context that defers signals, so that a run ends between updates; a second Ctrl-C ends it at once."""
         self._deferred = True
         try:
             yield

@@ -1,4 +1,4 @@
-"""The training loop: for every task, every epoch and every batch; all test sets are evaluated after each task."""
+"""The training loop over tasks, epochs and batches; all test sets are evaluated after each task."""
 
 from __future__ import annotations
 
@@ -61,20 +61,20 @@ class Trainer:
     """Trains a method on a benchmark.
 
     Args:
-        method: holds the network, where it works.
+        method: the method with its network, on its device.
         benchmark: tasks and test sets.
-        evaluator: scores the network on the test sets.
-        folder: where everything is written.
-        results: gets all figures.
-        batching: makes batches of tasks.
-        train: the section of a config.
-        stop: signals to end the run by.
+        evaluator: evaluates the network on the test sets.
+        folder: run folder for all files.
+        results: receives all figures.
+        batching: builds batches of tasks.
+        train: the section ``TRAIN`` of a config.
+        stop: signals that end the run.
 
     Attributes:
         at: the position.
         observers: observers by name, so that a checkpoint can hold their states; add to them before :meth:`run`.
-        unfused: evaluate a network before its method does something to it after a task, too.
-        initial: a model that is evaluated before the first task.
+        unfused: also evaluate the network before its method changes it after a task.
+        initial: model to evaluate before the first task.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Update the network: losses, gradients, the optimiser and its learning rate."""
+"""Update the network: loss, gradient, optimiser and learning rate."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHECK_EVERY = 20  # updates on a GPU between checks of the loss, each of which w
 
 
 class NotFinite(InputError):
-    """A loss that is infinite or not a number; ``paths`` are those of the images it was computed from."""
+    """A loss is infinite or not a number; ``paths`` contains the images of the batch."""
 
     def __init__(self, message: str, paths: Sequence[str]) -> None:
         super().__init__(message)
@@ -34,9 +34,9 @@ class Updates:
     """Updates the parameters of a method by the gradient of its loss; a new one for every task.
 
     Args:
-        method: what is trained, where it works.
-        train: the section of a config: optimiser, decay of weights and rates. With ``TRAIN.PRECISION fp16`` the loss is
-            scaled, so that small gradients do not vanish in half precision.
+        method: the method to train, on its device.
+        train: the section ``TRAIN`` of a config. With ``TRAIN.PRECISION fp16`` the loss is scaled, so that small
+            gradients do not vanish in half precision.
     """
 
     def __init__(self, method: Method, train: Train) -> None:
@@ -128,7 +128,7 @@ class Updates:
         return {"optimizer": self.optimizer.state_dict(), "scaler": self.scaler.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes back what :meth:`state_dict` gave."""
+        """Restores the state of :meth:`state_dict`."""
         self.optimizer.load_state_dict(state["optimizer"])
         for parameter, moments in self.optimizer.state.items():
             if any(each.shape not in ((), parameter.shape) for each in moments.values()):

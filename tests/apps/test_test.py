@@ -250,7 +250,7 @@ def test_a_folder_of_single_images_has_nothing_to_find_in_itself(run: Path, tmp_
     drawn = load_synthetic("plaza", train_identities=1, test_identities=4, images_per_identity=3, distractors=0, seed=1)
     write_images(tmp_path / "q", drawn.query[:4], "person{number}/a.png")
     both = tmp_path / "q", tmp_path / "q"
-    with pytest.raises(InputError, match="q: no query has another image"):
+    with pytest.raises(InputError, match="q: no query has a second image"):
         score_checkpoints([run / "checkpoints" / "task-01.pt"], tmp_path / "out", images=both)
 
 

@@ -37,7 +37,7 @@ def test_the_site_is_whole_and_stands_alone(site: Path) -> None:
     assert not (site / "hooks.py").exists()
     python = (site / "reference" / "api" / "lreid.html").read_text(encoding="utf-8")  # made of the docstrings
     assert all(f'id="lreid.{name}"' in python for name in lreid.__all__)
-    assert "Left out of a query's ranking" in html.unescape(python)
+    assert "A query's ranking leaves out" in html.unescape(python)
     for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
         assert not re.search(r":(?:func|class|meth|mod|attr):<code>", text), page  # roles of docstrings

@@ -253,7 +253,7 @@ def test_an_index_that_cannot_be_made_is_refused_beforehand(index: str, count: i
 
 
 def test_what_makes_no_sense_is_refused() -> None:
-    with pytest.raises(InputError, match="depth is 0; ask for at least one image"):
+    with pytest.raises(InputError, match="depth is 0; request at least one image"):
         FaissIndex(depth=0)
     (queries, query_ids), (gallery, gallery_ids) = clusters(5, 1), clusters(50, 2)
     with pytest.raises(InputError, match="re-ranking compares all images with all"):

@@ -58,7 +58,7 @@ def test_bad_input_is_named():
     features = np.eye(3)
     with pytest.raises(InputError, match="needs impostors"):
         open_set_rates(*by_cosine(features, features, [1, 1, 1], [1, 1, 1], None, None))
-    with pytest.raises(InputError, match="not one has one"):
+    with pytest.raises(InputError, match="none has one"):
         open_set_rates(*by_cosine(features, features, [1, 1, 1], [2, 3, 4], None, None))
     with pytest.raises(InputError, match="false-accept rate 1: must be at least 0 and below 1"):
         threshold_for(np.ones(3), 1)

@@ -32,7 +32,7 @@ def test_a_broken_run_goes_on_to_the_same_figures(unbroken: Path, tmp_path: Path
     """Broken off within the second task; wherever else, below."""
     out = tmp_path / "run"
     broken_off(config(), out, 4)
-    with pytest.raises(InputError, match="already holds a run; add --resume"):
+    with pytest.raises(InputError, match="already contains a run; add --resume"):
         train(config(), out)
     results = train(config(), out, resume=True)
     assert figures(results) == figures(json.loads((unbroken / "results.json").read_text()))
@@ -181,7 +181,7 @@ def test_a_run_is_not_resumed_on_other_data(people: Path, tmp_path: Path, change
 
 def test_a_folder_is_locked_before_its_state_is_read(tmp_path: Path) -> None:
     """Of two starts one must see what the other has done, so the second reads nothing as long as the first works."""
-    with RunFolder(tmp_path / "run"), pytest.raises(InputError, match="another run is at work in this folder"):
+    with RunFolder(tmp_path / "run"), pytest.raises(InputError, match="another run is using this folder"):
         train(config(), tmp_path / "run", resume=True)
     assert not (tmp_path / "run").exists()  # nothing was written to it
 

@@ -260,7 +260,7 @@ def test_two_runs_do_not_share_a_folder(tmp_path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(DwoPP, "begin_task", second_run)
     train(config(), out)
-    assert told == [f"{out}: another run is at work in this folder; wait for its end, or choose another --out"]
+    assert told == [f"{out}: another run is using this folder; wait for its end, or choose a different --out"]
     train(config(), out, resume=True)  # its lock went with it
 
 

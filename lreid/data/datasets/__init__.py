@@ -1,7 +1,8 @@
-"""The data sets by name: a file each, found by the file, and those that your scripts register.
+"""The data sets by name: one file per data set, and data sets that scripts register.
 
-Every file of this folder, and of that of the data sets of classes, holds ``SPECS``: a :class:`lreid.data.spec.Spec` for
-each name. Names with a scheme, such as ``csv:PATH``, need no file: see :mod:`lreid.data.schemes`.
+Every file in this folder, and in the folder of classification data sets, contains ``SPECS``: one
+:class:`lreid.data.spec.Spec` per name. Names with a scheme, such as ``csv:PATH``, need no file: see
+:mod:`lreid.data.schemes`.
 """
 
 from __future__ import annotations
@@ -22,22 +23,25 @@ from lreid.errors import ArgumentError, InputError
 if TYPE_CHECKING:
     from lreid.data.spec import Spec
 
-PACKAGES = (__name__, "lreid.classification.datasets")  # the second is imported for a name that is not in the first
+PACKAGES = (
+    __name__,
+    "lreid.classification.datasets",
+)  # the second is imported only for names that are not in the first
 WITHOUT_DUKE = "lreid-order1-noduke, lreid-order2-noduke and lpw-order1"  # files of configs/benchmarks
 
 _registered: dict[str, Spec] = {}
 
 
 def register_dataset(spec: Spec) -> None:
-    """Makes a data set outside this package known by its name, as long as the process lives.
+    """Registers a data set outside this package by its name, for this process.
 
-    In a notebook a cell that is run twice replaces the old one.
+    Registering a name again replaces the data set, as when a notebook cell runs twice.
 
     Raises:
         ArgumentError: a data set of this package has that name.
     """
     if any(builtin.name == spec.name for module in files() for builtin in module.SPECS):
-        raise ArgumentError("spec", f"is named {spec.name}, which comes with lreid; choose another name")
+        raise ArgumentError("spec", f"is named {spec.name}, which comes with lreid; choose a different name")
     _registered[spec.name] = spec
 
 
@@ -49,7 +53,7 @@ def _modules(package: str) -> tuple[ModuleType, ...]:
 
 
 def files() -> Iterator[ModuleType]:
-    """The modules that hold data sets, each package in alphabetical order and imported when it is reached."""
+    """The modules with data sets, in alphabetical order within each package, imported one by one."""
     return (module for package in PACKAGES for module in _modules(package))
 
 
@@ -59,17 +63,17 @@ def specs() -> dict[str, Spec]:
 
 
 def find(name: str) -> Spec | None:
-    """The data set of a name; None where there is none, as for names with a scheme."""
+    """The data set with a name; None if there is none, as for names with a scheme."""
     if name in _registered or ":" in name:
         return _registered.get(name)
     return next((spec for module in files() for spec in module.SPECS if spec.name == name), None)
 
 
 def spec_of(name: str) -> Spec:
-    """The data set of a name.
+    """The data set with a name.
 
     Raises:
-        InputError: there is none; the message names the nearest.
+        InputError: there is none; the message gives the nearest name.
     """
     if spec := find(name):
         return spec
@@ -87,29 +91,29 @@ def spec_of(name: str) -> Spec:
 
 
 def splits_of(name: str) -> int:
-    """Over how many splits the figures of a data set of any kind are averaged."""
+    """The number of splits over which the figures of a data set are averaged."""
     spec = find(name)
     return spec.splits if spec else 1
 
 
 def load_datasets(name: str, sources: Sources = Sources(), *, split: int = 0) -> list[DataSet]:  # noqa: B008 (frozen)
-    """Loads what one name stands for.
+    """Loads the data sets of a name.
 
     Args:
-        name: a data set, see :func:`specs`; ``csv:PATH`` for all domains of a CSV file, ``csv:PATH#DOMAIN`` for
-            one of them; ``folder:PATH`` for a folder of classes; ``own:PATH`` for a folder of identities, or a CSV file
-            without splits, see :mod:`lreid.data.custom` (relative paths are looked for in the current folder, then in
-            the root); ``synthetic:DOMAIN`` for a synthetic one; ``rendered:DOMAIN`` for rendered people that come with
-            lreid; ``rotated:DEGREES:NAME`` for another one of these, whose images are files, turned by an angle;
-            ``torchreid:NAME`` for an image data set that torchreid reads.
-        sources: where it is read from.
-        split: which one, of a data set that has several.
+        name: a data set, see :func:`specs`; ``csv:PATH`` for all domains of a CSV file, ``csv:PATH#DOMAIN`` for one of
+            them; ``folder:PATH`` for a folder of classes; ``own:PATH`` for a folder of identities, or a CSV file
+            without splits, see :mod:`lreid.data.custom` (relative paths start in the current folder or in the root);
+            ``synthetic:DOMAIN`` for a synthetic one; ``rendered:DOMAIN`` for rendered people that come with lreid;
+            ``rotated:DEGREES:NAME`` for a data set of image files, rotated by an angle; ``torchreid:NAME`` for an image
+            data set that torchreid reads.
+        sources: folders and settings for reading it.
+        split: number of the split, if the data set has several.
 
     Returns:
-        One data set, or one for every domain of a CSV file.
+        One data set, or one per domain of a CSV file.
 
     Raises:
-        InputError: the name is unknown, or something is wrong with its files.
+        InputError: the name is unknown, or its files are faulty.
     """
     if scheme := scheme_of(name):
         return scheme.load(name.partition(":")[2], sources, split)

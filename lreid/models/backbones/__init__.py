@@ -1,10 +1,10 @@
-"""Backbones by name: those of the files of this folder, and those that your script registers.
+"""Backbones by name: those in the files of this folder, and those that a script registers.
 
-Every file holds ``BACKBONES``: what builds the network of each name. A name with a ``:`` at its end stands for all that
-begin with it, and its builder is given the rest. A builder gives a module from (B, 3, H, W) float images to
-(B, dim, h, w) maps or (B, dim) vectors, with an attribute ``dim``. If it takes an argument ``imagenet`` or ``hub``, it
-lreid passes whether ImageNet weights or those of its library's hub are wanted; if it takes ``size``, the height and
-width of the images.
+Every file contains ``BACKBONES``, a mapping from names to builders. A name that ends with ``:`` stands for all names
+that begin with it, and its builder receives the rest. A builder returns a module that maps (B, 3, H, W) float images to
+(B, dim, h, w) maps or (B, dim) vectors and has an attribute ``dim``. If it has an argument ``imagenet`` or ``hub``,
+lreid passes whether to load ImageNet weights or weights from its library's hub; if it has an argument ``size``, lreid
+passes height and width of the images.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from lreid.errors import ArgumentError
 
 Builder = TypeVar("Builder", bound=Callable[..., nn.Module])
 
-SOURCES = {"imagenet": "ImageNet weights", "hub": "weights on a hub"}  # of weights that builders fetch by themselves
+SOURCES = {"imagenet": "ImageNet weights", "hub": "weights on a hub"}  # kinds of weights that builders load themselves
 
 _registered: dict[str, Callable[..., nn.Module]] = {}
 
 
 def register_backbone(name: str) -> Callable[[Builder], Builder]:
-    """Makes a network outside this package known as ``MODEL.BACKBONE``, as long as the process lives.
+    """Registers a network outside this package as ``MODEL.BACKBONE`` for this process.
 
-    A checkpoint of such a run is loaded again where the network is registered again. In a notebook a cell that is run
-    twice replaces the old one.
+    To load a checkpoint of such a run, register the network again. Registering a name again replaces the network, as
+    when a notebook cell runs twice.
 
     Args:
         name: name of a network, or of a family if it ends with ``:``.
@@ -44,7 +44,7 @@ def register_backbone(name: str) -> Callable[[Builder], Builder]:
         ArgumentError: a file of this package has that name.
     """
     if _from_files(name) is not None:
-        raise ArgumentError("name", f"is {name}, which comes with lreid; register a network under another name")
+        raise ArgumentError("name", f"is {name}, which comes with lreid; choose a different name")
 
     def decorate(builder: Builder) -> Builder:
         _registered[name] = builder
@@ -79,26 +79,25 @@ def build_backbone(
     """A backbone by name.
 
     Args:
-        name: ``resnet18/34/50/101`` (torchvision, last stride removed), ``resnet50_layer3`` (without the
-            last stage), ``resnet18_plain`` (with the last stride), ``resnet18_cifar``, ``resnet18_reduced`` and
-            ``digits`` for small images, ``small``, ``mobilenet_v2``, ``torchreid:NAME``, ``timm:NAME``, or one that
-            was registered.
+        name: ``resnet18/34/50/101`` (torchvision, last stride removed), ``resnet50_layer3`` (without the last stage),
+            ``resnet18_plain`` (with the last stride), ``resnet18_cifar``, ``resnet18_reduced`` and ``digits`` for small
+            images, ``small``, ``mobilenet_v2``, ``torchreid:NAME``, ``timm:NAME``, or a registered one.
         weights: ``none`` (random), ``imagenet`` (torchvision's IMAGENET1K_V1, as in the papers; of
             torchreid's own choice for its networks), ``hub`` (those that timm has for the name), ``zoo:NAME`` (see
             :mod:`lreid.zoo`), ``package:NAME`` (see :mod:`lreid.models.packages`), or a file: a state dict of
             torchvision, torchreid or timm, a checkpoint of a run, or ``.safetensors``. Necks and classifiers are left
             out.
-        norm: where it has instance norms, see :func:`lreid.models.norms.put_norms`.
-        size: height and width of the images, for networks that are made for one size.
+        norm: positions of instance norms, see :func:`lreid.models.norms.put_norms`.
+        size: height and width of the images, for networks with a fixed input size.
 
     Returns:
         A module that maps (B, 3, H, W) float images to (B, dim, h, w) maps or (B, dim) vectors; its attribute ``dim``
         is the width of the features.
 
     Raises:
-        ArgumentError: an unknown name (the message names the nearest), weights that cannot be had, or norms or images
-            of a size that it cannot have.
-        InputError: a file that does not fit.
+        ArgumentError: the name is unknown (the message gives the nearest), the weights are not available, or the
+            network does not support the norms or the image size.
+        InputError: the file does not match the network.
     """
     family, colon, rest = name.partition(":")
     builder = _registered.get(family + colon) or _from_files(family + colon)
@@ -133,7 +132,7 @@ def give_norms(network: nn.Module, norm: str) -> None:
 
 
 def normalisation(backbone: str, weights: str) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-    """Means and deviations of RGB in [0, 1] that trained weights ask for; None where they are ImageNet's or not known.
+    """Means and deviations of RGB in [0, 1] that trained weights need; None if they are ImageNet's or unknown.
 
     Raises:
         ArgumentError: timm has no such network.
