@@ -118,7 +118,7 @@ def test_a_test_set_without_matches_is_refused_before_the_training(test_set: Que
     evaluator(replace(same, gallery=nowhere, query=tuple(r._replace(camid=-1) for r in test_set.query)))
     others = replace(test_set, query=tuple(r._replace(pid=10**6) for r in test_set.query))
     for camera_filter in (True, False):
-        with pytest.raises(InputError, match="campus: not one identity of the queries is in the gallery"):
+        with pytest.raises(InputError, match="campus: none of the queries' identities is in the gallery"):
             evaluator(others, camera_filter=camera_filter)
 
 
