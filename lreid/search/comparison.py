@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from lreid import zoo
+from lreid.data.proposal import UPRIGHT, typical_size
+from lreid.data.records import DataSet, Record
 from lreid.errors import InputError
 from lreid.identities import UNKNOWN
 from lreid.loading import Engine, load_model
@@ -36,7 +38,8 @@ def compare(
 
     Args:
         images: two files or more.
-        checkpoint: the model; None uses the gallery's, or zoo:people.
+        checkpoint: the model; None uses the gallery's, or that of the zoo for the shape of the images: zoo:people for
+            upright ones, otherwise zoo:vehicles.
         where: place of a gallery, whose model and threshold are used.
         device, engine: as in :func:`lreid.load_model`.
 
@@ -58,11 +61,18 @@ def compare(
         features = named.extract(model, read_images(listed, model, named.gallery.about.names)[1])
         threshold, impostors = _of_gallery(named), _impostor_scores(named)
     else:
-        source = str(checkpoint or zoo.PEOPLE)
+        source = str(checkpoint or _model_for(images))
         model = load_model(source, device, engine=engine)
         features = extract(model, read_images(listed, model, {})[1], flips(Path(source)))
         threshold, impostors = _of_model(source), None
     return {"pairs": list(_pairs(images, features, threshold["threshold"], impostors)), **threshold}
+
+
+def _model_for(images: Sequence[Path]) -> str:
+    """The model of the zoo for images of their shape, as training on custom images chooses it."""
+    records = tuple(Record(str(path), UNKNOWN, UNKNOWN) for path in images)
+    size = typical_size([DataSet("", records, (), ())])
+    return zoo.PEOPLE if size is None or size.ratio >= UPRIGHT else zoo.VEHICLES
 
 
 def _pairs(

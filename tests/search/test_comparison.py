@@ -50,12 +50,14 @@ def test_pairs_are_judged_by_the_threshold_of_the_card(images: list[Path]) -> No
     assert "plaza" in told["notes"][0] and "calibrate your gallery" in told["notes"][0]
 
 
-def test_every_model_that_comes_with_lreid_has_a_threshold(images: list[Path]) -> None:
+def test_the_shape_of_the_images_chooses_the_model_and_its_threshold(images: list[Path]) -> None:
     assert all(card.verification for card in zoo.cards())
-    assert (
-        compare(images[:2], device="cpu")["threshold"]
-        == zoo.find(zoo.PEOPLE.removeprefix("zoo:")).verification["threshold"]
-    )
+    for size, model in (((32, 64), zoo.PEOPLE), ((64, 48), zoo.VEHICLES)):
+        for path in images[:2]:
+            Image.open(path).resize(size).save(path)
+        told = compare(images[:2], device="cpu")
+        assert told["threshold"] == zoo.find(model.removeprefix("zoo:")).verification["threshold"]
+        assert model in told["notes"][0]
 
 
 def test_a_checkpoint_has_none(images: list[Path], tmp_path: Path) -> None:

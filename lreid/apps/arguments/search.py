@@ -145,7 +145,10 @@ def _add_compare(commands: Any) -> None:
     compare.add_argument("images", type=Path, nargs="+", metavar="IMAGE", help="two or more; each pair is compared")
     compare.add_argument("--gallery", metavar="GALLERY", help="use its model and its threshold")
     compare.add_argument(
-        "--checkpoint", type=Path, metavar="FILE", help="model (default: that of the gallery, or zoo:people)"
+        "--checkpoint",
+        type=Path,
+        metavar="FILE",
+        help="model (default: the gallery's, or zoo:people or zoo:vehicles by the shape of images)",
     )
     _add_device(compare)
 
