@@ -33,7 +33,7 @@ SHOWN = 3  # names, where all would be too many
 
 
 class Listed(NamedTuple):
-    """One image and what is known about it.
+    """An image with its labels.
 
     Attributes:
         path: path of the file.

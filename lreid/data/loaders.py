@@ -32,18 +32,17 @@ class Batch(NamedTuple):
     Attributes:
         images: (B, 3, H, W) float32, augmented and normalised; until :meth:`to` is called, they can still be
             (B, H, W, 3) uint8, with ``changes``, and be those of ``rows`` alone.
-        labels: (B,) int64 class labels, on the CPU, where they decide shapes without a wait for a GPU; what needs them
-            there sends them with ``non_blocking=True``.
-        num_support: number of support images per label, the first ones; the rest are its queries; 0 where the
-            method learns from no episodes.
+        labels: (B,) int64 class labels, on the CPU, so that shapes that depend on them need no wait for a GPU; copy
+            them with ``non_blocking=True`` if a GPU needs them.
+        num_support: number of support images per label; they come first, and the rest are queries; 0 for methods
+            without episodes.
         views: number of views of the same images in the batch, one after the other: B = views * n.
-        pixels: (n, H, W, 3) uint8 on the CPU, the images as they were before augmentation; for methods that ask for
-            them.
+        pixels: (n, H, W, 3) uint8 on the CPU, the images before augmentation; for methods that request them.
         paths: files of the n images.
-        exemplars: (B,) int64 on the CPU, the row in the method's memory of each image, -1 for images of the task; None
-            where it is not known.
-        changes: what is still to be done to the images, by the device.
-        rows: rows of the batch in ``images``; with several processes, those of this one.
+        exemplars: (B,) int64 on the CPU, each image's row in the method's memory, -1 for images of the task; None if
+            unknown.
+        changes: changes to the images that the device still has to apply.
+        rows: rows of the batch in ``images``; with several processes, the rows of this process.
     """
 
     images: Tensor
@@ -57,9 +56,9 @@ class Batch(NamedTuple):
     rows: slice = slice(None)
 
     def to(self, device: torch.device, augment: Augment) -> Batch:
-        """The batch as methods take it: with its images on a device, augmented.
+        """The batch for a method, with augmented images on a device.
 
-        Images that are not there are NaN, so that they cannot be learned from by mistake.
+        Images of other processes are NaN, so that using them by mistake is noticed.
         """
         images = to_device(self.images, device)
         if self.changes is not None:
@@ -94,17 +93,17 @@ class WithExemplars(Sequence[np.ndarray]):
 
 
 class TaskBatches(Dataset[Batch]):
-    """All batches of a task, from any of them on. An item is a whole batch.
+    """All batches of a task, or those from a given one on. Each item is a whole batch.
 
-    Everything random about a batch follows from (seed, epoch, its number), so that neither the number of worker
-    processes nor a break in between changes it.
+    Seed, epoch and number determine everything random about a batch, so neither the number of worker processes nor an
+    interruption changes it.
 
     Args:
         images: images of the task.
-        sampler: chooses those of each batch.
-        augment: what is done to them.
-        epochs: epochs of the task.
-        first: batches that are left out, as they were seen before a break.
+        sampler: sampler of the batches.
+        augment: augmentation of the images.
+        epochs: number of epochs of the task.
+        first: number of batches to skip, which were finished before an interruption.
         views, pixels: see :class:`~lreid.methods.Method`.
         on_device: hand out pixels and leave the augmentation to :meth:`Batch.to`.
 

@@ -1,4 +1,4 @@
-"""Unpack the archives of data sets and make their images ready.
+"""Unpack the archives of data sets and prepare their images.
 
 Every step can be stopped and started again: files that are whole are not made twice, and no half is taken for a
 whole: files get their names when they are complete, and folders of crops get theirs at the very end.
@@ -34,7 +34,7 @@ ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz")
 
 
 def prepare(name: str, root: Path, archives: Sequence[Path] = ()) -> None:
-    """Unpacks the archives of a data set and makes its images ready.
+    """Unpacks the archives of a data set and prepares its images.
 
     Archives that lie in the data set's own folder are found there unless some are named. Most sets need nothing but
     unpacking; the others are converted.

@@ -1,4 +1,4 @@
-"""Propose the settings that depend on the images: how many make a batch, and which size the network is given."""
+"""Propose settings that depend on the images: the batch size and the input size of the network."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Proposal:
     """Settings for data sets.
 
     Attributes:
-        tasks: that each data set is cut into.
+        tasks: number of tasks per data set.
         identities, images: identities per batch, and images per identity.
         height, width: size of the network's input, pixels.
         ratio: median height over width of the images; None where none can be read.
@@ -63,9 +63,9 @@ def propose(
 ) -> Proposal:
     """Settings that suit data sets.
 
-    A batch has 24 identities, or such a share of the smallest task that batches are as many as they would be then, and
-    as many images of each as half of the identities have, from 2 to 5. The input has the shape of the images, upright,
-    square or wide, with as many pixels as the network started with, up to whole steps of 16.
+    A batch has 24 identities; in smaller tasks fewer, so that all batches have about equal size. It has 2 to 5 images
+    per identity, as many as half of the identities have. The input has the shape of the images and about as many pixels
+    as the initial network's input, in multiples of 16.
 
     Args:
         data_sets: with images to train on.

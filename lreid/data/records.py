@@ -1,4 +1,4 @@
-"""Records, one an image, and the groups of records that data sets and benchmarks are made of."""
+"""Records, one per image, and the groups of records that form data sets and benchmarks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CameraPolicy = Literal["apart", "same"]  # see lreid.data.layout.cameras_of_test
 
 
 class Record(NamedTuple):
-    """One image: where it is, who is on it and which camera took it.
+    """One image: its path, identity and camera.
 
     Attributes:
         path: a file, or the address of an image that needs none (see :mod:`lreid.data.schemes`).
@@ -25,7 +25,7 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True)
 class Names:
-    """Names of the numbers of identities and cameras. A number without a name is its own name."""
+    """Names of identity and camera numbers. A number without a name is its own name."""
 
     identities: Mapping[int, str] = field(default_factory=dict)
     cameras: Mapping[int, str] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Names:
 
 @dataclass(frozen=True)
 class DataSet:
-    """One data set as its loader found it: three lists of records with the ids of its authors.
+    """One data set as loaded: three lists of records with the ids of its authors.
 
     ``train`` is empty where a data set is for testing only. ``tracks`` and ``single_shot`` are those of
     :class:`QueryGallery`. ``held_out`` are other images of the training identities, to classify; empty where those

@@ -1,4 +1,4 @@
-"""Samplers: which images a batch is made of."""
+"""Samplers: select the images of each batch."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ class Sampler(data.Sampler[list[int]]):
     One of torch's, whose items are whole batches: ``DataLoader(…, batch_sampler=sampler)`` gives the images of each as
     a list, ``DataLoader(…, sampler=sampler, batch_size=None)`` asks for them all at once.
 
-    Epochs are drawn from ``(seed, epoch)`` alone, so any of them can be had again without the ones before. Exemplars
-    come on top: the images of the task are drawn as without them, so an epoch has as many batches and shows each
-    new image equally often, whatever is in the memory. In the official codes of iCaRL, Co2L and CCLIS, which shuffle
-    both together, the batches are more, here they are larger.
+    An epoch depends only on ``(seed, epoch)``, so any epoch can be repeated without the previous ones. Exemplars are
+    added to the batches: the images of the task are drawn as without exemplars, so the number of batches per epoch and
+    the frequency of new images do not depend on the memory. The official codes of iCaRL, Co2L and CCLIS shuffle both
+    together, which gives more batches; here batches are larger.
 
     Args:
         labels: class label of every image.
-        seed: an integer, or several, for instance that of the run and the number of the task.
+        seed: one integer or several, such as the run's seed and the number of the task.
         exemplars: class labels of exemplars, none of them in ``labels``. The index of the first one is
             ``len(labels)``.
-        exemplar_share: share of a batch that are exemplars, in [0, 1), if there are enough; 0 is natural
-            frequency: on average an exemplar is seen as often as an image of the task. There is one at least.
-        steps: batches of an epoch; 0 for those of one pass over the task. An epoch of more batches makes several
+        exemplar_share: share of exemplars in a batch, in [0, 1), if there are enough; 0 is natural frequency: on
+            average an exemplar is seen as often as an image of the task. A batch has at least one.
+        steps: number of batches per epoch; 0 means one pass over the task. An epoch with more batches makes several
             passes.
 
     Attributes:
@@ -59,7 +59,7 @@ class Sampler(data.Sampler[list[int]]):
         self.ratio = exemplar_share / (1 - exemplar_share) if exemplar_share else len(exemplars) / max(len(labels), 1)
 
     def set_epoch(self, epoch: int) -> None:
-        """Chooses the epoch that is iterated over, from 0."""
+        """Sets the epoch to iterate over, from 0."""
         self.at = epoch
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -96,7 +96,7 @@ class Sampler(data.Sampler[list[int]]):
 
     @property
     def images_per_batch(self) -> int:
-        """Images of the task in a batch, at most."""
+        """Maximum number of images of the task in a batch."""
         raise NotImplementedError
 
     def _dealt(self, deck: np.ndarray, own: int) -> np.ndarray:
@@ -121,9 +121,9 @@ class IdentitySampler(Sampler):
 
     Args:
         labels: class label of every image.
-        identities: P, identities a batch.
-        images: K, images an identity.
-        task_name: for the error.
+        identities: P, number of identities per batch.
+        images: K, number of images per identity.
+        task_name: name of the task, for messages.
         passes: see above.
         options: as in :class:`Sampler`.
 
@@ -192,7 +192,7 @@ class IdentitySampler(Sampler):
 
 
 class CameraSampler(IdentitySampler):
-    """P x K batches in which an identity has one image and K - 1 by other cameras.
+    """P x K batches with one image per identity and K - 1 images of it from other cameras.
 
     A pass has every identity once, its first image drawn at random. The others are drawn among its images
     by other cameras, or, where it has none, among its other images; again and again where these are fewer than K. An
@@ -269,15 +269,15 @@ class CameraSampler(IdentitySampler):
 class EpisodeSampler(IdentitySampler):
     """Episodes of N identities with a few support and query images each (DMML, ICCV 2019; DwoPP, BMVC 2022).
 
-    An identity with fewer images than an episode takes shows some of them twice. The official code then draws from
-    the list repeated, by which a query can be one of its own supports; here the queries are set aside first, so
-    that this happens only to an identity with a single image.
+    An identity with fewer images than an episode needs shows some of them twice. The official code then draws from the
+    repeated list, so a query can also be a support; here the queries are set aside first, so this happens only for an
+    identity with a single image.
 
     Args:
         labels: class label of every image.
-        identities: N, identities an episode.
-        num_support, num_query: images an identity. A block holds the supports first; exemplars are drawn in such
-            blocks too, so the share of exemplars is one of identities.
+        identities: N, number of identities per episode.
+        num_support, num_query: number of images per identity. A block has the supports first; exemplars are also drawn
+            in such blocks, so their share is a share of identities.
         options: further ones of :class:`IdentitySampler`.
 
     Raises:
@@ -310,7 +310,7 @@ class EpisodeSampler(IdentitySampler):
 
 
 class StreamSampler(Sampler):
-    """A single pass over a stream: segment after segment, every image once an epoch.
+    """A single pass over a stream: segment after segment, with every image once per epoch.
 
     The images of an identity come in runs of up to ``correlation`` images, and the runs of all identities are
     shuffled. So 1 is a stream of independent images, and a large number shows one identity after the other. Above 1

@@ -32,13 +32,13 @@ EXAMPLES += ("torchreid:NAME",)
 
 @dataclass(frozen=True)
 class Sources:
-    """Where data sets are read from, and what decides those that leave something open.
+    """Sources of data sets, and settings for reading them.
 
     Attributes:
-        root: folder that holds the data sets; CSV files may name images in it.
-        cameras: those of queries and galleries of data sets without cameras, see
+        root: folder of the data sets; image paths in CSV files may be relative to it.
+        cameras: cameras of queries and galleries for data sets without cameras, see
             :func:`lreid.data.layout.cameras_of_test`.
-        split_seed: decides random splits.
+        split_seed: seed of random splits.
         pattern: pattern of the paths in folders of custom images, see :class:`lreid.data.pattern.Pattern`; empty:
             infer.
         synthetic: keyword arguments of :func:`lreid.data.synthetic.load_synthetic`.
@@ -51,7 +51,7 @@ class Sources:
     synthetic: Mapping[str, Any] = field(default_factory=dict)
 
     def existing(self, path: str, kind: str) -> Path:
-        """The path as it stands or below ``root``, the first that exists; ``kind`` names it in the error.
+        """The path itself or the path in ``root``, whichever exists first; ``kind`` names it in the message.
 
         Raises:
             InputError: neither exists.
@@ -67,10 +67,11 @@ class Scheme:
     """Readers of the names and the image paths of a scheme.
 
     Attributes:
-        load: gives the data sets of a name; takes what follows the scheme, the sources and the number of the split.
-        read: gives the image (H, W, 3) uint8 RGB at a path; None where the images of the scheme are plain files.
-        file: gives the file that the image at a path is made from; None where there is none.
-        content: gives what, besides path and file, decides the image at a path.
+        load: function that returns the data sets of a name; its arguments are the rest of the name, the sources and the
+            number of the split.
+        read: function that returns the image (H, W, 3) uint8 RGB at a path; None if images are plain files.
+        file: function that returns the source file of the image at a path; None if there is none.
+        content: function that returns all else that determines the image at a path.
     """
 
     load: Callable[[str, Sources, int], list[DataSet]]

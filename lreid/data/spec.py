@@ -30,7 +30,7 @@ def published(cameras: int | None = None, **splits: tuple[int | None, int | None
 
 
 class NotThere(InputError):
-    """A data set of which there is no folder at all.
+    """No folder of the data set exists.
 
     Attributes:
         places: the folders that were looked for, best first.
@@ -43,7 +43,7 @@ class NotThere(InputError):
 
 @dataclass(frozen=True)
 class Layout:
-    """Folders of a data set, and what one of them must hold.
+    """Folders of a data set, and the files that one of them must contain.
 
     Attributes:
         homes: folders below the one of all data sets where it may be, best first.
@@ -93,22 +93,22 @@ class Spec:
     """A data set, or one of the variants of one.
 
     Attributes:
-        name: as in ``BENCHMARK.TRAIN``.
-        read: gives the data set out of its home. It takes ``split``, from 0, and ``seed`` of random splits where there
-            are several, and ``cameras`` where names hold none. It raises InputError where a name or list is faulty, or
-            a split is empty.
-        title: its name for people.
+        name: name as in ``BENCHMARK.TRAIN``.
+        read: function that reads the data set from its folder. If there are several splits, it also receives ``split``
+            (from 0) and the ``seed`` of random splits; if file names contain no cameras, ``cameras``. It raises
+            InputError if a name or list is faulty, or a split is empty.
+        title: its name in texts.
         source: address of its authors' page.
         on_request: whether its authors must be asked.
-        licence: what their page or agreement says, in a few words.
-        layout: where it lies and what it holds.
-        folder: below the folder of all data sets, where its archives are unpacked.
-        conversion: from the release to images, where that is not all.
-        splits: over how many splits its figures are averaged.
+        licence: the licence on their page or in their agreement, in a few words.
+        layout: its folders and files.
+        folder: folder for its archives, relative to the folder of all data sets.
+        conversion: conversion from the release to images, if it needs one.
+        splits: number of splits over which its figures are averaged.
         cameras: whether it has cameras.
-        renumbered: whether the identities that are tested are numbered from 0 again.
-        published: the counts to compare with.
-        remark: for the table of all names.
+        renumbered: whether test identities are numbered from 0 again.
+        published: published counts.
+        remark: text for the table of all names.
     """
 
     name: str
@@ -130,10 +130,10 @@ class Spec:
         """The data set.
 
         Args:
-            root: where all data sets lie.
-            split: which one, from 0, where there are several.
-            seed: decides splits that are random.
-            cameras: those that queries and gallery get if names contain none, see
+            root: folder of all data sets.
+            split: number of the split, from 0, if there are several.
+            seed: seed of random splits.
+            cameras: cameras of queries and gallery if names contain none, see
                 :func:`lreid.data.layout.cameras_of_test`.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Make a lifelong benchmark of data sets: identities are cut into tasks, tests become galleries."""
+"""Build a lifelong benchmark from data sets: split identities into tasks, and turn test splits into test sets."""
 
 from __future__ import annotations
 
@@ -81,12 +81,12 @@ def build_benchmark(
     cut: Cut = Cut(),
     sources: Sources = Sources(),  # noqa: B008
 ) -> Benchmark:
-    """A sequence of tasks with its test sets: those of ``learned``, ``train``, then those of ``unseen``.
+    """Builds a sequence of tasks with its test sets: those of ``learned``, ``train``, then those of ``unseen``.
 
     Every identity gets its position in the sequence as class label. No two tasks share an identity.
 
     Args:
-        name: shown in tables.
+        name: name in tables.
         train: names of the data sets to learn, in this order (see :func:`lreid.data.datasets.load_datasets`). One with
             random splits takes its first.
         unseen, learned: data sets that are only tested on, and that were learned before.
@@ -208,8 +208,9 @@ def pool_splits(name: str, data_sets: Sequence[Splits]) -> list[DataSet]:
 def split_identities(data_set: DataSet, tasks_per_dataset: int, *, order: str, order_seed: int) -> list[list[int]]:
     """Cuts the training identities of a data set into tasks.
 
-    All tasks get the same number; what is left over goes to the first one. That is the split of DwoPP (751
-    identities in ten tasks: 76, then nine times 75), which names no seed for its random orders.
+    All tasks get the same number, and the first one also gets the remainder. This is the split of DwoPP (751 identities
+    in ten
+    tasks: 76, then nine times 75), whose authors publish no seed for random orders.
 
     Returns:
         The identities of each task, in order.

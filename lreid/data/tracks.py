@@ -1,4 +1,4 @@
-"""Cut a re-identification set out of videos and what a tracker found in them, in the format of MOT Challenge."""
+"""Cut a re-identification set out of videos with the results of a tracker, in the MOT Challenge format."""
 
 from __future__ import annotations
 
@@ -79,11 +79,11 @@ class Choice:
     """Which boxes become images.
 
     Attributes:
-        every: seconds; of each such stretch of a track the sharpest box is taken.
-        most: images of a track; of a longer one the stretches are longer.
-        height: least height of a box, pixels.
-        sharpness: least variance of the Laplacian of a box's grey values, 0 to 255.
-        classes: those of the tracker whose boxes are taken, see :func:`read_tracks`.
+        every: length of an interval in seconds; the sharpest box of each interval of a track is taken.
+        most: maximum number of images per track; longer tracks have longer intervals.
+        height: minimum height of a box, pixels.
+        sharpness: minimum variance of the Laplacian of a box's grey values, 0 to 255.
+        classes: the tracker's classes to take, see :func:`read_tracks`.
     """
 
     every: float = 0.5

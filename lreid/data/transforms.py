@@ -24,10 +24,10 @@ cv2 = Extra("cv2", "opencv")
 
 
 class Changes(NamedTuple):
-    """The last steps of a pipeline on a batch: drawn on the CPU, computed on any device.
+    """The last steps of a pipeline for a batch: drawn on the CPU, applied on any device.
 
     Attributes:
-        flips: (n,) bool, which images are flipped.
+        flips: (n,) bool, whether each image is flipped.
         shifts: (n, 2) int64, pixels that each image is moved down and to the right, after the flip; what comes in at
             the edges is black.
         boxes: (n, 4) int64: top, bottom, left and right of what is erased; an empty box erases nothing.
@@ -41,9 +41,9 @@ class Changes(NamedTuple):
 class Augment:
     """Augments and normalises images of the input size by the steps of an albumentations pipeline.
 
-    Of the last steps, flip, padding with a crop, and erasing, albumentations draws the parameters alone. They are
-    applied together with the normalisation, on the processor or the device. On the processor the pixels equal those of
-    albumentations to the last bit, at 1.7 times the speed (``tools/bench_loading.py``).
+    For the last steps (flip, padding with a crop, erasing) albumentations only draws the parameters. They are applied
+    together with the normalisation, on the CPU or the device. On the CPU the pixels equal those of albumentations to
+    the last bit, at 1.7 times the speed (``tools/bench_loading.py``).
 
     Args:
         steps: transforms of albumentations, from uint8 to uint8 of the same size, in their order; the last one may be

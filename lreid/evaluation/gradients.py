@@ -1,4 +1,4 @@
-"""Measure the feature-gradient norm: gradients of the loss at features of old images while new ones are learned.
+"""Measure the norm of the loss gradient at features of old images while the model trains on new ones.
 
 Source: Caccia et al., "Reducing Representation Drift in Online Continual Learning" (ER-ACE, ER-AML), 2021.
 """
@@ -60,7 +60,7 @@ class GradientRecorder:
             own.maps, own.pool = partial(self._maps, own.maps), partial(self._pool, own.pool)
 
     def after_loss(self, batch: Batch, loss: Tensor) -> None:
-        """Looks at the norms of the weighted loss (scalar) of a batch, and listens no more."""
+        """Records the norms for the weighted loss (scalar) of a batch, and stops listening."""
         for hook in self.hooks:
             hook.remove()
         if self.hooks:
@@ -75,7 +75,7 @@ class GradientRecorder:
         self.hooks, self.calls, self.mapped = [], [], []
 
     def after_step(self) -> None:
-        """Puts down the means of the update that has just been made, if it is one of the first ``steps``."""
+        """Records the means of the last update, if it is one of the first ``steps``."""
         if len(self.norms["stored"]) >= self.steps:
             return
         for name, parts in self.image_norms.items():

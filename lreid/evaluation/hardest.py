@@ -1,4 +1,4 @@
-"""Find the queries with the lowest average precision, and the images that are ranked first for them."""
+"""Find the queries with the lowest average precision, and the first images in their rankings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measure task switches: how far the features of old images move, and the feature-gradient norm at them."""
+"""Measure task switches: the drift of features of old images, and the norm of the loss gradient at features."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ IMAGES = 100  # of each set whose drift is watched
 
 
 class SwitchObserver(Observer):
-    """Watches stored images, and test images of domains that were learned before, through the first steps of a task."""
+    """Measures stored images and test images of earlier domains during the first steps of a task."""
 
     def __init__(self, method: Learner, evaluator: Evaluator, results: Results, *, steps: int) -> None:
         self.method, self.evaluator, self.results, self.steps = method, evaluator, results, steps
@@ -30,7 +30,7 @@ class SwitchObserver(Observer):
         self.gradients: GradientRecorder | None = None
 
     def before_task(self, task: Task) -> None:
-        """Takes stored and held-out images to watch, from the second task on."""
+        """Selects stored and held-out images to measure, from the second task on."""
         self.task = task.index
         if self.task:
             stored = self.method.memory.images if self.method.memory else []
@@ -94,6 +94,6 @@ class SwitchObserver(Observer):
 
 
 def _evenly_spread(images: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
-    """At most ``IMAGES`` of them (n, H, W, 3), evenly spread; of none (0,)."""
+    """At most ``IMAGES`` evenly spread images (n, H, W, 3); without images, shape (0,)."""
     rows = np.unique(np.linspace(0, len(images) - 1, min(len(images), IMAGES)).astype(np.int64))
     return np.stack([images[row] for row in rows]) if len(images) else np.empty(0)

@@ -10,9 +10,9 @@ from torch.nn import functional as F
 def dask_color_resample(images: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
     """Images with the mean and contrast of each channel drawn from those of the batch.
 
-    The mean of an image's channel becomes a draw from the normal distribution of the batch's means of that channel,
-    the standard deviation likewise. A drawn deviation may be below 0 and values may leave [0, 1], as in the official
-    code.
+    For each channel, the new mean of an image is drawn from the normal distribution of the batch's means; the new
+    standard deviation is drawn in the same way. A drawn deviation may be below 0 and values may leave [0, 1], as in the
+    official code.
 
     Source: "DASK: Distribution Rehearsing via Adaptive Style Kernel Learning for Exemplar-Free Lifelong Person
     Re-Identification", AAAI 2025, official code (``ColorTransformer``), which trains the style network on them. A

@@ -1,4 +1,4 @@
-"""Exemplars: images that a method may keep, after a task or out of a stream, and how they are chosen."""
+"""Exemplars: images that a method keeps after a task or from a stream, and their selection."""
 
 from __future__ import annotations
 

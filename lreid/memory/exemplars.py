@@ -15,7 +15,7 @@ from lreid.errors import require
 
 
 def budget_of(exemplars: int, exemplar_mib: float, *, height: int, width: int) -> int:
-    """Images that a memory may keep.
+    """The number of images that a memory may keep.
 
     Args:
         exemplars: their number.
@@ -33,7 +33,7 @@ def budget_of(exemplars: int, exemplar_mib: float, *, height: int, width: int) -
 
 
 class ImagePaths(Sequence[np.ndarray]):
-    """Images that are read whenever they are asked for; a memory that is given them keeps their paths.
+    """Images that are read when they are needed; a memory stores their paths.
 
     ``self[i]`` is (H, W, 3) uint8, RGB; a slice or an array of k numbers gives (k, H, W, 3).
 
@@ -58,14 +58,13 @@ class ImagePaths(Sequence[np.ndarray]):
 
 
 class ExemplarStore:
-    """Images with labels and further arrays in a room of fixed size; what stays in it is up to a subclass.
+    """Images with labels and additional arrays in a store of fixed size; subclasses decide which images stay.
 
-    It keeps what it is given: pixels, so that the files may be deleted, or the paths of :class:`ImagePaths`. Pixels
-    lie in one array that is made for the whole budget and written in place, so that no more than the budget and
-    the images that come in are ever in memory.
+    It stores either pixels, so that the files may be deleted, or the paths of :class:`ImagePaths`. Pixels are in one
+    array for the whole budget, which is written in place, so no more than the budget and the new images are in memory.
 
     Args:
-        budget: images in all.
+        budget: maximum number of images.
 
     Raises:
         ValueError: ``budget`` is below 0.
@@ -86,7 +85,7 @@ class ExemplarStore:
     def images(self) -> np.ndarray | ImagePaths:
         """The images: (n, H, W, 3) uint8, RGB, or their paths; either way an index or an array of them gives pixels.
 
-        A view: what comes in later overwrites what goes.
+        A view: later images overwrite removed ones.
         """
         if isinstance(self._images, ImagePaths):
             return ImagePaths(self._images.paths[: len(self)], self._images.height, self._images.width)
@@ -107,7 +106,7 @@ class ExemplarStore:
 
     @property
     def nbytes(self) -> int:
-        """Size of the images as they are kept, in bytes: of pixels or of paths. Labels and extras are left out."""
+        """Size of the stored images in bytes, as pixels or paths, without labels and extras."""
         if isinstance(self._images, ImagePaths):
             return sum(len(os.fsencode(path)) for path in self._images.paths[: len(self)])
         return self._images[: len(self)].nbytes
@@ -200,20 +199,19 @@ class ExemplarStore:
 
 
 class ExemplarMemory(ExemplarStore):
-    """Keeps the best images of every identity; filled at the end of a task.
+    """Keeps the best images of every identity; it is filled at the end of a task.
 
-    With a budget of M images and C identities seen so far, each keeps ``M // C`` images; those of earlier tasks
-    shrink to their best ones (iCaRL, CVPR 2017, Algorithms 4 and 5). Over a long sequence that falls below the two
-    images that an episode or a triplet needs. Then each keeps ``least`` images, and only ``M // least``
-    identities are kept, a uniform sample of all seen: every identity has a fixed random number, which follows
-    from the seed and its label, and those with the smallest numbers stay. The BMVC 2022 paper on DwoPP, which
-    gives every method 500 exemplars in all, publishes neither the balance nor the choice.
+    With a budget of M images and C identities seen so far, each keeps ``M // C`` images; those of earlier tasks shrink
+    to their best ones (iCaRL, CVPR 2017, Algorithms 4 and 5). Over a long sequence that falls below the two images that
+    an episode or a triplet needs. Then each keeps ``least`` images, and only ``M // least`` identities stay, a uniform
+    sample of all: every identity has a fixed random number, determined by the seed and its label, and those with the
+    smallest numbers stay. The BMVC 2022 paper on DwoPP, which gives every method 500 exemplars in all, publishes
+    neither the balance nor the choice.
 
-    With ``fill`` the room that even shares leave is given to identities that have further images, an image at a
-    time, those with the smallest numbers first. As long as all identities stay, the whole budget is then used as far
-    as there are images, and identities that have enough of them differ by one at most. With ``random`` selection
-    this is Co²L's memory (ICCV 2021); its official code rounds the share of every old identity at random and leaves
-    the new ones the rest.
+    With ``fill`` the room that equal shares leave is given to identities with more images, one image at a time, in the
+    order of their random numbers. As long as all identities stay, the whole budget is then used, and the shares of
+    identities with enough images differ by at most one. With ``random`` selection this is Co²L's memory (ICCV 2021);
+    its official code rounds the share of every old identity at random and leaves the new ones the rest.
 
     Selection by ``importance`` is that of CCLIS (AAAI 2024): images are drawn by their scores, and at every
     :meth:`add` those in the memory once more, by new scores. ``extras["weights"]`` is the share that an image has of
@@ -221,10 +219,10 @@ class ExemplarMemory(ExemplarStore):
     weights sum to less than 1 where some of these were left out.
 
     Args:
-        budget: images in all.
-        least: fewest images worth keeping of an identity, if it has enough.
-        selection: which images of an identity are kept, see :func:`~lreid.memory.select`.
-        fill: use the room that even shares leave.
+        budget: maximum number of images.
+        least: minimum number of images kept of an identity, if it has enough.
+        selection: selection of the images of an identity, see :func:`~lreid.memory.select`.
+        fill: use the room that equal shares leave.
         seed: seed of all random choices.
 
     Attributes:
@@ -253,17 +251,17 @@ class ExemplarMemory(ExemplarStore):
         *,
         kept_scores: np.ndarray | Sequence[float] = (),
     ) -> None:
-        """Takes the best images of new identities and makes room for them.
+        """Adds the best images of new identities and makes room for them.
 
         Args:
             images: n images (H, W, 3) uint8, or :class:`~lreid.memory.ImagePaths`; only the chosen ones are read.
             labels: (n,) integers, of identities that were not added before.
-            values: what the images are chosen by: (n, D) features of the model that has just learned them, or with
+            values: basis of the selection: (n, D) features of the model that was just trained on them, or with
                 ``importance`` (n,) scores, 0 or more.
-            kept_scores: with ``importance`` (len(self),), the scores of what is in the memory.
+            kept_scores: with ``importance`` (len(self),), the scores of the images in the memory.
 
         Raises:
-            ValueError: an identity is here already, or there are not as many scores as images.
+            ValueError: an identity is already in the memory, or the numbers of scores and images differ.
         """
         from lreid.memory.selection import draw_by_score, importance_weights, select
 

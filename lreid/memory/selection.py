@@ -16,7 +16,7 @@ def select(values: np.ndarray, count: int, selection: str, seed: Sequence[int]) 
 
     Args:
         values: (n, D) features of the identity's images; for ``importance`` (n,) scores.
-        count: images to choose, if there are enough.
+        count: number of images to select, if there are enough.
         selection: ``herding`` (:func:`herding`); ``nearest`` to the mean by squared distance, as in ERD's
             official code; ``random``, which is Co²L's uniform choice too; or ``importance``
             (:func:`draw_by_score`), as in CCLIS.
@@ -41,7 +41,7 @@ def select(values: np.ndarray, count: int, selection: str, seed: Sequence[int]) 
 
 
 def draw_by_score(scores: np.ndarray, count: int, seed: Sequence[int]) -> np.ndarray:
-    """Draws images one after another, each with a probability that is its share of the scores still there.
+    """Draws images one by one without replacement, with probabilities proportional to their scores.
 
     Source: the selection of CCLIS (Li et al., AAAI 2024), there ``torch.multinomial`` without replacement. The order
     of ``log(score) + Gumbel noise`` is that of such a draw (Yellott, J. Math. Psychology 1977), and takes
@@ -84,7 +84,7 @@ def importance_weights(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def herding(features: np.ndarray, count: int) -> np.ndarray:
-    """Greedy choice that keeps the mean of the chosen images nearest to the mean of all.
+    """Greedy selection that keeps the mean of the selected images nearest to the mean of all.
 
     Source: Rebuffi et al., "iCaRL", CVPR 2017, Algorithm 4, on features of unit length; no image is chosen twice.
 

@@ -1,4 +1,4 @@
-"""A memory that is filled during training, batch by batch, and knows of no tasks."""
+"""A memory that is filled during training, batch by batch, and does not depend on tasks."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class StreamMemory(ExemplarStore):
         return np.flatnonzero(self.ages % interval == 0)
 
     def add(self, images: Sequence[np.ndarray], labels: np.ndarray, **extras: np.ndarray) -> None:
-        """Takes in the next images of the stream, as far as the policy keeps them.
+        """Adds the next images of the stream that the policy keeps.
 
         Args:
             images: m images (H, W, 3) uint8, or :class:`~lreid.memory.ImagePaths`; only those kept are read.
@@ -103,12 +103,12 @@ class StreamMemory(ExemplarStore):
         self.steps += 1
 
     def draw(self, count: int, *, each: int = 0, exclude: Sequence[int] | np.ndarray = ()) -> np.ndarray:
-        """A random choice of images, none twice.
+        """Draws random images without replacement.
 
         Args:
-            count: images to draw; all are given where there are fewer.
-            each: draw identities, and at most this many images of each; 0 draws images.
-            exclude: labels that are left out, for instance those of the current task.
+            count: number of images; if there are fewer, all are returned.
+            each: draw identities, and at most this number of images of each; 0 draws images.
+            exclude: labels to exclude, for instance those of the current task.
 
         Returns:
             Rows (k,) int64 of ``images``, ``labels`` and ``extras``.

@@ -171,7 +171,7 @@ class Retrace(BoTFineTuning):
 
 
 def _sample(task: Task) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Paths, labels and cameras of at most about MEASURED images of a task: all of evenly drawn identities."""
+    """Paths, labels and cameras of about MEASURED images of a task: all images of evenly spread identities."""
     every = -(-len(task.records) // MEASURED)
     chosen = set(sorted(task.classes)[::every])
     records = [record for record in task.records if record.pid in chosen]

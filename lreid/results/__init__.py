@@ -1,4 +1,4 @@
-"""Make, check, read and summarise ``results.json``: what a run is, and its figures after every task."""
+"""Create, check, read and summarise ``results.json``: the facts about a run and its figures after every task."""
 
 from lreid.results.content import (
     KINDS,

@@ -25,7 +25,7 @@ KINDS: tuple[Kind, ...] = ("seen", "unseen")  # that are averaged over several t
 
 
 class Gallery(TypedDict, total=False):
-    """A test set, one column of every matrix. ``first_task`` is None where its domain is not trained."""
+    """A test set, which is one column of every matrix. ``first_task`` is None if its domain is not trained."""
 
     name: str
     kind: Kind
@@ -157,7 +157,7 @@ def is_trained(gallery: Gallery, row: int) -> bool:
 
 
 def columns(results: Results, row: int, kind: Kind) -> list[int]:
-    """The seen galleries whose domain was trained by task ``row``, or all of another kind."""
+    """Columns of a kind of galleries; for seen ones, only those whose domain was trained by task ``row``."""
     return [
         column
         for column, gallery in enumerate(results["galleries"])

@@ -1,4 +1,4 @@
-"""Write ``results.json``, read it, and say what is wrong with it."""
+"""Write, read and check ``results.json``."""
 
 from __future__ import annotations
 

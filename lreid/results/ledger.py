@@ -1,4 +1,4 @@
-"""Begin ``results.json``, continue it, and record what a run measures."""
+"""Create ``results.json``, continue it, and record the measurements of a run."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _other_content(fresh: Results, saved: Results) -> str:
 
 
 def add_task(results: Results, figures: Sequence[Figures], unfused: Sequence[Figures] = ()) -> None:
-    """Puts down the figures of all galleries after a task, and summarises.
+    """Records the figures of all galleries after a task, and updates the summary.
 
     Args:
         results: gets a row more in every matrix.
@@ -120,7 +120,7 @@ def add_initial(results: Results, figures: Sequence[Figures]) -> None:
 
 
 def add_accuracies(results: Results, rows: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
-    """Puts down the accuracies of classification after a task, and summarises.
+    """Records the classification accuracies after a task, and updates the summary.
 
     Args:
         results: ``accuracy`` gets one more row per accuracy matrix, ``accuracy_summary`` their new summary

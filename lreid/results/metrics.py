@@ -1,4 +1,4 @@
-"""The figures of a ranked test set that a run computes, saves and shows."""
+"""The metrics of a ranked test set that a run computes, saves and shows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def rank(k: int, *, main: bool = False) -> Metric:
     return Metric(f"rank{k}", f"R{k}", f"Rank-{k}", lambda ranked: ranked.cmc[k - 1], main, depth=k)
 
 
-# Whatever is added here is computed after every task, averaged, saved, checked and shown.
+# Metrics in this list are computed after every task, averaged, saved, checked and shown.
 METRICS = (
     Metric("mAP", "mAP", "mAP", lambda ranked: ranked.mAP, main=True),
     Metric("mINP", "mINP", "mINP", lambda ranked: ranked.mINP),

@@ -261,10 +261,10 @@ def _observers(
 
 
 def _take(method: Method, state: dict[str, Any], path: Path) -> None:
-    """Gives a method what it kept in a checkpoint.
+    """Restores the state of a method from a checkpoint.
 
     Raises:
-        InputError: that was another method, or is damaged.
+        InputError: the checkpoint belongs to a different method, or is damaged.
     """
     with fitting(path):
         try:
