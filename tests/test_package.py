@@ -24,6 +24,7 @@ pytestmark = pytest.mark.slow
 REPOSITORY = Path(lreid.__file__).parents[1]
 CHROMIUM = shutil.which("chromium")
 MODEL = "zoo:dwopp-synthetic-10"
+SWEPT = "swept/dmml_ft-seed0"
 
 
 def call(*command: object, cwd: Path, **environment: str) -> str:
@@ -122,15 +123,22 @@ def typed(packages: Path, *commands: list[str], cwd: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def visited(packages: Path) -> tuple[Path, list[str]]:
-    """A folder in which somebody typed what the quickstart says, and what each command printed; trained briefly."""
+    """A folder in which somebody swept, and typed what the quickstart says and more; what each command printed."""
     top = packages.parents[3]
     code = re.search(r"```python\n(.*?)```", QUICKSTART, re.S)[1]
     (top / "take.py").write_text(f"{code}\nimport lreid\nprint(lreid.__file__)\n", encoding="utf-8")
     place = installed(packages, "python", "take.py", cwd=top).strip()
     assert Path(place).is_relative_to(packages)
+    if sys.version_info >= (3, 11):  # before, a package in the current folder comes first
+        (top / "lreid").mkdir()
+        (top / "lreid" / "__init__.py").write_text("raise SystemExit('not this one')")
+    config = ["--config", "configs/benchmarks/synthetic-10.yaml"]  # that of the package
+    sweep = ["sweep", *config, "--methods", "dmml_ft", "--seeds", "0", "--out", "swept", *words(TINY, ONE_TASK)]
+    swept = installed(packages, "lreid", *sweep, cwd=top)
     commands = [line.split() for line in re.findall(r"^lreid (.*)$", QUICKSTART, re.M)]
-    briefly = [[*words, *["--epochs", "1"] * (words[0] == "train")] for words in commands]
-    return top, typed(packages, *briefly, cwd=top)
+    commands = [[*words, *["--epochs", "1"] * (words[0] == "train")] for words in commands]  # trained briefly
+    commands += [["test", "--checkpoint", SWEPT], ["report", SWEPT], ["zoo", "download", MODEL]]
+    return top, [swept, *typed(packages, *commands, cwd=top)]
 
 
 def test_files_that_are_no_code_come_along(packages: Path) -> None:
@@ -142,23 +150,15 @@ def test_files_that_are_no_code_come_along(packages: Path) -> None:
     assert not (packages / "lreid" / "configs").is_symlink()
 
 
-def test_sweeping_testing_and_reporting(packages: Path, tmp_path: Path) -> None:
-    if sys.version_info >= (3, 11):  # before, a package in the current folder comes first
-        (tmp_path / "lreid").mkdir()
-        (tmp_path / "lreid" / "__init__.py").write_text("raise SystemExit('not this one')")
-    config = ["--config", "configs/benchmarks/synthetic-10.yaml"]  # that of the package
-    sweep = ["sweep", *config, "--methods", "dmml_ft", "--seeds", "0", "--out", "swept", *words(TINY, ONE_TASK)]
-    assert "dmml_ft" in installed(packages, "lreid", *sweep, cwd=tmp_path)
-    run = "swept/dmml_ft-seed0"
-    assert json.loads((tmp_path / run / "results.json").read_text())["method"] == "dmml_ft"
-    commands = (["test", "--checkpoint", run], ["report", run], ["zoo", "download", MODEL])
-    tested, reported, downloaded = typed(packages, *commands, cwd=tmp_path)
-    assert "plaza" in tested and "dmml_ft" in reported
+def test_sweeping_testing_and_reporting(packages: Path, visited: tuple[Path, list[str]]) -> None:
+    folder, (swept, *_, tested, reported, downloaded) = visited
+    assert json.loads((folder / SWEPT / "results.json").read_text())["method"] == "dmml_ft"
+    assert "plaza" in tested and "dmml_ft" in swept and "dmml_ft" in reported
     assert Path(downloaded.strip()).parent == packages / "lreid" / "weights"
 
 
 def test_in_a_new_environment_the_commands_of_the_quickstart_work(visited: tuple[Path, list[str]]) -> None:
-    folder, (models, built, described, answered, trained, built_again) = visited
+    folder, (_, models, built, described, answered, trained, built_again, *_) = visited
     listed = "24 images of 12 identities (person-0, person-10, person-15 …), cameras unknown"
     assert MODEL.removeprefix("zoo:") in models and "zoo:people" in described
     assert (built, built_again) == (f"people.gallery: {listed}\n", f"shop.gallery: {listed}\n")

@@ -77,7 +77,7 @@ def test_mean_and_deviation_of_files_of_lreid_come_along(tmp_path: Path) -> None
     "network", [nn.Conv2d(3, 4, 3), nn.Sequential(*small(), nn.Conv2d(4, 5, 1)), nn.Conv2d(3, 4, 5, bias=False)]
 )
 def test_another_architecture_is_refused(made: dict[str, Tensor], network: nn.Module) -> None:
-    with pytest.raises(InputError, match="^package:made: has a different architecture than this .*; take small one$"):
+    with pytest.raises(InputError, match="^package:made: .* architecture than this .*; take small one$"):
         load_weights(network, "package:made")
 
 

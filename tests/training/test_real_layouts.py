@@ -37,6 +37,8 @@ FAST = {
     "EPISODE.SUPPORT": 1,
     "TRAIN.EPOCHS": 1,
     "EVAL.FLIP": False,
+    "INPUT.HEIGHT": 128,
+    "INPUT.WIDTH": 64,
 }
 
 
