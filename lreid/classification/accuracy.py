@@ -20,7 +20,7 @@ def task_accuracies(scores: Array, labels: Array, tasks: Array, class_tasks: Arr
     Domain-IL: van de Ven and Tolias, "Three scenarios for continual learning", 2019, as in R-MNIST of Co²L.
 
     Args:
-        scores: (n, C) float, of all classes so far, for instance logits; minus infinity for classes that cannot be. Of
+        scores: (n, C) float, of all classes so far, for instance logits; minus infinity for impossible classes. Among
             equal scores the first counts as the highest.
         labels: (n,) integers in [0, C).
         tasks: (n,) integers in [0, T), the task or the domain of each image.

@@ -1,4 +1,4 @@
-"""Measure alignment: how near the features of images that were never trained come to those of stored ones.
+"""Measure alignment: the similarity between features of held-out images and of stored images.
 
 Source: Caccia et al., "Reducing Representation Drift in Online Continual Learning" (ER-ACE, ER-AML), 2021.
 """
@@ -20,7 +20,7 @@ def buffer_alignment(
     held_out_labels: np.ndarray | Tensor,
     class_tasks: np.ndarray | Tensor,
 ) -> dict[int, float]:
-    """How similar held-out images are to the stored ones of their class: low where a model overfits the stored images.
+    """Similarity of held-out images to stored images of their class; it is low if a model overfits the stored images.
 
     Source: Appendix B, Fig. 7: of each stored image, the highest cosine similarity to a held-out image of its class;
     mean over the stored images of a task.

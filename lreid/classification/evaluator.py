@@ -1,4 +1,4 @@
-"""Accuracy of classification after every task, for data sets whose test images are of the classes that were trained."""
+"""Accuracy of classification after every task, for data sets with test images of the trained classes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ClassLearner(Learner, Protocol):
 
 
 class AccuracyEvaluator:
-    """Holds the held-out images of all tasks and scores four classifiers on them.
+    """Evaluates four classifiers on the held-out images of all tasks.
 
     * ``classifier``: the method's own, where it has one (ER-ACE and ER-AML, ICLR 2022);
     * ``linear``: trained by :func:`linear_probe_scores` on frozen features (Co²L, CCLIS);

@@ -1,4 +1,4 @@
-"""Measure the accuracy of classification after every task and, if asked for, within tasks."""
+"""Measure the accuracy of classification after every task and, on request, within tasks."""
 
 from __future__ import annotations
 

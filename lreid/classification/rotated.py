@@ -1,4 +1,4 @@
-"""Rotated images, for domain-incremental streams such as R-MNIST: the path of one names its file and the angle.
+"""Rotated images, for domain-incremental streams such as R-MNIST; the path contains the file and the angle.
 
     rotated:DEGREES:FILE
 

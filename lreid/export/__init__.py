@@ -1,4 +1,4 @@
-"""Models as files of other programs: ONNX and torch.export, and what trackers load."""
+"""Export of models for other programs: ONNX, torch.export, and the formats of trackers."""
 
 from lreid.export.formats import export
 from lreid.export.trackers import export_for

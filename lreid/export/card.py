@@ -1,4 +1,4 @@
-"""The card of an exported model: what it is, how it is used, and what it must not be taken for."""
+"""The card of an exported model: its description, its use and its limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run a trained model by onnxruntime instead of torch."""
+"""Run a trained model with onnxruntime instead of torch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ logger = logging.getLogger("lreid")
 
 
 def onnx_model(model: Embedder) -> OnnxEmbedder:
-    """The model, run by onnxruntime on the CPU.
+    """The model, run with onnxruntime on the CPU.
 
     The first call exports it, which takes some seconds, to ``onnx/FINGERPRINT.onnx`` in the folder of downloads, see
     :func:`lreid.zoo.weights.cache_folder`; later ones load that file.

@@ -1,4 +1,4 @@
-"""Write a model as one file for other programs: images in, features out."""
+"""Write a model as one file for other programs, which maps images to features."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def export(
     opset: int = OLDEST_OPSET,
     config: str = "",
 ) -> float:
-    """Writes a network with pooling and neck, so that its output is that of :meth:`Embedder.extract`.
+    """Writes a network with pooling and neck, so that its output equals that of :meth:`Embedder.extract`.
 
     The file is written only if it gives the same features as torch, for one image and for several. Its input ``images``
     is a batch of any size of RGB images, its output ``features`` is (n, dim) float32. Properties of the file record
@@ -59,8 +59,8 @@ def export(
         The largest difference from torch's features, relative to the largest number in them.
 
     Raises:
-        InputError: an option, a package, the network or the features do not fit, or the file cannot be written. Then
-            there is no file, or the one that was there before.
+        InputError: an option is invalid, a package is missing, the network cannot be exported, the features differ, or
+            the file cannot be written. An existing file then stays.
     """
     file = Path(file)
     if form not in SUFFIXES or normalise not in ("inside", "outside"):

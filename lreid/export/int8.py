@@ -1,4 +1,4 @@
-"""Quantise a network to 8 bits: an ONNX file for processors, calibrated on images."""
+"""Quantise a network to 8 bits: an ONNX file for CPUs, calibrated on images."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def export_int8(model: Embedder, file: Path, images: Sequence[str], **options: A
     """Writes a network whose convolutions compute with 8-bit integers (onnxruntime's static quantisation).
 
     Weights have 7 bits per channel, so that processors without VNNI, whose sums of 16 bits would overflow, give the
-    same features. The file has a fingerprint of its own: its features are near the model's, but no gallery should hold
+    same features. The file has its own fingerprint: its features are close to the model's, but a gallery should not mix
     both.
 
     Args:

@@ -1,4 +1,4 @@
-"""Write a model as the package reid loads it: a folder with its config, weights and a card."""
+"""Write a model in the format of the package reid: a folder with config, weights and a card."""
 
 from __future__ import annotations
 

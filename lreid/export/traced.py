@@ -1,4 +1,4 @@
-"""Trace a network, convert it, and write the file only if its features are those of the network."""
+"""Trace a network, convert it, and write the file only if its features equal those of the network."""
 
 # Both formats come from one program that torch.export traces, with any number of images. The ONNX file is made by
 # torch's exporter for such programs. Its older one, which traces TorchScript, gives equal features here and takes a
@@ -67,7 +67,7 @@ def write_traced(
 
 
 class ImagesToFeatures(nn.Module):
-    """All that :meth:`Embedder.extract` does to a batch of images of the input size.
+    """The computation of :meth:`Embedder.extract` for a batch of images of the input size.
 
     Args:
         model: copied, to the CPU and in evaluation mode.

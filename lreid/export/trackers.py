@@ -1,4 +1,4 @@
-"""Write a model as trackers load it, each in its own way, with a card that says what it is."""
+"""Write a model in the formats that trackers load, with a card."""
 
 # What each tool wants was read in its code: BoxMOT 25.0, Ultralytics 8.4, deep-sort-realtime 1.3, reid 0.1.
 
@@ -24,7 +24,7 @@ from lreid.models.exported import OnnxEmbedder
 
 
 def export_for(tool: str, model: Embedder, out: Path, *, config: str, source: str, opset: int) -> float:
-    """Writes what a tool loads, and a card next to it (``FILE.md``, or ``README.md`` in a folder).
+    """Writes the format that a tool loads, and a card next to it (``FILE.md``, or ``README.md`` in a folder).
 
     * ``boxmot``: an ONNX file of images (n, 3, H, W), normalised as ImageNet's.
     * ``ultralytics``: one of images (n, 3, S, S) in [0, 1], S the larger side: earlier releases give squares only.
