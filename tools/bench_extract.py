@@ -49,7 +49,11 @@ def run(args: argparse.Namespace) -> None:
             context.Process(
                 target=work, args=(other, args.checkpoint, engine, folder, args.threads), daemon=True
             ).start()
-        cosines = {engine: pipes[engine].recv() for engine in engines}
+        features = {engine: pipes[engine].recv() for engine in engines}
+        plain = load_model(args.checkpoint, "cpu")  # here, where it does not count in the memory of an engine
+        plain.inference = None
+        wanted = plain.extract(sorted(Path(folder).iterdir())[: len(features[BASE])], normalize=True, batch_size=4)
+        cosines = {engine: float((each * wanted).sum(1).min()) for engine, each in features.items()}
         rounds: dict[str, list[tuple[float, float]]] = {engine: [] for engine in engines}
         for number in range(args.rounds):
             for engine in engines if number % 2 == 0 else reversed(engines):
@@ -94,12 +98,7 @@ def work(pipe: Connection, source: str, engine: str, folder: str, threads: int) 
     if engine == "plain":
         model.inference = None
     few = files[: 2 * images_per_pass(model.height, model.width)]
-    features = model.extract(few, normalize=True)
-    plain = load_model(source, "cpu")
-    plain.inference = None
-    wanted = plain.extract(few, normalize=True, batch_size=4)
-    del plain
-    pipe.send(float((features * wanted).sum(1).min()))
+    pipe.send(model.extract(few, normalize=True))
     while True:
         if pipe.recv() == "memory":
             pipe.send(peak_memory_mib(torch.device("cpu")))
