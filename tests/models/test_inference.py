@@ -39,12 +39,13 @@ def images_of(model: Embedder, count: int = 11) -> np.ndarray:
 
 
 NETWORKS = ["small", "resnet18", "timm:tf_efficientnet_lite0", "timm:mobilenetv2_050", "torchreid:osnet_x0_25"]
+NETWORKS_AND_NORMS = [*((each, "batch") for each in NETWORKS), ("resnet18", "ibn_a"), (NETWORKS[2], "ibn_a+grey")]
 
 
-@pytest.mark.parametrize("backbone", NETWORKS)
-def test_merged_layers_give_the_features_of_the_network(backbone: str) -> None:
+@pytest.mark.parametrize(("backbone", "norm"), NETWORKS_AND_NORMS)
+def test_merged_layers_give_the_features_of_the_network(backbone: str, norm: str) -> None:
     torch.manual_seed(0)
-    model = noisy(Embedder(backbone, height=64, width=32, neck=True))
+    model = noisy(Embedder(backbone, height=64, width=32, neck=True, norm=norm))
     state = {key: value.clone() for key, value in model.state_dict().items()}
     network = merged(model)
     assert network is not model, "not merged"

@@ -12,6 +12,7 @@ from lreid.extras import Extra
 from render.poses import draw_angles
 from render.renderer import Renderer, Standing, Subject, on_plane
 from render.scenes import Camera, Domain, obstacle
+from render.sensors import develop
 
 cv2 = Extra("cv2", "opencv")
 
@@ -84,6 +85,7 @@ def _sensed(image: np.ndarray, camera: Camera, dice: random.Random) -> np.ndarra
     grain = rng.standard_normal((*image.shape[:2], 3), np.float32)
     grain = 0.7 * grain.mean(2, keepdims=True) * math.sqrt(3) + 0.3 * grain
     image = (image * light + camera.noise * grain).clip(0, 255).astype(np.uint8)
+    image = develop(image, camera.sensor, dice)
     quality = max(25, min(95, camera.quality + dice.randint(-8, 8)))
     _, stream = cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, quality])
     return np.asarray(cv2.imdecode(stream, cv2.IMREAD_COLOR))

@@ -10,7 +10,10 @@ RACES = ("african", "asian", "caucasian")
 SEXES = ("female", "male")
 MUSCLES = ("minmuscle", "averagemuscle", "maxmuscle")
 WEIGHTS = ("minweight", "averageweight", "maxweight")
-PATTERNS = ("plain", "bands", "pinstripes", "checks", "dots", "camouflage", "print", "blocks", "fade", "sidestripe")
+PATTERNS = (
+    *("plain", "bands", "pinstripes", "checks", "dots", "camouflage", "print", "blocks", "fade", "sidestripe"),
+    "open",  # a jacket with something else below it
+)
 
 Colour = tuple[float, ...]  # red, green and blue, linear, in [0, 1]
 
@@ -68,6 +71,8 @@ class Person(NamedTuple):
         bag: 0 none, 1 on the back, 2 in the left hand, 3 in the right one, 4 across the shoulder.
         bag_size: decimetres: half its width, height and depth.
         stride, swing: how this person walks, factors.
+        coat, skirt: how far one hangs below the hip, decimetres; 0 is none.
+        flare: width of its hem, a factor of the hip's.
     """
 
     body: Body
@@ -90,6 +95,9 @@ class Person(NamedTuple):
     bag_size: tuple[float, ...]
     stride: float
     swing: float
+    coat: float
+    skirt: float
+    flare: float
 
 
 class Fashion(NamedTuple):
@@ -137,10 +145,17 @@ def make_person(dice: random.Random, fashion: Fashion) -> Person:
         dice.betavariate(3, 3.5),
         max(-1.0, min(1.0, dice.gauss(0, 0.35))),
     )
-    upper, lower = _cloth(dice, fashion, PATTERNS, fashion.patterned), _trousers(dice, fashion)
+    upper, lower = _cloth(dice, fashion, PATTERNS[:-1], fashion.patterned), _trousers(dice, fashion)
     bag = dice.choice((1, 1, 1, 2, 3, 4)) if dice.random() < fashion.bags else 0
     size = (1.25, 1.75, 0.65) if bag == 1 else (1.1, 1.1, 0.4) if bag == 4 else (1.5, 1.2, 0.5)
     shade = dice.betavariate(1, 2.5)
+    coat = dice.uniform(0.8, 6.5) if dice.random() < 0.3 * (1 - fashion.bare) else 0.0
+    skirt = dice.uniform(2.5, 7.5) if sex == "female" and dice.random() < 0.3 else 0.0
+    if upper.pattern == 0 and dice.random() < (0.6 if coat else 0.15):
+        upper = upper._replace(pattern=len(PATTERNS) - 1, second=_colour(dice, fashion._replace(dark=0.2)))
+    if skirt and dice.random() < 0.4:  # a dress
+        lower = upper
+    bare = 0.6 * fashion.bare
     return Person(
         body=body,
         **{name: dice.random() for name in ("skin", "suit", "shoe", "hair")},
@@ -154,11 +169,14 @@ def make_person(dice: random.Random, fashion: Fashion) -> Person:
         bag_colour=_colour(dice, fashion),
         waist=dice.choice((0.9, 0.5, 0.2, -0.3, -1.0)) + dice.uniform(-0.25, 0.25),
         sleeves=dice.uniform(0.15, 0.5) if dice.random() < fashion.bare else 1.0,
-        legs=dice.uniform(0.35, 0.6) if dice.random() < 0.6 * fashion.bare else 1.0,
+        legs=0.2 if skirt and dice.random() < 0.5 else dice.uniform(0.35, 0.6) if dice.random() < bare else 1.0,
         bag=bag,
         bag_size=tuple(each * dice.uniform(0.75, 1.3) for each in size),
         stride=dice.uniform(0.75, 1.25),
         swing=dice.uniform(0.5, 1.4),
+        coat=coat,
+        skirt=skirt,
+        flare=dice.uniform(1.05, 1.6),
     )
 
 

@@ -163,6 +163,9 @@ class Renderer:
         shown = ~hidden[part.mesh.corners[part.mesh.triangles]].all(1)
         skin = {"kind": 0, "tint": (person.skin_tone,) * 3}
         drawn.append(self._upload(part, assets.fit(part, body), skeleton, skin_file, skin, shown))
+        for hem, above in ((person.skirt, False), (person.coat, True)):
+            if hem:
+                drawn.append(self._skirt(person, hem, above, skeleton, body, tone))
         if person.bag:
             drawn.append(self._bag(person, skeleton, body))
         return Subject(person, skeleton, tuple(drawn))
@@ -230,10 +233,36 @@ class Renderer:
         values = {"kind": 1, "tint": person.bag_colour, "brightness": 1.0}
         return self._drawn(rows, triangles, self._white, values)
 
-    def _build_scene(self, camera: Camera) -> Any:
-        eye = np.array(camera.eye)
-        nearest = [np.linalg.norm(np.array(box.middle) - eye) - max(box.half[::2]) for box in camera.boxes]
-        return self._box_array(tuple(camera.boxes[i] for i in np.argsort(nearest, kind="stable")))
+    def _skirt(
+        self, person: Person, hem: float, above: bool, skeleton: Skeleton, body: np.ndarray, skin: Colour
+    ) -> Drawn:
+        """What hangs around the legs: the lower part of a coat (``above``), or a skirt, which is narrower."""
+        hip = skeleton.joints[POSED.index("upperleg01.L")]
+        spread = 1.25 if above else 1.12
+        around, down = (each.ravel() for each in np.meshgrid(np.linspace(0, 2 * math.pi, 33), np.linspace(0, 1, 9)))
+        height = hip[1] + 1.2 - (1.2 + hem) * down
+        belly = body[(np.abs(body[:, 1] - hip[1] - 0.4) < 0.6) & (np.abs(body[:, 0]) < 2.2)]
+        wide, front, back = np.abs(belly[:, 0]).max(), belly[:, 2].max(), belly[:, 2].min()
+        grow = spread * (1 + (person.flare - 1) * down)
+        x = wide * grow * np.sin(around)
+        z = (front + back) / 2 + (front - back) / 2 * grow * np.cos(around)
+        folds = 0.35 * down * np.sin(around * round(5 + 6 * person.upper.seed))
+        normal = np.stack([np.sin(around + folds), np.full_like(x, 0.1), np.cos(around + folds)], 1)
+        legs = np.clip(0.75 * (hip[1] - height) / 4, 0, 0.85)  # how far it goes with the legs
+        left = np.clip(0.5 + 0.7 * x / wide, 0, 1)
+        names = ("root", "upperleg01.L", "upperleg01.R", "root")
+        bones = np.tile([POSED.index(name) for name in names], (len(x), 1))
+        influence = np.stack([1 - legs, legs * left, legs * (1 - left), 0 * legs], 1)
+        zone = np.stack([0 * x, 0 * x, height - hip[1]], 1)
+        first = (np.arange(8)[:, None] * 33 + np.arange(32)).ravel()
+        triangles = np.concatenate([first[:, None] + [0, 33, 1], first[:, None] + [1, 33, 34]])
+        values = _clothes(person, skin) | {"cut": (-100.0 if above else 100.0, 9.0, 9.0), "own": (0.0, 0.0)}
+        rows = [np.stack([x, height, z], 1), normal, zone, np.zeros((len(x), 2)), bones, influence]
+        return self._drawn(rows, triangles, self._white, {"brightness": 1.0, **values})
+
+    def _build_scene(self, eye: tuple[float, ...], boxes: tuple[Box, ...]) -> Any:
+        nearest = [np.linalg.norm(np.array(box.middle) - eye) - max(box.half[::2]) for box in boxes]
+        return self._box_array(tuple(boxes[i] for i in np.argsort(nearest, kind="stable")))
 
     def _box_array(self, boxes: tuple[Box, ...]) -> Any:
         table = np.concatenate([_box_rows(box) for box in boxes])
@@ -303,7 +332,7 @@ class Renderer:
                     part.array.render()
             if obstacles:
                 self._box_array(obstacles).render()
-            self._scene(camera).render()
+            self._scene(camera.eye, camera.boxes).render()
             pixels = np.frombuffer(self._canvas.read((0, 0, width, height), components=3, alignment=1), np.uint8)
             return pixels.reshape(height, width, 3)[::-1].copy()
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from lreid.extras import Extra
 from render.people import Colour, Fashion, make_fashion
+from render.sensors import Sensor, make_sensor
 
 cv2 = Extra("cv2", "opencv")
 
@@ -110,6 +111,7 @@ class Camera(NamedTuple):
         saturation: 1 leaves colours as they are.
         pixels: height of a person on the sensor.
         noise, blur, quality: of the sensor, as of the domain.
+        sensor: colours, tones and sharpness.
     """
 
     eye: tuple[float, float, float]
@@ -128,6 +130,7 @@ class Camera(NamedTuple):
     noise: float
     blur: float
     quality: int
+    sensor: Sensor
 
 
 def make_domain(number: int, seed: int) -> Domain:
@@ -156,7 +159,7 @@ def make_domain(number: int, seed: int) -> Domain:
         jitter=dice.uniform(0.01, 0.04),
         margin=dice.uniform(0.01, 0.07),
         walking=dice.uniform(0.5, 0.95),
-        hidden=dice.uniform(0.05, 0.22),
+        hidden=dice.uniform(0.03, 0.15),
         passers=dice.uniform(0.05, 0.35),
         spread=dice.uniform(0.25, 1.0),
     )
@@ -195,6 +198,7 @@ def make_camera(domain: Domain, number: int) -> Camera:
         noise=dice.uniform(*domain.noise),
         blur=dice.uniform(*domain.blur),
         quality=dice.randint(*domain.quality),
+        sensor=make_sensor(dice),
     )
 
 
@@ -273,7 +277,7 @@ def obstacle(dice: random.Random, eye: tuple[float, float, float], at: tuple[flo
     grey = dice.uniform(0.03, 0.5)
     colour = tuple(grey * dice.uniform(0.6, 1.4) for _ in range(3))
     kind = dice.choice(("post", "low", "low", "rail", "bush"))
-    low = dice.uniform(1.8, 3.6)
+    low = dice.uniform(1.2, 2.8)
     shapes = {
         "post": ((x, 20.0, z), (dice.uniform(0.5, 1.6), 20.0, 0.6), 0),
         "low": ((x, low, z), (dice.uniform(3, 9), low, 2.0), TEXTURES.index(dice.choice(("plain", "wood", "shop")))),

@@ -94,6 +94,7 @@ float pattern(vec4 how, vec2 p, float arm, float front) {
     }
     if (which == 7) return seed < 0.5 ? step(0.5, arm) : step(2.6 * seed, p.y);
     if (which == 8) return clamp(0.5 + 0.25 * how.y * (p.y - 2.5), 0.0, 1.0);
+    if (which == 10) return front > 0.0 && arm < 0.5 ? step(abs(p.x), (0.25 + 0.9 * seed) * (1.3 - 0.1 * p.y)) : 0.0;
     if (which == 9) return max(step(abs(abs(atan(p.x, 1.0)) - 0.9), 0.08), step(abs(p.x), 0.18));
     return 0.0;
 }

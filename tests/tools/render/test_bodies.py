@@ -145,7 +145,7 @@ def test_thousands_of_people_differ() -> None:
     people = [make_person(random.Random(i), fashion) for i in range(3000)]
     assert len({(person.upper, person.lower, person.body) for person in people}) == 3000
     assert {person.body.sex for person in people} == {"female", "male"}
-    assert len({person.upper.pattern for person in people}) == 10
+    assert len({person.upper.pattern for person in people}) == 11
     for person in people:
         body = person.body
         assert all(0 <= value <= 1 for value in (body.age, body.muscle, body.weight)) and -1 <= body.height <= 1

@@ -25,8 +25,10 @@ from render.images import photograph
 from render.people import Person, make_fashion, make_person
 from render.renderer import OVERSAMPLED, Renderer, Standing, Subject, on_plane
 from render.scenes import PLACES, TEXTURES, Box, Camera, make_camera, make_domain, textures
+from render.sensors import LUMA, Sensor, develop, make_sensor
 
 RED, BLACK = (0.9, 0.0, 0.0), (0.0, 0.0, 0.0)
+PLAIN = Sensor(((1, 0, 0), (0, 1, 0), (0, 0, 1)), bytes(each for each in range(256) for _ in range(3)), 0.0, 0.0, False)
 FLAT = Camera(
     eye=(0.0, 20.0, 80.0),
     roll=0.0,
@@ -44,6 +46,7 @@ FLAT = Camera(
     noise=0.0,
     blur=0.1,
     quality=95,
+    sensor=PLAIN,
 )
 
 
@@ -271,3 +274,43 @@ def test_no_moderngl(assets: Assets, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "moderngl", None)
     with pytest.raises(InputError, match=r"moderngl cannot be imported .*pip install 'lreid\[render\]'"):
         Renderer(assets)
+
+
+def test_a_plain_sensor_changes_nothing_and_a_camera_keeps_its_own() -> None:
+    image = np.random.default_rng(0).integers(0, 256, (24, 12, 3), dtype=np.uint8)
+    np.testing.assert_array_equal(develop(image, PLAIN, random.Random(0)), image)
+    domain = make_domain(0, 1)
+    one, same, other = (make_camera(domain, number).sensor for number in (0, 0, 1))
+    assert one == same and one.curve != other.curve and one.matrix != other.matrix
+
+
+def test_sensors_differ_in_tone_saturation_and_cast_and_leave_grey_grey_before_their_curves() -> None:
+    sensors = [make_sensor(random.Random(seed)) for seed in range(300)]
+    for sensor in sensors:
+        np.testing.assert_allclose(np.sum(sensor.matrix, 1), 1, atol=1e-5)
+    tones = np.array([list(sensor.curve) for sensor in sensors]).reshape(-1, 256, 3)
+    assert (np.diff(tones[:, 32:225], axis=1) >= 0).all()  # brighter stays brighter; the darkest may be crushed
+    middle = tones[:, 128]  # (N, 3)
+    assert middle.mean(1).std() > 15  # tone
+    assert np.abs(middle - middle.mean(1, keepdims=True)).mean() > 3  # cast
+    red = np.array([sensor.matrix for sensor in sensors])[:, :, 0]  # (N, 3)
+    saturation = red[:, 0] - red @ LUMA
+    assert np.quantile(saturation, 0.1) < 0.6 and np.quantile(saturation, 0.9) > 0.85
+
+
+@pytest.mark.parametrize("dress", [{"skirt": 5.0, "coat": 0.0}, {"skirt": 0.0, "coat": 5.0}])
+def test_coats_and_skirts_hang_around_the_legs_in_the_colour_of_their_cloth(
+    renderer: Renderer, dress: dict[str, float]
+) -> None:
+    plain = person()._replace(bag=0, coat=0.0, skirt=0.0)
+    cloth = plain.upper._replace(colour=RED, second=RED, pattern=0, own=0.0)
+    dark = cloth._replace(colour=BLACK, second=BLACK)
+    clothes = {"upper": dark, "lower": cloth} if dress["skirt"] else {"upper": cloth, "lower": dark}
+    pictures = []
+    for worn in (plain._replace(**clothes), plain._replace(**clothes, **dress)):
+        at = standing(renderer.subject(worn))
+        pictures.append(renderer.draw(FLAT, [at], window(at), (), 64).astype(int))
+    rows = len(pictures[0])
+    thighs = slice(round(0.5 * rows), round(0.66 * rows))
+    red = [((picture[thighs, :, 0] - picture[thighs, :, 1]) > 40).sum() for picture in pictures]
+    assert red[1] > 1.3 * red[0] + 20
