@@ -54,6 +54,17 @@ def test_every_example_is_tested_and_says_how_it_is_run(repository: Path) -> Non
     assert examples
 
 
+def test_the_model_of_people_finds_all_six_of_the_film(repository: Path) -> None:
+    gallery, new = (sorted((repository / "examples/people" / part).glob("*/*.jpg")) for part in ("images", "new"))
+    assert len(gallery) == len(new) == 18 and not {path.read_bytes() for path in gallery} & {
+        path.read_bytes() for path in new
+    }
+    model = lreid.load_model("zoo:people")
+    queries, images = (model.extract(paths, normalize=True) for paths in (new, gallery))
+    nearest = (queries @ images.T).argmax(1)
+    assert [gallery[index].parent.name for index in nearest] == [path.parent.name for path in new]
+
+
 def test_the_names_of_the_package() -> None:
     assert set(lreid.__all__) == {"CropEmbedder", "Gallery", "evaluate", "fingerprint", "load_model"}
     assert set(lreid.__all__) <= set(dir(lreid))  # before they are loaded, as in a new interpreter

@@ -188,8 +188,10 @@ def _start(cfg: CfgNode, given: Collection[str], data_sets: Sequence[DataSet]) -
             return {"MODEL.WEIGHTS": "imagenet", "INPUT.HEIGHT": FULL[0], "INPUT.WIDTH": FULL[1]}
         fits = of_network[0]
     card = cards[fits]
-    inherited = ("MODEL.POOLING", "MODEL.NORM", "MODEL.SCALE", "TRAIN.FROZEN_LAYERS", "TRAIN.LAYER_DECAY")
+    inherited = ("MODEL.POOLING", "MODEL.NORM", "MODEL.SCALE")
     network = {"MODEL.WEIGHTS": fits, "MODEL.BACKBONE": card.backbone}
+    if fits == large:  # few images of one's own should not change the edges and colours that its first layers see
+        network |= {"TRAIN.FROZEN_LAYERS": 6, "TRAIN.LAYER_DECAY": 0.8}
     network |= {key: value for key, value in card.config.items() if key in inherited}
     return network | {f"INPUT.{key.upper()}": getattr(card, key) for key in ("height", "width", "mean", "std")}
 

@@ -124,7 +124,7 @@ def test_photographs_start_from_the_model_of_photographs(shop: Path, tmp_path: P
     cfg = plan(shop, [], []).cfg
     assert (zoo.PEOPLE, card.backbone, 0.1) == (cfg.MODEL.WEIGHTS, cfg.MODEL.BACKBONE, cfg.MODEL.SCALE)
     assert (256, 128, card.mean) == (cfg.INPUT.HEIGHT, cfg.INPUT.WIDTH, cfg.INPUT.MEAN)
-    assert (cfg.TRAIN.FROZEN_LAYERS, cfg.TRAIN.LAYER_DECAY) == (6, 0.8)  # as it was trained
+    assert (cfg.TRAIN.FROZEN_LAYERS, cfg.TRAIN.LAYER_DECAY) == (6, 0.8)
     cfg = plan(shop, [], ["MODEL.BACKBONE", "small"]).cfg  # another network than that of the images' size
     assert (cfg.MODEL.WEIGHTS, cfg.INPUT.HEIGHT, cfg.TRAIN.FROZEN_LAYERS) == (zoo.SMALL_PEOPLE, 64, 0)
 
