@@ -194,9 +194,9 @@ class IdentitySampler(Sampler):
 class CameraSampler(IdentitySampler):
     """P x K batches with one image per identity and K - 1 images of it from other cameras.
 
-    A pass has every identity once, its first image drawn at random. The others are drawn among its images
-    by other cameras, or, where it has none, among its other images; again and again where these are fewer than K. An
-    epoch of ``images`` has as many batches as the images of the task would fill.
+    A pass has every identity once, its first image drawn at random. The others are drawn among its images by other
+    cameras, or, where it has none, among its other images; again and again where these are fewer than K. With
+    ``passes="images"``, an epoch has as many batches as the images of the task would fill.
 
     Source: ``RandomMultipleGallerySampler`` of the official codes of LSTKC, DKP and DASK. There an identity with one
     image shows it once and moves all that follow in the batch; here it is shown K times.
@@ -387,7 +387,8 @@ def _without_equal_neighbours(order: np.ndarray, labels: np.ndarray) -> np.ndarr
     """A permutation of the runs in which no two of one label follow each other, as near as possible to a given one.
 
     Takes the next run of the given order that differs in label from the last one taken, except where a label has so
-    many of the runs left that it must come now. Labels that have more than half of all runs meet at the end.
+    many of the runs left that it must come now. Runs of a label with more than half of all runs follow each other at
+    the end.
 
     Args:
         order: (n,) numbers of the runs.

@@ -25,7 +25,7 @@ class Cut:
     """How the training data sets become tasks.
 
     Attributes:
-        tasks_per_dataset: number of tasks that each data set is cut into.
+        tasks_per_dataset: number of tasks into which each data set is split.
         pool: merge the data sets into one, with one test set, before cutting.
         identities: most training identities of each data set, the first ones in order; 0 means all.
         order: ``"ascending"`` identities as the official split of DwoPP, or ``"random"`` ones.

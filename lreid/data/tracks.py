@@ -103,8 +103,8 @@ def from_tracks(
 ) -> int:
     """Writes ``out/images/CAMERA/TRACK/FRAME.jpg`` and their list ``out/index.csv``.
 
-    Every camera is a domain with its own identities, split by :func:`lreid.data.custom.splits_of`. Each identity has
-    one camera then, so the list names none.
+    Every camera is a domain with its own identities, split by :func:`lreid.data.custom.splits_of`. Then each identity
+    has only one camera, so the list contains no cameras.
 
     Args:
         sources: videos, folders of frames, or folders of MOT Challenge (``img1``) and of MTMC (``vdo.avi``) with their
