@@ -8,11 +8,9 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -49,22 +47,6 @@ def child(program: str, *arguments: str) -> subprocess.Popen:
         stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-
-
-def afresh(code: str, *packages: str) -> str:
-    """What code prints in a forked process that has forgotten packages, and has no need to load torch again."""
-
-    def work() -> None:
-        for name in [each for each in sys.modules if each.partition(".")[0] in packages]:
-            del sys.modules[name]
-        with redirect_stdout(out):
-            exec(code, {})
-        out.flush()
-
-    with tempfile.TemporaryFile("w+") as out:
-        assert wait(start(work)) == 0
-        out.seek(0)
-        return out.read()
 
 
 def until(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:

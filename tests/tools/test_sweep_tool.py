@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-import logging
-import os
 import shlex
 import shutil
-import signal
+import subprocess
+import sys
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
 from pathlib import Path
 
 import pytest
-from processes import start, until, wait
+from processes import PATIENCE, until
 from tiny import ONE_TASK, TINY, words
 
-from lreid.apps.cli import run_command
 from lreid.checkpoint import load_newest
 from lreid.config import load_config
 from lreid.training.run import train
@@ -63,34 +60,31 @@ def test_two_at_once_give_the_figures_of_training_alone_and_a_failure_is_named(
 
 
 @pytest.mark.slow
-def test_the_runs_of_a_sweep_end_with_it_and_the_next_one_waits_for_their_folders(tmp_path: Path) -> None:
+def test_the_runs_of_a_sweep_end_with_it_and_the_next_one_waits_for_their_folders(
+    repository: Path, tmp_path: Path
+) -> None:
     """Whether the sweep is killed or told to stop."""
     keys = words(TINY, ONE_TASK, {"TRAIN.EPOCHS": 100_000, "TRAIN.CHECKPOINT_STEPS": 1})
     options = ["--methods", "dmml_ft", "--seeds", "0", "--out", str(tmp_path)]
-    printed = tmp_path / "printed.txt"
-
-    def sweep() -> int:
-        logging.root.handlers.clear()  # they write to the output of pytest
-        with printed.open("w", buffering=1) as out, redirect_stdout(out), redirect_stderr(out):
-            return run_command("sweep", [*options, *keys])
-
+    command = [sys.executable, str(repository / "tools" / "sweep.py"), *options, *keys]
     run = tmp_path / "dmml_ft-seed0"
-    process = start(sweep)
-    until((run / "checkpoints" / "last.pt").exists)
-    assert is_busy(run)
-    os.kill(process, signal.SIGKILL)
-    assert wait(process) == -signal.SIGKILL
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        until((run / "checkpoints" / "last.pt").exists)
+        assert is_busy(run)
+        process.kill()
     until(lambda: not is_busy(run), 120)
     assert load_newest(run / "checkpoints")
 
     shutil.rmtree(run)
     at_work = RunFolder(run)
-    process = start(sweep)
-    until(lambda: f"{run}: another process is using this folder; waiting" in printed.read_text())
-    at_work.close()
-    until((run / "checkpoints" / "last.pt").exists)
-    os.kill(process, signal.SIGTERM)
-    assert wait(process) == 143 and "stopped by SIGTERM; all is saved" in printed.read_text()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert f"{run}: another process is using this folder; waiting" in process.stdout.readline()
+        assert process.poll() is None
+        at_work.close()
+        until((run / "checkpoints" / "last.pt").exists)
+        process.terminate()
+        told, _ = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 143 and "stopped by SIGTERM; all is saved" in told
     RunFolder(run).close()  # nobody holds it any more
 
 
