@@ -230,7 +230,7 @@ def test_addresses():
     for bad in ("milvus:", "milvus:people.gallery", "milvus:http://", "milvus:http://h:1/a/b"):
         with pytest.raises(InputError, match="is not an address; write milvus:FILE.db or milvus:http://host:port/NAME"):
             MilvusPlace.parse(bad)
-    with pytest.raises(InputError, match="'a-b' is no name for a gallery"):
+    with pytest.raises(InputError, match="'a-b' is .* name for a gallery"):
         MilvusPlace.parse("milvus:http://h:1/a-b")
 
 
