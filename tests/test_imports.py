@@ -17,7 +17,7 @@ import lreid.gallery
 PACKAGE = Path(__file__).parents[1] / "lreid"
 
 # Anybody may import these.
-FOUNDATION = {"errors", "extras", "files", "float32", "identities", "lazy", "progress", "reading", "rules", "tensors"}
+FOUNDATION = {"errors", "extras", "files", "float32", "identities", "lazy", "reading", "rules", "tensors"}
 
 # What each room, and each file beside the rooms, may import of the project besides itself and the foundation.
 ALLOWED: dict[str, set[str]] = {
@@ -27,7 +27,6 @@ ALLOWED: dict[str, set[str]] = {
     "float32": set(),
     "identities": set(),
     "lazy": set(),
-    "progress": set(),
     "reading": set(),
     "rules": set(),
     "tensors": {"reading"},

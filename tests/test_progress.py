@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from lreid import progress
 from lreid.data.images import Images
 from lreid.data.records import Record
 from lreid.models import Embedder
@@ -32,7 +31,7 @@ def worked(monkeypatch: pytest.MonkeyPatch, folder: Path, stream: io.StringIO) -
 
 
 def test_a_bar_counts_images_and_is_gone_afterwards(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(progress, "MOMENT", 0.0)
+    monkeypatch.setattr("lreid.data.images.MOMENT", 0.0)
     written = worked(monkeypatch, tmp_path, Terminal())
     for what in ("reading", "extracting"):
         assert f"{what}:   0%" in written and "| 0/6 [" in written
@@ -41,6 +40,6 @@ def test_a_bar_counts_images_and_is_gone_afterwards(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize("why", ["no terminal", "only a moment", "another process has one"])
 def test_there_is_no_bar(why: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(progress, "MOMENT", 60.0 if why == "only a moment" else 0.0)
+    monkeypatch.setattr("lreid.data.images.MOMENT", 60.0 if why == "only a moment" else 0.0)
     monkeypatch.setenv("RANK", "1" if why == "another process has one" else "0")
     assert worked(monkeypatch, tmp_path, io.StringIO() if why == "no terminal" else Terminal()) == ""

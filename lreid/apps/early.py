@@ -16,6 +16,7 @@ from lreid.apps.arguments.train import short_keys, split_words
 from lreid.config import check_values, load_config
 from lreid.config_keys import Config, is_key
 from lreid.errors import InputError, naming_keys
+from lreid.zoo import PREFIX, is_entry
 
 ELSEWHERE = ("hub:", "milvus:")  # prefixes of models and galleries that are not files
 
@@ -97,10 +98,9 @@ def _require(*paths: str | Path | None, advice: str = "check the path") -> None:
 
 
 def _require_model(name: str) -> None:
-    from lreid.zoo import PREFIX
-    from lreid.zoo.card import find, is_entry
-
     if is_entry(name) and not name.startswith(ELSEWHERE):
+        from lreid.zoo.card import find
+
         find(name.removeprefix(PREFIX))
     else:
         _require(name)

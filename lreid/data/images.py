@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageOps
+from tqdm import tqdm
 
 from lreid.data.layout import HEIF
 from lreid.data.records import Record
@@ -23,7 +24,6 @@ from lreid.data.schemes import file_of, image_scheme
 from lreid.errors import InputError, OutOfMemory, refuse_out_of_memory
 from lreid.extras import Extra
 from lreid.files import write_file
-from lreid.progress import images_done
 from lreid.reading import require_regular
 
 # The formats that PIL may use, for any file name; among its other formats, EPS would start Ghostscript.
@@ -32,6 +32,24 @@ if HEIF:
     FORMATS += ("HEIF",)
     Extra("pillow_heif", "heif").register_heif_opener()
 DECODED_AHEAD = 512  # number of decoded images that wait to be cached
+MOMENT = 2.0  # seconds that work may take without a progress bar
+
+
+class Bar(tqdm):
+    """tqdm without its monitoring thread, because bars here are updated often enough."""
+
+    monitor_interval = 0
+
+
+def images_done(total: int | None, what: str) -> Bar:
+    """A bar that counts images by ``update`` and disappears when it is closed; only the first process shows it.
+
+    Args:
+        total: number of images; None if unknown.
+        what: name of the work, such as ``reading``.
+    """
+    silent = True if os.environ.get("RANK", "0") != "0" else None  # None: disabled unless it is a terminal
+    return Bar(total=total, desc=what, unit="image", delay=MOMENT, leave=False, disable=silent)
 
 
 def read_image(path: str | Path, *, height: int | None = None, width: int | None = None) -> np.ndarray:

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from lreid.data.images import images_done
 from lreid.errors import InputError
 from lreid.models.embedder import Embedder
-from lreid.progress import images_done
 
 
 def norm_statistics(

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from lreid.data.images import decoding_threads, fit_image, read_image
+from lreid.data.images import decoding_threads, fit_image, images_done, read_image
 from lreid.devices import to_device
 from lreid.errors import ArgumentError, refuse_out_of_memory, require
 from lreid.float32 import full_precision, tf32
@@ -32,7 +32,6 @@ from lreid.models.inputs import (
     sequence_of,
 )
 from lreid.models.parts import bn_neck, evaluating, layers_of
-from lreid.progress import images_done
 
 if TYPE_CHECKING:
     from typing_extensions import Self

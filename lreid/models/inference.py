@@ -17,7 +17,6 @@ from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
 from lreid.errors import OutOfMemory, refuse_out_of_memory
-from lreid.models.norms import HalfInstanceNorm
 
 if TYPE_CHECKING:
     from lreid.models.embedder import Embedder
@@ -93,32 +92,11 @@ def merged(model: Embedder) -> Embedder:
     return model
 
 
-class _FusedHalfNorm(nn.Module):
-    """A :class:`HalfInstanceNorm` that neither splits nor copies its maps: one factor and one summand per channel."""
-
-    def __init__(self, norm: HalfInstanceNorm) -> None:
-        super().__init__()
-        batch, self.instance, self.act = norm.BN, norm.IN, norm.act
-        assert batch.running_mean is not None and batch.running_var is not None
-        self.scale = batch.weight * (batch.running_var + batch.eps).rsqrt()  # (C - half,)
-        self.shift = batch.bias - batch.running_mean * self.scale
-
-    def forward(self, maps: Tensor) -> Tensor:
-        """Normalised maps (B, C, h, w)."""
-        half, count = self.instance.num_features, len(maps)
-        # Over all channels, since a part of them is slow to read in channels_last.
-        mean, square = (each.mean((2, 3))[:, :half] for each in (maps, maps * maps))  # (B, half)
-        scale = self.instance.weight * (square - mean * mean + self.instance.eps).rsqrt()
-        shift = self.instance.bias - mean * scale
-        scale = torch.cat([scale, self.scale.expand(count, -1)], 1)[..., None, None]  # (B, C, 1, 1)
-        shift = torch.cat([shift, self.shift.expand(count, -1)], 1)[..., None, None]
-        return self.act(torch.addcmul(shift, maps, scale))
-
-
 def _folded(network: Embedder, images: Tensor) -> None:
     """Folds every BatchNorm that follows a convolution into it, and computes the halves of IBN-a norms at once."""
-    for norm in [each for each in network.modules() if isinstance(each, HalfInstanceNorm)]:
-        network.set_submodule(_name(network, norm), _FusedHalfNorm(norm))
+    for norm in list(network.modules()):
+        if callable(merge := getattr(norm, "merged", None)):
+            network.set_submodule(_name(network, norm), merge())
     for conv, norm in _neighbours(network, images, nn.Conv2d, nn.BatchNorm2d):
         if norm.running_mean is None or norm.running_var is None:
             continue

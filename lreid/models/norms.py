@@ -70,6 +70,32 @@ class HalfInstanceNorm(nn.Module):
         first, second = maps[:, :half].contiguous(), maps[:, half:].contiguous()
         return torch.cat([self.IN(first), self.act(self.BN(second))], 1)
 
+    def merged(self) -> nn.Module:
+        """The same for inference, several times as fast on a processor."""
+        return _MergedHalfNorm(self)
+
+
+class _MergedHalfNorm(nn.Module):
+    """A :class:`HalfInstanceNorm` that neither splits nor copies its maps: one factor and one summand per channel."""
+
+    def __init__(self, norm: HalfInstanceNorm) -> None:
+        super().__init__()
+        batch, self.instance, self.act = norm.BN, norm.IN, norm.act
+        assert batch.running_mean is not None and batch.running_var is not None
+        self.scale = batch.weight * (batch.running_var + batch.eps).rsqrt()  # (C - half,)
+        self.shift = batch.bias - batch.running_mean * self.scale
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """Normalised maps (B, C, h, w)."""
+        half, count = self.instance.num_features, len(maps)
+        # Over all channels, since a part of them is slow to read in channels_last.
+        mean, square = (each.mean((2, 3))[:, :half] for each in (maps, maps * maps))  # (B, half)
+        scale = self.instance.weight * (square - mean * mean + self.instance.eps).rsqrt()
+        shift = self.instance.bias - mean * scale
+        scale = torch.cat([scale, self.scale.expand(count, -1)], 1)[..., None, None]  # (B, C, 1, 1)
+        shift = torch.cat([shift, self.shift.expand(count, -1)], 1)[..., None, None]
+        return self.act(torch.addcmul(shift, maps, scale))
+
 
 def put_norms(network: nn.Module, norm: str) -> None:
     """Puts instance norms into a backbone, in the places where IBN-Net has them in a ResNet.

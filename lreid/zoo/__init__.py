@@ -15,6 +15,8 @@ only handles files; :func:`lreid.load_model` builds the networks.
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lreid.lazy import public_names
@@ -27,5 +29,12 @@ PREFIX = "zoo:"  # prefix of the name of an entry
 # input.
 PEOPLE, SMALL_PEOPLE = "zoo:people", "zoo:people-small"
 VEHICLES, SMALL_VEHICLES = "zoo:vehicles", "zoo:vehicles-small"
+
+
+def is_entry(source: str | Path) -> bool:
+    """Whether the name of a model means an entry: ``zoo:NAME``, or ``NAME`` where no such file is there."""
+    name = str(source)
+    return name.startswith(PREFIX) or not (Path(name).suffix or os.sep in name or Path(name).exists())
+
 
 __getattr__, __dir__ = public_names(__name__)

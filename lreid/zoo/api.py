@@ -1,6 +1,6 @@
 """The public names of :mod:`lreid.zoo` that need its files."""
 
-from lreid.zoo.card import Card, card_beside, cards, find, is_entry, read_card
+from lreid.zoo.card import Card, card_beside, cards, find, read_card
 from lreid.zoo.hosted import Published, published
 from lreid.zoo.state_dicts import read_safetensors, read_state_dict
 from lreid.zoo.weights import read_entry, read_state, weights_file, write_entry
@@ -11,7 +11,6 @@ __all__ = [
     "card_beside",
     "cards",
     "find",
-    "is_entry",
     "published",
     "read_card",
     "read_entry",

@@ -198,12 +198,6 @@ def cards() -> list[Card]:
     return [read_card(files[name]) for name in sorted(files)]
 
 
-def is_entry(source: str | Path) -> bool:
-    """Whether the name of a model means an entry: ``zoo:NAME``, or ``NAME`` where no such file is there."""
-    name = str(source)
-    return name.startswith(PREFIX) or not (Path(name).suffix or os.sep in name or Path(name).exists())
-
-
 def find(name: str) -> Card | Published:
     """The card with a name (without ``zoo:``) or path ``….json``, or the third-party checkpoint with that name.
 
