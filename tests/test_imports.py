@@ -126,7 +126,6 @@ def test_loading_a_model_brings_no_more_than_it_needs() -> None:
         "lazy",
         "loading",
         "models",
-        "progress",
         "reading",
         "results",
         "rules",
