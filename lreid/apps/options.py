@@ -65,7 +65,7 @@ def options_text(method: str) -> str:
 
 
 def keys_page() -> str:
-    """The page of all keys, Markdown."""
+    """Returns the reference page of all config keys in Markdown."""
     lines = [PAGE]
     group = None
     for name, key in KEYS.items():

@@ -279,7 +279,7 @@ def visible_gpus() -> list[str]:
 def _make(
     run: PlannedRun, jobs: int, running: set[subprocess.Popen[str]], places: SimpleQueue[str], stopping: threading.Event
 ) -> str:
-    """Trains a run in its own process, which it adds to ``running``; returns the reason of a failure in one line.
+    """Trains a run in a separate process, which is added to ``running``; returns the error in one line, or "".
 
     The process ends with this one, even if this one is killed. If another process trains the run, this one waits.
     """

@@ -247,7 +247,7 @@ class _Suite:
 
 
 def _tests_of(cfg: CfgNode, images: tuple[Path, Path] | Path | None) -> Sequence[QueryGallery]:
-    """The test sets of images, or of the config's benchmark."""
+    """Returns the test sets of the given images, or of the config's benchmark."""
     if images is None:
         return benchmark_of(cfg).tests
     if not isinstance(images, tuple):

@@ -57,7 +57,7 @@ def of_classes(name: str, home: Path, train: Classes, test: Classes, *, cameras:
         cameras: those that queries and gallery get, see :func:`cameras_of_test`.
 
     Raises:
-        InputError: a class is in one of the splits only, or has no training image or less than two test images.
+        InputError: a class is in only one of the splits, or has no training image or fewer than two test images.
     """
     files = {"train": train, "test": test}
     for split, least in LEAST.items():

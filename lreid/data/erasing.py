@@ -94,7 +94,7 @@ class RandomErasing(Erasing):
 
 
 class GrowingErasing(Erasing):
-    """Erases more images, and larger parts, as a task progresses: DMML's official code (Chen et al., ICCV 2019).
+    """Erases more often, and larger parts, as a task progresses: DMML's official code (Chen et al., ICCV 2019).
 
     With ``q = min(progress, 0.8)``, ``0.3 + 0.4 q`` of the images lose ``0.1 + 0.3 q`` of their area.
 

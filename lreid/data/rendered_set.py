@@ -34,7 +34,7 @@ def read_rendered(address: str) -> bytes:
     """Return the bytes of the JPEG image with this address (``rendered:…``).
 
     Raises:
-        InputError: there is none, or the archive is missing or damaged.
+        InputError: no image has this address, or the archive is missing or damaged.
     """
     try:
         return _archive().read(IMAGES + address.removeprefix(PREFIX))

@@ -100,7 +100,7 @@ class Sampler(data.Sampler[list[int]]):
         raise NotImplementedError
 
     def _dealt(self, deck: np.ndarray, own: int) -> np.ndarray:
-        """The exemplars of a deck for each batch with ``own`` images of the task, (batches, n)."""
+        """Takes exemplars from ``deck`` in turn, for each batch with ``own`` images of the task: (batches, n)."""
         count = min(max(round(self.ratio * own), 1), len(deck))
         return np.resize(deck, (self.batches_per_epoch, count))  # np.resize starts over where the deck ends
 

@@ -268,7 +268,7 @@ def _of_version_2(step: dict[str, Any], *, weighted: bool = False) -> dict[str, 
 def load_pipeline(path: str | Path, values: Mapping[str, Any] | None = None) -> list[Any]:
     """Read the steps of a pipeline that ``albumentations.save`` wrote, YAML or JSON.
 
-    Files of versions before 2 are read where they mean the same: of their arguments ``always_apply`` alone is replaced.
+    A file that a version before 2 wrote is read if its steps still draw the same; ``always_apply`` becomes ``p=1``.
 
     Args:
         path: path of the file.

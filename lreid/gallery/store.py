@@ -163,7 +163,7 @@ class Place(Protocol):
         """Replaces this version by the next one in one step; this one becomes the previous version.
 
         Args:
-            current: the store at this place when the next version was complete.
+            current: the store that was at this path when the next version was finished.
 
         Raises:
             InputError: this version has changed since; nothing is done.

@@ -94,7 +94,7 @@ class Record:
         """The identity with a number or a name.
 
         Raises:
-            InputError: there is none.
+            InputError: no identity has this number or name.
         """
         numbers = {self.name_of(number): number for number in [*self.identities, *map(int, self.content["names"])]}
         number = numbers.get(word, numbers.get(f"unknown-{word}", int(word) if word.isdecimal() else -1))
@@ -139,7 +139,7 @@ class Record:
         """Reverts the last change, and returns its name.
 
         Raises:
-            InputError: there is none; a removal deletes the history.
+            InputError: nothing was changed, or the history was deleted by a removal.
         """
         if not self.content["history"]:
             raise InputError(f"{FILE}: nothing to undo; a removal, and changes before it, cannot be undone")

@@ -25,10 +25,11 @@ class ERD(DwPP):
     * ``align``: over all images of the current part, over the previous part's prototypes by the previous model.
 
     The official code is of few-shot learning. DwoPP (BMVC 2022, Table 1) puts the DMML loss in place of the
-    cross-entropy and says nothing else. As in that code: the shares (of 2 x 5 identities 6 are exemplars, so a batch is
-    2.5 times one without them), the exemplars nearest to their mean, the floor. Ours: an equal share of the memory for
-    every identity, a smaller previous part where there are too few exemplars, and DMML over the whole batch, so that
-    its exemplars teach with their labels too; there it is over the current part. Without exemplars it is DMML-FT.
+    cross-entropy and says nothing else. Three things follow that code: 6 of the 2 x 5 identities of a batch are
+    exemplars (so a batch is 2.5 times as large as one without), exemplars are the images nearest to their mean, and
+    probabilities have a minimum. Three things are ours: every identity has an equal share of the memory, the previous
+    part is smaller if there are too few exemplars, and DMML runs over the whole batch, so that exemplars also teach
+    with their labels; in that code it runs over the current part. Without exemplars the method is DMML-FT.
     """
 
     def __init__(

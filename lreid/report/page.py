@@ -174,7 +174,7 @@ def write_page(
 
 
 def _by_benchmark(groups: Sequence[Group]) -> list[tuple[list[Group], str]]:
-    """The groups of each benchmark, and a suffix for titles that names the benchmark if there are several."""
+    """Returns the groups of each benchmark and a title suffix, which names the benchmark if there are several."""
     names = dict.fromkeys(group.benchmark for group in groups)
     return [
         ([group for group in groups if group.benchmark == name], f", {name}" if len(names) > 1 else "")

@@ -112,7 +112,7 @@ def _no_cross_model(results: dict[str, Any], crossed: dict[str, Any]) -> str | N
 
 
 def _no_figure(results: dict[str, Any]) -> str | None:
-    """A number to be read that is infinite, NaN or too large to reckon with, in words; None where there is none."""
+    """Describes the first number that is infinite, NaN or too large to compute with; None if all are usable."""
     read_keys = {name.removesuffix("?") for name in FORM}
     waiting = [(key, value) for key, value in results.items() if key in read_keys]
     while waiting:  # a config may be nested more deeply than functions can call themselves

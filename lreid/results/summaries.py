@@ -74,7 +74,7 @@ def summary(results: Results) -> dict[str, float | None]:
         * ``forgetting`` (0 or less: a drop is negative), ``plasticity`` (0 or more): means of :func:`task_changes`;
           None after one task;
         * ``backward_transfer``: final mAP minus that right after a gallery's domain was first trained, averaged
-          over seen galleries that were not trained last; None where there is none;
+          over seen galleries that were not trained last; None if there is no such gallery;
         * ``forward_transfer``: mAP right before a gallery's domain was first trained, averaged over the seen galleries
           that were not trained first: what earlier tasks teach about a domain to come. GEM (NeurIPS 2017) subtracts
           that of the untrained network, which is not measured here. None where there is no such gallery.

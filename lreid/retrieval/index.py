@@ -197,7 +197,7 @@ class FaissSearch:
         """The copies of :meth:`_on_gpus`.
 
         Raises:
-            ArgumentError: ``index_device``: there is none of such an index, or too little memory.
+            ArgumentError: ``index_device``: faiss has no such index for it, or it has too little memory.
         """
         float16 = self.kind.float16
         _require_gpu_copy(self.index)

@@ -88,7 +88,7 @@ class Scorer:
         metric: see :func:`lreid.retrieval.evaluate`.
 
     Attributes:
-        scale: ``(G,)`` positive factors of the scores, one over the lengths of the gallery's rows; None for distances.
+        scale: ``(G,)`` positive numbers that multiply the scores: 1 / norm of each gallery row; None for distances.
 
     Raises:
         InputError: unknown metric, or features that are not finite.

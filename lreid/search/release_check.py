@@ -237,7 +237,7 @@ def _has_cameras(queries: Sequence[SearchImage], rows: Rows) -> bool:
 
 
 def _ranked(named: NamedGallery, features: np.ndarray, *, queries: Sequence[SearchImage], rate: float) -> Ranked:
-    """The rankings of queries with features (Q, D), and the threshold of a false accept rate."""
+    """Returns the rankings of queries with features (Q, D), and the threshold for a false accept rate."""
     rows, search = named.gallery.labels(), GallerySearch(named.gallery, DEPTH)
     apart: tuple[Any, Any] = [image.path for image in queries], rows.paths
     if _has_cameras(queries, rows):

@@ -133,7 +133,7 @@ class Batching:
         return IdentitySampler(labels, **shape, **common)
 
     def replayed(self, pixels: Sequence[np.ndarray], *, seed: int, progress: float) -> Tensor:
-        """Images (n, H, W, 3) uint8 that a method draws by itself, augmented as those of batches: (n, 3, H, W)."""
+        """Augments images (n, H, W, 3) uint8 that a method chose itself, like those of a batch: (n, 3, H, W)."""
         if not self.on_device:
             return to_device(torch.from_numpy(self.augment(pixels, seed=seed, progress=progress)), self.device)
         left, changes = self.augment.left_to_device(pixels, seed=seed, progress=progress)

@@ -202,7 +202,7 @@ def find(name: str) -> Card | Published:
     """The card with a name (without ``zoo:``) or path ``….json``, or the third-party checkpoint with that name.
 
     Raises:
-        InputError: there is none; the message gives the nearest name.
+        InputError: nothing has this name; the message gives the nearest one.
     """
     if name.endswith(".json"):
         return read_card(Path(name))

@@ -1,11 +1,15 @@
-"""Rendered people: bodies of MakeHuman in clothes, drawn by OpenGL in procedural streets and halls.
+"""Rendered people: MakeHuman's bodies in clothes, drawn by OpenGL in procedural streets and halls.
 
-:func:`render` writes a data set. What an image shows follows from its domain, identity, camera and number and one seed,
-whatever else is rendered; on one machine it has the same pixels each time. The parts, each of which knows those before
-it alone: :mod:`~render.formats` (MakeHuman's files), :mod:`~render.people` (who is drawn),
-:mod:`~render.assets` (bodies and garments), :mod:`~render.poses`,
-:mod:`~render.scenes` (domains and cameras), :mod:`~render.renderer` (OpenGL),
-:mod:`~render.images` (what a camera and a detector make of it) and here the data set.
+:func:`render` writes a data set. An image is determined by its domain, identity, camera, number and one seed; on one
+machine it always has the same pixels. Each of these modules only knows the ones before it:
+
+* :mod:`~render.formats`: MakeHuman's files
+* :mod:`~render.people`: who is drawn
+* :mod:`~render.assets`, :mod:`~render.poses`: bodies, garments and how they move
+* :mod:`~render.sensors`: colours, tones and sharpness of a camera
+* :mod:`~render.scenes`: domains and their cameras
+* :mod:`~render.renderer`: OpenGL
+* :mod:`~render.images`: what a camera and a detector make of a scene
 """
 
 from __future__ import annotations

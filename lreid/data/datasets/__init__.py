@@ -73,7 +73,7 @@ def spec_of(name: str) -> Spec:
     """The data set with a name.
 
     Raises:
-        InputError: there is none; the message gives the nearest name.
+        InputError: nothing has this name; the message gives the nearest one.
     """
     if spec := find(name):
         return spec

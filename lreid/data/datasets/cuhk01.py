@@ -24,7 +24,7 @@ def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
     are queries by one camera and the gallery by the other. Splits ``2 k`` and ``2 k + 1`` hold the same people with
     the cameras swapped.
 
-    The splits of others were drawn without a seed, so these are lreid's own.
+    Other toolkits draw their splits without a seed, so these are lreid's own.
     """
     records = [
         record._replace(camid=(record.camid + 1) // 2)  # 1, 2, 3, 4 -> 1, 1, 2, 2

@@ -23,11 +23,11 @@ PATTERN = r"(?P<pid>\d{4})(?P<camid>\d{3})"
 def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
     """Reads one of 10 splits of i-LIDS.
 
-    59 people are trained on with all their images; of each of the other 60 a query and a gallery image are drawn at
+    All images of 59 people are for training. For each of the other 60, one query and one gallery image are drawn at
     random. The files contain no camera, so the number of a person's image takes its place, as in other toolkits: query
     and gallery image never share one.
 
-    The splits of others were drawn without a seed, so these are lreid's own.
+    Other toolkits draw their splits without a seed, so these are lreid's own.
     """
     records = read_folder(home / "Persons", PATTERN, EXAMPLE)
     trained = random_half((record.pid for record in records), seed=[seed, split])

@@ -25,7 +25,7 @@ def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
     Of the 200 people by both cameras, 100 are trained on and 100 are queries by camera A; the gallery is camera B of
     those 100 and of the 549 people that only B saw. The others of camera A are not used.
 
-    The splits of others were drawn without a seed, so these are lreid's own.
+    Other toolkits draw their splits without a seed, so these are lreid's own.
     """
     first, second = (read_folder(home / folder, PATTERN, EXAMPLE, camid=camid) for camid, folder in FOLDERS.items())
     shared = [record for record in first if record.pid <= SHARED]

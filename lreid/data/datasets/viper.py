@@ -27,7 +27,7 @@ def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
     queries by one camera and the gallery by the other. Splits ``2 k`` and ``2 k + 1`` hold the same people: queries are
     by camera A, then by camera B.
 
-    VIPeR publishes no split and others draw theirs without a seed, so these are lreid's own.
+    VIPeR has no official split, and other toolkits draw theirs without a seed, so these are lreid's own.
     """
     views = [read_folder(home / folder, PATTERN, EXAMPLE, camid=camid) for camid, folder in FOLDERS.items()]
     pids = [{record.pid for record in view} for view in views]

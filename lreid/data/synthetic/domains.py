@@ -140,7 +140,7 @@ def domain_named(name: str) -> Domain:
     """The domain of that name.
 
     Raises:
-        InputError: there is none; the nearest one is named.
+        InputError: no domain has this name; the message suggests the nearest.
     """
     if name not in DOMAINS:
         nearest = difflib.get_close_matches(name, DOMAINS, n=1, cutoff=0.0)[0]
