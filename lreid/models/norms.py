@@ -88,13 +88,14 @@ class _MergedHalfNorm(nn.Module):
     def forward(self, maps: Tensor) -> Tensor:
         """Normalised maps (B, C, h, w)."""
         half, count = self.instance.num_features, len(maps)
-        # Over all channels, since a part of them is slow to read in channels_last.
-        mean, square = (each.mean((2, 3))[:, :half] for each in (maps, maps * maps))  # (B, half)
+        first = maps[:, :half]
+        mean, square = maps.mean((2, 3))[:, :half], (first * first).mean((2, 3))  # (B, half)
         scale = self.instance.weight * (square - mean * mean + self.instance.eps).rsqrt()
         shift = self.instance.bias - mean * scale
         scale = torch.cat([scale, self.scale.expand(count, -1)], 1)[..., None, None]  # (B, C, 1, 1)
         shift = torch.cat([shift, self.shift.expand(count, -1)], 1)[..., None, None]
-        return self.act(torch.addcmul(shift, maps, scale))
+        scaled = torch.addcmul(shift, maps, scale, out=maps)  # in place, which saves much of the time
+        return self.act(scaled.view_as(maps))  # a view, so that merging does not take it for a convolution's output
 
 
 def put_norms(network: nn.Module, norm: str) -> None:
