@@ -33,9 +33,8 @@ from lreid.zoo import PEOPLE, SMALL_PEOPLE, SMALL_VEHICLES, VEHICLES
 
 FULL = (256, 128)  # input size of networks with ImageNet weights, height and width
 RATE = 2e-4  # of networks from the zoo
-METHOD = (
-    "retrace"  # the best method for trained networks that stores nothing about people, see docs/results/new-places.md
-)
+# The best method for trained networks that stores nothing about people, see docs/results/new-places.md.
+METHOD = "retrace"
 CLEAR = 5.0  # points of AP that an identity must gain or lose to be counted
 _TEMPLATE = Template(
     Path(__file__).with_suffix(".md").read_text(encoding="utf-8"), trim_blocks=True, lstrip_blocks=True
@@ -190,7 +189,7 @@ def _start(cfg: CfgNode, given: Collection[str], data_sets: Sequence[DataSet]) -
     card = cards[fits]
     inherited = ("MODEL.POOLING", "MODEL.NORM", "MODEL.SCALE")
     network = {"MODEL.WEIGHTS": fits, "MODEL.BACKBONE": card.backbone}
-    if fits == large:  # few images of one's own should not change the edges and colours that its first layers see
+    if fits in (PEOPLE, VEHICLES):  # a small data set should not change the edges and colours of the first layers
         network |= {"TRAIN.FROZEN_LAYERS": 6, "TRAIN.LAYER_DECAY": 0.8}
     network |= {key: value for key, value in card.config.items() if key in inherited}
     return network | {f"INPUT.{key.upper()}": getattr(card, key) for key in ("height", "width", "mean", "std")}

@@ -127,6 +127,8 @@ def test_photographs_start_from_the_model_of_photographs(shop: Path, tmp_path: P
     assert (cfg.TRAIN.FROZEN_LAYERS, cfg.TRAIN.LAYER_DECAY) == (6, 0.8)
     cfg = plan(shop, [], ["MODEL.BACKBONE", "small"]).cfg  # another network than that of the images' size
     assert (cfg.MODEL.WEIGHTS, cfg.INPUT.HEIGHT, cfg.TRAIN.FROZEN_LAYERS) == (zoo.SMALL_PEOPLE, 64, 0)
+    cfg = plan(shop, [], ["MODEL.WEIGHTS", zoo.VEHICLES]).cfg  # chosen against the shape of the images
+    assert (cfg.MODEL.WEIGHTS, cfg.TRAIN.FROZEN_LAYERS, cfg.TRAIN.LAYER_DECAY) == (zoo.VEHICLES, 6, 0.8)
 
 
 def test_the_zoos_model_brings_its_network(shop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
