@@ -27,9 +27,7 @@ from lreid.reading import parse_yaml, read_text
 
 logger = logging.getLogger("lreid")
 
-CONFIGS = (
-    Path(__file__).parent / "configs"
-)  # folder of the configs that come with lreid: benchmarks, methods, recipes, augmentations
+CONFIGS = Path(__file__).parent / "configs"  # that come with lreid: benchmarks, methods, recipes, augmentations
 BEFORE_PATH = re.compile(r"^(rotated:[^:]*:)*(csv:|folder:|own:|zoo:)?")
 RECIPE = "{METHOD.RECIPE}"  # in _BASE_
 RUN_CONFIG = "config.yaml"  # the name of the config in a run folder

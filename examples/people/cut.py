@@ -1,4 +1,4 @@
-"""Cut the six people of the clip beside it out of its frames: python examples/people/cut.py CLIP.mp4
+"""Cut the six people out of the frames of the film: python examples/people/cut.py FILM.mp4
 
 A person is what differs from the median of all frames. The first half of each visit gives gallery images, the second
 half new ones.

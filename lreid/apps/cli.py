@@ -168,9 +168,8 @@ def _run_tool(
         if rest := [each for each in rest if each != "--debug"]:
             parser.error(f"unrecognized arguments: {' '.join(rest)}")
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
-    logging.raiseExceptions = (
-        False  # report a full disk once, for the file that cannot be saved, not for every log line
-    )
+    # Report a full disk once, for the file that cannot be saved, and not for every log line.
+    logging.raiseExceptions = False
     logging.captureWarnings(True)  # of libraries, for instance about damaged images; stderr is for errors
     logging.getLogger("faiss").setLevel(logging.WARNING)  # it logs which build it loads
     try:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
-from itertools import product, takewhile
+from itertools import product
 from pathlib import Path
 
 from lreid.apps.arguments.test import split_checkpoints
 from lreid.apps.arguments.train import short_keys, split_words
 from lreid.config import check_values, load_config
-from lreid.config_keys import Config, is_key
+from lreid.config_keys import Config
 from lreid.errors import InputError, naming_keys
 from lreid.zoo import PREFIX, is_entry
 
@@ -71,8 +71,10 @@ def _refuse_test(args: argparse.Namespace) -> None:
 
 
 def _refuse_sweep(args: argparse.Namespace) -> None:
-    methods = [*takewhile(lambda word: not is_key(word), args.methods)]
-    pairs = [*args.methods[len(methods) :], *args.overrides]
+    from lreid.apps.arguments.sweep import without_pairs
+
+    (methods, *_), pairs = without_pairs([args.methods, *args.vary])
+    pairs += args.overrides
     for benchmark, method in product(args.benchmarks or [None], methods):
         _config([*args.config, *filter(None, [benchmark])], ["METHOD.NAME", method, *pairs])
 

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
+from lreid.apps.arguments.sweep import without_pairs
 from lreid.config import CONFIGS, check_values, leaves, load_config, method_options
-from lreid.config_keys import Config, is_key
+from lreid.config_keys import Config
 from lreid.errors import InputError, Stopped, counted, naming_keys
 from lreid.files import write_atomically, write_text
 from lreid.methods import build_method, method_class, method_names
@@ -80,17 +81,6 @@ def run(args: argparse.Namespace) -> None:
         raise InputError(
             f"{len(failed)} of {counted(len(runs), 'run')} failed; fix the errors above, then repeat the command"
         )
-
-
-def without_pairs(options: Iterable[Sequence[str]]) -> tuple[list[list[str]], list[str]]:
-    """The words of options that take several, and the ``KEY VALUE`` pairs that follow them."""
-    without: list[list[str]] = []
-    pairs: list[str] = []
-    for words in options:
-        end = next((place for place, word in enumerate(words) if place and is_key(word)), len(words))
-        without.append([*words[:end]])
-        pairs += words[end:]
-    return without, pairs
 
 
 def read_run(folder: str | Path) -> Results:

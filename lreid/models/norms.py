@@ -3,8 +3,7 @@
 A network loses accuracy at a new place mostly because colours, contrast and light differ. These are the mean and the
 deviation of each channel of an image. An instance norm removes them, together with their information about people.
 IBN-Net (Pan et al., ECCV 2018) compromises: it normalises half of the channels, or the output of some blocks. White
-balance removes
-least: the colour cast of an image, but not its light and contrast.
+balance removes least: the colour cast of an image, but not its light and contrast.
 """
 
 from __future__ import annotations

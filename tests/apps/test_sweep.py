@@ -16,7 +16,8 @@ import pytest
 from tiny import FEW, ONE_TASK, TINY, words
 
 from lreid.apps import sweep as sweep_module
-from lreid.apps.sweep import PlannedRun, plan, read_run, sweep, without_pairs
+from lreid.apps.arguments.sweep import without_pairs
+from lreid.apps.sweep import PlannedRun, plan, read_run, sweep
 from lreid.errors import InputError
 
 OVERRIDES = words(TINY, FEW, ONE_TASK)

@@ -254,8 +254,7 @@ class Renderer:
         bones = np.tile([POSED.index(name) for name in names], (len(x), 1))
         influence = np.stack([1 - legs, legs * left, legs * (1 - left), 0 * legs], 1)
         zone = np.stack([0 * x, 0 * x, height - hip[1]], 1)
-        first = (np.arange(8)[:, None] * 33 + np.arange(32)).ravel()
-        triangles = np.concatenate([first[:, None] + [0, 33, 1], first[:, None] + [1, 33, 34]])
+        triangles = _grid_triangles(9, 33)
         values = _clothes(person, skin) | {"cut": (-100.0 if above else 100.0, 9.0, 9.0), "own": (0.0, 0.0)}
         rows = [np.stack([x, height, z], 1), normal, zone, np.zeros((len(x), 2)), bones, influence]
         return self._drawn(rows, triangles, self._white, {"brightness": 1.0, **values})
@@ -404,9 +403,13 @@ def _rounded() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     around, up = np.meshgrid(np.linspace(0, 2 * math.pi, 17), np.linspace(-math.pi / 2, math.pi / 2, 9))
     ball = np.stack([np.cos(up) * np.cos(around), np.sin(up), np.cos(up) * np.sin(around)], -1).reshape(-1, 3)
     points = np.sign(ball) * np.abs(ball) ** 0.4
-    first = (np.arange(8)[:, None] * 17 + np.arange(16)).ravel()
-    triangles = np.concatenate([first[:, None] + [0, 17, 1], first[:, None] + [1, 17, 18]])
-    return points, triangles, ball
+    return points, _grid_triangles(9, 17), ball
+
+
+def _grid_triangles(rows: int, columns: int) -> np.ndarray:
+    """Two triangles for each cell of a grid of points that are numbered row by row, (T, 3)."""
+    first = (np.arange(rows - 1)[:, None] * columns + np.arange(columns - 1)).ravel()
+    return np.concatenate([first[:, None] + [0, columns, 1], first[:, None] + [1, columns, columns + 1]])
 
 
 def _box_rows(box: Box) -> np.ndarray:

@@ -25,7 +25,7 @@ class Sensor(NamedTuple):
     Args:
         matrix: (3, 3), mixes red, green and blue.
         curve: 256 times three bytes, the tones of each channel for its values from 0 to 255.
-        sharpen: strength of the edge enhancement, 0 or more; a negative value blurs.
+        sharpen: strength of the edge enhancement; a negative value, down to -0.8, blurs.
         colour_blur: standard deviation of the blur of colour without brightness, pixels of the sensor.
         interlaced: whether odd and even rows are exposed at different times.
     """
@@ -47,7 +47,7 @@ def make_sensor(dice: random.Random) -> Sensor:
     return Sensor(
         tuple(map(tuple, (mixing @ (np.eye(3) + crosstalk)).tolist())),
         _tones(dice, strength).tobytes(),
-        sharpen=dice.gauss(0.4, 0.9) * strength,
+        sharpen=max(-0.8, dice.gauss(0.4, 0.9) * strength),
         colour_blur=max(0.0, dice.gauss(0.3, 1.2)) * strength,
         interlaced=dice.random() < 0.06,
     )
@@ -91,5 +91,4 @@ def develop(image: np.ndarray, sensor: Sensor, dice: random.Random) -> np.ndarra
         image[..., 1:] = cv2.GaussianBlur(image[..., 1:], (0, 0), sensor.colour_blur)
         image = cv2.cvtColor(image, cv2.COLOR_YCrCb2RGB)
     soft = cv2.GaussianBlur(image, (0, 0), 1.0)
-    sharpen = max(-0.8, sensor.sharpen)
-    return np.asarray(cv2.addWeighted(image, 1 + sharpen, soft, -sharpen, 0))
+    return np.asarray(cv2.addWeighted(image, 1 + sensor.sharpen, soft, -sensor.sharpen, 0))

@@ -11,6 +11,7 @@ Every combination is one run. If you repeat the command, it skips finished runs.
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from lreid.apps.cli import add_config
@@ -68,3 +69,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dry-run", action="store_true", help="print the commands of the unfinished runs")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of the runs and the table")
+
+
+def without_pairs(options: Iterable[Sequence[str]]) -> tuple[list[list[str]], list[str]]:
+    """The words of options that take several, and the ``KEY VALUE`` pairs that follow them."""
+    from lreid.config_keys import is_key  # with yacs, which --help does not need
+
+    without: list[list[str]] = []
+    pairs: list[str] = []
+    for words in options:
+        end = next((place for place, word in enumerate(words) if place and is_key(word)), len(words))
+        without.append([*words[:end]])
+        pairs += words[end:]
+    return without, pairs
