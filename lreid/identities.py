@@ -115,9 +115,7 @@ def as_names(values: Any, name: str, length: int) -> np.ndarray:
     elif hasattr(values, "detach"):
         values = values.detach().cpu().numpy()
     elif hasattr(values, "__array__") and not isinstance(values, np.ndarray):
-        values = np.asarray(
-            values, dtype=object
-        )  # a table column, in which missing values would turn integers into floats
+        values = np.asarray(values, dtype=object)  # a table column; as floats, missing values would change integers
     if not isinstance(values, (np.ndarray, Sequence)) or isinstance(values, (str, bytes)):
         raise InputError(f"{name}: expected a list of integers or of text, got {type(values).__name__}")
     shape = values.shape if isinstance(values, np.ndarray) else (len(values),)

@@ -63,27 +63,31 @@ def score_gallery(
     search = GallerySearch(named.gallery, cfg.EVAL.INDEX_DEPTH)
     test = _test_of(where, images, search.labels, Rules("cosine", cfg.EVAL.AP, cfg.EVAL.CAMERA_FILTER))
     features = named.extract(model, images), search.features()
-    name = str(checkpoint or named.checkpoint)
-    label = Path(name).stem
-    of = {"checkpoint": label, "model": named.gallery.about.model, "test": where, "transductive": False}
+    file = Path(checkpoint or named.checkpoint)
+    of = {"checkpoint": file.stem, "model": named.gallery.about.model, "test": where, "transductive": False}
     row = of | {"variant": f"gallery {search.index}"} | row_of(test, features, search)
     rows = [row] if features[1] is None else [of | {"variant": "plain"} | row_of(test, features), row]
-    results: dict[str, Any] = {
+    results = _results(file, test, rows)
+    write_text(out / "test.json", json.dumps(results, indent=1) + "\n")
+    logger.info("figures in %s", out / "test.json")
+    named.gallery.close()
+    return results
+
+
+def _results(checkpoint: Path, test: ListedTest, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The content of ``test.json``; the last of the rows is the one that the notes concern."""
+    return {
         "schema": 1,
-        "checkpoints": {label: name},
+        "checkpoints": {checkpoint.stem: str(checkpoint)},
         "metric": "cosine",
-        "ap": cfg.EVAL.AP,
+        "ap": test.rules.ap,
         "tests": [described(test)],
         "rows": rows,
         "cross_model": [],
         "growth": [],
         "hardest": {},
-        "notes": notes_on(test, row),
+        "notes": notes_on(test, rows[-1]),
     }
-    write_text(out / "test.json", json.dumps(results, indent=1) + "\n")
-    logger.info("figures in %s", out / "test.json")
-    named.gallery.close()
-    return results
 
 
 def _images(query: Path, model: Embedder, named: NamedGallery, cfg: CfgNode) -> Images:

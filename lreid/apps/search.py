@@ -156,14 +156,11 @@ def _check(args: argparse.Namespace) -> int | None:
     require_writable(args.out / release_page.PAGE)
     comparison = release_check.check(
         args.gallery,
-        args.new,
+        release_check.Models(args.new, args.checkpoint, args.device, args.engine),
         list_images(args.images, "query", _sources(args)),
         limits,
         out=args.out,
-        checkpoint=args.checkpoint,
         skip_bad=args.skip_bad,
-        device=args.device,
-        engine=args.engine,
     )
     print(release_page.write_check(comparison, args.out, blur=args.blur))
     print(f"page: {args.out / release_page.PAGE}, figures: {release_page.FIGURES}")

@@ -22,6 +22,21 @@ STEP = 4  # images at once
 quantization, onnx = Extra("onnxruntime.quantization", "export"), Extra("onnx", "export")
 
 
+def _quantise(prepared: Path, small: Path, reader: Any) -> None:
+    """Quantises all layers from the first convolution on."""
+    before = takewhile(_is_no_convolution, onnx.load_model(prepared).graph.node)
+    quantization.quantize_static(
+        prepared,
+        small,
+        reader,
+        activation_type=quantization.QuantType.QUInt8,
+        weight_type=quantization.QuantType.QInt8,
+        nodes_to_exclude=[node.name for node in before],
+        per_channel=True,
+        reduce_range=True,
+    )
+
+
 def export_int8(model: Embedder, file: Path, images: Sequence[str], **options: Any) -> None:
     """Writes a network whose convolutions compute with 8-bit integers (onnxruntime's static quantisation).
 
@@ -47,18 +62,7 @@ def export_int8(model: Embedder, file: Path, images: Sequence[str], **options: A
         logging.disable(logging.WARNING)  # onnxruntime reports every scale that it rounds
         try:
             quantization.shape_inference.quant_pre_process(whole, prepared, skip_symbolic_shape=True)
-            quantization.quantize_static(
-                prepared,
-                small,
-                _reader(reader),
-                activation_type=quantization.QuantType.QUInt8,
-                weight_type=quantization.QuantType.QInt8,
-                nodes_to_exclude=[
-                    node.name for node in takewhile(_is_no_convolution, onnx.load_model(prepared).graph.node)
-                ],
-                per_channel=True,
-                reduce_range=True,
-            )
+            _quantise(prepared, small, _reader(reader))
         except InputError:
             raise
         except Exception as error:  # of onnxruntime, whose exceptions share no base

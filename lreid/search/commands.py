@@ -5,19 +5,19 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lreid.data.images import Images
 from lreid.data.schemes import Sources
 from lreid.errors import ArgumentError, InputError
 from lreid.files import require_writable
 from lreid.gallery import Filter, Gallery
 from lreid.gallery.faiss.faiss_store import FilePlace
 from lreid.gallery.filters import EVERYTHING
+from lreid.gallery.gallery import Matches
 from lreid.gallery.images import absolute
 from lreid.gallery.store import place_of
 from lreid.identities import UNKNOWN
@@ -302,27 +302,15 @@ def query(
         raise ArgumentError("top", f"is {wanted.top}; request at least one match")
     named = _load_filled(where)
     about, listed = named.gallery.about, _queries(named, images, wanted, sources)
-    only = wanted.only.numbered(named.number_of)  # report an unknown name before computing anything
-    from lreid.models.fingerprint import fingerprint
-
+    # an unknown name is reported before anything is computed
+    wanted = replace(wanted, only=wanted.only.numbered(named.number_of))
     model = named.model(checkpoint, device, engine, any_model=cross_model)
-    listed, pixels = read_images(listed, model, about.names)
-    features = _features(named, model, pixels, checkpoint)
-    paths, _, cameras, _ = columns(listed)
-    matches = named.gallery.search(
-        features,
-        wanted.top,
-        query_cams=cameras,
-        model=fingerprint(model),
-        where=only,
-        exclude_same_camera=wanted.other_cameras,
-        cross_model=cross_model,
-    )
-    expected, rule = _expected(named, images, paths, sources), ("threshold", "false_accept_rate", "calibrated_on")
+    paths, matches = _matches(named, listed, wanted, model, checkpoint, cross_model=cross_model)
+    expected = _expected(named, images, paths, sources)
     return {
         "gallery": str(where),
         "images": len(named.gallery),
-        **{name: getattr(about, name) for name in rule},
+        **{name: getattr(about, name) for name in ("threshold", "false_accept_rate", "calibrated_on")},
         "queries": findings(matches, paths, expected, calibrated=about.threshold is not None),
     }
 
@@ -352,14 +340,36 @@ def _queries(named: NamedGallery, sources: Sequence[Path], wanted: Wanted, where
     return images
 
 
-def _features(named: NamedGallery, model: Embedder, pixels: Images, checkpoint: Path | None) -> np.ndarray:
+def _matches(
+    named: NamedGallery,
+    images: Sequence[SearchImage],
+    wanted: Wanted,
+    model: Embedder,
+    checkpoint: Path | None,
+    *,
+    cross_model: bool,
+) -> tuple[list[str], Matches]:
+    """The paths of the queries that can be read, and their matches."""
     from lreid.models.fingerprint import fingerprint
 
-    if fingerprint(model) == named.gallery.about.model:
+    images, pixels = read_images(images, model, named.gallery.about.names)
+    if (mark := fingerprint(model)) == named.gallery.about.model:
         if named.norm and named.norm.cameras and (pixels.camids == UNKNOWN).any():
             logger.warning("the gallery is normalised per camera; --camera NAME gives the camera of the images")
-        return named.extract(model, pixels)
-    return extract(model, pixels, flips(checkpoint or named.checkpoint), named.norm)
+        features = named.extract(model, pixels)
+    else:
+        features = extract(model, pixels, flips(checkpoint or named.checkpoint), named.norm)
+    paths, _, cameras, _ = columns(images)
+    matches = named.gallery.search(
+        features,
+        wanted.top,
+        query_cams=cameras,
+        model=mark,
+        where=wanted.only,
+        exclude_same_camera=wanted.other_cameras,
+        cross_model=cross_model,
+    )
+    return paths, matches
 
 
 def describe(where: Where) -> dict[str, Any]:

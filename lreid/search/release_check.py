@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ from lreid.gallery.scoring import GallerySearch
 from lreid.gallery.store import Rows, place_of
 from lreid.identities import Labels, comparable
 from lreid.loading import Engine, load_model
+from lreid.models.embedder import Embedder
 from lreid.models.fingerprint import fingerprint
 from lreid.retrieval.arrays import as_features, unit_rows
 from lreid.retrieval.index import IndexScores
@@ -89,6 +89,55 @@ class Ranked:
         return self.others >= self.threshold
 
 
+Option = tuple[Json, Ranked | None]  # figures, and rankings or None if the option is impossible
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Labels of Q queries.
+
+    Attributes:
+        names, cameras: ``(Q,)`` text; the camera is empty if it is not known.
+        enrolled: ``(Q,)`` bool, whether the gallery has a match.
+        unknown: ``(Q,)`` bool, whether the person is not in the gallery.
+    """
+
+    names: np.ndarray
+    cameras: np.ndarray
+    enrolled: np.ndarray
+    unknown: np.ndarray
+
+    @classmethod
+    def of(cls, images: Sequence[SearchImage], ranked: Ranked, named: NamedGallery) -> Queries:
+        """The labels of ``images``, whose rankings in the gallery are ``ranked``."""
+        names = np.array([image.identity for image in images])
+        unknown = ~np.isin(names, sorted(set(named.identities.values())))
+        return cls(names, np.array([image.camera or "" for image in images]), np.isfinite(ranked.own), unknown)
+
+    def within(self, group: np.ndarray) -> Queries:
+        """The queries of a group, ``(Q,)`` bool; the others count neither as enrolled nor as unknown."""
+        return replace(self, enrolled=self.enrolled & group, unknown=self.unknown & group)
+
+    def by_camera(self) -> dict[str, np.ndarray]:
+        """The queries of each known camera, ``(Q,)`` bool."""
+        return {each: self.cameras == each for each in sorted({*self.cameras} - {""})}
+
+
+class Models(NamedTuple):
+    """The models that are compared.
+
+    Attributes:
+        new: checkpoint of the new model.
+        old: the gallery's model, if its file has moved.
+        device, engine: as in :func:`lreid.load_model`.
+    """
+
+    new: Path
+    old: Path | None = None
+    device: str = "auto"
+    engine: Engine = "torch"
+
+
 @dataclass(frozen=True)
 class Comparison:
     """The result of :func:`check`.
@@ -107,15 +156,12 @@ class Comparison:
 
 def check(
     where: str | Path,
-    new: Path,
+    models: Models,
     images: Sequence[SearchImage],
     limits: Limits = Limits(),  # noqa: B008 (a tuple)
     *,
     out: Path,
-    checkpoint: Path | None = None,
     skip_bad: bool = False,
-    device: str = "auto",
-    engine: Engine = "torch",
 ) -> Comparison:
     """Compares a gallery with three options for a new model: search it as it is, migrate it, or re-extract it.
 
@@ -130,13 +176,11 @@ def check(
 
     Args:
         where: place of a calibrated gallery.
-        new: checkpoint of the new model.
+        models: the new model, and how both are loaded.
         images: queries as in :func:`lreid.search.list_images`; those without an identity are skipped.
         limits: limits for the new model.
         out: folder for temporary galleries, which are deleted.
-        checkpoint: the gallery's model, if its file has moved.
         skip_bad: skip images that cannot be read, in the queries and in the gallery.
-        device, engine: as in :func:`lreid.load_model`.
 
     Returns:
         The comparison. Its ``results`` contain figures in per cent: ``today`` and ``ways`` (the options), each with
@@ -150,85 +194,119 @@ def check(
             options are impossible, or an argument is invalid.
     """
     named = NamedGallery.load(where)
-    about = named.gallery.about
-    if about.threshold is None or about.false_accept_rate is None:
-        raise InputError(f"{where}: has no threshold; run lreid search calibrate first")
-    queries = [image for image in images if image.identity is not None]
-    people = set(named.identities.values())
-    if not any(image.identity in people for image in queries):
-        raise InputError(
-            f"{where}: none of the {len(images)} images shows a person of the gallery by name; put them into folders "
-            "named after the people, or list them in a CSV file"
-        )
-    if limits.fpir is not None and all(image.identity in people for image in queries):
-        raise InputError("--max-fpir: every image shows an enrolled person; add images of other people")
-    model, old = load_model(new, device, engine=engine), named.model(checkpoint, device, engine)
-    if fingerprint(model) == about.model:
-        raise InputError(f"{new}: is already the gallery's model; give a different one")
-    queries, pixels = read_images(queries, old, about.names, skip_bad=skip_bad)
-    rank = partial(_ranked, queries=queries, rate=about.false_accept_rate)
-    today = rank(named, named.extract(old, pixels))
-    pixels = read_images(queries, model, about.names, skip_bad=skip_bad)[1]
-    features = extract(model, pixels, flips(new))
-
-    def searched(of: NamedGallery) -> Ranked:
-        if model.dim != of.gallery.width:
-            raise InputError(f"{new}: its features have {model.dim} numbers, those in the gallery {of.gallery.width}")
-        return rank(of, of.norm(features, pixels.camids) if of.norm else features)
-
-    def migrated(to: Path) -> NamedGallery:
-        migrate(where, to)
-        return NamedGallery.load(to)
-
-    def extracted(to: Path) -> NamedGallery:
-        return extract_beside(named, model, new, place_of(to), skip_bad=skip_bad)
-
+    listed, rate = _labelled(named, images, limits)
+    new = load_model(models.new, models.device, engine=models.engine)
+    old = named.model(models.old, models.device, models.engine)
+    if fingerprint(new) == named.gallery.about.model:
+        raise InputError(f"{models.new}: is already the gallery's model; give a different one")
+    listed, pixels = read_images(listed, old, named.gallery.about.names, skip_bad=skip_bad)
+    today = _ranked(named, named.extract(old, pixels), listed, rate)
+    queries = Queries.of(listed, today, named)
     out.mkdir(parents=True, exist_ok=True)
-    ways = [_way(AS_IS, lambda _: named, searched)]
     with tempfile.TemporaryDirectory(prefix="check-", dir=out) as folder:
-        as_is = ways[0][1]
-        if as_is is None:
-            ways.append(({"way": MIGRATED, "reason": ways[0][0]["reason"]}, None))
-        else:  # a copy has the same features and therefore the same rankings
-            ways.append(_way(MIGRATED, migrated, lambda _: as_is, Path(folder, "copy.gallery")))
-        ways.append(_way(EXTRACTED, extracted, searched, Path(folder, "new.gallery")))
-    enrolled = np.isfinite(today.own)
-    names = np.array([image.identity for image in queries])
-    unknown = ~np.isin(names, sorted(people))
-    for figures, ranked in ways:
+        options = _Options(named, new, models.new, listed, rate, skip_bad).tried(Path(folder))
+    for figures, ranked in options:
         if ranked is not None:
-            figures |= _figures(ranked, enrolled, unknown) | _changes(today, ranked, names, enrolled)
-    possible = [way for way in ways if way[1] is not None]
-    if not possible:
-        raise InputError(f"{ways[0][0]['reason']}; {ways[-1][0]['reason']}")
-    within = [way for way in possible if not limits.broken(way[0])]
-    chosen, ranked = min(within or possible, key=lambda way: (way[0]["lost_share"], -way[0]["true_positive_rate"]))
-    assert ranked is not None
-    both = today, ranked
-    cameras = np.array([image.camera or "" for image in queries])
+            figures |= _figures(ranked, queries) | _changes(today, ranked, queries)
+    chosen, ranked, passed = _chosen(options, limits)
+    both, times = (today, ranked), _enrolment(today.rows, queries.names)
     results = {
         "schema": 1,
         "gallery": str(where),
         "images": len(named.gallery),
-        "old_model": str(checkpoint or named.checkpoint),
-        "new_model": str(new),
-        "queries": int(enrolled.sum()),
-        "unknown_queries": int(unknown.sum()),
-        "skipped": len(images) - int((enrolled | unknown).sum()),
-        "camera_filter": _has_cameras(queries, today.rows),
-        "false_accept_rate": 100 * about.false_accept_rate,
-        "stored_threshold": about.threshold,
+        "old_model": str(models.old or named.checkpoint),
+        "new_model": str(models.new),
+        "queries": int(queries.enrolled.sum()),
+        "unknown_queries": int(queries.unknown.sum()),
+        "skipped": len(images) - int((queries.enrolled | queries.unknown).sum()),
+        "camera_filter": _has_cameras(listed, today.rows),
+        "false_accept_rate": 100 * rate,
+        "stored_threshold": named.gallery.about.threshold,
         "limits": limits._asdict(),
-        "today": _figures(today, enrolled, unknown),
-        "ways": [figures for figures, _ in ways],
+        "today": _figures(today, queries),
+        "ways": [figures for figures, _ in options],
         "chosen": chosen["way"],
-        "passed": bool(within),
-        "people": _people(both, names, enrolled),
-        "by_camera": _by(both, {each: cameras == each for each in sorted({*cameras} - {""})}, enrolled, unknown),
-        "by_enrolment": _by(both, _enrolment(today.rows, names), enrolled, unknown),
+        "passed": passed,
+        "people": _people(both, queries),
+        "by_camera": _by(both, queries, queries.by_camera()),
+        "by_enrolment": _by(both, queries, times),
     }
     named.gallery.close()
-    return Comparison(results, queries, today, ranked)
+    return Comparison(results, listed, today, ranked)
+
+
+def _labelled(named: NamedGallery, images: Sequence[SearchImage], limits: Limits) -> tuple[list[SearchImage], float]:
+    """The images with an identity, and the gallery's false accept rate; raises an error if these do not suffice."""
+    about, people = named.gallery.about, set(named.identities.values())
+    if about.threshold is None or about.false_accept_rate is None:
+        raise InputError(f"{named.where}: has no threshold; run lreid search calibrate first")
+    if not any(image.identity in people for image in images):
+        raise InputError(
+            f"{named.where}: none of the {len(images)} images shows a person of the gallery by name; put them into "
+            "folders named after the people, or list them in a CSV file"
+        )
+    labelled = [image for image in images if image.identity is not None]
+    if limits.fpir is not None and all(image.identity in people for image in labelled):
+        raise InputError("--max-fpir: every image shows an enrolled person; add images of other people")
+    return labelled, about.false_accept_rate
+
+
+@dataclass(frozen=True)
+class _Options:
+    """The three options for a new model.
+
+    Attributes:
+        named: the gallery.
+        model, checkpoint: the new model and its file.
+        images: the queries.
+        rate: false accept rate that sets every threshold.
+        skip_bad: skip images of the gallery that cannot be read.
+    """
+
+    named: NamedGallery
+    model: Embedder
+    checkpoint: Path
+    images: list[SearchImage]
+    rate: float
+    skip_bad: bool
+
+    def tried(self, folder: Path) -> list[Option]:
+        """The figures of cost and the rankings of each option; ``folder`` takes temporary galleries."""
+        pixels = read_images(self.images, self.model, self.named.gallery.about.names, skip_bad=self.skip_bad)[1]
+        features = extract(self.model, pixels, flips(self.checkpoint))
+
+        def searched(of: NamedGallery) -> Ranked:
+            widths = self.model.dim, of.gallery.width
+            if widths[0] != widths[1]:
+                raise InputError(
+                    f"{self.checkpoint}: its features have {widths[0]} numbers, those in the gallery {widths[1]}"
+                )
+            return _ranked(of, of.norm(features, pixels.camids) if of.norm else features, self.images, self.rate)
+
+        as_is = _option(AS_IS, lambda _: self.named, searched)
+        ranked = as_is[1]
+        if ranked is None:
+            migrated: Option = {"way": MIGRATED, "reason": as_is[0]["reason"]}, None
+        else:  # a copy has the same features and therefore the same rankings
+            migrated = _option(MIGRATED, self._migrated, lambda _: ranked, folder / "copy.gallery")
+        return [as_is, migrated, _option(EXTRACTED, self._extracted, searched, folder / "new.gallery")]
+
+    def _migrated(self, to: Path) -> NamedGallery:
+        migrate(self.named.where, to)
+        return NamedGallery.load(to)
+
+    def _extracted(self, to: Path) -> NamedGallery:
+        return extract_beside(self.named, self.model, self.checkpoint, place_of(to), skip_bad=self.skip_bad)
+
+
+def _chosen(options: Sequence[Option], limits: Limits) -> tuple[Json, Ranked, bool]:
+    """The figures and rankings of the chosen option, and whether it is within the limits."""
+    possible = [(figures, ranked) for figures, ranked in options if ranked is not None]
+    if not possible:
+        raise InputError(f"{options[0][0]['reason']}; {options[-1][0]['reason']}")
+    within = [option for option in possible if not limits.broken(option[0])]
+    best = min(within or possible, key=lambda option: (option[0]["lost_share"], -option[0]["true_positive_rate"]))
+    return *best, bool(within)
 
 
 def _has_cameras(queries: Sequence[SearchImage], rows: Rows) -> bool:
@@ -236,7 +314,7 @@ def _has_cameras(queries: Sequence[SearchImage], rows: Rows) -> bool:
     return rows.cams.dtype == object and None not in {*rows.cams, *(image.camera for image in queries)}
 
 
-def _ranked(named: NamedGallery, features: np.ndarray, *, queries: Sequence[SearchImage], rate: float) -> Ranked:
+def _ranked(named: NamedGallery, features: np.ndarray, queries: Sequence[SearchImage], rate: float) -> Ranked:
     """Returns the rankings of queries with features (Q, D), and the threshold for a false accept rate."""
     rows, search = named.gallery.labels(), GallerySearch(named.gallery, DEPTH)
     apart: tuple[Any, Any] = [image.path for image in queries], rows.paths
@@ -257,9 +335,9 @@ def _ranked(named: NamedGallery, features: np.ndarray, *, queries: Sequence[Sear
     return Ranked(score, query, gallery, rows, own, others, ap, threshold)
 
 
-def _way(
+def _option(
     name: str, make: Callable[[Path], NamedGallery], rank: Callable[[NamedGallery], Ranked], file: Path | None = None
-) -> tuple[Json, Ranked | None]:
+) -> Option:
     """An option with its cost; if it is impossible, the reason instead of rankings."""
     start = perf_counter()
     try:
@@ -273,41 +351,42 @@ def _way(
     return {"way": name, "reason": None, "seconds": seconds, "bytes": file.stat().st_size if file else 0}, ranked
 
 
-def _figures(ranked: Ranked, enrolled: np.ndarray, unknown: np.ndarray) -> Json:
+def _figures(ranked: Ranked, queries: Queries) -> Json:
     """Figures of some queries, in per cent; None without queries."""
 
     def share(values: np.ndarray) -> float | None:
         return 100 * float(values.mean()) if len(values) else None
 
+    enrolled = queries.enrolled
     return {
         "threshold": ranked.threshold,
         "mAP": share(np.nan_to_num(ranked.ap)[enrolled]),
         "rank1": share(ranked.first[enrolled]),
         "true_positive_rate": share(ranked.recognised[enrolled]),
-        "fpir": share(ranked.let_in[unknown]),
+        "fpir": share(ranked.let_in[queries.unknown]),
     }
 
 
-def _changes(today: Ranked, new: Ranked, names: np.ndarray, enrolled: np.ndarray) -> Json:
+def _changes(today: Ranked, new: Ranked, queries: Queries) -> Json:
     """The people who are no longer recognised, and those who newly are."""
     changes: Json = {}
     for end, rule in (("", "recognised"), ("_rank1", "first")):
-        before, after = (_of_people(getattr(each, rule), names, enrolled) for each in (today, new))
+        before, after = (_of_people(getattr(each, rule), queries) for each in (today, new))
         held, holds = ({name for name, (hits, count) in each.items() if 2 * hits >= count} for each in (before, after))
         changes |= {f"lost{end}": sorted(held - holds), f"gained{end}": sorted(holds - held)}
     return changes | {"lost_share": 100 * len(changes["lost"]) / len(before)}
 
 
-def _of_people(hits: np.ndarray, names: np.ndarray, enrolled: np.ndarray) -> dict[str, tuple[int, int]]:
+def _of_people(hits: np.ndarray, queries: Queries) -> dict[str, tuple[int, int]]:
     """The number of hits and of queries for each person with matches."""
-    people, which, counts = np.unique(names[enrolled], return_inverse=True, return_counts=True)
-    sums = np.bincount(which, hits[enrolled], len(people)).astype(int)
+    people, which, counts = np.unique(queries.names[queries.enrolled], return_inverse=True, return_counts=True)
+    sums = np.bincount(which, hits[queries.enrolled], len(people)).astype(int)
     return {str(name): (int(hit), int(count)) for name, hit, count in zip(people, sums, counts, strict=True)}
 
 
-def _people(both: tuple[Ranked, Ranked], names: np.ndarray, enrolled: np.ndarray) -> list[Json]:
+def _people(both: tuple[Ranked, Ranked], queries: Queries) -> list[Json]:
     """For each person the number of queries, of recognised ones and of Rank-1 hits, today and with the new model."""
-    counts = [_of_people(getattr(each, rule), names, enrolled) for rule in ("recognised", "first") for each in both]
+    counts = [_of_people(getattr(each, rule), queries) for rule in ("recognised", "first") for each in both]
     heads = ("found_today", "found_new", "rank1_today", "rank1_new")
     return [
         {"name": name, "queries": count} | dict(zip(heads, (each[name][0] for each in counts), strict=True))
@@ -315,17 +394,14 @@ def _people(both: tuple[Ranked, Ranked], names: np.ndarray, enrolled: np.ndarray
     ]
 
 
-def _by(both: tuple[Ranked, Ranked], groups: dict[str, np.ndarray], enrolled: np.ndarray, unknown: np.ndarray) -> Json:
+def _by(both: tuple[Ranked, Ranked], queries: Queries, groups: dict[str, np.ndarray]) -> Json:
     """Figures of groups of queries, today and with the new model; empty if there is only one group."""
     if len(groups) < 2:
         return {}
+    parts = {name: queries.within(group) for name, group in groups.items()}
     return {
-        name: {
-            "queries": int((enrolled & group).sum()),
-            "today": _figures(both[0], enrolled & group, unknown & group),
-            "new": _figures(both[1], enrolled & group, unknown & group),
-        }
-        for name, group in groups.items()
+        name: {"queries": int(part.enrolled.sum()), "today": _figures(both[0], part), "new": _figures(both[1], part)}
+        for name, part in parts.items()
     }
 
 

@@ -66,16 +66,12 @@ def reindex(
     work = _Reindexing(model, skip_bad)
     new = work.resume(beside) if beside.exists() else work.begin(beside, old, checkpoint)
     before = new.images()
-    while work.catch_up(
-        old := NamedGallery.load(place), new, before
-    ):  # images may have been added and removed meanwhile
+    while work.catch_up(old := NamedGallery.load(place), new, before):  # others may add and remove images meanwhile
         before = new.images()
     new.gallery.finish()
     place.switch(old.gallery.store)
     try:
-        work.catch_up(
-            old, now := NamedGallery.load(place), before
-        )  # images that other processes added in the last moment
+        work.catch_up(old, now := NamedGallery.load(place), before)  # what others added in the last moment
         return {"images": len(now.gallery), "extracted": work.extracted}
     except InputError as error:
         raise InputError(

@@ -11,7 +11,7 @@ import os
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -119,10 +119,8 @@ def write_gallery(
             written = stamp(file.fileno())
             if new:
                 _create(path, file.name)
-            elif seen is None:
-                os.replace(file.name, path)
             else:
-                with unchanged(path, seen):
+                with nullcontext() if seen is None else unchanged(path, seen):
                     os.replace(file.name, path)
     except (OSError, RuntimeError) as error:  # faiss reports a failed write as a RuntimeError
         refuse_out_of_memory(error, path)
