@@ -51,7 +51,7 @@ lock: .venv/developing
 # Most modules of the packages are never imported; the others are compiled when they first are.
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --no-compile
 EXTRAS := $(FAISS),train
-.venv/developing: EXTRAS := $(EXTRAS),milvus,start,render,export,serve,heif,parquet,docs,dev
+.venv/developing: EXTRAS := $(EXTRAS),milvus,start,render,export,serve,heif,parquet,adapters,clip,docs,dev
 
 .venv/installed .venv/developing: setup.py
 	@echo "Installing lreid with its packages (torch is large: one to several minutes) …"

@@ -89,6 +89,8 @@ setup(
         "heif": ["pillow-heif>=0.20"],  # images of telephones: .heic, .heif
         "parquet": ["pyarrow>=15"],  # tables of images that pandas wrote
         "pandas": ["pandas>=2"],  # matches as a table
+        "adapters": ["peft>=0.13", "lreid[timm]"],  # MODEL.ADAPTER lora
+        "clip": ["open_clip_torch>=2.30"],  # the text encoder of the method pad
         "docs": ["mkdocs>=1.6", "mkdocstrings-python>=1.10", "pygments>=2.17"],
         "dev": [
             "pytest>=8",

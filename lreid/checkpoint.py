@@ -176,8 +176,9 @@ def load_model_state(model: torch.nn.Module, state: dict[str, torch.Tensor], pat
     if misfits or wanted.keys() != state.keys():
         example = sorted(misfits or wanted.keys() ^ state.keys(), key=str)[0]
         raise InputError(
-            f"{path}: has a different architecture than backbone={getattr(model, 'name', '')!r} "
-            f"(it differs in {example}); set the backbone that it was trained with"
+            f"{path}: has a different architecture than backbone={getattr(model, 'name', '')!r} with "
+            f"adapter={getattr(model, 'adapter', 'none')!r} (it differs in {example}); set the backbone and the "
+            "adapter that it was trained with"
         )
     model.load_state_dict(state)
 

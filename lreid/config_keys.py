@@ -255,6 +255,17 @@ class Model(Section):
     SCALE = key(
         1.0, "factor by which features are multiplied; below 1 if features of the initial model are long", above=0
     )
+    ADAPTER = key(
+        "none",
+        "small part of a transformer that is trained while its other weights are frozen: lora (low-rank changes of "
+        "linear layers), bottleneck (a narrow perceptron per block), or prompts (learned keys and values)",
+        choices=("none", "lora", "bottleneck", "prompts"),
+    )
+    ADAPTER_SIZE = key(8, "rank of lora, width of bottleneck, or number of prompts per block", least=1)
+    ADAPTER_LAYERS = key(0, "number of attention blocks, counted from the last, with an adapter; 0 = all", least=0)
+    ADAPTER_MERGE = key(
+        False, "merge lora into the frozen weights after each task and train a new one; False: train the same one on"
+    )
 
 
 class Method(Section):

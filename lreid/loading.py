@@ -145,6 +145,10 @@ def network_of(cfg: CfgNode, *, weights: str = "none", neck: bool = False) -> Em
             pooling=cfg.MODEL.POOLING,
             norm=cfg.MODEL.NORM,
             scale=cfg.MODEL.SCALE,
+            adapter=cfg.MODEL.ADAPTER,
+            adapter_size=cfg.MODEL.ADAPTER_SIZE,
+            adapter_layers=cfg.MODEL.ADAPTER_LAYERS,
+            adapter_merge=cfg.MODEL.ADAPTER_MERGE,
         )
 
 

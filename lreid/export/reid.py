@@ -33,13 +33,13 @@ def write_for_reid(model: Embedder, out: Path, card: str) -> float:
     architecture, network = _as_reid_builds_it(model)
     if not isinstance(model.neck, nn.Identity):
         logger.warning("the neck is left out, as reid has no place for it: features are those before it")
-    state = {
-        key.removeprefix(getattr(model.backbone, "inner", "")): value.cpu().contiguous()
-        for key, value in model.backbone.state_dict().items()
-    }
-    state = {key: value for key, value in state.items() if not key.startswith("classifier.")}
     own = ImagesToFeatures(model, raw=False)
     own.model.neck = nn.Identity()
+    state = {
+        key.removeprefix(getattr(model.backbone, "inner", "")): value.contiguous()
+        for key, value in own.model.backbone.state_dict().items()
+    }
+    state = {key: value for key, value in state.items() if not key.startswith("classifier.")}
     reason = "its tensors are others"
     try:
         wanted = {key for key in network.state_dict() if not key.startswith("classifier.")}

@@ -78,6 +78,7 @@ class ImagesToFeatures(nn.Module):
         super().__init__()
         self.model, self.raw = copy.deepcopy(model).cpu().eval().requires_grad_(False), raw
         self.model.precision = None
+        self.model.remove_adapter()
 
     def forward(self, images: Tensor) -> Tensor:
         """Features (B, dim)."""

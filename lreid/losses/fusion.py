@@ -78,6 +78,8 @@ def linear_combination(new: Mapping[str, Tensor], old: Mapping[str, Tensor], alp
         ):
             raise ValueError(f"{name}: old is {tuple(before.shape)}, which does not fit new {tuple(value.shape)}")
         fused[name] = value.detach().clone()
+        if torch.equal(before, value):  # a frozen weight stays as it is, without rounding
+            continue
         rows = slice(len(before) if before.ndim else None)
         blend = alpha * (value[rows] if value.ndim else value) + (1 - alpha) * before
         if value.ndim:

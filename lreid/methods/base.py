@@ -218,7 +218,8 @@ class Method:
 
         Returns:
             Bytes of all other ``networks`` (previous ones and parts for training only), per ``domain``, and per
-            ``identity``, templates included; and ``templates``, 1 if features of people are stored, otherwise 0.
+            ``identity``, templates included; and ``templates``, 1 if features of people are stored, otherwise 0. If the
+            network has an adapter, also the bytes of this ``adapter``, which is all that a task changes in the network.
         """
         state = self.state_dict()
         by_kind: dict[str, list[Tensor]] = {}
@@ -232,7 +233,7 @@ class Method:
             "domain": total.get("domain", 0),
             "identity": total.get("identity", 0) // max(identities, 1) + templates,
             "templates": int(templates > 0),
-        }
+        } | ({"adapter": sum(each.nbytes for each in adapter)} if (adapter := self.model.adapter_parameters()) else {})
 
     def end_step(self, batch: Batch) -> None:
         """Called for each batch after its last update."""
@@ -246,6 +247,7 @@ class Method:
 
     def end_task(self, task: Task) -> None:
         """Called after a task's evaluation, while its images are still available; keeps teacher and exemplars."""
+        self.model.merge_adapter()
         if self.keeps_teacher:
             self.teacher = self.frozen_network()
         if isinstance(self.memory, ExemplarMemory) and self.memory.budget:

@@ -63,10 +63,15 @@ class Embedder(nn.Module):
             balance is applied to images, see :func:`lreid.models.norms.balance_white`.
         scale: factor of the features, above 0. Cosines do not change, but losses of distances do: their margins mean
             little if features are long.
+        adapter: ``none``; or ``lora``, ``bottleneck`` or ``prompts``, which are trained while the backbone is frozen,
+            see :func:`lreid.models.adapters.add_adapter`.
+        adapter_size, adapter_layers: rank, width or number of prompts; and number of the last blocks that receive an
+            adapter, 0 for all.
+        adapter_merge: :meth:`merge_adapter` merges LoRA into the backbone; otherwise it does nothing.
 
     Raises:
-        ArgumentError: the backbone is unknown, has no ``dim`` or does not support the norms or the pooling, or the
-            weights are not available.
+        ArgumentError: the backbone is unknown, has no ``dim`` or does not support the norms, the pooling or the
+            adapter, or the weights are not available.
         InputError: the weights do not match the network.
 
     Attributes:
@@ -76,7 +81,7 @@ class Embedder(nn.Module):
         inference: builds the network that extracts features on the CPU; None uses this network itself, as in training,
             where all passes must give equal features, bit for bit.
         source: name with which :func:`lreid.load_model` finds the model from any folder; empty if it was not loaded.
-        frozen_norms: BatchNorms of the layers that :meth:`freeze` froze.
+        frozen_norms: BatchNorms of frozen layers.
     """
 
     dim: int
@@ -99,10 +104,15 @@ class Embedder(nn.Module):
         pooling: str = "avg",
         norm: str = "batch",
         scale: float = 1.0,
+        adapter: str = "none",
+        adapter_size: int = 8,
+        adapter_layers: int = 0,
+        adapter_merge: bool = False,
     ) -> None:
         super().__init__()
         require(pooling in POOLINGS, "pooling", pooling, " or ".join(POOLINGS))
         require(scale > 0, "scale", scale, "above 0")
+        require(adapter == "lora" or not adapter_merge, "adapter_merge", True, f"False, as adapter is {adapter}")
         self.name = backbone if isinstance(backbone, str) else type(backbone).__name__
         if isinstance(backbone, str):
             backbone = build_backbone(backbone, weights, norm, size=(height, width))
@@ -123,6 +133,12 @@ class Embedder(nn.Module):
                 raise ArgumentError("pooling", f"is {pooling}, but {self.name} has no tokens; take avg")
             pool_by(pooling)
         self.frozen_norms: list[nn.Module] = []
+        self.adapter, self.adapter_merge = adapter, adapter_merge
+        if adapter != "none":
+            from lreid.models.adapters import add_adapter
+
+            add_adapter(backbone, adapter, adapter_size, adapter_layers, torch.zeros(1, 3, height, width), self.name)
+            self.freeze(0)
         self.precision: torch.dtype | Literal["tf32"] | None = None
         self.neck: nn.Module = bn_neck(self.dim) if neck else nn.Identity()
         own_mean, own_std = normalisation(self.name, weights) or IMAGENET
@@ -193,7 +209,7 @@ class Embedder(nn.Module):
             if id(parameter) in frozen:
                 parameter.requires_grad_(False)
         norms = [each for each in self.backbone.modules() if isinstance(each, _BatchNorm)]
-        self.frozen_norms = [each for each in norms if id(each.weight) in frozen]
+        self.frozen_norms = [each for each in norms if each.weight is not None and not each.weight.requires_grad]
         self.train(self.training)
 
     def train(self, mode: bool = True) -> Self:
@@ -202,6 +218,25 @@ class Embedder(nn.Module):
         for norm in self.frozen_norms:
             norm.eval()
         return self
+
+    def adapter_parameters(self) -> list[nn.Parameter]:
+        """The trained parameters of the backbone if it has an adapter, otherwise none."""
+        return [each for each in self.backbone.parameters() if each.requires_grad] if self.adapter != "none" else []
+
+    def merge_adapter(self) -> None:
+        """Merges LoRA into the frozen weights, if asked for, and starts a new one; features stay the same."""
+        if self.adapter_merge:
+            from lreid.models.adapters.lora import merge
+
+            merge(self.backbone)
+
+    def remove_adapter(self) -> None:
+        """Merges LoRA into the weights of a network that is not trained any more; other adapters stay."""
+        if self.adapter == "lora":
+            from lreid.models.adapters.lora import remove
+
+            remove(self.backbone)
+            self.adapter, self.adapter_merge = "none", False
 
     def pool(self, outputs: Tensor) -> Tensor:
         """Features (B, dim) of maps (B, dim, h, w); vectors stay."""

@@ -93,7 +93,8 @@ def merged(model: Embedder) -> Embedder:
 
 
 def _folded(network: Embedder, images: Tensor) -> None:
-    """Folds every BatchNorm that follows a convolution into it, and computes the halves of IBN-a norms at once."""
+    """Merges LoRA, folds every BatchNorm into the convolution before it, computes the halves of IBN-a norms at once."""
+    network.remove_adapter()
     for norm in list(network.modules()):
         if callable(merge := getattr(norm, "merged", None)):
             network.set_submodule(_name(network, norm), merge())

@@ -14,7 +14,16 @@ from lreid.errors import counted
 from lreid.report.groups import Group, labels
 from lreid.report.identity_forgetting import Pictures
 from lreid.report.rendering import Cell, Panel, Row, Table, panel
-from lreid.report.tables import COST, FIGURES, TRANSFER, Column, duration, group_figures, number, past_gallery_rows
+from lreid.report.tables import (
+    FIGURES,
+    TRANSFER,
+    Column,
+    cost_columns,
+    duration,
+    group_figures,
+    number,
+    past_gallery_rows,
+)
 from lreid.results import Results, average, averaged_kinds, is_trained, matrix
 
 HARDEST = 15  # identities listed
@@ -51,10 +60,11 @@ def comparison(groups: Sequence[Group]) -> list[Panel]:
 
 def cost(groups: Sequence[Group]) -> list[Panel]:
     """Images, exemplars, time and memory."""
-    if all(mean is None for spreads in group_figures(groups, COST) for mean, _ in spreads):
+    columns = cost_columns([run for group in groups for run in group.runs])
+    if all(mean is None for spreads in group_figures(groups, columns) for mean, _ in spreads):
         return []
     note = "Times are of the processor where a run has them, else of the clock."
-    return [panel("table.html", "Cost", note, table=_group_table("Cost", groups, COST))]
+    return [panel("table.html", "Cost", note, table=_group_table("Cost", groups, columns))]
 
 
 def _group_table(title: str, groups: Sequence[Group], columns: Sequence[Column]) -> Table:

@@ -69,6 +69,7 @@ COST = (
     Column("stored_identity_kib", "of an identity, KiB"),
     Column("stored_templates", "templates of people", digits=0),
 )
+ADAPTER = Column("stored_adapter_mib", "adapter, MiB", digits=2)
 SWITCHES = (
     Column("drift_stored", "drift, stored", digits=3),
     Column("drift_held_out", "drift, held out", digits=3),
@@ -173,7 +174,7 @@ def comparison_table(
         format: ``text``, ``markdown``, ``csv`` (all metrics, mean and deviation in columns of their own), or ``latex``
             (a booktabs ``tabular``).
         each: one row per run instead.
-        cost, switches: add the columns ``COST``, or ``SWITCHES`` (for runs with ``EVAL.DRIFT_STEPS``).
+        cost, switches: add the columns of :func:`cost_columns`, or ``SWITCHES`` (for runs with ``EVAL.DRIFT_STEPS``).
 
     Raises:
         ValueError: an unknown format.
@@ -183,7 +184,7 @@ def comparison_table(
     measured = {key for run in runs for key in run["summary"]}
     wanted = FIGURES if format == "csv" else MAIN_FIGURES
     columns = tuple(column for column in wanted if column.key in measured or not column.key.startswith(OPTIONAL))
-    columns += (COST if cost else _unequal(runs)) + (SWITCHES if switches else ())
+    columns += (cost_columns(runs) if cost else _unequal(runs)) + (SWITCHES if switches else ())
     groups = grouped(runs, each=each)
     keys = ["benchmark", "method", "AP", "tasks", *(["seed"] if each else []), "n"]
     words = [
@@ -287,14 +288,20 @@ def cross_model_table(results: dict[str, Any]) -> str:
     return "\n\n".join(tables)
 
 
+def cost_columns(runs: Sequence[Results]) -> tuple[Column, ...]:
+    """The columns :data:`COST`, and the size of the adapter if a run has one."""
+    return COST + (ADAPTER,) * any("adapter" in (run.get("stored") or {}) for run in runs)
+
+
 def _cost(run: Results) -> dict[str, float | None]:
-    """The figures of :data:`COST`; None if a run does not record them."""
+    """The figures of :func:`cost_columns`; None if a run does not record them."""
     seconds = run.get("seconds", {})
     trained = seconds.get("train_cpu") or seconds.get("train")
     steps = run.get("steps_trained")
     stored = run.get("stored") or {}
-    units = {"networks": 2**20, "domain": 2**20, "identity": 2**10, "templates": 1}
+    units = {"networks": 2**20, "domain": 2**20, "identity": 2**10, "templates": 1, "adapter": 2**20}
     names = {"networks": "networks_mib", "domain": "domain_mib", "identity": "identity_kib", "templates": "templates"}
+    names |= {"adapter": "adapter_mib"}
     return {
         "images_trained": run.get("images_trained"),
         "exemplars": run.get("exemplars"),

@@ -1,0 +1,90 @@
+"""Adapters: a few parameters that are trained within the attention blocks of a frozen transformer."""
+
+from __future__ import annotations
+
+import importlib
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from lreid.errors import ArgumentError, require
+from lreid.models.parts import evaluating
+
+KINDS = ("none", "lora", "bottleneck", "prompts")
+
+
+class Place(NamedTuple):
+    """An attention block of a network that receives an adapter.
+
+    Attributes:
+        name: name of the block within the network.
+        linears: the block's linear layers that an image passes, by their full names, in the order of their calls.
+    """
+
+    name: str
+    linears: dict[str, nn.Linear]
+
+
+def add_adapter(network: nn.Module, kind: str, size: int, layers: int, image: torch.Tensor, title: str) -> None:
+    """Freezes a network and puts an adapter into its last attention blocks.
+
+    The adapter changes no feature until it is trained: its last factor is zero.
+
+    Args:
+        network: a backbone, such as one of timm.
+        kind: ``lora``, ``bottleneck`` or ``prompts``, each a module of this package.
+        size: rank, width of the bottleneck, or number of prompts per block; 1 or more.
+        layers: number of blocks at the end of the network that receive an adapter; 0 is all.
+        image: a normalised image (1, 3, H, W), which passes the network once.
+        title: name of the network in errors.
+
+    Raises:
+        ArgumentError: the kind is unknown, the network has no attention or fewer blocks, or the size exceeds its width.
+        InputError: peft is not installed.
+    """
+    require(kind in KINDS[1:], "adapter", kind, f"one of {', '.join(KINDS)}")
+    require(size >= 1, "adapter_size", size, "1 or more")
+    blocks = [name for name, block in network.named_modules() if _attends(block)]
+    if not blocks:
+        raise ArgumentError("adapter", f"is {kind}, but {title} has no attention; take a transformer of timm, or none")
+    most = len(blocks)
+    require(0 <= layers <= most, "adapter_layers", layers, f"from 0 to {most}, the attention blocks of {title}")
+    places = [Place(name, _called_linears(network, name, image)) for name in blocks[-layers:]]
+    network.requires_grad_(False)
+    importlib.import_module(f"{__name__}.{kind}").insert(network, places, size)
+
+
+def require_narrow(size: int, places: list[Place]) -> None:
+    """Checks the size of a factor that a layer's input or output passes.
+
+    Raises:
+        ArgumentError: it exceeds the width of all layers.
+    """
+    width = max(min(each.in_features, each.out_features) for place in places for each in place.linears.values())
+    require(size <= width, "adapter_size", size, f"at most {width}, the width of the network")
+
+
+def _attends(block: nn.Module) -> bool:
+    attention = getattr(block, "attn", None)
+    return isinstance(attention, nn.Module) and any(isinstance(each, nn.Linear) for each in attention.modules())
+
+
+def _called_linears(network: nn.Module, block: str, image: torch.Tensor) -> dict[str, nn.Linear]:
+    """Linear layers of a block that are called; some attentions use only the weight of a layer."""
+    called: dict[str, nn.Linear] = {}
+
+    def note(name: str, layer: nn.Linear, *_: object) -> None:
+        called[name] = layer
+
+    hooks = [
+        each.register_forward_hook(partial(note, f"{block}.{name}"))
+        for name, each in network.get_submodule(block).named_modules()
+        if isinstance(each, nn.Linear)
+    ]
+    with torch.no_grad(), evaluating(network):
+        network(image)
+    for hook in hooks:
+        hook.remove()
+    return called

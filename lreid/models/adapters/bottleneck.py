@@ -1,0 +1,45 @@
+"""Bottleneck adapters: a narrow perceptron next to the perceptron of each block."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from lreid.models.adapters import Place, require_narrow
+
+
+class Bottleneck(nn.Module):
+    """Adds ``U relu(D x)`` to the output of a module; ``U`` is zero at first.
+
+    Source: AdaptFormer (Chen et al., NeurIPS 2022), without its factor of 0.1.
+
+    Args:
+        inner: maps (..., C) to (..., C').
+        width_in, width_out: C and C'.
+        width: rows of ``D``.
+    """
+
+    def __init__(self, inner: nn.Module, width_in: int, width_out: int, width: int) -> None:
+        super().__init__()
+        self.inner, self.down, self.up = inner, nn.Linear(width_in, width), nn.Linear(width, width_out)
+        nn.init.kaiming_uniform_(self.down.weight, nonlinearity="relu")
+        for each in (self.down.bias, self.up.weight, self.up.bias):
+            nn.init.zeros_(each)
+
+    def forward(self, tokens: Tensor, *args: Any, **options: Any) -> Tensor:
+        """Outputs (..., C') of tokens (..., C)."""
+        return self.inner(tokens, *args, **options) + self.up(F.relu(self.down(tokens)))
+
+
+def insert(network: nn.Module, places: list[Place], width: int) -> None:
+    """Puts a bottleneck next to the perceptron of every place, or to its attention if it has none."""
+    require_narrow(width, places)
+    for place in places:
+        for part in (f"{place.name}.mlp", f"{place.name}.attn"):
+            if linears := [each for name, each in place.linears.items() if name.startswith(f"{part}.")]:
+                inner = network.get_submodule(part)
+                wrapped = Bottleneck(inner, linears[0].in_features, linears[-1].out_features, width)
+                network.set_submodule(part, wrapped)
+                break
