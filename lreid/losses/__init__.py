@@ -1,4 +1,4 @@
-"""Losses: pure functions, tensors in and a scalar out. They need nothing but torch."""
+"""Loss functions without state: each takes tensors and returns a scalar. They need nothing but torch."""
 
 from __future__ import annotations
 

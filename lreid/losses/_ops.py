@@ -13,8 +13,8 @@ Metric = Literal["sqeuclidean", "euclidean", "cosine"]
 def squared_distances(a: Tensor, b: Tensor) -> Tensor:
     """Squared Euclidean distances of all pairs, ``(n, D)`` and ``(m, D)`` float64 to ``(n, m)`` float64.
 
-    ``|a|² + |b|² - 2ab`` loses up to the digits that the norms have more than the distance. Float64 has them
-    to spare, and one matrix product takes far less memory than the ``(n, m, D)`` differences.
+    ``|a|² + |b|² - 2ab`` subtracts large numbers to get a small one, which loses digits. Float64 has enough digits for
+    that. One matrix product takes far less memory than the ``(n, m, D)`` differences.
     """
     return a.square().sum(1)[:, None] + b.square().sum(1) - 2 * a @ b.T
 
@@ -22,7 +22,7 @@ def squared_distances(a: Tensor, b: Tensor) -> Tensor:
 def distances(a: Tensor, b: Tensor, metric: Metric) -> Tensor:
     """Distances of all pairs, ``(n, D)`` and ``(m, D)`` float64 to ``(n, m)``.
 
-    For ``cosine`` the negative dot product.
+    For ``cosine``, the distance is the negative dot product.
 
     Raises:
         ValueError: unknown metric.
@@ -37,7 +37,7 @@ def distances(a: Tensor, b: Tensor, metric: Metric) -> Tensor:
 
 
 def safe_root(squared: Tensor) -> Tensor:
-    """Square root with gradient 0 at 0; negative numbers from rounding count as 0."""
+    """Square root whose gradient at 0 is 0; numbers that rounding made negative count as 0."""
     zero = squared <= 0
     return squared.masked_fill(zero, 1).sqrt().masked_fill(zero, 0)
 
@@ -53,7 +53,7 @@ def unit(vectors: Tensor) -> Tensor:
 
 
 def without_column(matrix: Tensor, left_out: Tensor) -> Tensor:
-    """All columns of each row except one ``(n,)``, in order: ``(n, m)`` to ``(n, m - 1)``."""
+    """Remove from each row the column that ``left_out`` ``(n,)`` names: ``(n, m)`` to ``(n, m - 1)``, in order."""
     columns = torch.arange(matrix.shape[1], device=matrix.device)[:-1].expand(len(matrix), -1)
     return matrix.gather(1, columns + (columns >= left_out[:, None]))
 
@@ -69,7 +69,7 @@ def log_probabilities(scores: Tensor, temperature: float) -> Tensor:
 
 
 def label_means(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Means ``(N, D)`` float64, their labels ``(N,)``, and the position of each row among them ``(B,)``."""
+    """Mean features per label ``(N, D)`` float64, the labels ``(N,)``, and the position of each row's mean ``(B,)``."""
     check_rows(features, labels)
     names, place, counts = torch.unique(labels.to(features.device), return_inverse=True, return_counts=True)
     sums = features.new_zeros(len(names), features.shape[1], dtype=torch.float64)
@@ -101,13 +101,13 @@ def check_rows(features: Tensor, labels: Tensor, name: str = "features") -> None
 
 
 def check_alike(one: Tensor, other: Tensor, names: str, shape: str = "(B, D)") -> None:
-    """Raises ValueError unless both have two dimensions and the same shape, which is called ``shape``."""
+    """Raises ValueError unless both tensors are matrices of one shape; the message calls it ``shape``."""
     if one.ndim != 2 or one.shape != other.shape:
         raise ValueError(f"{names} must both be {shape}, got shapes {tuple(one.shape)} and {tuple(other.shape)}")
 
 
 def check_pairs(student: Tensor, teacher: Tensor, name: str = "teacher") -> None:
-    """Raises ValueError unless they are ``(B, D)`` and ``(B, D')``."""
+    """Raises ValueError unless the two tensors are ``(B, D)`` and ``(B, D')``."""
     if student.ndim != 2 or teacher.ndim != 2 or len(student) != len(teacher):
         raise ValueError(
             f"student and {name} must be (B, D) and (B, D'), "
@@ -116,7 +116,7 @@ def check_pairs(student: Tensor, teacher: Tensor, name: str = "teacher") -> None
 
 
 def check_logits(student_logits: Tensor, teacher_logits: Tensor) -> None:
-    """Raises ValueError unless they are ``(B, K)`` and ``(B, K_old)`` with ``K_old <= K``."""
+    """Raises ValueError unless the logits are ``(B, K)`` and ``(B, K_old)`` with ``K_old <= K``."""
     student, teacher = tuple(student_logits.shape), tuple(teacher_logits.shape)
     if len(student) != 2 or len(teacher) != 2 or student[0] != teacher[0] or student[1] < teacher[1]:
         raise ValueError(
@@ -126,11 +126,11 @@ def check_logits(student_logits: Tensor, teacher_logits: Tensor) -> None:
 
 
 def check_temperature(temperature: float) -> None:
-    """Raises ValueError unless it is above 0."""
+    """Raises ValueError unless the temperature is above 0."""
     if not temperature > 0:
         raise ValueError(f"temperature must be above 0, got {temperature}")
 
 
 def to_loss(value: Tensor, features: Tensor) -> Tensor:
-    """A scalar in the precision of ``features``, but at least float32."""
+    """Convert a value to the precision of ``features``, but at least to float32."""
     return value.to(torch.promote_types(features.dtype, torch.float32))

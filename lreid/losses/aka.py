@@ -1,4 +1,4 @@
-"""Adaptive knowledge accumulation (AKA): plasticity of the features, stability of the knowledge graph."""
+"""Losses of adaptive knowledge accumulation (AKA): plasticity of the features, stability of the knowledge graph."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def plasticity_loss(features: Tensor, labels: Tensor, *, margin: float = 0.3) ->
     """Batch-hard triplet loss on ``log(1 + exp(d))`` instead of the Euclidean distance ``d``.
 
     Source: Pu et al., "Lifelong Person Re-Identification via Adaptive Knowledge Accumulation", CVPR 2021, in the form
-    of the official code, which overflows in float32 for distances above 88; this function does not.
+    of the official code. That code overflows in float32 for distances above 88; this function does not.
 
     Args:
         features: ``(B, D)`` float, the sum of the image's feature and the graph's output for it.
@@ -28,18 +28,18 @@ def plasticity_loss(features: Tensor, labels: Tensor, *, margin: float = 0.3) ->
     """
     check_rows(features, labels)
     own, other = hardest_distances(features.double(), labels)  # (B,), (B,)
-    gap = F.softplus(own) - F.softplus(other)  # mining is the same: log(1 + exp(d)) grows with d
+    gap = F.softplus(own) - F.softplus(other)  # log(1 + exp(d)) grows with d: the hardest pairs are the same
     return to_loss((gap + margin).clamp(min=0).mean(), features)
 
 
 def stability_loss(student_vertices: Tensor, teacher_vertices: Tensor) -> Tensor:
     """Squared distance between the old and the new unit vector of each vertex, mean over the vertices.
 
-    Source: as :func:`plasticity_loss`, whose official code weights this term with 0.0005.
+    Source: the same as for :func:`plasticity_loss`. The official code multiplies this term by 0.0005.
 
     Args:
         student_vertices: ``(V, D)`` float vertices of the graph in training.
-        teacher_vertices: ``(V, D)`` float, the same vertices after the previous task. Gets no gradient.
+        teacher_vertices: ``(V, D)`` float, the same vertices after the previous task. It gets no gradient.
 
     Returns:
         Scalar in ``[0, 4]`` in the precision of ``student_vertices``, at least float32.
@@ -55,17 +55,17 @@ def stability_loss(student_vertices: Tensor, teacher_vertices: Tensor) -> Tensor
 def smoothed_cross_entropy(
     logits: Tensor, labels: Tensor, *, smoothing: float = 0.1, num_classes: int | None = None
 ) -> Tensor:
-    """Cross-entropy to ``(1 - smoothing) * one_hot + smoothing / num_classes``, mean over rows.
+    """Cross-entropy with the targets ``(1 - smoothing) * one_hot + smoothing / num_classes``, mean over rows.
 
-    With the number of classes of the head, as it should be, this equals
-    ``torch.nn.functional.cross_entropy(..., label_smoothing=smoothing)``. AKA's official code divides by the 2494
-    identities of all tasks while a head has 500 of them, so that the targets sum to about 0.92.
+    If ``num_classes`` is the number of classes of the head, this equals ``torch.nn.functional.cross_entropy(...,
+    label_smoothing=smoothing)``. AKA's official code divides by the 2494 identities of all tasks although a head has
+    500 classes, so that its targets sum to about 0.92.
 
     Args:
-        logits: ``(B, K)`` float, of one head.
+        logits: ``(B, K)`` float logits of one head.
         labels: ``(B,)`` int64 in ``[0, K)``.
         smoothing: in ``[0, 1]``.
-        num_classes: divisor of the smoothing; None for ``K``, 2494 for the official value.
+        num_classes: divisor of the smoothing; None for ``K``. The official code has 2494.
 
     Returns:
         Scalar in the precision of ``logits``, at least float32.

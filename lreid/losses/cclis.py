@@ -1,4 +1,4 @@
-"""CCLIS: contrast of prototypes with images of all tasks; past images are weighted by their selection."""
+"""CCLIS: contrast prototypes with images of all tasks; stored images are weighted by how likely they were selected."""
 
 from __future__ import annotations
 
@@ -22,23 +22,25 @@ def sample_nce_loss(
 ) -> Tensor:
     """Prototype InfoNCE with importance sampling (Sample-NCE): each prototype identifies its images in the batch.
 
-    The softmax runs over the images of the batch, not over the classes: the term of image ``j`` is
-    ``-s_yj + log sum_k w_jk exp(s_yk)``, with ``s_yk`` the cosine of its own prototype ``y = label of j`` and image
-    ``k``, divided by the temperature. Between different past classes ``w_jk = 1 / (g_k n_k)``, with ``g_k`` the
-    probability with which ``k`` was drawn into the memory and ``n_k`` the images of its class in the batch, so that the
-    stored images represent all images of their task; otherwise ``w_jk = 1``. The loss is the mean over the batch.
+    The softmax runs over the images of the batch, not over the classes. The term of image ``j`` is
+    ``-s_yj + log sum_k w_jk exp(s_yk)``. Here ``y`` is the label of ``j``, and ``s_yk`` is the cosine of prototype
+    ``y`` and image ``k``, divided by the temperature. If ``j`` and ``k`` belong to different past classes,
+    ``w_jk = 1 / (g_k n_k)``; otherwise ``w_jk = 1``. ``g_k`` is the probability with which ``k`` was drawn into the
+    memory, and ``n_k`` is the number of images of its class in the batch. So the stored images represent all images of
+    their task. The loss is the mean over the batch.
 
-    Source: Li et al., "Contrastive Continual Learning with Importance Sampling and Prototype-Instance
-    Relation Distillation" (CCLIS), AAAI 2024, Eqs. 9 and 10; the paper prints the sum over the batch. The
-    official code takes every task for a past one unless tasks have two classes; that is this loss with no
-    current classes. A weight of 0, NaN there, counts as ``w_jk = 1`` here: such an image was not drawn by
-    importance. Everything is computed in float64 and from log-probabilities.
+    Source: Li et al., "Contrastive Continual Learning with Importance Sampling and Prototype-Instance Relation
+    Distillation" (CCLIS), AAAI 2024, Eqs. 9 and 10; the paper prints the sum over the batch. Unless tasks have two
+    classes, the official code treats the current task as a past one; this function does so if ``current_classes`` is
+    empty. A weight of 0 gives NaN in the official code. Here it counts as ``w_jk = 1``, because such an image was not
+    drawn by importance. Everything is computed in float64 and from log-probabilities.
 
     Args:
         scores: ``(B, C)`` float cosines of each image with each prototype.
         labels: ``(B,)`` int64 in ``[0, C)``, the prototype of each image's class.
-        weights: ``(B,)`` float in ``[0, 1]``, the share of each stored image in the scores of its class when it was
-            drawn (:func:`lreid.memory.selection.importance_weights`). Those of current classes do not count.
+        weights: ``(B,)`` float in ``[0, 1]``. The weight of a stored image is its score, as a share of the scores of
+            its class, when it was drawn (:func:`lreid.memory.selection.importance_weights`). Weights of images of
+            current classes are ignored.
         current_classes: labels of the current task, in any order.
         temperature: divides the cosines, above 0.
 
@@ -66,23 +68,23 @@ def sample_nce_loss(
 def prototype_relation_loss(
     student_scores: Tensor, teacher_scores: Tensor, *, temperature: float = 0.2, teacher_temperature: float = 0.1
 ) -> Tensor:
-    """Prototype-instance relation distillation (PRD): each image keeps its similarities to old prototypes.
+    """Prototype-instance relation distillation (PRD), which preserves each image's similarities to old prototypes.
 
-    Cross-entropy from the teacher's to the student's softmax over the prototypes of previous classes, mean
-    over all images of the batch. The entropy of the teacher is not subtracted.
+    The loss is the cross-entropy from the teacher's to the student's softmax over the prototypes of previous classes,
+    mean over all images of the batch. The entropy of the teacher is not subtracted.
 
-    Source: CCLIS, Eqs. 13 and 14, as the official code has it; the paper prints the sum over the batch and
-    prototypes of the current classes too.
+    Source: CCLIS, Eqs. 13 and 14, as in the official code. The paper prints the sum over the batch and includes the
+    prototypes of the current classes.
 
     Args:
         student_scores: ``(B, C_old)`` float cosines of images and prototypes, previous classes only.
-        teacher_scores: ``(B, C_old)`` float, likewise with the previous model's features and prototypes. Gets
+        teacher_scores: ``(B, C_old)`` float, the same cosines for the previous model's features and prototypes. It gets
             no gradient.
         temperature: divides the student's cosines, above 0.
-        teacher_temperature: divides the teacher's, above 0.
+        teacher_temperature: divides the teacher's cosines, above 0.
 
     Returns:
-        Scalar in the precision of ``student_scores``, at least float32; 0 for no or one previous class.
+        Scalar in the precision of ``student_scores``, at least float32; 0 if there are fewer than two previous classes.
 
     Raises:
         ValueError: the shapes do not match, or a temperature is not above 0.
@@ -96,18 +98,19 @@ def prototype_relation_loss(
 def importance_scores(scores: Tensor, labels: Tensor, *, temperature: float = 0.5, own_class: bool = False) -> Tensor:
     """Similarity of each image to other classes; images are drawn into the memory by these scores.
 
-    For each prototype a softmax over all images; an image's score is its mean over the prototypes of other
-    classes.
+    For each prototype, a softmax over all images gives each image a probability. An image's score is its mean
+    probability over the prototypes of other classes.
 
-    Source: CCLIS, Eq. 12. The official code averages over five passes with augmented images. It clears the own
-    class's term at the start of a pass, so that of the last pass stays: with the mean over the passes' scores,
-    that is ``own_class`` in the last one only. With one class it divides by 0; here all images score the same.
+    Source: CCLIS, Eq. 12. The official code averages over five passes with augmented images. It removes the own class's
+    term only at the start of a pass, so that the term of the last pass remains. To compute the same, average the scores
+    of the passes, with ``own_class`` in the last pass only. With one class the official code divides by 0; here all
+    images score the same.
 
     Args:
-        scores: ``(N, C)`` float cosines of all images to choose from and the prototypes of all classes so far.
+        scores: ``(N, C)`` float cosines of all candidate images with the prototypes of all classes so far.
         labels: ``(N,)`` int64 in ``[0, C)``.
         temperature: divides the cosines, above 0.
-        own_class: add the own class's term, still divided by ``C - 1``.
+        own_class: add the term of the image's own class; the sum is still divided by ``C - 1``.
 
     Returns:
         ``(N,)`` in the precision of ``scores``, at least float32, above 0 unless a softmax underflows.

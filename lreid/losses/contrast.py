@@ -12,15 +12,15 @@ from lreid.losses.supcon import asymmetric_supcon_loss
 def nt_xent_loss(projections: Tensor, *, temperature: float) -> Tensor:
     """Normalised, temperature-scaled cross-entropy (NT-Xent): each view identifies the other view of its image.
 
-    The softmax of each view runs over its cosines to all other views of the batch; the loss is minus the
+    The softmax of each view runs over its cosines to all other views of the batch. The loss is the negative
     log-probability of the image's other view, mean over the ``2B`` views.
 
-    Source: Chen et al., "A Simple Framework for Contrastive Learning of Visual Representations" (SimCLR), ICML
-    2020, Eq. 1. It is SupCon with every image a class of its own.
+    Source: Chen et al., "A Simple Framework for Contrastive Learning of Visual Representations" (SimCLR), ICML 2020,
+    Eq. 1. It equals the supervised contrastive loss (SupCon) if every image is a separate class.
 
     Args:
         projections: ``(B, 2, D)`` float unit vectors, two augmented views of each image.
-        temperature: divides the cosines, above 0; Contrast Scoring takes 0.5, for ImageNet subsets 0.07.
+        temperature: divides the cosines, above 0. Contrast Scoring uses 0.5, and 0.07 for subsets of ImageNet.
 
     Returns:
         Scalar in the precision of ``projections``, at least float32; 0 for one image.
@@ -37,17 +37,18 @@ def nt_xent_loss(projections: Tensor, *, temperature: float) -> Tensor:
 def contrast_scores(projections: Tensor, flipped: Tensor) -> Tensor:
     """Contrast Scoring: distance between the projections of an image and of its mirror image.
 
-    ``1 - cosine``. A high score means that the model does not yet know the image well. No other augmentation
-    is used, so that the score depends on the image and the model alone.
+    The score is ``1 - cosine``. A high score means that the model does not yet represent the image well. No random
+    augmentation is used, so that the score depends on the image and the model alone.
 
     Source: Contrast Scoring (on-device contrastive learning from unlabelled streams), Eqs. 3 and 4.
 
     Args:
         projections: ``(B, D)`` float outputs of the projection head, of any length.
-        flipped: ``(B, D)`` float, likewise for the same images flipped left to right.
+        flipped: ``(B, D)`` float outputs for the same images flipped left to right.
 
     Returns:
-        ``(B,)`` in ``[0, 2]``, in the precision of ``projections``, at least float32; 1 where one is all zeros.
+        ``(B,)`` in ``[0, 2]``, in the precision of ``projections``, at least float32; 1 where one of the two
+        projections is all zeros.
 
     Raises:
         ValueError: not ``(B, D)``, or the shapes differ.

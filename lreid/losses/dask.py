@@ -1,4 +1,4 @@
-"""DASK's images in the style of a past domain: resampled colour statistics, and one convolution per image."""
+"""Images in the style of a past domain, as in DASK: resampled colour statistics, and convolutions per image."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from torch.nn import functional as F
 
 
 def dask_color_resample(images: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-    """Images with the mean and contrast of each channel drawn from those of the batch.
+    """Give each channel of an image a random mean and contrast, drawn from the statistics of the batch.
 
     For each channel, the new mean of an image is drawn from the normal distribution of the batch's means; the new
     standard deviation is drawn in the same way. A drawn deviation may be below 0 and values may leave [0, 1], as in the
     official code.
 
     Source: "DASK: Distribution Rehearsing via Adaptive Style Kernel Learning for Exemplar-Free Lifelong Person
-    Re-Identification", AAAI 2025, official code (``ColorTransformer``), which trains the style network on them. A
-    channel of one value, by whose deviation the official code divides, keeps to its drawn mean.
+    Re-Identification", AAAI 2025, official code (``ColorTransformer``), which trains the style network on such images.
+    The official code divides by the deviation of a channel, which is 0 for a uniform channel; here a uniform channel
+    becomes its drawn mean.
 
     Args:
-        images: ``(B, C, H, W)`` float, two or more.
-        generator: draws ``(B, C)`` means and then ``(B, C)`` deviations; None is torch's own.
+        images: ``(B, C, H, W)`` float, B of 2 or more.
+        generator: draws ``(B, C)`` means and then ``(B, C)`` deviations; None is torch's global generator.
 
     Returns:
-        ``(B, C, H, W)``, as precise as ``images``.
+        ``(B, C, H, W)`` in the precision of ``images``.
 
     Raises:
         ValueError: a wrong shape, or a single image, which has no statistics.
@@ -44,13 +45,14 @@ def dask_color_resample(images: Tensor, *, generator: torch.Generator | None = N
 def dask_decode(images: Tensor, kernels: Tensor, *, groups: int = 1) -> Tensor:
     """Applies one or several 3 x 3 convolutions to each image, with separate kernels per image.
 
-    Source: as :func:`dask_color_resample`, whose loop over the images is one grouped convolution here.
+    Source: the same as for :func:`dask_color_resample`. The official code loops over the images; here one grouped
+    convolution does it.
 
     Args:
         images: ``(B, C, H, W)`` float.
-        kernels: ``(B, k (9 C² / groups + C))`` float: weights ``[out, in, 3, 3]`` and then biases of each image, of k
-            convolutions one after the other; the paper has one.
-        groups: groups of each convolution.
+        kernels: ``(B, k (9 C² / groups + C))`` float: for each image the weights ``[out, in, 3, 3]`` and then the
+            biases of k successive convolutions. The paper has one convolution.
+        groups: number of groups of each convolution.
 
     Returns:
         ``(B, C, H, W)``.

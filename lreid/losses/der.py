@@ -10,15 +10,15 @@ from lreid.losses._ops import check_logits, to_loss
 def dark_experience_loss(student_logits: Tensor, teacher_logits: Tensor) -> Tensor:
     """Mean squared difference between the current logits and those stored with the images.
 
-    Source: Buzzega et al., "Dark Experience for General Continual Learning" (DER, DER++), NeurIPS 2020,
-    which sums over the classes; the official code (mammoth) takes the mean over images and classes, as here.
-    Its classifier has all classes from the start. Here it grows, and classes that did not exist when an image
-    was stored are left out: every stored number weighs the same. Computed in float64.
+    Source: Buzzega et al., "Dark Experience for General Continual Learning" (DER, DER++), NeurIPS 2020. The paper sums
+    over the classes; the official code (mammoth) takes the mean over images and classes, as here. The official
+    classifier has all classes from the start. Here the classifier grows, and the mean leaves out classes that did not
+    exist when an image was stored. The loss is computed in float64.
 
     Args:
-        student_logits: ``(B, K)`` float, of replayed images.
-        teacher_logits: ``(B, K_old)`` float, ``K_old <= K``, stored with the images, NaN where the class did
-            not exist then. Gets no gradient.
+        student_logits: ``(B, K)`` float logits of replayed images.
+        teacher_logits: ``(B, K_old)`` float, ``K_old <= K``, stored with the images; NaN where the class did not exist
+            then. It gets no gradient.
 
     Returns:
         Scalar in the precision of ``student_logits``, at least float32; 0 if nothing was stored.

@@ -1,4 +1,4 @@
-"""Distillation of similarities between queries and prototypes: with or without positive pairs, or decoupled."""
+"""Distillation of the similarities between queries and prototypes: DwPP, DwoPP and decoupled distillation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 from lreid.losses._ops import Metric, check_alike, check_rows, log_probabilities, to_loss, without_column
 from lreid.losses.episodes import Episode, prototype_logits, split_episode
 
-MIXTURE = 1e-5  # share of the uniform distribution at temperatures other than 1, in the official code
+MIXTURE = 1e-5  # weight of the uniform distribution that the official code adds at temperatures other than 1
 
 
 def dwpp_loss(
@@ -25,27 +25,26 @@ def dwpp_loss(
 ) -> Tensor:
     """Distillation with positive pairs (DwPP) over one episode.
 
-    A query's similarities to all class prototypes become a distribution ``p = softmax(z / temperature)``,
-    with ``z`` from :func:`~lreid.losses.episodes.prototype_logits`. The loss is the mean over the queries of
-    ``sum_c p_old log(p_old / p_new)``, with both distributions floored at ``prob_floor``; entries of the
-    student below the floor have no gradient. Everything is computed in float64 and from log-probabilities.
+    A query's similarities to all class prototypes become a distribution ``p = softmax(z / temperature)``, with ``z``
+    from :func:`~lreid.losses.episodes.prototype_logits`. The loss is the mean over the queries of
+    ``sum_c p_old log(p_old / p_new)``. Probabilities below ``prob_floor`` are raised to it, and such entries of the
+    student have no gradient. Everything is computed in float64 and from log-probabilities.
 
-    Source: Wang et al., "Positive Pair Distillation Considered Harmful", BMVC 2022, Eqs. 5 and 6. The paper
-    prints a sum over queries, a plain Euclidean distance and no floor; the official code is the default here.
-    The printed form is ``metric="euclidean", prob_floor=0``, times the number of queries. Where the
-    temperature is not 1 the official code mixes 1e-5 of the uniform distribution into both; so does this, but in the
-    printed form. The official code does it to the root of a float32 softmax, whose gradient is NaN once the softmax
-    underflows; here it has one.
+    Source: Wang et al., "Positive Pair Distillation Considered Harmful", BMVC 2022, Eqs. 5 and 6. The paper prints a
+    sum over queries, a plain Euclidean distance and no floor; the official code is the default here. To get the printed
+    form, pass ``metric="euclidean", prob_floor=0`` and multiply by the number of queries. Where the temperature is not
+    1, the official code mixes 1e-5 of the uniform distribution into both distributions. This function does so too
+    unless ``prob_floor`` is 0. The official code takes a root of a float32 softmax, whose gradient is NaN once the
+    softmax underflows; here the gradient is finite.
 
     Args:
         student: ``(B, D)`` float features of the model in training, not normalised.
-        teacher: ``(B, D')`` float features of the same images by the model before this task. Gets no
-            gradient.
+        teacher: ``(B, D')`` float features of the same images by the previous model. It gets no gradient.
         labels: ``(B,)`` integers, in any order. The first ``num_support`` rows of each label are its support,
             the rest are queries. Classes may have different numbers of rows and any number of queries.
         num_support: supports of each class, at least 1.
         temperature: divides the similarities, above 0.
-        prob_floor: in ``[0, 1)``; 0 is the printed form, without mixture.
+        prob_floor: in ``[0, 1)``; 0 is the printed form, without the uniform distribution.
         metric: ``sqeuclidean`` (official), ``euclidean`` (printed), or ``cosine``.
 
     Returns:
@@ -70,8 +69,9 @@ def dwopp_loss(
 ) -> Tensor:
     """Distillation without positive pairs (DwoPP) over one episode.
 
-    As :func:`dwpp_loss`, but the prototype of the query's own class is left out before the softmax: only the
-    similarities to other classes are kept as they were (Eqs. 7 and 8). The loss is 0 for one or two classes.
+    It differs from :func:`dwpp_loss` in one point: the prototype of the query's own class is left out before the
+    softmax. So only the similarities to other classes are distilled (Eqs. 7 and 8). The loss is 0 for one or two
+    classes.
 
     Arguments, result and errors are those of :func:`dwpp_loss`.
     """
@@ -91,20 +91,21 @@ def decoupled_distillation_loss(
 ) -> Tensor:
     """Decoupled knowledge distillation: ``alpha * TCKD + beta * NCKD``, mean over rows, times ``T²``.
 
-    With ``p = softmax(z / T)`` and ``rho`` the probability of the target class: TCKD is the KL between
-    old and new ``(rho, 1 - rho)``, NCKD the KL between the distributions over the other classes. Per row,
-    ``KL(p_old || p_new) = TCKD + (1 - rho_old) * NCKD``. At ``T = 1``, NCKD is the DwoPP loss without floor.
+    ``p = softmax(z / T)``, and ``rho`` is the probability of the target class. TCKD is the KL divergence between the
+    old and the new ``(rho, 1 - rho)``. NCKD is the KL divergence between the distributions over the other classes. Per
+    row, ``KL(p_old || p_new) = TCKD + (1 - rho_old) * NCKD``. At ``T = 1``, NCKD is the DwoPP loss with
+    ``prob_floor=0``.
 
-    Source: Zhao et al., "Decoupled Knowledge Distillation", CVPR 2022; the BMVC 2022 paper on DwoPP, Table 3.
-    The official code leaves the target out by subtracting 1000 from its logit, which squared distances can
-    exceed; here it is left out exactly. Everything is computed in float64 and from log-probabilities.
+    Source: Zhao et al., "Decoupled Knowledge Distillation", CVPR 2022; the BMVC 2022 paper on DwoPP, Table 3. To
+    exclude the target class, the official code subtracts 1000 from its logit. Squared distances can exceed 1000, so
+    this function removes the class exactly. Everything is computed in float64 and from log-probabilities.
 
     Args:
         student_logits: ``(Q, C)`` float.
-        teacher_logits: ``(Q, C)`` float. Gets no gradient.
+        teacher_logits: ``(Q, C)`` float. It gets no gradient.
         targets: ``(Q,)`` int64, the target class of each row.
-        alpha: weight of TCKD, a number or one for each row ``(Q,)``.
-        beta: weight of NCKD, likewise.
+        alpha: weight of TCKD; a number, or ``(Q,)`` with one weight per row.
+        beta: weight of NCKD; a number, or ``(Q,)`` with one weight per row.
         temperature: divides the logits, above 0.
 
     Returns:
@@ -115,7 +116,7 @@ def decoupled_distillation_loss(
     """
     check_alike(student_logits, teacher_logits, "student_logits and teacher_logits", "(Q, C)")
     check_rows(student_logits, targets, "student_logits")
-    if student_logits.shape[1] == 1:  # one class: every distribution is certain
+    if student_logits.shape[1] == 1:  # with one class every probability is 1
         return to_loss(0 * student_logits.sum(), student_logits)
     new = log_probabilities(student_logits, temperature)  # (Q, C)
     old = log_probabilities(teacher_logits.detach(), temperature)
@@ -128,7 +129,7 @@ def decoupled_distillation_loss(
 def _episode_logits(
     student: Tensor, teacher: Tensor, labels: Tensor, num_support: int, metric: Metric
 ) -> tuple[Tensor, Tensor, Episode]:
-    """Logits ``(Q, N)`` of teacher and student and the episode that they share."""
+    """Logits ``(Q, N)`` of the teacher, those of the student, and the episode."""
     check_rows(student, labels, "student")
     check_rows(teacher, labels, "teacher")
     episode = split_episode(labels, num_support, student.device)
@@ -137,7 +138,7 @@ def _episode_logits(
 
 
 def _target_or_not(log_probs: Tensor, log_others: Tensor, targets: Tensor) -> Tensor:
-    """``(log rho, log(1 - rho))`` of each row, ``(Q, 2)``; ``1 - rho`` would lose digits near ``rho = 1``."""
+    """``(log rho, log(1 - rho))`` of each row, ``(Q, 2)``; computing ``1 - rho`` would lose digits near ``rho = 1``."""
     return torch.stack([log_probs.gather(1, targets[:, None])[:, 0], log_others.logsumexp(1)], dim=1)
 
 
@@ -147,7 +148,7 @@ def _kl(log_old: Tensor, log_new: Tensor) -> Tensor:
 
 
 def _distillation(old: Tensor, new: Tensor, temperature: float, prob_floor: float, student: Tensor) -> Tensor:
-    """The loss of logits ``(Q, C)``."""
+    """Distillation loss from the old and the new logits ``(Q, C)``."""
     log_old, log_new = (log_probabilities(each, temperature) for each in (old, new))  # (Q, C)
     if temperature != 1 and prob_floor:
         log_old, log_new = _with_uniform(log_old), _with_uniform(log_new)
@@ -155,13 +156,13 @@ def _distillation(old: Tensor, new: Tensor, temperature: float, prob_floor: floa
 
 
 def _with_uniform(log_probs: Tensor) -> Tensor:
-    """Mixes in ``MIXTURE`` of the uniform distribution, ``(Q, C)``; C may be 0."""
+    """Mix the uniform distribution, with the weight ``MIXTURE``, into each row ``(Q, C)``; C may be 0."""
     uniform = log_probs.new_full((), MIXTURE / max(log_probs.shape[1], 1)).log()
     return torch.logaddexp(log_probs, uniform) - math.log1p(MIXTURE)
 
 
 def floored_kl(log_old: Tensor, log_new: Tensor, prob_floor: float) -> Tensor:
-    """Mean over rows of the KL between distributions ``(Q, C)`` that are floored and not normalised again."""
+    """Mean KL divergence of the rows ``(Q, C)``; probabilities are raised to the floor, then not normalised again."""
     if not 0 <= prob_floor < 1:
         raise ValueError(f"prob_floor must be in [0, 1), got {prob_floor}")
     floor = math.log(prob_floor) if prob_floor else -math.inf

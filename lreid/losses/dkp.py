@@ -1,4 +1,4 @@
-"""DKP: instances and identities as distributions, and relations of a batch to prototypes of past identities."""
+"""Losses of DKP: images and identities are distributions, and past identities are prototypes."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from lreid.losses.triplet import hardest_distances
 def dkp_set_triplet_loss(features: Tensor, labels: Tensor) -> Tensor:
     """Soft-margin triplet loss of samples against mean features.
 
-    Every image is a mean feature and some samples around it. Each sample is an anchor, against the farthest mean of
-    its identity (its own image included) and the nearest one of the others: ``log(1 + exp(d+ - d-))`` with Euclidean
-    distances, mean over the anchors.
+    Every image has a mean feature and some samples around it. Each sample is an anchor. Its positive is the farthest
+    mean of its identity, and its negative is the nearest mean of another identity. The image of the sample itself
+    counts among the positives. The loss is ``log(1 + exp(d+ - d-))`` with Euclidean distances, mean over the anchors.
 
     Source: Xu et al., "Distribution-aware Knowledge Prototyping for Non-exemplar Lifelong Person Re-identification"
     (DKP), CVPR 2024, official code. Everything is computed in float64.
 
     Args:
-        features: ``(B, 1 + S, D)`` float; ``features[:, 0]`` are the means, the others samples, at least one.
+        features: ``(B, 1 + S, D)`` float; ``features[:, 0]`` are the means, and the rest are the samples, ``S >= 1``.
         labels: ``(B,)`` integers, in any order and any number of each.
 
     Returns:
@@ -43,16 +43,16 @@ def dkp_set_triplet_loss(features: Tensor, labels: Tensor) -> Tensor:
 
 
 def dkp_prototypes(means: Tensor, deviations: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean and standard deviation per dimension of the distribution of all images of an identity.
+    """Mean and standard deviation, per dimension, of the distribution of an identity.
 
-    ``mean`` is the mean of the images' means, ``deviation² = mean(s²) + mean(m²) - mean²``: population moments of the
-    mixture of equal parts.
+    An identity is the equal-weight mixture of its images, which have the means ``m`` and the deviations ``s``. Its mean
+    is ``mean(m)``, and its squared deviation is ``mean(s²) + mean(m²) - mean(m)²``.
 
-    Source: as :func:`dkp_set_triplet_loss`; the official code calls the deviations ``mean_vars``.
+    Source: the same as for :func:`dkp_set_triplet_loss`. The official code calls the deviations ``mean_vars``.
 
     Args:
-        means: ``(n, D)`` float, of each image.
-        deviations: ``(n, D)`` float, of each image.
+        means: ``(n, D)`` float mean feature of each image.
+        deviations: ``(n, D)`` float standard deviations of each image.
         labels: ``(n,)`` integers.
 
     Returns:
@@ -80,23 +80,25 @@ def dkp_pkt_loss(
     temperature: float = 0.1,
     detach_target: bool = False,
 ) -> Tensor:
-    """DKP's prototype-based knowledge transfer: relations within a batch, derived from past identities.
+    """DKP's prototype-based knowledge transfer: past identities shape the similarities within a batch.
 
-    A sample ``mean + deviation * noise`` is drawn of each past identity. Softmaxes of an image's cosines to these
-    samples, ``r``, describe it in terms of past identities. The target is the softmax of the cosines of the ``r``
-    within the batch; the loss is its divergence from that of the cosines of the features, mean over the rows. No
-    previous model takes part: both come from the model in training, and most of the gradient goes through the target.
+    For each past identity, one sample ``mean + deviation * noise`` is drawn. The softmax of an image's cosines to these
+    samples, ``r``, describes the image by past identities. The target is the softmax of the cosines between the ``r``
+    of the batch. The loss is the KL divergence from this target to the softmax of the cosines between the features,
+    mean over the rows. Both come from the model in training, not from a previous model, and most of the gradient flows
+    through the target.
 
-    Source: as :func:`dkp_set_triplet_loss`, whose weight of 0.1 is not in here. Computed in float64.
+    Source: the same as for :func:`dkp_set_triplet_loss`. The caller applies the official weight of 0.1. The loss is
+    computed in float64.
 
     Args:
         features: ``(B, D)`` float, of any length.
-        means: ``(P, D)`` float, of past identities.
-        deviations: ``(P, D)`` float.
+        means: ``(P, D)`` float mean features of past identities.
+        deviations: ``(P, D)`` float standard deviations of past identities.
         noise: ``(P, D)`` float, drawn from a normal distribution.
         relation_temperature: divides the cosines to prototypes, above 0; ``lambda_1`` in the official code.
-        temperature: divides the cosines within the batch, above 0; ``lambda_2``.
-        detach_target: stop the gradient of the target; this is not DKP.
+        temperature: divides the cosines within the batch, above 0; ``lambda_2`` in the official code.
+        detach_target: let no gradient flow through the target, unlike DKP.
 
     Returns:
         Scalar in the precision of ``features``, at least float32.

@@ -25,34 +25,33 @@ def dmml_loss(
 ) -> Tensor:
     """DMML loss of one episode, as the official code of DwoPP computes it.
 
-    For each query, with ``d+`` the distance to the farthest support of its own class and ``d_c`` the distance
-    to the nearest support of another class ``c``::
+    ``d+`` is the distance of a query to the farthest support of its own class. ``d_c`` is its distance to the nearest
+    support of another class ``c``. The term of the query is::
 
         log(1 + sum_c exp(d+ - max(d_c - margin, 0)))
 
     The loss is the mean over the queries plus ``feature_penalty`` times the mean squared norm of all
     features. Everything is computed in float64.
 
-    Source: Chen et al., "Deep Meta Metric Learning", ICCV 2019; Wang et al., "Positive Pair Distillation
-    Considered Harmful", BMVC 2022, Eq. 2. The papers print a sum over queries; the BMVC paper prints the
-    opposite sign, a plain Euclidean distance, no clamp at 0 and no penalty. The official code is the default
-    here. The printed form with its sign corrected is ``metric="euclidean", clamp=False, feature_penalty=0``,
-    times the number of queries.
+    Source: Chen et al., "Deep Meta Metric Learning", ICCV 2019; Wang et al., "Positive Pair Distillation Considered
+    Harmful", BMVC 2022, Eq. 2. The papers print a sum over queries; the BMVC paper prints the opposite sign, a plain
+    Euclidean distance, no clamp at 0 and no penalty. The official code is the default here. To get the printed form
+    with the right sign, pass ``metric="euclidean", clamp=False, feature_penalty=0`` and multiply by the number of
+    queries.
 
     Args:
-        features: ``(B, D)`` float, as the network gives them, not normalised.
-        labels: ``(B,)`` integers, in any order. The first ``num_support`` rows of each label are its support,
-            the rest are queries. Classes may have different numbers of rows; one without a query is still a
-            negative.
+        features: ``(B, D)`` float outputs of the network, not normalised.
+        labels: ``(B,)`` integers, in any order. The first ``num_support`` rows of each label are its support, the rest
+            are queries. Classes may have different numbers of rows; a class without a query still serves as a negative.
         num_support: supports of each class, at least 1.
         margin: subtracted from the distances to other classes, in units of the metric.
-        metric: ``sqeuclidean`` (official), ``euclidean`` (printed), or ``cosine``: the negative dot product
-            of the features as they are, without margin and clamp, as in the official code.
-        clamp: keep the distances to other classes at 0 or above after the margin; no gradient passes below.
+        metric: ``sqeuclidean`` (official), ``euclidean`` (printed), or ``cosine``: the negative dot product of the
+            features, without normalisation, margin or clamp, as in the official code.
+        clamp: raise distances that the margin makes negative to 0, where they have no gradient.
         feature_penalty: weight of the mean squared norm of the features.
-        mining: ``hard`` takes the farthest own and the nearest other supports; ``center`` the distance to the
-            mean support of each class, without margin and clamp.
-        reduction: ``none`` gives the term of every query ``(Q,)``, each with the whole penalty, in the order of
+        mining: ``hard`` takes the farthest support of the own class and the nearest one of each other class; ``center``
+            takes the mean support of each class, without margin and clamp.
+        reduction: ``none`` gives the term of every query ``(Q,)``, with the full penalty added to each, in the order of
             :func:`~lreid.losses.episodes.split_episode`.
 
     Returns:

@@ -1,4 +1,4 @@
-"""A batch as an episode: its rows split into support and queries, and the prototypes of its classes."""
+"""Episodes: the split of a batch into supports and queries, and the prototypes of its classes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from lreid.losses._ops import Metric, distances, safe_quotient, safe_root, unit
 
 
 class Episode(NamedTuple):
-    """Which rows of a batch are support and which are queries. N classes, at most S supports each, Q queries.
+    """Which rows of a batch are supports and which are queries, for N classes, S supports per class and Q queries.
 
     Attributes:
-        support: rows of the supports, by class; one with fewer than S repeats its last. ``(N, S)`` int64
-        weight: 1 / number of supports of the class, 0 where one is repeated. ``(N, S)`` float64
+        support: rows of the supports of each class; a class with fewer than S supports repeats its last one. ``(N, S)``
+            int64
+        weight: weight of each support in the class mean: 1 / number of supports, 0 for a repetition. ``(N, S)`` float64
         query: rows of the queries, class by class. ``(Q,)`` int64
         target: class of each query, ``0 .. N-1`` in ascending order of the labels. ``(Q,)`` int64
     """
@@ -27,14 +28,14 @@ class Episode(NamedTuple):
 
 
 def split_episode(labels: Tensor, num_support: int, device: torch.device | None = None) -> Episode:
-    """Takes the first ``num_support`` rows of each label as its support and the rest as queries.
+    """Take the first ``num_support`` rows of each label as its supports and the rest as queries.
 
-    The split is built on the CPU: labels that are there cost no wait for the GPU, labels on the GPU one.
+    The split is computed on the CPU. If ``labels`` are on a GPU, the CPU waits for them once.
 
     Args:
         labels: ``(B,)`` integers, in any order.
-        num_support: rows of each label that are support, at least 1. A label with no more rows has no query.
-        device: where the result goes; the device of ``labels`` by default.
+        num_support: number of supports per label, at least 1. A label with no more rows than that has no query.
+        device: device of the result; by default the device of ``labels``.
 
     Raises:
         ValueError: ``labels`` is not ``(B,)``, ``num_support`` is below 1, or there is no query at all.
@@ -47,7 +48,7 @@ def split_episode(labels: Tensor, num_support: int, device: torch.device | None 
     _, target, counts = torch.unique(labels.cpu(), return_inverse=True, return_counts=True)
     rows = torch.argsort(target, stable=True)  # (B,) class by class, each class in batch order
     starts = counts.cumsum(0) - counts  # (N,) where each class begins in rows
-    rank = torch.arange(len(rows)) - starts[target[rows]]  # (B,) 0, 1, … within each class
+    rank = torch.arange(len(rows)) - starts[target[rows]]  # (B,) numbers the rows of each class from 0
     query = rows[rank >= num_support]  # (Q,)
     if len(query) == 0:
         raise ValueError(
@@ -71,10 +72,9 @@ def prototype_logits(features: Tensor, episode: Episode, metric: Metric = "sqeuc
     Args:
         features: ``(B, D)``.
         episode: the split of the batch, on the same device.
-        metric: ``sqeuclidean`` (the official code) or ``euclidean`` (as printed): the negative distance of
-            the raw features. ``cosine``: cosine similarity to the prototype, after each dimension was scaled
-            by its length over the supports of the class; the official code normalises along that axis, not
-            along the features.
+        metric: ``sqeuclidean`` (the official code) or ``euclidean`` (as printed): the negative distance of the raw
+            features. ``cosine``: cosine similarity to the prototype. Before that, each dimension is divided by its norm
+            over the supports of the class, because the official code normalises along that axis.
 
     Returns:
         ``(Q, N)`` float64.

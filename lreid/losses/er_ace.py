@@ -10,27 +10,25 @@ from lreid.losses._ops import check_rows, to_loss
 
 
 def asymmetric_cross_entropy(logits: Tensor, labels: Tensor, seen: Tensor | None = None) -> Tensor:
-    """Cross-entropy of the incoming batch over the classes in it, averaged over images.
+    """Cross-entropy of the incoming batch over the classes that this batch holds, mean over images.
 
-    The other classes get no gradient, so features of old classes are not pushed away by images that the model
-    does not know yet. Old and new classes are distinguished on the replayed batch: plain cross-entropy over all
-    classes.
+    The other classes get no gradient, so that new images do not push away the features of old classes. The model learns
+    to distinguish old from new classes on the replayed batch, with plain cross-entropy over all classes.
 
-    Source: Caccia et al., "Reducing Representation Drift in Online Continual Learning" (ER-ACE), Section 3.4,
-    which sums over images. The official code leaves more classes in the denominator: all from the highest
-    class seen so far on, this batch's included, that is the classes to come and, by ``>=`` for ``>``, that one
-    class. Which class is the highest follows from the numbering alone, and a classifier that grows has hardly
-    any class to come; so here the paper is the default, and ``seen`` gives the value of the code. Computed in
-    float64.
+    Source: Caccia et al., "Reducing Representation Drift in Online Continual Learning" (ER-ACE), Section 3.4, which
+    sums over images. The official code has more classes in the denominator: also those whose number is at least that of
+    the highest class seen so far, this batch included. Such classes depend only on the numbering, and a classifier that
+    grows has hardly any. So the paper's form is the default here, and ``seen`` gives the value of the official code.
+    The loss is computed in float64.
 
     Args:
         logits: ``(B, K)`` float.
         labels: ``(B,)`` int64 in ``[0, K)``.
-        seen: ``(any,)`` int64, classes of the batches before, or the highest of them alone: the denominator
-            of the official code. None for that of the paper.
+        seen: ``(n,)`` int64, classes of earlier batches, or only the highest of them, for the denominator of the
+            official code; None for that of the paper.
 
     Returns:
-        Scalar in the precision of ``logits``, at least float32; 0 for a batch of one class by the paper.
+        Scalar in the precision of ``logits``, at least float32; in the paper's form 0 for a batch of one class.
 
     Raises:
         ValueError: ``logits`` is not ``(B, K)`` with one row for each label.

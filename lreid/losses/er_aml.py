@@ -12,12 +12,12 @@ from lreid.losses._ops import check_rows, to_loss
 
 
 class Pairs(NamedTuple):
-    """A positive and a negative of each incoming image that has both, V of them. All ``(V,)`` int64.
+    """One positive and one negative for each of the V incoming images that have both. All are ``(V,)`` int64.
 
     Attributes:
         anchor: rows of the incoming batch, ascending.
-        positive: rows of the incoming batch, followed by the memory.
-        negative: likewise.
+        positive: rows of the incoming batch with the memory appended.
+        negative: rows of the incoming batch with the memory appended.
     """
 
     anchor: Tensor
@@ -34,18 +34,18 @@ def sample_pairs(
 ) -> Pairs:
     """Draws one positive and one negative for each incoming image, uniformly.
 
-    Positives are all other images with the label, in the batch or in the memory. Images without a positive or
-    without a negative are left out.
+    The positives of an image are all other images with its label, in the batch or in the memory. Images without a
+    positive or without a negative are left out.
 
     Source: Caccia et al., "Reducing Representation Drift in Online Continual Learning" (ER-AML), Algorithm 1,
-    ``FetchPosNeg``, and the task-free official code.
+    ``FetchPosNeg``, and the official code for streams without task boundaries.
 
     Args:
         labels: ``(B,)`` integers of the incoming batch, ``B >= 1``.
         memory_labels: ``(M,)`` integers of the stored images, 0 or more.
         generator: a generator on the CPU; the same state draws the same pairs.
-        negatives: ``incoming``: images in the batch or in the memory with another label of the batch. ``all``:
-            with any other label, which lets old classes drift more (Section 3.3).
+        negatives: ``incoming``: images in the batch or the memory whose label is another label of the batch. ``all``:
+            images with any other label, which lets old classes drift more (Section 3.3).
 
     Returns:
         Rows on the CPU. Row ``i < B`` is image i of the batch, row ``B + j`` image j of the memory.
@@ -72,7 +72,7 @@ def sample_pairs(
 
 
 def _draw(allowed: Tensor, generator: torch.Generator) -> Tensor:
-    """One of the allowed columns for each row, (V, n) bool to (V,) int64."""
+    """Draw one of the allowed columns for each row, (V, n) bool to (V,) int64."""
     return torch.multinomial(allowed.double(), 1, generator=generator)[:, 0]
 
 
@@ -88,20 +88,20 @@ def er_aml_loss(
 ) -> Tensor:
     """Supervised contrastive loss (SupCon) of V anchors against their 2V candidates, mean over anchors.
 
-    The candidates are the positives and negatives of all anchors together: one that was drawn as the negative
-    of another image is a positive of every anchor with its label. All features are scaled by ``1 / (|x| + 1e-5)``
-    as in the official code.
+    The candidates are the positives and negatives of all anchors together. A candidate is a positive of every anchor
+    with its label, even if it was drawn as the negative of another anchor. All features are scaled by
+    ``1 / (|x| + 1e-5)`` as in the official code.
 
-    Source: Caccia et al. (ER-AML), Eq. 1, which sums over anchors and divides by the negatives alone. The
-    official code, followed by default, divides by all candidates and multiplies by ``temperature / 0.07``;
-    the weight gamma of this loss it does not apply. Computed in float64.
+    Source: Caccia et al. (ER-AML), Eq. 1, which sums over anchors and has only the negatives in the denominator. This
+    function follows the official code: all candidates are in the denominator, the result is multiplied by
+    ``temperature / 0.07``, and the paper's weight gamma is not applied. The loss is computed in float64.
 
     Args:
         anchors: ``(V, D)`` float, features of incoming images that have a positive and a negative.
-        positives: ``(V, D)`` float, of one image with the label of each anchor.
-        negatives: ``(V, D)`` float, of one image with another label.
-        labels: ``(V,)`` integers, of the anchors and of their positives.
-        negative_labels: ``(V,)`` integers.
+        positives: ``(V, D)`` float features of one image with the label of each anchor.
+        negatives: ``(V, D)`` float features of one image with another label.
+        labels: ``(V,)`` integers, the labels of the anchors and of their positives.
+        negative_labels: ``(V,)`` integers, the labels of the negatives.
         temperature: divides the cosine similarities, above 0.
         base_temperature: the loss is multiplied by ``temperature / base_temperature``, above 0.
 
@@ -129,9 +129,9 @@ def er_aml_loss(
 def er_aml_triplet_loss(anchors: Tensor, positives: Tensor, negatives: Tensor, *, margin: float = 0.2) -> Tensor:
     """Triplet loss of each anchor with its own positive and negative, mean over anchors.
 
-    Source: Caccia et al. (ER-AML), Appendix E, which sums over anchors. Of the official code
-    it lacks the weight gamma = 2, which is the caller's. Features are scaled as in :func:`er_aml_loss`; the
-    distances are Euclidean, with torch's 1e-6 added to every difference. Computed in float64.
+    Source: Caccia et al. (ER-AML), Appendix E, which sums over anchors. The caller applies the official code's weight
+    gamma = 2. Features are scaled as in :func:`er_aml_loss`. The distances are Euclidean; torch adds 1e-6 to every
+    difference. The loss is computed in float64.
 
     Args:
         anchors: ``(V, D)`` float.
@@ -153,7 +153,7 @@ def er_aml_triplet_loss(anchors: Tensor, positives: Tensor, negatives: Tensor, *
 
 
 def _normalized(features: Tensor) -> Tensor:
-    """Rows over their length + 1e-5, in float64; rows of zeros have a finite gradient."""
+    """Divide each row by its length + 1e-5, in float64; so rows of zeros have a finite gradient."""
     features = features.double()
     return features / (torch.linalg.vector_norm(features, dim=1, keepdim=True) + 1e-5)
 

@@ -1,4 +1,4 @@
-"""Episodic replay distillation: an episode of exemplars, whose prototypes also describe the current task."""
+"""Episodic replay distillation (ERD): its two distillation terms."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ def erd_losses(
 ) -> tuple[Tensor, Tensor]:
     """The two distillation terms of ERD over one batch of two episodes.
 
-    1. Over the queries of the previous part: ``KL`` between the distributions over its classes, with
-       prototypes by each model.
-    2. Over all images of the current part: ``KL`` between the distributions over the *previous* part's
-       prototypes, as the teacher sees these.
+    1. For the queries of the previous part: the KL divergence between the two models' distributions over its classes.
+      Each model computes its own prototypes.
+    2. For all images of the current part: the KL divergence between the two models' distributions over the *previous*
+      part's prototypes. The teacher computes these prototypes.
 
-    Source: Wang et al., "Incremental Meta-Learning via Episodic Replay Distillation for Few-Shot Image
-    Recognition" (ERD), CVPR Workshops 2022; its official code gives both the weight 0.5. Both are means over
-    images with probabilities floored at 1e-4, as there.
+    Source: Wang et al., "Incremental Meta-Learning via Episodic Replay Distillation for Few-Shot Image Recognition"
+    (ERD), CVPR Workshops 2022; its official code gives both terms the weight 0.5. As in that code, both are means over
+    images, and probabilities below 1e-4 are raised to 1e-4.
 
     Args:
         student: ``(B, D)`` float features of the model in training, not normalised.
-        teacher: ``(B, D)`` float features of the same images by the previous model. Gets no gradient.
-        labels: ``(B,)`` integers. The first ``num_support`` rows of each label in the previous part are its
-            support.
+        teacher: ``(B, D)`` float features of the same images by the previous model. It gets no gradient.
+        labels: ``(B,)`` integers. The first ``num_support`` rows of each label in the previous part are its supports.
         num_support: supports of each class, at least 1.
-        is_previous: ``(B,)`` bool, the rows of the previous part: exemplars, as far as there are any.
+        is_previous: ``(B,)`` bool, true for the rows of the previous part, which consists of exemplars if there are
+            any.
         options: ``temperature`` (1 by default), ``prob_floor`` and ``metric`` of
             :func:`~lreid.losses.discriminant_alignment_loss`.
 
@@ -48,7 +48,7 @@ def erd_losses(
     check_rows(teacher, labels, "teacher")
     if is_previous.dtype != torch.bool or is_previous.shape != labels.shape:
         raise ValueError(f"is_previous must be (B,) bool, got {tuple(is_previous.shape)} {is_previous.dtype}")
-    before, now = (  # rows: a mask on the CPU makes the host wait for a GPU, which has to count
+    before, now = (  # rows instead of masks: to index by a mask, the CPU waits until the GPU has counted its entries
         mask.nonzero()[:, 0].to(student.device, non_blocking=True) for mask in (is_previous, ~is_previous)
     )
     previous, old = labels[is_previous], teacher[before]

@@ -1,4 +1,4 @@
-"""Averages of the weights of two networks, and the weight of the new one."""
+"""Averages of the weights of two networks, and how much the new network counts."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ from torch import Tensor
 
 from lreid.losses._ops import unit
 
-ROWS = 1024  # of the affinity matrices at a time: a domain of 10,000 images would fill 800 MB each
+ROWS = 1024  # rows of the affinity matrices at a time; the matrices of 10,000 images would take 800 MB each
 
 
 def lstkc_alpha(new: Tensor, old: Tensor, *, scale: float = 100.0) -> float:
-    """Weight of the new network in LSTKC: ``1 - mean_i sum_j |A_ij - B_ij|``, affinities of all images of a task.
+    """Weight of the new network in LSTKC: ``1 - mean_i sum_j |A_ij - B_ij|`` over all images of a task.
 
-    Rows of ``A`` and ``B`` are softmaxes of ``scale`` times the cosines of new and of old features. With an image's
-    cosine to itself among them it is near 1 unless there are near-duplicates.
+    The rows of ``A`` and ``B`` are softmaxes of ``scale`` times the cosines between new features and between old
+    features. An image's cosine to itself is among them and dominates its row. So the weight is near 1 unless the images
+    contain near-duplicates.
 
-    Source: LSTKC's official code (AAAI 2024). LSTKC++ has it as an option with a scale of 400, and DASK computes it
-    without the diagonal, and then takes 0.5. Computed in float64.
+    Source: LSTKC's official code (AAAI 2024). LSTKC++ offers it as an option with a scale of 400. DASK computes it
+    without the diagonal, but then uses 0.5. The weight is computed in float64.
 
     Args:
-        new: ``(n, D)`` float features by the new network, of any length.
-        old: ``(n, D')`` float features of the same images by the old one.
-        scale: scale of the cosines, above 0.
+        new: ``(n, D)`` float features of the new network, of any length.
+        old: ``(n, D')`` float features of the same images from the old network.
+        scale: factor of the cosines before the softmax, above 0.
 
     Returns:
-        In [-1, 1].
+        Weight in [-1, 1].
 
     Raises:
         ValueError: the shapes do not match, no image, or a scale that is not above 0.
@@ -36,15 +37,15 @@ def lstkc_alpha(new: Tensor, old: Tensor, *, scale: float = 100.0) -> float:
 
 
 def lstkcpp_alpha(new: Tensor, old: Tensor, *, scale: float = 400.0) -> float:
-    """Weight of the new network in LSTKC++: ``mean_i sum_j A_ij B_ij``, an image's cosine to itself left out.
+    """Weight of the new network in LSTKC++: ``mean_i sum_j A_ij B_ij``, without an image's cosine to itself.
 
-    It is below 1 for equal networks, too: the more images an image resembles alike, the less.
+    It is below 1 even for equal networks; it falls with the number of images that resemble an image equally.
 
-    Source: LSTKC++'s official code (TPAMI 2025). Arguments and errors are those of :func:`lstkc_alpha`; it takes two
-    images or more.
+    Source: LSTKC++'s official code (TPAMI 2025). Arguments and errors are those of :func:`lstkc_alpha`, but at least
+    two images are needed.
 
     Returns:
-        In [0, 1].
+        Weight in [0, 1].
     """
     return _row_mean(new, old, scale, overlap=True)
 
@@ -52,15 +53,15 @@ def lstkcpp_alpha(new: Tensor, old: Tensor, *, scale: float = 400.0) -> float:
 def linear_combination(new: Mapping[str, Tensor], old: Mapping[str, Tensor], alpha: float) -> dict[str, Tensor]:
     """``alpha * new + (1 - alpha) * old`` of all entries of two state dicts, BatchNorm statistics among them.
 
-    Counts of batches are cut to whole numbers. A classifier that has grown is averaged over its old rows and keeps
-    the new ones.
+    Counts of batches are truncated to integers. If a classifier has grown, its old rows are averaged, and its new rows
+    are those of ``new``.
 
-    Source: the official codes of LSTKC, LSTKC++, DKP and DASK, in which it is the same.
+    Source: the official codes of LSTKC, LSTKC++, DKP and DASK, which all do the same.
 
     Args:
         new: state dict of the new network.
         old: state dict of the old network, with the same names; tensors have the same shape or fewer rows.
-        alpha: weight of the new one; above 1 it goes beyond it.
+        alpha: weight of the new network; a value above 1 extrapolates beyond it.
 
     Returns:
         A new state dict with the names, shapes and types of ``new``.
@@ -94,14 +95,14 @@ def pad_ema(
 ) -> dict[str, Tensor]:
     """A teacher one step nearer to the student: ``momentum * teacher + (1 - momentum) * student``.
 
-    Floating-point entries of state dicts, BatchNorm statistics among them; whole numbers stay the teacher's. The
-    share of the first teacher left after n steps is ``momentum ** n``.
+    All floating-point entries move, including BatchNorm statistics; integers stay those of the teacher. After n steps,
+    the first teacher still has the weight ``momentum ** n``.
 
     Source: PAD's official code (CVPR 2026, ``EMATeacher``).
 
     Args:
         teacher, student: state dicts with the same names and shapes.
-        momentum: share of the teacher that stays, in [0, 1].
+        momentum: weight of the teacher, in [0, 1].
 
     Returns:
         A new state dict.
@@ -122,7 +123,7 @@ def pad_ema(
 
 
 def _row_mean(new: Tensor, old: Tensor, scale: float, *, overlap: bool) -> float:
-    """Mean over the rows of sum_j ``A_ij B_ij`` for ``j != i`` or, without ``overlap``, of sum_j ``|A_ij - B_ij|``."""
+    """Mean over the rows of ``sum_j A_ij B_ij`` for ``j != i`` or, without ``overlap``, of ``sum_j |A_ij - B_ij|``."""
     if new.ndim != 2 or old.ndim != 2 or len(new) != len(old):
         raise ValueError(f"new and old must be (n, D) and (n, D'), got {tuple(new.shape)} and {tuple(old.shape)}")
     if not scale > 0:

@@ -12,16 +12,17 @@ from lreid.losses._ops import check_logits, check_rows, to_loss
 def icarl_loss(student_logits: Tensor, labels: Tensor, teacher_logits: Tensor | None = None) -> Tensor:
     """Binary cross-entropy of every class, mean over images and classes.
 
-    Targets are the teacher's sigmoids for the old classes, for exemplars of these too, and 0 or 1 by the
-    label for the new ones.
+    For old classes, the targets are the teacher's sigmoids, even for exemplars of these classes. For new classes, the
+    label decides between 0 and 1.
 
-    Source: Rebuffi et al., "iCaRL", CVPR 2017, Algorithm 3, which sums over the classes: that is ``K`` times
-    the mean over both that mammoth's code takes and that is taken here. Computed in float64 from the logits.
+    Source: Rebuffi et al., "iCaRL", CVPR 2017, Algorithm 3, which sums over the classes. Mammoth's code and this
+    function take the mean over images and classes, which is ``1 / K`` of that. The loss is computed in float64 from the
+    logits.
 
     Args:
         student_logits: ``(B, K)`` float, the old classes first, in the teacher's order.
         labels: ``(B,)`` int64 in ``[0, K)``, images of this task and exemplars.
-        teacher_logits: ``(B, K_old)`` float, ``K_old <= K``; None in the first task. Gets no gradient.
+        teacher_logits: ``(B, K_old)`` float, ``K_old <= K``; None in the first task. It gets no gradient.
 
     Returns:
         Scalar in the precision of ``student_logits``, at least float32.

@@ -19,24 +19,25 @@ def discriminant_alignment_loss(
 ) -> Tensor:
     """Mean over images of ``KL(p(anchor | teacher) || p(anchor | student))``.
 
-    Both distributions are a softmax over the negative distances to the same anchors. Those are means of past
-    classes in the space of the model that was trained on them, and stay as they were.
+    Both distributions are softmaxes of the negative distances to the same anchors. The anchors are mean features of
+    past classes by the model that was trained on them; they never change.
 
-    Source: Liu et al., "Incremental Few-Shot Meta-Learning via Indirect Discriminant Alignment" (IDA), ECCV
-    2020, with prototypical networks as the base: squared distances, ``f_old(x; phi_old)`` against
-    ``f_old(x; phi_new)`` on images of the new task. There is no official code, and the BMVC 2022 paper on
-    DwoPP, which compares with it on re-ID, does not say how. Our choices: the distance is that of the DMML
-    loss; a mean over images; the floor, which is that of the DwoPP and ERD codes (the paper prints none:
-    ``prob_floor=0``); and all anchors at once, where the paper draws as many as an episode has classes (a
-    caller can pass a part of them). The second term of ERD is this loss too. Computed in float64.
+    Source: Liu et al., "Incremental Few-Shot Meta-Learning via Indirect Discriminant Alignment" (IDA), ECCV 2020, with
+    prototypical networks: squared distances, ``f_old(x; phi_old)`` against ``f_old(x; phi_new)`` on images of the new
+    task. There is no official code. The BMVC 2022 paper on DwoPP compares with IDA on re-ID, but does not give details.
+    So these are lreid's choices: the distance is that of the DMML loss, and the loss is a mean over images. The floor
+    is that of the DwoPP and ERD codes; the IDA paper has none (``prob_floor=0``). All anchors are used at once, while
+    the paper draws as many as an episode has classes; a caller can pass a subset. The second term of ERD is this loss
+    too. The loss is computed in float64.
 
     Args:
         student: ``(B, D)`` float features of the model in training, not normalised.
-        teacher: ``(B, D)`` float features of the same images by the previous model. Gets no gradient.
-        anchors: ``(A, D)`` float, at least one. Gets no gradient.
+        teacher: ``(B, D)`` float features of the same images by the previous model. It gets no gradient.
+        anchors: ``(A, D)`` float, at least one. It gets no gradient.
         temperature: divides the distances, above 0.
-        prob_floor: in ``[0, 1)``; entries of the student below have no gradient.
-        metric: ``sqeuclidean``, ``euclidean``, or ``cosine``: the dot product of the features as they are.
+        prob_floor: in ``[0, 1)``; smaller probabilities are raised to it and have no gradient.
+        metric: ``sqeuclidean``, ``euclidean``, or ``cosine``: the dot product of the features, which are not
+            normalised.
 
     Returns:
         Scalar in the precision of ``student``, at least float32; 0 for a single anchor.

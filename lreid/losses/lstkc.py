@@ -10,7 +10,7 @@ from torch import Tensor
 from lreid.losses._ops import check_pairs, check_rows, to_loss
 from lreid.losses.affinity import log_affinities
 
-LEAST_PEAK = 1e-6  # is added to the greatest affinity of a row before it divides, in the official code
+LEAST_PEAK = 1e-6  # the official code adds this to the greatest affinity of a row before it divides by it
 
 
 def lstkc_rskt_loss(
@@ -21,22 +21,22 @@ def lstkc_rskt_loss(
     Row ``i`` of an affinity matrix is the softmax of the cosines of image ``i`` to all images of the batch, itself
     included. An entry of the same identity is *right* if it is above all entries of other identities in its row; the
     image itself always is. An entry of another identity is right if it is not above the least entry of the row's own
-    identity, the image itself left out. The target keeps the teacher's entry where it is right, else the student's
-    where that is right. Where both are wrong, an entry that is too low becomes the larger of the two models' greatest
-    entries of another identity in its row. An entry that is too high becomes the smaller of the two models' least
-    entries of the own identity. Rows are then divided by their sums. The loss is
-    ``KL(target || student)``, mean over the rows.
+    identity, the image itself left out. The target takes the teacher's entry where that is right, else the student's
+    entry where that is right. Where both are wrong, an entry that is too low becomes the larger of the two models'
+    greatest entries of another identity in its row. An entry that is too high becomes the smaller of the two models'
+    least entries of the own identity. Rows are then divided by their sums. The loss is ``KL(target || student)``, mean
+    over the rows.
 
     Source: Xu et al., "LSTKC: Long Short-Term Knowledge Consolidation for Lifelong Person Re-identification", AAAI
-    2024, in the form of its official code, which lets the gradient go through the student's entries in the target,
-    too. The loss of equal models is above 0 as soon as they err. Everything is computed in float64.
+    2024, in the form of its official code, where the gradient also flows through the student's entries in the target.
+    The loss of two equal models is above 0 if any of their entries is wrong. Everything is computed in float64.
 
     Args:
         student: ``(B, D)`` float features of the model in training, of any length.
-        teacher: ``(B, D')`` float features of the same images by the previous model. Gets no gradient.
+        teacher: ``(B, D')`` float features of the same images by the previous model. It gets no gradient.
         labels: ``(B,)`` integers, in any order and any number of each.
         temperature: divides the cosines, above 0.
-        detach_target: take the target as it is, without gradient.
+        detach_target: let no gradient flow through the target.
 
     Returns:
         Scalar in the precision of ``student``, at least float32; 0 for fewer than two rows.
@@ -58,8 +58,8 @@ def lstkcpp_single_loss(
 ) -> Tensor:
     """Rectified distillation of one teacher in LSTKC++, as in its second task.
 
-    As :func:`lstkc_rskt_loss`, but the target comes from the teacher alone: its right entries, and the bounds of its
-    own rows in place of wrong ones.
+    It differs from :func:`lstkc_rskt_loss` in the target, which comes from the teacher alone. The teacher's right
+    entries stay; bounds from its own rows replace the wrong ones.
 
     Source and arguments are those of :func:`lstkcpp_dual_loss`.
     """
@@ -75,23 +75,22 @@ def lstkcpp_dual_loss(
 ) -> Tensor:
     """Rectified distillation of two teachers, LSTKC++ from the third task on.
 
-    As :func:`lstkc_rskt_loss`, but the target comes from the teachers alone and so has no gradient. It is the mean of
-    both entries where both are right, and the right one where one is. Where neither is right, an entry that is too low
-    becomes the larger of the two greatest entries of other identities. An entry that is too high becomes the smaller
-    of the two least entries of the own identity.
+    It differs from :func:`lstkc_rskt_loss` in the target, which comes from the teachers alone and has no gradient.
+    Where both teachers are right, it is the mean of their entries. Where one is right, it is that teacher's entry.
+    Where neither is right, an entry that is too low becomes the larger of the two greatest entries of other identities.
+    An entry that is too high becomes the smaller of the two least entries of the own identity.
 
-    Source: Xu et al., "Long Short-Term Knowledge Decomposition and Consolidation for Lifelong Person
-    Re-Identification" (LSTKC++), TPAMI 2025, in the form of its official code, which computes targets of single
-    teachers, too, and then leaves them aside.
+    Source: Xu et al., "Long Short-Term Knowledge Decomposition and Consolidation for Lifelong Person Re-Identification"
+    (LSTKC++), TPAMI 2025, in the form of its official code.
 
     Args:
         student: ``(B, D)`` float features of the model in training, of any length.
-        short: ``(B, D')`` float features of the same images by the model that the last task was trained to.
+        short: ``(B, D')`` float features of the same images by the model as the last task's training left it.
         long: ``(B, D'')`` float features of the same images by the fused older model. No teacher gets a gradient.
         labels: ``(B,)`` integers, in any order and any number of each.
         temperature: divides the cosines, above 0.
-        weighted: weigh every entry by how far the student is from the labels, ``|same identity - affinity /
-            (greatest of its row + 1e-6)|``; an option of the official code that is off in its experiments.
+        weighted: weight every entry by how far the student is from the labels, ``|same identity - affinity / (greatest
+            of its row + 1e-6)|``. The official code has this option but does not use it.
 
     Returns:
         Scalar in the precision of ``student``, at least float32; 0 for fewer than two rows.
@@ -110,10 +109,10 @@ def lstkcpp_dual_loss(
 
 
 class _Judged(NamedTuple):
-    """A matrix of affinities held against the labels."""
+    """A matrix of affinities, and which of its entries agree with the labels."""
 
     affinities: Tensor  # (B, B)
-    same: Tensor  # (B, B) bool, of one identity
+    same: Tensor  # (B, B) bool, whether both images show one identity
     right: Tensor  # (B, B) bool
     highest_other: Tensor  # (B, 1), 0 where there is no other identity
     lowest_own: Tensor  # (B, 1), infinite where the image is the only one of its identity
@@ -129,7 +128,7 @@ def _judged(log_affinity: Tensor, labels: Tensor) -> _Judged:
 
 
 def _capped(one: _Judged, other: _Judged) -> Tensor:
-    """The bounds ``(B, B)`` that take the place of entries that neither has right."""
+    """The bounds ``(B, B)`` that replace entries which are wrong in both matrices."""
     return torch.where(
         one.same, torch.maximum(one.highest_other, other.highest_other), torch.minimum(one.lowest_own, other.lowest_own)
     )

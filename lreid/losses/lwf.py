@@ -10,17 +10,17 @@ from lreid.losses._ops import check_logits, check_temperature, to_loss
 def knowledge_distillation_loss(student_logits: Tensor, teacher_logits: Tensor, *, temperature: float = 2.0) -> Tensor:
     """Cross-entropy from the teacher's to the student's softened softmax, mean over rows, times ``T²``.
 
-    The student's softmax runs over old and new classes, the teacher's over the old ones; new classes have
-    the target 0, so the student also learns that no image of this batch looked like a new class before.
-    The entropy of the teacher is not subtracted: it has no gradient, but the least loss is not 0.
+    The student's softmax runs over old and new classes, the teacher's over the old classes. New classes have the target
+    0, so the loss also lowers the student's probabilities of new classes. The entropy of the teacher is not subtracted;
+    it has no gradient, but the smallest possible loss is above 0.
 
-    Source: Li and Hoiem, "Learning without Forgetting", ECCV 2016, in the form of AKA's official code for
-    re-ID. Other codes (mammoth) distil over the old classes only and leave out ``T²``: that is this loss with
-    ``student_logits[:, :K_old]``, divided by ``T²``. Computed in float64 and from log-probabilities.
+    Source: Li and Hoiem, "Learning without Forgetting", ECCV 2016, in the form of AKA's official code for re-ID. Other
+    codes (mammoth) distil over the old classes only and leave out ``T²``. To get their value, pass
+    ``student_logits[:, :K_old]`` and divide by ``T²``. The loss is computed in float64 and from log-probabilities.
 
     Args:
         student_logits: ``(B, K)`` float, the old classes first, in the teacher's order.
-        teacher_logits: ``(B, K_old)`` float, ``K_old <= K``. Gets no gradient.
+        teacher_logits: ``(B, K_old)`` float, ``K_old <= K``. It gets no gradient.
         temperature: divides the logits, above 0.
 
     Returns:

@@ -1,4 +1,4 @@
-"""PAD: distillation of features of several levels, and of logits over a bank of classes."""
+"""PAD: distillation of the features of several layers, and of logits over a fixed bank of classes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def pad_viskd_loss(
     logit_weight: float = 0.5,
     temperature: float = 4.0,
 ) -> Tensor:
-    """Mean squared difference of features, mean over the levels, and ``T² KL(teacher || student)`` of logits.
+    """Mean squared difference of features, mean over the layers, plus ``T² KL(teacher || student)`` of logits.
 
-    Source: PAD (CVPR 2026), official code (``KDLosses``); its logits are features times a frozen bank of classes that
-    teacher and student share. Computed in float64 and from log-probabilities.
+    Source: PAD (CVPR 2026), official code (``KDLosses``); its logits are products of features and a frozen bank of
+    classes, which teacher and student share. The loss is computed in float64 and from log-probabilities.
 
     Args:
-        student_features: one or more ``(B, D)`` float, which may differ in width.
-        teacher_features: features of the same shapes. The teacher's tensors get no gradient.
+        student_features: ``(B, D)`` float features of one or more layers; D may differ between layers.
+        teacher_features: features of the same shapes. They get no gradient, nor do ``teacher_logits``.
         student_logits: ``(B, C)`` float.
         teacher_logits: ``(B, C)`` float.
         feature_weight, logit_weight: weights of the two terms.

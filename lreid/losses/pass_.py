@@ -8,23 +8,24 @@ from torch.nn import functional as F
 
 from lreid.losses._ops import label_means, to_loss
 
-ROTATIONS = 4  # classes that each label is split in; the first is the upright image
+ROTATIONS = 4  # classes per label; the first holds the upright images
 
 
 def rotate_batch(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Every image rotated by 0, 90, 180 and 270 degrees; each rotation is a separate class.
+    """Rotate every image by 0, 90, 180 and 270 degrees; each rotation of a label is a separate class.
 
-    Source: Zhu et al., "Prototype Augmentation and Self-Supervision for Incremental Learning" (PASS), CVPR
-    2021, whose images are square. Our choice for others: rotated by 90 or 270 degrees they are resized to the size
-    they had.
+    Source: Zhu et al., "Prototype Augmentation and Self-Supervision for Incremental Learning" (PASS), CVPR 2021, whose
+    images are square. Other images are resized to their original size after a rotation by 90 or 270 degrees; this is
+    lreid's choice.
 
     Args:
         images: ``(B, C, H, W)`` float.
         labels: ``(B,)`` integers ``y``.
 
     Returns:
-        Images ``(4B, C, H, W)``, first all of them upright, then all rotated by 90 degrees and so on, and their labels
-        ``4y + k`` ``(4B,)``. Of a classifier with ``4K`` outputs, the columns ``0::4`` are the upright classes.
+        Images ``(4B, C, H, W)`` and labels ``(4B,)``. All upright images come first, then all images rotated by 90
+        degrees, and so on. After ``k`` quarter turns an image has the label ``4y + k``. So the columns ``0::4`` of a
+        classifier are its upright classes.
 
     Raises:
         ValueError: a wrong shape.
@@ -42,10 +43,10 @@ def rotate_batch(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def prototype_radius(features: Tensor, labels: Tensor) -> float:
-    """The mean scatter of a class per dimension, which scales the noise around prototypes.
+    """Root mean variance within a class, per dimension; it scales the noise around prototypes.
 
-    The root of the mean over the classes of ``trace(covariance) / D``. PASS measures it once, after the first
-    task. Classes of one image, whose covariance the official code divides by zero, are left out.
+    It is the root of ``trace(covariance) / D``, averaged over the classes. PASS measures it once, after the first task.
+    Classes of one image are left out; the official code divides by zero for them.
 
     Args:
         features: ``(B, D)`` float.
@@ -68,31 +69,32 @@ def prototype_radius(features: Tensor, labels: Tensor) -> float:
 def augment_prototypes(
     prototypes: Tensor, labels: Tensor, radius: float, picks: Tensor, noise: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Prototypes with noise, which stand for images of past classes in the training of the classifier.
+    """Add noise to prototypes, which replace images of past classes when the classifier is trained.
 
     Args:
         prototypes: ``(P, D)`` float, mean features of past classes.
-        labels: ``(P,)`` integers, their classes without rotation.
-        radius: as in :func:`prototype_radius`.
+        labels: ``(P,)`` integers ``y``, the classes of the prototypes without rotation.
+        radius: standard deviation of the noise, from :func:`prototype_radius`.
         picks: ``(n,)`` int64 rows of the prototypes, drawn with replacement; PASS draws as many as a batch
             has images before rotation.
         noise: ``(n, D)`` float, drawn from a normal distribution.
 
     Returns:
-        Features ``(n, D)`` and their labels ``4y`` ``(n,)``: prototypes are of upright images.
+        Features ``(n, D)`` and their labels ``4y`` ``(n,)``, those of upright images.
     """
     return prototypes[picks.to(prototypes.device, non_blocking=True)] + radius * noise, ROTATIONS * labels[picks]
 
 
 def feature_distillation_loss(student: Tensor, teacher: Tensor) -> Tensor:
-    """Euclidean norm of all differences in the batch, taken as one long vector.
+    """Euclidean norm of all differences between old and new features of a batch, as one long vector.
 
-    Source: as :func:`rotate_batch`. Neither squared nor a mean: it grows with the root of the batch, and its
-    gradient has the length 1, whatever the size of the differences, but is 0 where there are none.
+    Source: the same as for :func:`rotate_batch`. The norm is neither squared nor divided by the batch size, so it grows
+    with the root of the batch size. Its gradient has the length 1 for differences of any size, and is 0 if all
+    differences are 0.
 
     Args:
         student: ``(B, D)`` float features of the model in training.
-        teacher: ``(B, D)`` float features of the same images by the previous model. Gets no gradient.
+        teacher: ``(B, D)`` float features of the same images by the previous model. It gets no gradient.
 
     Returns:
         Scalar in the precision of ``student``, at least float32.

@@ -1,4 +1,4 @@
-"""PatchKD: features of selected patches, and distillation of their logits and distances."""
+"""PatchKD: features of selected patches, and distillation of the patches' logits and distances."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from lreid.losses._ops import check_logits, log_probabilities, to_loss
 def patchkd_kd_loss(student_logits: Tensor, teacher_logits: Tensor, *, temperature: float = 2.0) -> Tensor:
     """Cross-entropy from the teacher's to the student's softened softmax, mean over rows, times ``T²``.
 
-    The value is that of :func:`~lreid.losses.lwf.knowledge_distillation_loss`. PatchKD's official code takes the
-    targets as they are where the student has more classes; where both have the same, the gradient goes through the
-    teacher's logits, too, so that patches can be learned from them.
+    The value is that of :func:`~lreid.losses.lwf.knowledge_distillation_loss`. The gradient follows PatchKD's official
+    code. If the student has more classes than the teacher, the targets get no gradient. If both have the same classes,
+    the gradient also flows through the teacher's logits, so that patches can be learned from them.
 
     Source: Sun and Mu, "Patch-based Knowledge Distillation for Lifelong Person Re-Identification", ACM MM 2022.
 
@@ -42,10 +42,10 @@ def patchkd_kd_loss(student_logits: Tensor, teacher_logits: Tensor, *, temperatu
 def patchkd_conf_loss(logits: Tensor, *, temperature: float = 2.0) -> Tensor:
     """Entropy of the softened softmax, mean over rows, times ``T²``; trains the choice of patches.
 
-    Source: as :func:`patchkd_kd_loss`, of the old model's logits of patches with themselves.
+    Source: the same as for :func:`patchkd_kd_loss`. PatchKD applies this to the old model's logits of the patches.
 
     Args:
-        logits: ``(B, K)`` float; they get the gradient.
+        logits: ``(B, K)`` float; the gradient flows through them.
         temperature: divides the logits, above 0.
 
     Returns:
@@ -58,19 +58,20 @@ def patchkd_conf_loss(logits: Tensor, *, temperature: float = 2.0) -> Tensor:
 
 
 def patchkd_rd_loss(student: Tensor, teacher: Tensor) -> Tensor:
-    """Smooth-L1 difference of Euclidean distances within each set, over their mean.
+    """Smooth-L1 difference between the relative distances that two models give within each set of vectors.
 
-    The distances of each model are divided by the mean of all that are above 0, over all sets. PatchKD takes it of
-    the patches within an image, ``(n, k, c)``, and of the same patch across images, ``(k, n, c)``.
+    The Euclidean distances of each model are divided by the mean of its nonzero distances over all sets. In PatchKD, a
+    set holds the patches of one image, ``(n, k, c)``, or the same patch of all images, ``(k, n, c)``.
 
-    Source: as :func:`patchkd_kd_loss`. The mean over entries includes the zeros of the diagonals. Computed in float64.
+    Source: the same as for :func:`patchkd_kd_loss`. The mean over entries includes the zeros of the diagonals. The loss
+    is computed in float64.
 
     Args:
-        student: ``(S, m, D)`` float: S sets of m vectors by the model in training.
-        teacher: ``(S, m, D')`` float. Gets no gradient.
+        student: ``(S, m, D)`` float: S sets of m vectors from the model in training.
+        teacher: ``(S, m, D')`` float vectors from the previous model. It gets no gradient.
 
     Returns:
-        Scalar in the precision of ``student``, at least float32; 0 for sets of one vector.
+        Scalar in the precision of ``student``, at least float32; 0 if the sets have one vector.
 
     Raises:
         ValueError: the shapes do not match.
@@ -85,13 +86,13 @@ def patchkd_rd_loss(student: Tensor, teacher: Tensor) -> Tensor:
 
 
 def patchkd_div_loss(features: Tensor, patches: int) -> Tensor:
-    """Mean cosine between the patches of an image, averaged over the images; a small value means that patches differ.
+    """Mean cosine between the patches of an image, mean over the images; a small value means that patches differ.
 
-    Source: as :func:`patchkd_kd_loss`. For one patch, where the official code divides by 0, it is 0.
+    Source: the same as for :func:`patchkd_kd_loss`. For one patch the loss is 0; the official code divides by 0.
 
     Args:
-        features: ``(n * k, D)`` float, the k patches of an image in a row.
-        patches: k of each image, 1 or more.
+        features: ``(n * k, D)`` float; the k patches of an image are consecutive rows.
+        patches: number k of patches per image, 1 or more.
 
     Returns:
         Scalar in the precision of ``features``, at least float32, in [-1, 1].
@@ -108,17 +109,17 @@ def patchkd_div_loss(features: Tensor, patches: int) -> Tensor:
 
 
 def patchkd_patch_features(feature_map: Tensor, theta: Tensor) -> Tensor:
-    """Features of patches: sums over the positions of a map, weighted.
+    """Features of patches: weighted sums over the positions of a feature map.
 
-    Source: as :func:`patchkd_kd_loss`, where ``theta`` is one-hot over the positions (straight-through Gumbel), so
-    that a patch is one position.
+    Source: the same as for :func:`patchkd_kd_loss`. There ``theta`` is one-hot over the positions (straight-through
+    Gumbel), so that a patch is one position.
 
     Args:
         feature_map: ``(n, C, H, W)`` float.
-        theta: ``(n, k, H, W)`` float, weights of the positions for each of k patches.
+        theta: ``(n, k, H, W)`` float, the weight of each position for each of k patches.
 
     Returns:
-        ``(n, k, C)``; ``flatten(0, 1)`` has the k patches of an image in a row.
+        ``(n, k, C)``; after ``flatten(0, 1)``, the k patches of an image are consecutive rows.
 
     Raises:
         ValueError: the shapes do not match.
@@ -137,11 +138,11 @@ def patchkd_patch_features(feature_map: Tensor, theta: Tensor) -> Tensor:
 
 
 def _relative_distances(sets: Tensor) -> Tensor:
-    """Euclidean distances within each set, ``(S, m, D)`` to ``(S, m, m)`` float64, over the mean of those above 0."""
+    """Euclidean distances within each set, ``(S, m, D)`` to ``(S, m, m)`` float64, divided by their nonzero mean."""
     exact = sets.double()
     squares = exact.square().sum(2)  # (S, m)
     squared = squares[:, :, None] + squares[:, None] - 2 * exact @ exact.mT
     diagonal = torch.eye(sets.shape[1], dtype=torch.bool, device=sets.device)
-    distances = squared.clamp(min=1e-12).sqrt().masked_fill(diagonal, 0)  # (S, m, m), above 0 but for the diagonal
+    distances = squared.clamp(min=1e-12).sqrt().masked_fill(diagonal, 0)  # (S, m, m), above 0 except on the diagonal
     count = distances.numel() - squares.numel()
     return distances * count / distances.sum() if count else distances

@@ -13,20 +13,20 @@ def relation_distillation_loss(
 ) -> Tensor:
     """Instance-wise relation distillation (IRD) of each image's similarities to the others in the batch.
 
-    A row's cosines to all other rows, divided by a temperature, become a distribution. The loss is the
-    cross-entropy from the teacher's to the student's, mean over the rows. The entropy of the teacher is not
-    subtracted, and the two temperatures differ: the loss of equal models is above 0.
+    The softmax of a row's cosines to all other rows, divided by a temperature, is a distribution. The loss is the
+    cross-entropy from the teacher's to the student's distribution, mean over the rows. The entropy of the teacher is
+    not subtracted, and the two temperatures differ. So the loss of two equal models is above 0.
 
-    Source: Cha et al., "Co²L: Contrastive Continual Learning", ICCV 2021, Eqs. 11-13. The paper prints the
-    sum over the rows, ``B`` times this; the official code takes the mean. On the projection head's outputs
-    this is IRD; on the encoder's it is the loss that the paper's Table 6 calls SEED (Eqs. 14-16). Everything
-    is computed in float64 and from log-probabilities.
+    Source: Cha et al., "Co²L: Contrastive Continual Learning", ICCV 2021, Eqs. 11-13. The paper prints the sum over the
+    rows, ``B`` times this value; the official code takes the mean. For the projection head's outputs this loss is IRD.
+    For the encoder's outputs it is the loss that the paper's Table 6 calls SEED (Eqs. 14-16). Everything is computed in
+    float64 and from log-probabilities.
 
     Args:
         student: ``(B, D)`` float unit vectors of the model in training; all views of all images are rows.
-        teacher: ``(B, D')`` float unit vectors of the same rows by the previous model. Gets no gradient.
+        teacher: ``(B, D')`` float unit vectors of the same rows by the previous model. It gets no gradient.
         temperature: divides the student's cosines, above 0; κ in the paper.
-        teacher_temperature: divides the teacher's, above 0; κ* in the paper.
+        teacher_temperature: divides the teacher's cosines, above 0; κ* in the paper.
 
     Returns:
         Scalar in the precision of ``student``, at least float32; 0 for fewer than three rows.
@@ -43,12 +43,12 @@ def relation_distillation_loss(
 def mean_squared_distillation_loss(student: Tensor, teacher: Tensor) -> Tensor:
     """Squared Euclidean distance between old and new features, mean over the rows.
 
-    Source: Co²L, Eqs. 17 and 18, alternatives to IRD in its Table 6: on the encoder's outputs or on those of
-    the projection head before they are normalised. The mean over all entries is this divided by ``D``.
+    Source: Co²L, Eqs. 17 and 18. The paper's Table 6 compares this loss with IRD, on the outputs of the encoder and on
+    those of the projection head before normalisation. It is ``D`` times the mean over all entries.
 
     Args:
         student: ``(B, D)`` float features of the model in training.
-        teacher: ``(B, D)`` float features of the same rows by the previous model. Gets no gradient.
+        teacher: ``(B, D)`` float features of the same rows by the previous model. It gets no gradient.
 
     Returns:
         Scalar in the precision of ``student``, at least float32; 0 for no rows.
@@ -72,10 +72,10 @@ def log_relations(vectors: Tensor, temperature: float) -> Tensor:
 
 
 def without_self(matrix: Tensor) -> Tensor:
-    """Leaves out the diagonal, ``(n, n)`` to ``(n, n - 1)``: the others of each row, in order."""
+    """Remove the diagonal, ``(n, n)`` to ``(n, n - 1)``; the other entries keep their order."""
     return without_column(matrix, torch.arange(len(matrix), device=matrix.device))
 
 
 def mean_cross_entropy(log_old: Tensor, log_new: Tensor) -> Tensor:
-    """Cross-entropy from old to new log-probabilities ``(n, m)``, mean over the rows; 0 if there are none."""
+    """Cross-entropy from old to new log-probabilities ``(n, m)``, mean over the rows; 0 if there are no rows."""
     return -(log_old.exp() * log_new).sum() / max(len(log_new), 1)

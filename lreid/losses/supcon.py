@@ -19,26 +19,25 @@ def asymmetric_supcon_loss(
     temperature: float,
     base_temperature: float = 0.07,
 ) -> Tensor:
-    """Asymmetric supervised contrastive loss: images of past classes are negatives and never anchors.
+    """Asymmetric supervised contrastive loss (SupCon): images of past classes are negatives and never anchors.
 
-    Every view of every image is a row. An anchor's softmax runs over its cosines to all other rows, past
-    classes too; its term is minus the mean log-probability of the other rows of its class. The loss is the
-    sum of the terms over the anchors of current classes, divided by the number of *all* rows and multiplied
-    by ``temperature / base_temperature``.
+    Every view of every image is a row. An anchor's softmax runs over its cosines to all other rows, including past
+    classes. The anchor's term is the negative mean log-probability of the other rows of its class. The loss is the sum
+    of these terms over the anchors of current classes, divided by the number of *all* rows and multiplied by
+    ``temperature / base_temperature``.
 
-    Source: Cha et al., "Co²L: Contrastive Continual Learning", ICCV 2021, Eq. 10. Reduction and factor are
-    those of the official code and weigh this loss against the distillation; the paper prints the sum over the
-    anchors, which is ``B * V`` times this with ``base_temperature=temperature``. With ``labels`` as
-    ``current_classes`` it is plain SupCon (Khosla et al., NeurIPS 2020). Where the official code gives NaN,
-    for a row with no other of its class (one view of a class's only image, even a past class's), the term is
-    0 here. Everything is computed in float64 and from log-probabilities.
+    Source: Cha et al., "Co²L: Contrastive Continual Learning", ICCV 2021, Eq. 10. The division and the factor are those
+    of the official code; they balance this loss with the distillation. The paper prints the sum over the anchors, which
+    is ``B * V`` times this loss with ``base_temperature=temperature``. If ``current_classes`` holds all labels, this is
+    plain SupCon (Khosla et al., NeurIPS 2020). A row that is the only one of its class has the term 0 here; the
+    official code gives NaN. Everything is computed in float64 and from log-probabilities.
 
     Args:
         projections: ``(B, V, D)`` float unit vectors, ``V >= 1`` views of each image.
         labels: ``(B,)`` integers, in any order and any number of each.
-        current_classes: labels of the current task, in any order. One that the batch lacks does no harm.
+        current_classes: labels of the current task, in any order; the batch need not contain all of them.
         temperature: divides the cosines, above 0.
-        base_temperature: above 0.
+        base_temperature: the loss is multiplied by ``temperature / base_temperature``, above 0.
 
     Returns:
         Scalar in the precision of ``projections``, at least float32; 0 for a batch without current classes.
@@ -53,7 +52,7 @@ def asymmetric_supcon_loss(
         )
     check_temperature(base_temperature)
     rows = projections.flatten(0, 1)  # (BV, D) the views of an image one after the other
-    anchors = is_among(labels, current_classes)  # (B,), before it is sent
+    anchors = is_among(labels, current_classes)  # (B,), before the labels are sent to the device
     labels, anchors = (each.to(rows.device, non_blocking=True) for each in (labels, anchors))
     names = labels.repeat_interleave(projections.shape[1])  # (BV,)
     log_p = log_relations(rows, temperature)  # (BV, BV - 1)
@@ -64,7 +63,7 @@ def asymmetric_supcon_loss(
 
 
 def is_among(labels: Tensor, classes: Tensor | Iterable[int]) -> Tensor:
-    """Whether each label is one of the classes, ``(B,)`` bool."""
+    """Check for each label whether it is one of the classes, ``(B,)`` bool."""
     if not isinstance(classes, Tensor):
         classes = torch.tensor(list(classes), dtype=torch.int64)
     return torch.isin(labels, classes.to(labels.device))

@@ -1,4 +1,4 @@
-"""Batch-hard triplet loss: each image with the farthest image of its identity and the nearest of other identities."""
+"""Batch-hard triplet loss: each image, the farthest image of its identity and the nearest of another identity."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def batch_hard_triplet_loss(
     """Batch-hard triplet loss on Euclidean distances, ``max(0, d+ - d- + margin)``, mean over the batch.
 
     Source: Hermans et al., "In Defense of the Triplet Loss", 2017; Luo et al., "Bag of Tricks" (BoT), 2019. BoT's
-    official code assumes that every identity has the same number of images; for such batches the values are equal. For
-    other batches, or for a batch of one identity, that code returns a wrong value or an error, and this function does
-    not. Everything is computed in float64.
+    official code assumes that every identity has the same number of images; for such batches this function returns the
+    same value. For other batches, or for a batch of one identity, the official code returns a wrong value or an error;
+    this function handles them. Everything is computed in float64.
 
     Args:
-        features: ``(B, D)`` float; BoT takes those before its BatchNorm neck.
-        labels: ``(B,)`` integers, in any order and any number of each. The farthest of an identity's only
-            image is that image itself.
+        features: ``(B, D)`` float; BoT takes the features before its BatchNorm neck.
+        labels: ``(B,)`` integers, in any order and any number of each. If an identity has one image, that image is its
+            own farthest positive.
         margin: in units of the distance; None for the soft margin ``log(1 + exp(d+ - d-))``.
         normalize: scale the features to unit length first.
-        reduction: ``none`` gives the term of every row ``(B,)``, in its order.
+        reduction: ``none`` gives the term of every row ``(B,)``, in the order of the rows.
 
     Returns:
         Scalar, or ``(B,)``, in the precision of ``features``, at least float32; 0 for a batch of one identity.
@@ -53,17 +53,17 @@ def batch_hard_triplet_loss(
 def hardest_distances(
     anchors: Tensor, labels: Tensor, points: Tensor | None = None, point_labels: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Distance of each anchor to the farthest point with its label and to the nearest point with another.
+    """Distance of each anchor to the farthest point with its label and to the nearest point with another label.
 
     Args:
         anchors: ``(B, D)`` float64.
         labels: ``(B,)`` integers.
-        points: ``(n, D)`` float64; None for the anchors, of which each is then a point with its own label.
+        points: ``(n, D)`` float64; None to take the anchors as the points.
         point_labels: ``(n,)`` integers; each label of an anchor is among them.
 
     Returns:
-        Both ``(B,)`` float64; the second is infinite where there is no other label. Distances below 1e-6
-        count as 1e-6 and have no gradient, as in the official codes.
+        Both distances, ``(B,)`` float64. The second is infinite where there is no other label. As in the official
+        codes, distances below 1e-6 count as 1e-6 and have no gradient.
 
     Raises:
         ValueError: ``labels`` is not ``(B,)``.
