@@ -19,9 +19,9 @@ def erd_losses(
     """The two distillation terms of ERD over one batch of two episodes.
 
     1. For the queries of the previous part: the KL divergence between the two models' distributions over its classes.
-      Each model computes its own prototypes.
+       Each model computes its own prototypes.
     2. For all images of the current part: the KL divergence between the two models' distributions over the *previous*
-      part's prototypes. The teacher computes these prototypes.
+       part's prototypes. The teacher computes these prototypes.
 
     Source: Wang et al., "Incremental Meta-Learning via Episodic Replay Distillation for Few-Shot Image Recognition"
     (ERD), CVPR Workshops 2022; its official code gives both terms the weight 0.5. As in that code, both are means over

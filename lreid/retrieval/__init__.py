@@ -1,4 +1,4 @@
-"""Evaluation of retrieval: rankings and their figures, protocols, re-ranking, open-set search, indexes.
+"""Evaluation of retrieval: rankings and their metrics, protocols, re-ranking, open-set search, indexes.
 
 It needs numpy and torch, and faiss only for indexes.
 """

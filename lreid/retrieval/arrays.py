@@ -33,8 +33,8 @@ def as_features(values: Any, name: str, device: torch.device | str | None = None
     if not isinstance(values, Tensor):
         try:
             array = np.asarray(values)
-            array = np.ascontiguousarray(array, array.dtype.newbyteorder("="))  # torch knows no other order
-            array = array.copy() if min(array.strides, default=0) < 0 else array  # a single row, reversed
+            array = np.ascontiguousarray(array, array.dtype.newbyteorder("="))  # torch accepts only native byte order
+            array = array.copy() if min(array.strides, default=0) < 0 else array  # torch accepts no negative stride
             with warnings.catch_warnings():  # features are never written to, so an array may be read-only
                 warnings.filterwarnings("ignore", "The given NumPy array is not writable")
                 values = torch.from_numpy(array)
@@ -53,14 +53,14 @@ def as_features(values: Any, name: str, device: torch.device | str | None = None
 def as_comparable(
     query_features: Any, gallery_features: Any, device: torch.device | str | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Query and gallery features of one width, dtype and device: ``(Q, D)`` and ``(G, D)``.
+    """Convert query and gallery features to one dtype and device: ``(Q, D)`` and ``(G, D)``.
 
     Args:
-        query_features, gallery_features: see :func:`as_features`. The result is float64 if either is.
+        query_features, gallery_features: see :func:`as_features`. If one of them is float64, both results are float64.
         device: target device; ``None`` means the device of the gallery features.
 
     Raises:
-        InputError: as :func:`as_features`, or the widths differ.
+        InputError: a fault that :func:`as_features` reports, or the widths differ.
     """
     gallery = as_features(gallery_features, "gallery features", device)
     queries = as_features(query_features, "query features", gallery.device)
@@ -74,7 +74,7 @@ def as_comparable(
 
 
 def unit_rows(features: Tensor, name: str) -> Tensor:
-    """``(N, D)`` rows of length 1, in new memory; a zero vector stays zero.
+    """Scale the rows ``(N, D)`` to length 1, in new memory; a zero vector stays zero.
 
     Raises:
         InputError: as :func:`squared_norms`.
@@ -84,9 +84,10 @@ def unit_rows(features: Tensor, name: str) -> Tensor:
 
 
 def directions(features: Tensor, name: str) -> tuple[Tensor, Tensor]:
-    """Features for comparison by direction, and the inverse norm of every row, ``(N,)``; 1 for a zero vector.
+    """Return features to compare by direction, and the inverse norm of every row ``(N,)``, 1 for a zero vector.
 
-    Rows that are so short that their squares lose digits or vanish are scaled up; without such rows, nothing is copied.
+    Rows whose norm is so small that their squares lose digits or become 0 are scaled up. Without such rows, nothing is
+    copied.
 
     Raises:
         InputError: as :func:`squared_norms`.
@@ -103,16 +104,16 @@ def directions(features: Tensor, name: str) -> tuple[Tensor, Tensor]:
 
 
 def positions(queries: Tensor, gallery: Tensor) -> tuple[Tensor, Tensor]:
-    """Features for comparison by Euclidean distance, ``(Q, D)`` and ``(G, D)``, in sufficient precision.
+    """Return features ``(Q, D)`` and ``(G, D)`` in a precision that suffices for Euclidean distances.
 
-    Distances are computed from dot products. If features are much nearer to each other (checked on up to 256 gallery
-    images) than to zero, digits cancel, and numbers below 2^-51 vanish in float32. In these cases the result is
-    float64.
+    Distances are computed from dot products. Digits cancel if features are much nearer to each other than to zero,
+    which is checked on up to 256 gallery images. Squares of numbers below 2^-51 lose digits in float32. In both cases
+    the result is float64.
 
     Raises:
         InputError: as :func:`squared_norms`.
     """
-    squared_norms(queries, "query features")  # only to refuse values that are not finite
+    squared_norms(queries, "query features")  # raises if a value is not finite
     squares = squared_norms(gallery, "gallery features")  # (G,)
     limits = torch.finfo(squares.dtype)
     sample = gallery[:: max(1, -(-len(gallery) // 256))].unique(dim=0)  # (S, D)
@@ -125,7 +126,7 @@ def positions(queries: Tensor, gallery: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def squared_norms(features: Tensor, name: str) -> Tensor:
-    """Squared Euclidean norm of every row; this is also the cheapest check for values that are not finite.
+    """Compute the squared Euclidean norm of every row; this is also the fastest check for values that are not finite.
 
     Returns:
         ``(N,)`` tensor of the features' dtype.
@@ -133,7 +134,7 @@ def squared_norms(features: Tensor, name: str) -> Tensor:
     Raises:
         InputError: rows with NaN, infinity or values whose squares overflow; the message lists them.
     """
-    step = max(1, 2**16 // features.shape[1])  # rows whose squares, 256 KB in float32, stay in the cache
+    step = max(1, 2**16 // features.shape[1])  # rows per step: their squares (256 KB in float32) fit in the cache
     squares = torch.cat([rows.square().sum(1) for rows in features.split(step)])
     broken = torch.nonzero(~torch.isfinite(squares)).flatten().tolist()
     if broken:

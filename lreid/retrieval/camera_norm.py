@@ -1,10 +1,11 @@
 """Features standardised per camera, which removes camera bias.
 
 Light, colours, background and angle of a camera shift the features of all its images in the same way, especially if the
-model was not trained on similar cameras. Subtracting each camera's mean and dividing by its deviation removes this
-shift without labels: camera-specific feature normalisation (Song, Park & Lee, "Exploring the Camera Bias of Person
-Re-identification", ICLR 2025). It uses the test images, so figures are *transductive*. All cameras must see many and
-similar people: if each camera sees a few people of its own, the statistics describe these people.
+model was not trained on similar cameras. Camera-specific feature normalisation subtracts each camera's mean and divides
+by its standard deviation, which removes this shift without labels (Song, Park & Lee, "Exploring the Camera Bias of
+Person Re-identification", ICLR 2025). The statistics come from the test images, so results are *transductive*. All
+cameras must see many and similar people: if each camera sees a few people that no other camera sees, the statistics
+describe these people.
 """
 
 from __future__ import annotations
@@ -18,21 +19,21 @@ import numpy as np
 from lreid.identities import as_labels
 from lreid.retrieval.arrays import as_features, unit_rows
 
-PRIOR = 20  # images added to each camera, distributed like those of all cameras together
-SMALLEST = 1e-6  # minimum deviation; a number that is equal in all images carries no information
+PRIOR = 20  # number of pseudo-images added to each camera, distributed like the images of all cameras
+SMALLEST = 1e-6  # minimum standard deviation; it avoids a division by 0 where a dimension is equal in all images
 PREFIX = "norm/features/"  # prefix of the arrays in a file
 
 
 @dataclass(frozen=True)
 class CameraNorm:
-    """Means and deviations of unit features, which standardise features from the same cameras.
+    """Means and standard deviations of unit features per camera, which standardise new features.
 
     The paper uses each camera's own statistics. Here they include ``PRIOR`` pseudo-images that are distributed like the
-    images of all cameras, so that cameras with few images need no exception.
+    images of all cameras, so that a camera with few images needs no special case.
 
     Attributes:
-        whole: (2, D) float32, mean and deviation over all images; used for new cameras.
-        cameras: likewise, by camera.
+        whole: (2, D) float32, mean and standard deviation over all images; used for new cameras.
+        cameras: mean and standard deviation (2, D) float32 over the images of each camera, by camera number.
     """
 
     whole: np.ndarray
@@ -40,11 +41,11 @@ class CameraNorm:
 
     @classmethod
     def estimate(cls, features: Any, cameras: Any) -> CameraNorm:
-        """Estimates the statistics on images that represent the views of their cameras.
+        """Estimate the statistics from images that represent what each camera sees.
 
         Args:
             features: (N, D) floats, array or tensor.
-            cameras: (N,) integers; missing and negative ones are unknown and count only for the statistics of all
+            cameras: (N,) integers. Images with a missing or negative camera count only for the statistics of all
                 images.
 
         Raises:
@@ -60,7 +61,7 @@ class CameraNorm:
         return cls(_statistics(whole), by_camera)
 
     def __call__(self, features: Any, cameras: Any) -> np.ndarray:
-        """Features standardised per camera, (x - mean) / deviation; to be compared by cosine similarity.
+        """Standardise features per camera, (x - mean) / deviation; compare the result by cosine similarity.
 
         Args:
             features: (n, D) floats, array or tensor.
@@ -70,7 +71,7 @@ class CameraNorm:
             (n, D) float32.
 
         Raises:
-            InputError: as :meth:`estimate`.
+            InputError: the arrays are invalid, or features are not finite.
         """
         units = _units(features)
         labels = as_labels(cameras, "cameras", len(units))
@@ -81,16 +82,16 @@ class CameraNorm:
         return units
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """All statistics as named arrays, for a file."""
+        """Return all statistics as named arrays, to write to a file."""
         sets = {"whole": self.whole} | {str(camera): each for camera, each in self.cameras.items()}
         return {f"{PREFIX}{of}": array for of, array in sets.items()}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray], width: int) -> CameraNorm | None:
-        """The statistics in :meth:`to_arrays`'s arrays, for features of this width; None if there are none.
+        """Read the statistics, for features of this width, from arrays of :meth:`to_arrays`; None if there are none.
 
         Raises:
-            KeyError, ValueError: they are damaged.
+            KeyError, ValueError: the arrays are damaged.
         """
         sets = {key.removeprefix(PREFIX): array for key, array in arrays.items() if key.startswith(PREFIX)}
         if not sets:
@@ -102,17 +103,17 @@ class CameraNorm:
 
 
 def _units(features: Any) -> np.ndarray:
-    """(N, D) float32 rows of length 1, in new memory."""
+    """Scale rows (N, D) to length 1, as float32 in new memory."""
     return unit_rows(as_features(features, "features"), "features").float().cpu().numpy()
 
 
 def _moments(units: np.ndarray) -> np.ndarray:
-    """(2, D) float64: means of features and of their squares."""
+    """Means of the features and of their squares, (2, D) float64."""
     squares = np.einsum("nd,nd->d", units, units, dtype=np.float64)
     return np.stack([units.mean(0, dtype=np.float64), squares / len(units)])
 
 
 def _statistics(moments: np.ndarray) -> np.ndarray:
-    """(2, D) float32: mean and deviation."""
+    """Mean and standard deviation (2, D) float32 from :func:`_moments`."""
     mean, squares = moments
     return np.stack([mean, np.sqrt((squares - mean**2).clip(SMALLEST**2))]).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Load the faiss package, make its indexes, read its errors and use its GPUs. Needs no torch until a GPU is chosen."""
+"""Load the faiss package, build its indexes, shorten its error messages and use its GPUs."""
 
 from __future__ import annotations
 
@@ -12,37 +12,38 @@ from lreid.errors import ArgumentError, refuse_out_of_memory
 from lreid.extras import Extra
 
 KINDS = ("flat", "hnsw", "ivfpq")
-IVFPQ_LEAST = 39 * 256  # faiss wants 39 training vectors for each of the 256 codes
-MOST_ON_GPU = 2048  # images that a GPU finds per query: GpuIndex.cu of faiss selects no more
-TABLE_BYTES = 48 * 2**10  # of the tables that a GPU computes for a query with codes: the shared memory of a block
+IVFPQ_LEAST = 39 * 256  # faiss asks for 39 training vectors for each of the 256 codes
+MOST_ON_GPU = 2048  # maximum number of images that a GPU finds per query (GpuIndex.cu of faiss)
+TABLE_BYTES = 48 * 2**10  # shared memory of a GPU block, which holds the tables for a query of an index with codes
 
 
 def import_faiss() -> Any:
-    """The faiss module.
+    """Import the faiss module.
 
     Raises:
-        InputError: it is not installed.
+        InputError: faiss is not installed.
     """
     return Extra("faiss", "cpu").load()  # or lreid[gpu]; both ship the same module
 
 
 def reason_of(error: RuntimeError) -> str:
-    """The message of a faiss error, without the place in its source."""
+    """The message of a faiss error without the line of faiss's source code."""
     return str(error).split(" failed: ")[-1].split("cpp:", 1)[-1].split(": ", 1)[-1].strip().removesuffix(".")
 
 
 def new_index(name: str, vectors: np.ndarray, *, euclidean: bool = False) -> Any:
-    """A faiss index that is trained on vectors where its kind needs it, and holds none.
+    """Create an empty faiss index; if its kind needs training, it is trained on the vectors.
 
     Args:
-        name: ``flat``; ``hnsw`` (Malkov and Yashunin, 2018): 32 links an image; ``ivfpq`` (Jégou et al., 2011): about
-            four times the square root of N lists, 32 of them visited, and a byte for every 4 numbers; or any string of
-            faiss's ``index_factory``, with parameters of the search after a semicolon: ``IVF256,Flat;nprobe=16``.
-        vectors: ``(N, D)`` float32, those that it shall hold.
+        name: ``flat``: exact search. ``hnsw`` (Malkov and Yashunin, 2018): a graph with 32 links per image. ``ivfpq``
+            (Jégou et al., 2011): about four times the square root of N lists, of which a search visits 32, and one byte
+            for every 4 numbers. Or any string of faiss's ``index_factory``, with search parameters after a semicolon,
+            such as ``IVF256,Flat;nprobe=16``.
+        vectors: ``(N, D)`` float32, the vectors that the caller will add.
         euclidean: score by squared Euclidean distance.
 
     Raises:
-        ArgumentError: faiss does not know it, or cannot train it on so few vectors.
+        ArgumentError: faiss has no such index, or cannot train it on so few vectors.
     """
     faiss = import_faiss()
     count, width = vectors.shape
@@ -60,9 +61,9 @@ def new_index(name: str, vectors: np.ndarray, *, euclidean: bool = False) -> Any
             )
         lists = min(int(4 * count**0.5), count // 39)
         codes = next(codes for codes in range(max(1, width // 4), 0, -1) if width % codes == 0)
-        index = faiss.index_factory(width, f"IVF{lists},PQ{codes}np", metric)  # np: see _parts
+        index = faiss.index_factory(width, f"IVF{lists},PQ{codes}np", metric)  # np: no polysemous training, see _parts
         for clustering in (index.cp, index.pq.cp):
-            clustering.max_points_per_centroid = 64  # of the default 256: a quarter of the time
+            clustering.max_points_per_centroid = 64  # instead of the default 256: takes a quarter of the time
         index.train(vectors)
         index.nprobe = 32
         return index
@@ -84,9 +85,10 @@ def new_index(name: str, vectors: np.ndarray, *, euclidean: bool = False) -> Any
 
 
 def _parts(index: Any) -> Iterator[Any]:
-    """An index and those that it is made of, product quantisers without polysemous training.
+    """Iterate over an index and the indexes that it contains; :func:`new_index` turns off their polysemous training.
 
-    That orders their codes for a filter that is hardly ever used, and takes a minute whatever the number of vectors.
+    Polysemous training orders the codes of a product quantiser for a filter that is rarely used. It takes a minute for
+    any number of vectors.
     """
     yield index
     for name in ("index", "base_index", "storage"):
@@ -95,17 +97,17 @@ def _parts(index: Any) -> Iterator[Any]:
 
 
 def gpus_of(device: str) -> list[int]:
-    """The GPUs that search.
+    """Numbers of the GPUs that search.
 
     Args:
-        device: ``cpu``: none; ``cuda``: all that faiss sees; ``cuda:1``: that one; ``auto``: torch's current GPU if
-            faiss sees one, otherwise none.
+        device: ``cpu``: no GPU; ``cuda``: all GPUs that faiss sees; ``cuda:1``: GPU 1; ``auto``: torch's current GPU if
+            faiss sees it, otherwise no GPU.
 
     Returns:
-        Their numbers; empty for the CPU.
+        The numbers of the GPUs; empty for the CPU.
 
     Raises:
-        ArgumentError: ``index_device``: it is none of these, or faiss does not see that GPU.
+        ArgumentError: ``device`` is invalid, or faiss does not see that GPU. The error names ``index_device``.
     """
     count = import_faiss().get_num_gpus()
     if device == "auto":
@@ -125,10 +127,10 @@ def gpus_of(device: str) -> list[int]:
 
 
 def require_gpu(gpu: int, argument: str) -> None:
-    """Refuses a GPU that faiss does not see.
+    """Refuse a GPU that faiss does not see.
 
     Raises:
-        ArgumentError: ``argument``.
+        ArgumentError: faiss does not see the GPU. The error names ``argument``.
     """
     count = import_faiss().get_num_gpus()
     if gpu >= count:
@@ -137,20 +139,20 @@ def require_gpu(gpu: int, argument: str) -> None:
 
 
 def copies_on_gpu(indexes: list[Any], gpus: list[int], argument: str, *, float16: bool = False) -> list[Any]:
-    """Copies of indexes in the memory of GPUs, which take turns.
+    """Copy indexes to the memory of GPUs, one index per GPU in rotation.
 
     Args:
         indexes: indexes of faiss.
         gpus: numbers of the GPUs.
-        argument: what an error names.
-        float16: store whole vectors, and the tables of codes, in 16 bits: half the memory, three digits. Tables that
-            would not fit into a GPU's shared memory otherwise are always stored so.
+        argument: name of the argument that an error names.
+        float16: store vectors and the tables of codes in 16 bits, which halves the memory and keeps three digits.
+            Tables that do not fit into a GPU's shared memory in 32 bits are always stored in 16 bits.
 
     Raises:
-        ArgumentError: faiss has no such index on a GPU, or the memory of a GPU does not suffice.
+        ArgumentError: faiss has no such index for GPUs, or the memory of a GPU does not suffice.
     """
     faiss = import_faiss()
-    resources = {gpu: faiss.StandardGpuResources() for gpu in gpus}  # one each: it holds up to 1.5 GB for its searches
+    resources = {gpu: faiss.StandardGpuResources() for gpu in gpus}  # one per GPU, because each reserves up to 1.5 GB
     options = faiss.GpuClonerOptions()
     options.useFloat16 = float16 or any(map(_has_large_tables, indexes))
     try:
@@ -159,21 +161,21 @@ def copies_on_gpu(indexes: list[Any], gpus: list[int], argument: str, *, float16
             for number, index in enumerate(indexes)
             for gpu in [gpus[number % len(gpus)]]
         ]
-    except RuntimeError as error:  # codes of some lengths, or too little memory
+    except RuntimeError as error:  # codes of a length that GPUs lack, or too little memory
         raise ArgumentError(argument, f"is a GPU, to which faiss cannot copy the index: {reason_of(error)}") from None
 
 
 def _has_large_tables(index: Any) -> bool:
-    """Whether an index keeps codes whose tables of float32 exceed ``TABLE_BYTES``."""
+    """Whether the float32 tables of an index with codes exceed ``TABLE_BYTES``."""
     codes = getattr(index, "pq", None)
     return codes is not None and 4 * codes.M * codes.ksub > TABLE_BYTES
 
 
 def sharded_on_gpus(index: Any, gpus: list[int], argument: str, *, float16: bool = False) -> Any:
-    """A copy of an index that several GPUs share, each with a part of the images; arguments of :func:`copies_on_gpu`.
+    """Copy an index to several GPUs, each with a part of the images; for arguments see :func:`copies_on_gpu`.
 
     Raises:
-        ArgumentError: as :func:`copies_on_gpu`.
+        ArgumentError: faiss has no such index for GPUs, or the memory of a GPU does not suffice.
     """
     faiss = import_faiss()
     options = faiss.GpuMultipleClonerOptions()

@@ -1,4 +1,4 @@
-"""Figures of a search while its gallery grows; a larger gallery can look like forgetting."""
+"""Retrieval metrics at several sizes of a gallery: they fall as it grows, which can be mistaken for forgetting."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from lreid.retrieval.scores import Metric, cosines_of, scores_of
 
 
 class GrowthPoint(NamedTuple):
-    """Figures at one size of the gallery, each a mean and its standard deviation (n - 1) over the draws.
+    """Metrics at one size of the gallery, each a mean and a standard deviation (n - 1) over the draws.
 
     Attributes:
         identities: number of enrolled identities that have queries.
         images: mean number of gallery images.
         mAP, rank1: fractions in [0, 1], over the queries of enrolled identities.
-        threshold: cosine similarity that the allowed share of impostors reaches (FPIR).
-        true_positive_rate: share of the queries of enrolled identities found first and above the threshold (TPIR).
+        threshold: cosine similarity that only the allowed share of impostors (FPIR) reaches.
+        true_positive_rate: share of the queries of enrolled identities whose best image is of their identity and
+            reaches the threshold (TPIR).
     """
 
     identities: int
@@ -46,7 +47,7 @@ def gallery_growth(
     draws: int = 5,
     device: torch.device | None = None,
 ) -> list[GrowthPoint]:
-    """Evaluate random parts of a gallery: all of its identities, a half, a quarter, an eighth and a sixteenth.
+    """Evaluate random parts of a gallery, with all, a half, a quarter, an eighth and a sixteenth of its identities.
 
     A part contains all images of some identities, and the same share of the images without a query. With more enrolled
     identities, accuracy falls and the threshold for a fixed FPIR rises for every model (Grother et al., NIST IR 8271,
@@ -56,12 +57,12 @@ def gallery_growth(
         features: ``(Q, D)`` of the queries and ``(G, D)`` of the gallery.
         query, gallery: their labels.
         metric, ap, device: as in :func:`lreid.retrieval.evaluate`.
-        false_accept_rate: FPIR of the threshold, in [0, 1); every query is also an impostor in the gallery without its
-            identity, see :func:`lreid.retrieval.open_set_rates`.
-        draws: number of random parts of each size; the same in every call.
+        false_accept_rate: FPIR of the threshold, in [0, 1). Every query also serves as an impostor, searched in the
+            gallery without its identity; see :func:`lreid.retrieval.open_set_rates`.
+        draws: number of random parts of each size. Every call draws the same parts.
 
     Returns:
-        By ascending size; sizes below 2 identities are left out.
+        One point per size, ascending; sizes below 2 identities are left out.
 
     Raises:
         InputError: unusable labels, or fewer than 2 identities have a match.
@@ -86,7 +87,7 @@ def gallery_growth(
 
 
 def _matched(query: Labels, gallery: Labels) -> np.ndarray:
-    """Identities with a match in the gallery, ascending."""
+    """Identities of the queries that have a match in the gallery, ascending."""
     rows, columns = SameIdentity(gallery.ids)(query.ids)
     matched = np.unique(query.ids[rows[usable(query[rows], gallery[columns])]])
     if len(matched) < 2:
@@ -102,7 +103,7 @@ def _mean_and_spread(values: Sequence[float]) -> tuple[float, float]:
 def _draw(
     query_ids: np.ndarray, gallery_ids: np.ndarray, matched: np.ndarray, size: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A random part of a gallery: which queries (Q,) are of its identities, and its gallery rows, ascending."""
+    """Draw a part of a gallery: a mask (Q,) of the queries of its identities, and its gallery rows, ascending."""
     enrolled = rng.permutation(matched)[:size]
     others = rng.permutation(np.flatnonzero(~np.isin(gallery_ids, [*matched, JUNK])))
     others = others[: round(len(others) * size / len(matched))]

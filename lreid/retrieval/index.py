@@ -1,7 +1,7 @@
-"""Search through a faiss index instead of comparing all gallery images, and the cost of that in accuracy.
+"""Search through a faiss index instead of comparing all gallery images, and measure the loss of accuracy.
 
-An index is a source of scores like any other: figures are computed from them in the same way. Images that it does not
-return are ranked last.
+Metrics are computed from the scores of an index as from exact scores. Images that the index does not return are ranked
+last.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from lreid.retrieval.faiss_module import (
 )
 from lreid.retrieval.scores import ExactScores, Metric, blocks
 
-# Scores that are no further apart, relative to the vectors, are equal: 128 roundings of float32. With 2,048 numbers an
-# H200 was 20 away, a processor 8.
+# Scores whose difference, relative to the vectors' norms, is at most 128 rounding errors of float32 count as equal.
+# With 2,048 dimensions, the measured differences were 20 rounding errors on an H200 and 8 on a CPU.
 ROUNDING = 2**-16
-PAIRS = 2**22  # results at a time: 50 MB
+PAIRS = 2**22  # maximum number of results per search call, 50 MB
 TIMED = 1000  # maximum number of queries for timing a search
 
 
 class Search(Protocol):
-    """Finds gallery images for queries."""
+    """Function that finds gallery images for queries."""
 
     @property
     def max_results(self) -> int:
         """The maximum number of gallery images per query."""
 
     def __call__(self, queries: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Scores and gallery rows ``(B, k)`` of the images found for ``(B, D)`` queries, on the CPU.
+        """Return scores and gallery rows ``(B, k)`` of the images found for ``(B, D)`` queries, on the CPU.
 
-        Scores are those of :class:`lreid.retrieval.scores.Scorer` as the index sees them, in any order. Where fewer
-        images were found the row is -1. The rows are None where all images were found and stand in the gallery's order.
+        The scores approximate those of :class:`lreid.retrieval.scores.Scorer`, in any order. Where fewer than k images
+        were found, the row is -1. If all images were found and are in the gallery's order, None replaces the rows.
         """
 
 
@@ -55,8 +55,8 @@ class MeasuredSearch(Search, Protocol):
     """A search that :func:`cost_of` can measure.
 
     Attributes:
-        seconds: that the index took to make; None is not known.
-        megabytes: its size; None is not known.
+        seconds: time to build the index; None if it is not known.
+        megabytes: size of the index; None if it is not known.
     """
 
     @property
@@ -71,13 +71,13 @@ class MeasuredSearch(Search, Protocol):
 
 @dataclass(frozen=True)
 class FaissIndex:
-    """The kind of index for galleries.
+    """Settings of a faiss index, from which :meth:`over` builds the index of a gallery.
 
     Attributes:
         index: see :func:`new_index`.
         depth: number of images per query; a ``flat`` index returns all images.
         device: where faiss searches, see :func:`lreid.retrieval.faiss_module.gpus_of`. Several GPUs share the gallery.
-            ``auto`` uses the CPU if GPUs do not support the search: for graphs, and for a depth above 2048.
+            ``auto`` uses the CPU where GPUs do not support the search, that is for graphs and for a depth above 2048.
         float16: store vectors on the GPU in 16 bits. Their scores then differ from the exact ones.
 
     Raises:
@@ -94,17 +94,17 @@ class FaissIndex:
             raise ArgumentError("depth", f"is {self.depth}; request at least one image")
 
     def over(self, gallery: Any, metric: Metric) -> FaissSearch:
-        """The index of a gallery; arguments are those of :func:`lreid.retrieval.evaluate`."""
+        """Build the index of a gallery; arguments are those of :func:`lreid.retrieval.evaluate`."""
         return FaissSearch(self, gallery, metric)
 
     def check(self, count: int, width: int) -> None:
-        """Checks, before features are extracted, that an index can be built from features of shape ``(count, width)``.
+        """Check, before features are extracted, that an index can be built from features of shape ``(count, width)``.
 
         Raises:
-            InputError: as :func:`new_index`.
+            InputError: a setting is invalid, or faiss cannot build the index.
         """
         gpus = self.gpus()
-        if self.index == "flat":  # takes any images
+        if self.index == "flat":  # can be built from any features
             return
         random = np.random.default_rng(0).standard_normal((count, width), dtype=np.float32)
         index = new_index(self.index, random)
@@ -117,10 +117,10 @@ class FaissIndex:
             raise ArgumentError("index", f"is {self.index!r}, which takes no images: {reason_of(error)}") from None
 
     def gpus(self) -> list[int]:
-        """The GPUs that search; none where the CPU does.
+        """Numbers of the GPUs that search; empty if the CPU searches.
 
         Raises:
-            ArgumentError: ``index_device`` or ``depth``: there is no such GPU, or it finds fewer images than the depth.
+            ArgumentError: there is no such GPU, a GPU cannot return ``depth`` images, or the CPU should store 16 bits.
         """
         if self.float16 and self.device == "cpu":
             raise ArgumentError("index_float16", "is True, but the CPU stores 32 bits; set it to False")
@@ -135,7 +135,7 @@ class FaissIndex:
 
 
 def _require_gpu_copy(index: Any) -> None:
-    """Refuses an index of a kind that faiss does not have on GPUs."""
+    """Refuse an index of a kind that faiss does not have on GPUs."""
     faiss = import_faiss()
     kinds = (faiss.IndexFlat, faiss.IndexIVFFlat, faiss.IndexIVFPQ, faiss.IndexIVFScalarQuantizer)
     if not isinstance(index, kinds):
@@ -146,7 +146,7 @@ def _require_gpu_copy(index: Any) -> None:
 
 
 class FaissSearch:
-    """A gallery in an index of faiss: unit vectors, or for distances vectors over their largest number.
+    """A gallery in a faiss index.
 
     Args:
         kind: kind of the index.
@@ -156,10 +156,10 @@ class FaissSearch:
     Attributes:
         kind: kind of the index.
         index: index of faiss.
-        seconds: that it took to make.
+        seconds: time to build the index.
 
     Raises:
-        InputError: features that are not finite, or an index that cannot be made of them.
+        InputError: features are not finite, or the index cannot be built from them.
     """
 
     def __init__(self, kind: FaissIndex, gallery: Any, metric: Metric) -> None:
@@ -178,26 +178,26 @@ class FaissSearch:
             self.index = new_index(kind.index, vectors, euclidean=self.euclidean)
             self.index.add(vectors)
         self.exhaustive = isinstance(self.index, import_faiss().IndexFlat)
-        self.copies: list[tuple[int, Any]] = self._on_gpus(vectors)  # first row and index of each; none for the CPU
+        self.copies: list[tuple[int, Any]] = self._on_gpus(vectors)  # first gallery row and index of each copy
         self.seconds = time.perf_counter() - start
 
     def _on_gpus(self, vectors: np.ndarray) -> list[tuple[int, Any]]:
-        """A flat index in pieces, of which a GPU finds all images; any other as it is, or sharded."""
+        """Copies of the index on GPUs; empty for the CPU."""
         gpus = self.kind.gpus()
         if not gpus:
             return []
         try:
             return self._copied(vectors, gpus)
-        except ArgumentError:  # GPUs have neither graphs nor codes of every length
+        except ArgumentError:  # faiss has no graphs on GPUs, and only some lengths of codes
             if self.kind.device == "auto":
                 return []
             raise
 
     def _copied(self, vectors: np.ndarray, gpus: list[int]) -> list[tuple[int, Any]]:
-        """The copies of :meth:`_on_gpus`.
+        """Copy the index to GPUs. A GPU returns a limited number of images, so a flat index is split into pieces.
 
         Raises:
-            ArgumentError: ``index_device``: faiss has no such index for it, or it has too little memory.
+            ArgumentError: faiss has no such index for GPUs, or a GPU has too little memory.
         """
         float16 = self.kind.float16
         _require_gpu_copy(self.index)
@@ -214,14 +214,14 @@ class FaissSearch:
 
     @property
     def max_results(self) -> int:
-        """The most gallery images that a query gets: ``depth``, or all."""
+        """The maximum number of gallery images per query: ``depth``, or all of them for a ``flat`` index."""
         return self.index.ntotal if self.exhaustive else min(self.kind.depth, self.index.ntotal)
 
     def __call__(self, queries: Tensor) -> tuple[Tensor, Tensor | None]:
         """See :class:`Search`."""
         vectors, size = self._vectors(queries)
         rows: np.ndarray | None = None
-        if self.exhaustive and not self.copies:  # to put all of them in order takes longer than to score them
+        if self.exhaustive and not self.copies:  # sorting all images takes longer than scoring them
             _, scores, rows = self.index.range_search(vectors, np.inf if self.euclidean else -np.inf)
             scores, rows = (each.reshape(len(vectors), self.max_results) for each in (scores, rows))
             if (rows == np.arange(self.max_results)).all():
@@ -252,7 +252,7 @@ class FaissSearch:
 
     @property
     def megabytes(self) -> float:
-        """Size of the index, counted while it is written to nowhere."""
+        """Size of the index in MiB; the index is serialised to count its bytes."""
         sizes: list[int] = []
 
         def count(data: bytes) -> int:
@@ -264,10 +264,10 @@ class FaissSearch:
         return sum(sizes) / 2**20
 
     def _vectors(self, queries: Tensor) -> tuple[np.ndarray, Tensor]:
-        """The vectors to search, (B, D) float32, and of each query (B, 1) its norm, or squared norm for distances.
+        """Vectors to search for (B, D) float32, and per query (B, 1) its norm, or its squared norm for distances.
 
         Raises:
-            InputError: a query is so much longer than the gallery's images that float32 does not hold their distance.
+            InputError: a query is so much longer than the gallery's features that their distance overflows float32.
         """
         queries = queries.cpu()
         if self.euclidean:
@@ -279,16 +279,18 @@ class FaissSearch:
 
 
 class IndexScores:
-    """Scores of the images that a search finds; those of all others are :func:`unfound`.
+    """Scores of the images that a search finds; all other images get the score :func:`unfound`.
 
-    A score that differs from the exact one by no more than rounding is taken for it. So an index that keeps whole
-    vectors puts what it finds in the order of the exact ranking, ties included, and one that keeps codes in its own.
+    A score that differs from the exact score only by rounding is replaced by the exact score. So an index that stores
+    full vectors ranks the images that it finds as the exact ranking does, ties included. An index that stores codes
+    ranks them by its own scores.
 
     Args:
         search: search of the gallery.
-        queries: ``(Q, D)``, what the search is given.
-        num_gallery: images in the gallery, G.
-        exact: scores of all images, of the same queries; ``None`` where there are none, as the features are gone.
+        queries: ``(Q, D)`` query features for the search.
+        num_gallery: number G of images in the gallery.
+        exact: exact scores of the same queries with all images; ``None`` if the gallery features are no longer
+            available.
     """
 
     def __init__(self, search: Search, queries: Tensor, num_gallery: int, exact: ExactScores | None = None) -> None:
@@ -296,10 +298,10 @@ class IndexScores:
         self.shape = len(queries), num_gallery
 
     def __call__(self, here: slice) -> Tensor:
-        """``(B, G)`` scores of the queries in a slice."""
+        """Return the scores ``(B, G)`` of a slice of the queries."""
         queries, num_gallery = self.queries[here], self.shape[1]
         exact = self.exact(here) if self.exact else None  # (B, G)
-        scores = queries.new_full((len(queries), num_gallery + 1), unfound(queries.dtype))  # the last is of no image
+        scores = queries.new_full((len(queries), num_gallery + 1), unfound(queries.dtype))  # last column: rows of -1
         for part in blocks(len(queries), 1, max(1, PAIRS // self.search.max_results)):
             block_scores, rows = self.search(queries[part])  # (b, k)
             block_scores = block_scores.to(queries.device)
@@ -317,12 +319,12 @@ class IndexScores:
 
 
 def unfound(dtype: torch.dtype) -> float:
-    """Score of an image that a search has not found, below that of any other."""
+    """Score of an image that a search has not found; it is below every other score."""
     return torch.finfo(dtype).min / 2
 
 
 def unfound_last(scores: Tensor, rows: np.ndarray, columns: np.ndarray) -> None:
-    """Ranks matches ``scores[rows, columns]`` that were not found after all other images, in place."""
+    """Rank the matches ``scores[rows, columns]`` that a search did not find after all other images, in place."""
     lost = (scores[rows, columns] <= unfound(scores.dtype)).cpu().numpy()
     if lost.any():
         scores[rows[lost], columns[lost]] = torch.finfo(scores.dtype).min
@@ -330,13 +332,14 @@ def unfound_last(scores: Tensor, rows: np.ndarray, columns: np.ndarray) -> None:
 
 @dataclass(frozen=True)
 class IndexCost:
-    """The user's choice of an index.
+    """Speed, accuracy and size of an index.
 
     Attributes:
-        queries_per_second: that find ``depth`` images each, all processors at work on a batch.
-        recall: ``{k: recall@k}`` in [0, 1]: of the k nearest images, the share that is among the first k found.
-        megabytes: size of the index; None is not known.
-        build_seconds: that it took to make; None is not known.
+        queries_per_second: number of queries searched per second as one batch on all CPU cores; each finds ``depth``
+            images.
+        recall: ``{k: recall@k}`` in [0, 1], the share of the k nearest images that are among the first k results.
+        megabytes: size of the index; None if it is not known.
+        build_seconds: time to build the index; None if it is not known.
     """
 
     queries_per_second: float
@@ -346,12 +349,12 @@ class IndexCost:
 
 
 def cost_of(search: MeasuredSearch, exact: ExactScores, depths: tuple[int, ...] = (1, 10, 100)) -> IndexCost:
-    """Measures an index on up to a thousand of the queries, evenly spread.
+    """Measure an index on up to a thousand queries, evenly spread over all queries.
 
     Args:
         search: search of the gallery.
-        exact: the right scores of all queries.
-        depths: the k of each recall; those beyond the depth of the search are left out.
+        exact: exact scores of all queries.
+        depths: values of k for recall@k; values above the depth of the search are left out.
     """
     num_queries, num_gallery = exact.shape
     sample = np.unique(np.linspace(0, num_queries - 1, min(num_queries, TIMED)).astype(int))
@@ -368,7 +371,7 @@ def cost_of(search: MeasuredSearch, exact: ExactScores, depths: tuple[int, ...] 
             best = scores.topk(max(depths)).values
             rows = nearest[inside, : max(depths)]
             theirs = scores.gather(1, rows.clamp(min=0)).masked_fill(rows < 0, -torch.inf)
-            for k in depths:  # an image as near as the k-th is as good
+            for k in depths:  # a tie with the k-th nearest image is a hit
                 hits[k] += int((theirs[:, :k] >= best[:, k - 1, None]).sum())
     recall = {k: count / (k * len(sample)) for k, count in hits.items()}
     return IndexCost(len(sample) / seconds, recall, search.megabytes, search.seconds)
@@ -376,7 +379,7 @@ def cost_of(search: MeasuredSearch, exact: ExactScores, depths: tuple[int, ...] 
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Several threads link a graph in another order every time."""
+    """Limit faiss to one thread; several threads would link a graph in a different order each time."""
     faiss = import_faiss()
     threads = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)

@@ -10,14 +10,14 @@ from torch import Tensor
 
 from lreid.identities import JUNK
 
-# Tuned for speed with numpy's AVX-512; the results do not depend on these numbers.
-SORT = 17  # sorting a whole gallery takes as long as comparing this many matches with all of it
-FEW = 1 / 64  # share of a gallery up to which the values that are to be sorted are picked out
-SAMPLED = 256  # scores, enough to estimate such shares
+# These constants affect only the speed, not the results. They were tuned for numpy with AVX-512.
+SORT = 17  # sorting a gallery takes as long as comparing this many matches with the entire gallery
+FEW = 1 / 64  # share of a gallery up to which the values to sort are copied out first
+SAMPLED = 256  # number of scores that estimate such shares
 
 
 class SameIdentity:
-    """Finds the gallery images of each query's identity. Junk has no identity.
+    """Find the gallery images of each query's identity. Junk has no identity.
 
     Args:
         gallery_ids: ``(G,)`` int64.
@@ -28,7 +28,7 @@ class SameIdentity:
         self.ids = gallery_ids[self.order]
 
     def __call__(self, query_ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """All pairs of one identity: query rows, ascending, and gallery columns."""
+        """Return all pairs with the same identity: query rows, ascending, and gallery columns."""
         start = np.searchsorted(self.ids, query_ids, side="left")
         count = np.searchsorted(self.ids, query_ids, side="right") - start
         count[query_ids == JUNK] = 0
@@ -38,15 +38,15 @@ class SameIdentity:
 
 
 def count_ahead(scores: Tensor, rows: np.ndarray, columns: np.ndarray, scale: Tensor | None = None) -> np.ndarray:
-    """The number of gallery images ahead of each match ``scores[rows, columns]``: its rank, from 0.
+    """Count the gallery images ahead of each match ``scores[rows, columns]``, which is its rank from 0.
 
-    Ahead are higher scores, and equal ones that come earlier in the gallery.
+    An image is ahead if its score is higher, or if its score is equal and it comes earlier in the gallery.
 
     Args:
         scores: ``(B, G)``; ``-inf`` where an image is left out of the ranking.
         rows: ``(P,)`` ascending query rows.
         columns: ``(P,)`` gallery columns; their scores are finite.
-        scale: ``(G,)`` positive factors that the scores still lack, which are multiplied with them in place.
+        scale: ``(G,)`` positive factors. The scores are multiplied by them first, in place.
 
     Returns:
         ``(P,)`` int64, the same on every device.
@@ -57,10 +57,10 @@ def count_ahead(scores: Tensor, rows: np.ndarray, columns: np.ndarray, scale: Te
 
 
 def _count_by_comparing(scores: Tensor, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """For devices on which comparing whole rows costs next to nothing."""
+    """:func:`count_ahead` for devices on which comparing entire rows is fast."""
     places = torch.arange(scores.shape[1], device=scores.device)  # (G,)
     rows, columns = (torch.from_numpy(index).to(scores.device) for index in (rows, columns))
-    step = max(1, len(scores) // 4)  # keeps what a step allocates below the size of the scores
+    step = max(1, len(scores) // 4)  # limits the memory of a step to the size of the scores
     counts = []
     for row, column in zip(rows.split(step), columns.split(step), strict=True):
         others = scores[row]  # (P, G)
@@ -73,16 +73,17 @@ def _count_by_comparing(scores: Tensor, rows: np.ndarray, columns: np.ndarray) -
 def _count_by_sorting(
     scores: np.ndarray, rows: np.ndarray, columns: np.ndarray, scale: np.ndarray | None = None
 ) -> np.ndarray:
-    """For CPUs, where numpy sorts bare values at a few nanoseconds each.
+    """:func:`count_ahead` for CPUs, where numpy sorts values at a few nanoseconds each.
 
-    Sorted values give how many exceed a match and how many equal it. Only among equals do positions matter. Values
-    below a match do not matter, so they are left out, or made equal where they are many. The few matches that
-    rank last, for which most of a gallery would have to be sorted, are compared with all images instead.
+    Sorted values show how many values exceed a match and how many equal it. Positions matter only among equal values.
+    Values below a match do not matter: they are left out or, if many values remain, set to one value, which sorts fast.
+    A few matches rank so low that most of the gallery would have to be sorted for them. They are compared with all
+    images instead.
     """
     targets = scores[rows, columns] if scale is None else scores[rows, columns] * scale[columns]  # (P,)
     order = np.lexsort((targets, rows))
     columns, targets = columns[order], targets[order]  # ascending within a row
-    with np.errstate(over="ignore"):  # below the least of all numbers is -inf
+    with np.errstate(over="ignore"):  # below the lowest float is -inf
         below = np.nextafter(targets, -np.inf, dtype=targets.dtype)
     bounds = np.searchsorted(rows, np.arange(len(scores) + 1))
     numbers = np.arange(np.diff(bounds).max())
@@ -91,14 +92,14 @@ def _count_by_sorting(
     def count(row: int, room: np.ndarray) -> None:
         line, start, stop = scores[row], bounds[row], bounds[row + 1]  # (G,)
         if scale is not None:
-            line *= scale  # here, since the row is in the cache from now on
+            line *= scale  # here, because the steps below need this row in the cache
         sample = np.sort(line[::SAMPLED])
-        place = sample.searchsorted(targets[start:stop])  # estimates the share of the gallery ahead of each
+        place = sample.searchsorted(targets[start:stop])  # estimates how many images are behind each match
         behind = (numbers[: stop - start] - SORT / len(sample) * place).argmin()
         first = start + behind
         if len(sample) - place[behind] < FEW * len(sample):
             ordered = np.compress(line >= targets[first], line)
-        else:  # they sort as fast as if they were not there, which costs less than to pick the others out
+        else:  # equal values cost the sort almost nothing, less than copying the others out
             ordered = np.maximum(line, below[first], out=room)
         ordered.sort()
         end = ordered.searchsorted(targets[first:stop], side="right")
@@ -110,12 +111,12 @@ def _count_by_sorting(
             ahead[one] = np.count_nonzero(line[:column] >= target) + np.count_nonzero(line[column:] > target)
 
     def count_all(chunk: np.ndarray) -> None:
-        room = np.empty_like(scores[0])  # memory that is taken and given back for every row is slow
+        room = np.empty_like(scores[0])  # allocated once, because an allocation per row is slow
         for row in chunk:
             count(row, room)
 
     wanted = np.flatnonzero(np.diff(bounds))
-    with ThreadPoolExecutor(torch.get_num_threads()) as pool:  # sorting releases the interpreter
+    with ThreadPoolExecutor(torch.get_num_threads()) as pool:  # sorting releases Python's global lock
         list(pool.map(count_all, np.array_split(wanted, max(1, len(wanted) // 16))))
     counts = np.empty_like(ahead)
     counts[order] = ahead

@@ -22,8 +22,8 @@ class OpenSetRate:
     Attributes:
         false_accept_rate: the allowed share of impostors, in [0, 1].
         threshold: cosine similarity from which a query is accepted.
-        true_positive_rate: share of the known queries whose best image is of their identity and reaches the
-            threshold.
+        true_positive_rate: share of the queries with an enrolled identity whose best image is of that identity and
+            reaches the threshold.
     """
 
     false_accept_rate: float
@@ -32,9 +32,10 @@ class OpenSetRate:
 
 
 def threshold_for(impostor_scores: np.ndarray, false_accept_rate: float) -> float:
-    """The lowest threshold that at most the allowed share of impostors reaches.
+    """Find the lowest threshold that at most the allowed share of impostors reaches.
 
-    With fewer than 1 / rate impostors none may pass, so the threshold is just above the best impostor score.
+    With fewer than ``1 / false_accept_rate`` impostors none may pass, so the threshold is just above the best impostor
+    score.
 
     Args:
         impostor_scores: ``(S,)`` best scores of queries whose identity is not in the gallery.
@@ -55,11 +56,11 @@ def threshold_for(impostor_scores: np.ndarray, false_accept_rate: float) -> floa
 def pair_scores(score: BlockScores, query: Labels, gallery: Labels) -> tuple[np.ndarray, np.ndarray]:
     """Cosine similarities of all genuine and all impostor pairs of a query and a gallery image.
 
-    They are verification scores, in which only two images are compared. Arguments are those of :func:`open_set_rates`;
-    the camera filter leaves out pairs with the same identity and camera.
+    These scores are for verification, where two images are compared. Arguments are those of :func:`open_set_rates`. The
+    camera filter leaves out pairs with the same identity and camera.
 
     Returns:
-        ``(S,)`` and ``(N,)`` float32, in arbitrary order.
+        Scores of the S genuine and the N impostor pairs, ``(S,)`` and ``(N,)`` float32, in arbitrary order.
 
     Raises:
         InputError: unusable labels.
@@ -75,20 +76,20 @@ def pair_scores(score: BlockScores, query: Labels, gallery: Labels) -> tuple[np.
 
 
 def _own_and_others(query: Labels, gallery: Labels) -> tuple[np.ndarray, np.ndarray]:
-    """``(B, G)`` bool: usable gallery images of each query's identity, and of others; none for junk queries."""
+    """Masks ``(B, G)`` of usable gallery images of each query's identity and of others; empty for junk queries."""
     query = query[:, None]
     ranked, own = usable(query, gallery), same(query.ids, gallery.ids)
     return ranked & own, ranked & ~own & (query.ids != JUNK)
 
 
 def best_scores(score: BlockScores, query: Labels, gallery: Labels) -> tuple[np.ndarray, np.ndarray]:
-    """The best score of each query among the gallery images of its identity, and among those of all others.
+    """The best score of each query among the gallery images of its identity, and among those of other identities.
 
     Args:
         score, query, gallery: as in :func:`open_set_rates`.
 
     Returns:
-        ``(Q,)`` float32 each; -inf where there is no such image.
+        Two arrays ``(Q,)`` float32; -inf where there is no such image.
 
     Raises:
         InputError: unusable labels.
@@ -108,16 +109,16 @@ def open_set_rates(
 ) -> list[OpenSetRate]:
     """True-positive rates of open-set search (detection and identification rate, Phillips et al., 2011).
 
-    Every query has two roles. As an impostor, it is searched in the gallery without the images of its identity, and its
-    best score there is an impostor score. As a genuine query, it is searched in the gallery that
-    :func:`lreid.retrieval.evaluate` ranks, if a match is left there.
+    Every query has two roles. As an impostor, the query is searched in the gallery without the images of its identity;
+    its best score there is an impostor score. As a genuine query, it is searched in the same gallery as in
+    :func:`lreid.retrieval.evaluate`, if that contains a match.
 
     Args:
         score: function from a slice of the queries to their ``(B, G)`` cosine similarities, see
             :func:`lreid.retrieval.cosines_of`; ``score.shape`` is ``(Q, G)``.
-        query, gallery: labels of queries and gallery. Images whose identity is missing or -1 are left out, because they
-            may show an enrolled person. Without cameras there is no camera filter.
-        false_accept_rates: in [0, 1).
+        query, gallery: labels of queries and gallery; without cameras there is no camera filter. Images whose identity
+            is missing or -1 are left out, because they may show an enrolled person.
+        false_accept_rates: allowed shares of impostors, each in [0, 1).
 
     Raises:
         InputError: unusable labels, no query with a match, or no image of another identity in the gallery.

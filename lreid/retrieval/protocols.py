@@ -1,4 +1,4 @@
-"""Evaluation protocols of single benchmarks, in addition to :func:`lreid.retrieval.evaluate`."""
+"""Evaluation protocols that only some benchmarks use, in addition to :func:`lreid.retrieval.evaluate`."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ from lreid.retrieval.scores import BlockScores, blocks
 def evaluate_image_to_track(
     score: BlockScores, query: Labels, gallery: Labels, tracks: Any, **options: Any
 ) -> Evaluation:
-    """Image-to-track evaluation of VeRi-776 (Liu et al., 2016): tracks are ranked, by their best image.
+    """Image-to-track evaluation of VeRi-776 (Liu et al., 2016): each track is ranked by its best image.
 
     Args:
         score: scores of queries and gallery images, see :func:`lreid.retrieval.scores_of`.
-        query, gallery: their labels; without cameras there is no camera filter.
-        tracks: ``(G,)`` integers or text, the track of each gallery image; none may be missing or -1. The
-            images of a track share identity and camera. Tracks of equal score keep the order of their numbers.
+        query, gallery: labels of queries and gallery; without cameras there is no camera filter.
+        tracks: ``(G,)`` integers or text, the track of each gallery image; none may be missing or -1. The images of a
+            track share identity and camera. Tracks with equal scores are ranked by their numbers.
         options: ``ap``, ``max_rank`` and ``block`` of :func:`lreid.retrieval.evaluate`.
 
     Raises:
-        InputError: as there, an image without a track, or a track with two identities or cameras.
+        InputError: an error of :func:`lreid.retrieval.evaluate`, an image without a track, or a track with two
+            identities or cameras.
     """
     gallery = Labels(
         as_names(gallery.ids, "gallery identities", score.shape[1]),
@@ -49,7 +50,7 @@ def evaluate_image_to_track(
 
 
 class _BestOfTrack:
-    """Scores of tracks: those of their best images."""
+    """Scores of tracks: the score of each track's best image."""
 
     def __init__(self, score: BlockScores, track_of: Tensor, num_tracks: int):
         self.score, self.track_of = score, track_of
@@ -74,14 +75,14 @@ def evaluate_single_shot(
 ) -> Evaluation:
     """Single-gallery-shot evaluation, the first protocol of CUHK03 (Li et al., 2014).
 
-    The gallery of a query has one image per identity, drawn at random from the images that the filters leave; the CMC
+    The gallery of a query has one image per identity, drawn at random from the images that the filters leave. The CMC
     curve is the mean over several draws. AP, mAP and mINP are computed on the whole gallery, as in torchreid's code.
 
     Args:
         score, query, gallery: as in :func:`evaluate_image_to_track`.
-        repeats: draws, 1 or more.
+        repeats: number of draws, 1 or more.
         seed: seed of the draws. All queries get the same draw, except for the image of their own identity.
-        ap, max_rank, block: as in :func:`lreid.retrieval.evaluate`, as are errors.
+        ap, max_rank, block: as in :func:`lreid.retrieval.evaluate`, which raises the same errors.
     """
     if repeats < 1:
         raise InputError(f"repeats = {repeats}: must be at least 1")
@@ -89,7 +90,7 @@ def evaluate_single_shot(
     query, gallery = comparable(query, gallery, score.shape)
     whole = evaluate_scores(score, query, gallery, ap=ap, max_rank=max_rank, block=block)
     rng = np.random.default_rng(seed)
-    lots = np.stack([rng.permutation(num_gallery) for _ in range(repeats)])  # (R, G): the lowest lot is drawn
+    lots = np.stack([rng.permutation(num_gallery) for _ in range(repeats)])  # (R, G): the lowest of an identity wins
     same_identity = SameIdentity(gallery.ids)
     counted = np.flatnonzero(gallery.ids != JUNK)
     hits = np.zeros(max_rank)
@@ -101,8 +102,8 @@ def evaluate_single_shot(
         unfound_last(block_scores, rows, columns)
         scores = block_scores.cpu().numpy()
         for lot in lots:
-            queries, own = _lowest(rows, columns, lot)  # (V,) queries with a match, and the image drawn for them
-            _, others = _lowest(gallery.ids[counted], counted, lot)  # (I,) an image for each identity
+            queries, own = _lowest(rows, columns, lot)  # (V,) queries with a match, and the match drawn for each
+            _, others = _lowest(gallery.ids[counted], counted, lot)  # (I,) one image per identity
             theirs, mine = scores[queries][:, others], scores[queries, own][:, None]
             ahead = (theirs > mine) | ((theirs == mine) & (others < own[:, None]))
             ahead &= gallery.ids[others] != query.ids[here][queries][:, None]
@@ -113,17 +114,17 @@ def evaluate_single_shot(
 
 
 def _lowest(groups: np.ndarray, images: np.ndarray, lot: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct groups, ascending, and of each the image with the lowest lot."""
+    """Return the distinct groups, ascending, and for each group its image with the lowest number in ``lot``."""
     order = np.lexsort((lot[images], groups))
     distinct, first = np.unique(groups[order], return_index=True)
     return distinct, images[order][first]
 
 
 def average_evaluations(evaluations: Sequence[Evaluation]) -> Evaluation:
-    """The mean over random splits, as VIPeR, PRID, GRID, i-LIDS and VehicleID are reported.
+    """Average the evaluations of random splits, as papers do for VIPeR, PRID, GRID, i-LIDS and VehicleID.
 
-    mAP, mINP and CMC are means over the splits, each split counting the same; APs stand one split after the
-    other; numbers of queries are sums.
+    mAP, mINP and CMC are means over the splits, with equal weights. The APs of all splits are concatenated. Numbers of
+    queries are summed.
 
     Raises:
         InputError: no evaluation, or CMC curves of different length.

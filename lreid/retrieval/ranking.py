@@ -1,7 +1,7 @@
 """Exact CMC, AP, mAP and mINP over the full ranking, at about the cost of one matrix product.
 
-lreid sorts no ranking and holds no query × gallery matrix: all measures follow from the ranks of the matches, and a
-match's rank is the number of gallery images ahead of it. Queries are processed in blocks.
+All metrics follow from the ranks of the matches, and a match's rank is the number of gallery images ahead of it. So
+lreid does not sort rankings. It processes the queries in blocks and never holds the full query × gallery matrix.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from lreid.retrieval.rerank import KReciprocal
 
 AveragePrecision = Literal["rectangular", "trapezoidal"]
-Pairs = tuple[np.ndarray, np.ndarray]  # rows and columns, (P,) each
+Pairs = tuple[np.ndarray, np.ndarray]  # query rows and gallery columns, (P,) each
 
 
 @dataclass(frozen=True, repr=False)
 class Evaluation:
-    """The figures of one search of a gallery, as fractions in [0, 1].
+    """The metrics of one search of a gallery, as fractions in [0, 1].
 
     Attributes:
         mAP: mean average precision.
         mINP: mean inverse negative penalty: number of matches / rank of the last one (Ye et al., 2021).
         cmc: ``(max_rank,)`` float64. ``cmc[k - 1]`` is Rank-k, the share of queries with a match in the
             first k ranks.
-        ap: ``(Q,)`` float64, average precision by query; NaN if a query has no match.
+        ap: ``(Q,)`` float64, average precision per query; NaN if a query has no match.
         num_valid: number of queries with at least one match.
         num_absent: number of queries without a match because the gallery has no image of their identity.
         num_filtered: number of queries without a match because the camera filter removed all of them.
@@ -82,31 +82,32 @@ def evaluate(
     rerank: KReciprocal | None = None,
     search: Search | None = None,
 ) -> Evaluation:
-    """Ranks the gallery for every query and scores the rankings.
+    """Rank the gallery for every query and compute the metrics of the rankings.
 
     A query's ranking leaves out gallery images with identity -1 (junk) and, with ``camera_filter``, images with the
     query's identity *and* camera. All other images stay, so distractors count against the query.
 
     Images with equal scores keep the order of the gallery, on every device. Gallery rows that are equal bit for bit
-    always have equal scores, which a matrix product does not guarantee. Scores of different rows have rounding errors,
-    whose last bit may change with ``block`` and device. Re-ranked scores are sums of many terms, without these
-    guarantees.
+    always have equal scores, which a plain matrix product does not guarantee. Scores of different rows have rounding
+    errors, whose last bit may depend on ``block`` and device. These guarantees do not hold for re-ranked scores, which
+    are sums of many terms.
 
     Args:
-        query_features: ``(Q, D)`` floats, array or tensor. float64 is computed as such, all else in float32.
-        gallery_features: ``(G, D)`` likewise.
-        query_ids, gallery_ids: ``(Q,)`` and ``(G,)``, all integers or all text, see :mod:`lreid.identities`. A query
-            whose identity is missing (``None``, NaN, blank text) or junk (-1, "-1") has no match; such a gallery image
-            is in no ranking.
-        query_cams, gallery_cams: ``(Q,)`` and ``(G,)`` likewise; not needed without the camera filter. An image whose
-            camera is missing or -1 is never filtered.
+        query_features: ``(Q, D)`` floats, array or tensor. If either features are float64, scores are computed in
+            float64, otherwise in float32.
+        gallery_features: ``(G, D)`` floats, array or tensor.
+        query_ids, gallery_ids: ``(Q,)`` and ``(G,)``, all integers or all text, see :mod:`lreid.identities`. An
+            identity that is missing (``None``, NaN, blank text) or junk (-1, "-1") gives a query no match and removes a
+            gallery image from all rankings.
+        query_cams, gallery_cams: ``(Q,)`` and ``(G,)``, all integers or all text; not needed without the camera filter.
+            An image whose camera is missing or -1 is never filtered.
         metric: ``cosine`` compares directions; a zero vector has cosine 0 with everything. ``euclidean`` and
             ``sqeuclidean`` give the same ranking.
         ap: ``rectangular`` averages the precision at the matches, and mAP is the mean over the queries with a match, as
             in reid-strong-baseline and torchreid. ``trapezoidal`` is the AP of the first Market-1501 code: the i-th
             match (from 0) at rank r (from 0) contributes the mean of (i + 1) / (r + 1) and i / r (1 at r = 0), and mAP
             is the mean over *all* queries, as in DwoPP's code.
-        camera_filter: leave out images of the query's identity and camera.
+        camera_filter: leave out gallery images with the query's identity and camera.
         max_rank: length of the CMC curve.
         block: number of queries per block; ``None`` keeps a block near 64 MB.
         device: device for the computation; ``None`` means the device of the gallery features.
@@ -136,13 +137,13 @@ def evaluate_scores(
     max_rank: int = 50,
     block: int | None = None,
 ) -> Evaluation:
-    """Evaluates rankings from any source of scores.
+    """Compute the metrics of rankings from any source of scores.
 
     Args:
         score: scores of shape ``(Q, G)``; called with a slice of the queries, it returns their finite scores ``(B, G)``
             in a tensor that may be overwritten.
         query, gallery: labels of queries and gallery; without cameras there is no camera filter.
-        ap, max_rank, block: as in :func:`evaluate`, as are result and errors.
+        ap, max_rank, block: as in :func:`evaluate`, which also describes the result and the errors.
     """
     _require(ap, max_rank, block)
     num_queries, num_gallery = score.shape
@@ -150,7 +151,7 @@ def evaluate_scores(
     same_identity = SameIdentity(gallery.ids)
     junk = np.flatnonzero(gallery.ids == JUNK)
     average_precisions, inverse_penalties = np.full((2, num_queries), np.nan)
-    first_ranks = np.full(num_queries, max_rank)  # "beyond the curve" until a match is found
+    first_ranks = np.full(num_queries, max_rank)  # max_rank: beyond the CMC curve
     num_filtered = 0
     for here in blocks(num_queries, num_gallery, block):
         rows, columns = same_identity(query.ids[here])
@@ -167,7 +168,7 @@ def evaluate_scores(
     if not num_valid:
         raise InputError(_no_match(num_absent, num_filtered))
     divisor = num_valid if ap == "rectangular" else num_queries
-    hits = np.bincount(first_ranks, minlength=max_rank)[:max_rank]  # queries by the rank of their first match
+    hits = np.bincount(first_ranks, minlength=max_rank)[:max_rank]  # queries per rank of their first match
     return Evaluation(
         mAP=float(np.nansum(average_precisions) / divisor),
         mINP=float(np.nansum(inverse_penalties) / divisor),
@@ -184,12 +185,12 @@ def _ranks(score: BlockScores, here: slice, matches: Pairs, filtered: Pairs, jun
 
     Args:
         score: as in :func:`evaluate_scores`.
-        here: the queries.
-        matches: their rows, ascending, and gallery columns.
-        filtered: likewise, what the camera filter leaves out.
+        here: the slice of the queries.
+        matches: query rows, ascending, and gallery columns of the matches.
+        filtered: query rows and gallery columns of the images that the camera filter leaves out.
         junk: gallery columns that are in no ranking.
     """
-    exact = score if isinstance(score, Scorer) else None  # scaled where it is counted: one pass less over memory
+    exact = score if isinstance(score, Scorer) else None  # count_ahead applies the scale, which is faster
     scores = exact.unscaled(here) if exact else score(here)  # (B, G)
     scores[:, junk] = -torch.inf
     scores[filtered] = -torch.inf
@@ -206,11 +207,11 @@ def _require(ap: str, max_rank: int, block: int | None) -> None:
 
 
 def ranking_of(score: BlockScores, query: Labels, gallery: Labels, row: int) -> np.ndarray:
-    """Gallery columns in the ranking of one query, best first, only :func:`usable` ones.
+    """Gallery columns ranked for one query, best first, without those that the filters leave out.
 
     Args:
-        score: as in :func:`evaluate_scores`, for all images.
-        query, gallery: as in :func:`~lreid.identities.comparable`.
+        score: as in :func:`evaluate_scores`.
+        query, gallery: labels from :func:`~lreid.identities.comparable`.
         row: row of the query.
     """
     scores = score(slice(row, row + 1))[0].cpu().numpy()  # (G,)
@@ -219,11 +220,11 @@ def ranking_of(score: BlockScores, query: Labels, gallery: Labels, row: int) -> 
 
 
 def _measure(ranks: np.ndarray, matches: np.ndarray, ap: AveragePrecision) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """AP, INP and rank of the first match by query, from the ranks of all matches, query after query.
+    """Compute AP, INP and the rank of the first match per query from the ranks of all matches.
 
     Args:
-        ranks: ``(P,)`` from 0, in any order within a query.
-        matches: ``(V,)`` positive counts that sum to P.
+        ranks: ``(P,)`` ranks from 0, query after query, in any order within a query.
+        matches: ``(V,)`` number of matches per query, positive; they sum to P.
         ap: see :func:`evaluate`.
     """
     start = np.cumsum(matches) - matches

@@ -20,13 +20,13 @@ class KReciprocal:
     """k-reciprocal re-ranking (Zhong et al., CVPR 2017), an argument of :func:`lreid.retrieval.evaluate`.
 
     A sparse vector over all N = Q + G images describes the k-reciprocal neighbours of each image. The re-ranked
-    distance is the Jaccard distance of these vectors, blended with the original distance: the squared Euclidean
-    distance (of unit vectors for ``cosine``) divided by the largest one in its row, as in the authors' code. The
-    ranking equals theirs, but needs no dense N × N matrices. It uses all queries together, so do not compare its
-    figures with plain ones.
+    distance is a weighted mean of the Jaccard distance of these vectors and the original distance. As in the authors'
+    code, the original distance is the squared Euclidean distance (of unit vectors for ``cosine``), divided by the
+    largest distance in its row. The ranking equals that of the authors' code, but needs no dense N × N matrices.
+    Re-ranking uses all queries together, so do not compare its metrics with those of plain rankings.
 
     Attributes:
-        k1: number of neighbours that may be reciprocal.
+        k1: number of nearest neighbours among which reciprocal ones are searched.
         k2: number of neighbours whose vectors are averaged; 1 means no averaging.
         weight: weight of the original distance, in [0, 1] (lambda in the paper).
     """
@@ -52,14 +52,14 @@ class KReciprocal:
 
 
 class SparseRows(NamedTuple):
-    """Sparse vectors: row i has the numbers ``values[bounds[i]:bounds[i + 1]]`` at those ``columns``."""
+    """Sparse vectors: row i has ``values[bounds[i]:bounds[i + 1]]`` at ``columns[bounds[i]:bounds[i + 1]]``."""
 
     bounds: np.ndarray  # (N + 1,)
     columns: np.ndarray  # (nonzero,)
     values: np.ndarray  # (nonzero,)
 
     def entries(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Positions of all numbers of some rows, and for each the position in ``rows`` it belongs to."""
+        """Return the positions of all entries of some rows, and for each entry the position of its row in ``rows``."""
         count = self.bounds[rows + 1] - self.bounds[rows]
         of = np.repeat(np.arange(len(rows)), count)
         within = np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count)
@@ -67,7 +67,7 @@ class SparseRows(NamedTuple):
 
 
 class ReRankedScores:
-    """Negative re-ranked distances, block by block; made by :class:`KReciprocal`."""
+    """Negative re-ranked distances, computed in blocks; created by :class:`KReciprocal`."""
 
     def __init__(self, features: Tensor, num_queries: int, settings: KReciprocal):
         self.features, self.num_queries, self.weight = features, num_queries, settings.weight
@@ -82,7 +82,7 @@ class ReRankedScores:
         self.images_by_column = _transpose_gallery(vectors, num_queries)
 
     def __call__(self, here: slice) -> Tensor:
-        """Scores of some queries with the whole gallery, ``(q, G)``; the highest is the best."""
+        """Return the scores ``(B, G)`` of a slice of the queries with the entire gallery; the highest is the best."""
         gallery = slice(self.num_queries, None)
         original = self._distances(here)[:, gallery] / self.furthest[here, None]  # (B, G)
         overlap = np.zeros(original.shape, dtype=self.vectors.values.dtype)  # (B, G) sum of minima
@@ -102,25 +102,25 @@ class ReRankedScores:
         return products.mul_(-2).add_(self.squares).add_(self.squares[here, None]).clamp_(min=0)
 
     def _nearest(self, count: int) -> tuple[np.ndarray, Tensor]:
-        """The nearest images of every image, itself among them, ``(N, count)``, and the largest distances."""
+        """Find the nearest images of every image, itself included, ``(N, count)``, and its largest distance."""
         neighbours, furthest = [], []
         for here in blocks(len(self.features), len(self.features)):
             distances = self._distances(here)
             rows = torch.arange(len(distances), device=distances.device)
-            distances[rows, rows + here.start] = -1.0  # rounding must not put anything before the image itself
+            distances[rows, rows + here.start] = -1.0  # despite rounding, the image itself comes first
             neighbours.append(distances.topk(count, largest=False).indices.cpu().numpy())
             furthest.append(distances.amax(1))
         return np.concatenate(neighbours), torch.cat(furthest).clamp_(min=torch.finfo(distances.dtype).tiny)
 
     def _reciprocal_vectors(self, neighbours: np.ndarray, half: int) -> SparseRows:
-        """Each image's expanded k-reciprocal neighbours, weighted by exp(-distance) and summing to 1 (eq. 5-7)."""
+        """Each image's expanded k-reciprocal neighbours, with weights exp(-distance) that sum to 1 (eq. 5-7)."""
         num_images = len(neighbours)
         mutual = _is_mutual(neighbours)  # (N, K)
         near = neighbours[:, :half]  # (N, H)
         near_mutual = _is_mutual(near)
         rows, columns = [], []
         for here in blocks(num_images, neighbours.shape[1] ** 2 * half):
-            mine = np.where(mutual[here], neighbours[here], -1)  # (B, K) reciprocal, else -1
+            mine = np.where(mutual[here], neighbours[here], -1)  # (B, K) the reciprocal neighbours, -1 elsewhere
             theirs = np.where(near_mutual[neighbours[here]], near[neighbours[here]], -2)  # (B, K, H)
             shared = (theirs[..., None] == mine[:, None, None]).any(3).sum(2)  # (B, K)
             joins = mutual[here] & (shared > 2 / 3 * (theirs >= 0).sum(2))
@@ -136,7 +136,7 @@ class ReRankedScores:
         return SparseRows(_bounds(rows, num_images), columns, (weights / sums[rows]).astype(weights.dtype))
 
     def _pair_distances(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Normalised distances of single pairs."""
+        """Distances of single pairs, divided by the largest distance of their row."""
         distances = []
         for here in blocks(len(rows), 16 * self.features.shape[1]):  # small enough for the cache
             row, column = (torch.from_numpy(part[here]).to(self.features.device) for part in (rows, columns))
@@ -146,7 +146,7 @@ class ReRankedScores:
 
 
 def _is_mutual(neighbours: np.ndarray) -> np.ndarray:
-    """``(N, K)`` bool: whether an image is among the neighbours of its neighbour."""
+    """Whether an image is among the neighbours of its neighbour, ``(N, K)`` bool."""
     mutual = np.empty(neighbours.shape, dtype=bool)
     for here in blocks(len(neighbours), neighbours.shape[1] ** 2):
         images = np.arange(here.start, here.stop)[:, None, None]
@@ -155,7 +155,7 @@ def _is_mutual(neighbours: np.ndarray) -> np.ndarray:
 
 
 def _average(vectors: SparseRows, neighbours: np.ndarray) -> SparseRows:
-    """Each row replaced by the mean over the rows of its ``(N, k2)`` neighbours."""
+    """Replace each row by the mean of the rows of its ``(N, k2)`` neighbours."""
     num_images, count = neighbours.shape
     rows, columns, values = [], [], []
     for here in blocks(num_images, 2**12):
@@ -170,7 +170,7 @@ def _average(vectors: SparseRows, neighbours: np.ndarray) -> SparseRows:
 
 
 def _transpose_gallery(vectors: SparseRows, num_queries: int) -> SparseRows:
-    """For every image, the gallery images (from 0) that have it among their neighbours."""
+    """For every image, find the gallery images (counted from 0) whose vectors contain that image."""
     num_images = len(vectors.bounds) - 1
     places, of = vectors.entries(np.arange(num_queries, num_images))
     order = np.argsort(vectors.columns[places], kind="stable")
@@ -179,7 +179,7 @@ def _transpose_gallery(vectors: SparseRows, num_queries: int) -> SparseRows:
 
 
 def _bounds(rows: np.ndarray, num_rows: int) -> np.ndarray:
-    """Where each row starts in an ascending list of row numbers, and where the last one ends."""
+    """Positions where each row starts in an ascending list of row numbers, and where the last row ends."""
     return np.searchsorted(rows, np.arange(num_rows + 1))
 
 
@@ -188,18 +188,18 @@ def expand_queries(
 ) -> Tensor:
     """Average query expansion, weighted by similarity (Chum et al., 2007; Radenović et al., 2018).
 
-    A query becomes the sum of itself and its ``k`` nearest gallery images, each weighted with its cosine
-    similarity to the power ``alpha``; images of negative similarity do not count. ``alpha`` 0 is the plain mean.
+    A query becomes the sum of itself and its ``k`` nearest gallery images. The weight of an image is its cosine
+    similarity to the power ``alpha``, or 0 if the similarity is negative. With ``alpha`` 0 all weights are 1.
 
     Args:
         query_features: ``(Q, D)`` floats, array or tensor.
-        gallery_features: ``(G, D)`` likewise.
-        k: gallery images that join in; at most G.
-        alpha: not negative.
-        device: where to compute; ``None`` is where the gallery features are.
+        gallery_features: ``(G, D)`` floats, array or tensor.
+        k: number of gallery images per query, 1 or more.
+        alpha: exponent of the weights, 0 or more.
+        device: device for the computation; ``None`` means the device of the gallery features.
 
     Returns:
-        ``(Q, D)`` unit vectors to search with instead.
+        ``(Q, D)`` unit vectors, which replace the queries in a search.
 
     Raises:
         InputError: unusable features, ``k`` below 1 or ``alpha`` below 0.

@@ -17,43 +17,43 @@ if TYPE_CHECKING:
     from lreid.retrieval.index import Search
     from lreid.retrieval.rerank import KReciprocal
 
-BLOCK_SCORES = 2**24  # held at a time: 64 MB in float32
+BLOCK_SCORES = 2**24  # maximum number of scores in memory at a time, 64 MB in float32
 
 Metric = Literal["cosine", "euclidean", "sqeuclidean"]
 
 
 def check_metric(metric: str) -> None:
-    """Refuses a metric that there is not.
+    """Refuse an unknown metric.
 
     Raises:
-        InputError: it is unknown.
+        InputError: the metric is unknown.
     """
     if metric not in get_args(Metric):
         raise InputError(f"metric {metric!r}: unknown; use cosine, euclidean or sqeuclidean")
 
 
 class BlockScores(Protocol):
-    """Scores of all queries against all gallery images, made block by block."""
+    """Scores of all queries with all gallery images, computed in blocks."""
 
     shape: tuple[int, int]
 
     def __call__(self, here: slice) -> Tensor:
-        """``(B, G)`` scores of the queries in a slice: the higher, the nearer."""
+        """Return the scores ``(B, G)`` of a slice of the queries; a higher score means a nearer image."""
 
 
 class ExactScores(BlockScores, Protocol):
-    """Scores of features against features.
+    """Scores that are computed from the features of queries and gallery.
 
     Attributes:
-        queries: ``(Q, D)``, what is compared with the gallery.
+        queries: ``(Q, D)`` features of the queries.
     """
 
     queries: Tensor
 
     def sizes(self, queries: Tensor, columns: Tensor | slice) -> Tensor:
-        """The scale of the rounding errors in the scores of ``(B, D)`` queries and ``(B, k)`` gallery images each.
+        """Return the scale of the rounding errors in the scores of ``(B, D)`` queries with ``(B, k)`` gallery images.
 
-        A slice of columns names the same images for all queries.
+        If ``columns`` is a slice, it selects the same images for all queries.
         """
 
 
@@ -70,7 +70,7 @@ class Cosines:
         self.shape = len(queries), len(gallery)
 
     def __call__(self, here: slice) -> Tensor:
-        """``(B, G)`` cosines of the queries in a slice."""
+        """Return the cosines ``(B, G)`` of a slice of the queries."""
         with full_precision():
             return self.queries[here] @ self.gallery.T
 
@@ -80,7 +80,7 @@ class Cosines:
 
 
 class Scorer:
-    """Scores of queries against one gallery: the higher, the nearer. Equal gallery rows score equal.
+    """Scores of queries with a gallery; a higher score means a nearer image. Equal gallery rows get equal scores.
 
     Args:
         queries: ``(Q, D)`` features.
@@ -112,12 +112,12 @@ class Scorer:
             self.scale[self.repeats] = self.scale[self.originals]
 
     def __call__(self, here: slice) -> Tensor:
-        """``(B, G)`` scores of the queries in a slice. The next call overwrites them."""
+        """Return the scores ``(B, G)`` of a slice of the queries. The next call overwrites them."""
         scores = self.unscaled(here)
         return scores if self.scale is None else scores.mul_(self.scale)
 
     def unscaled(self, here: slice) -> Tensor:
-        """``(B, G)`` scores that still are to be multiplied with ``scale``, if there is one. Overwritten likewise."""
+        """Return scores ``(B, G)`` before the multiplication by ``scale``. The next call overwrites them."""
         queries = self.queries[here]  # (B, D)
         if len(self.buffer) < len(queries):
             self.buffer = self.gallery.new_empty(len(queries), len(self.gallery))
@@ -137,16 +137,16 @@ class Scorer:
 
 
 def blocks(count: int, width: int, block: int | None = None) -> Iterator[slice]:
-    """Slices of ``count`` rows, ``block`` at a time; ``None`` keeps ``width`` float32 a row near 64 MB."""
+    """Yield slices of ``block`` rows; if ``block`` is None, a slice of ``width`` float32 per row takes about 64 MB."""
     block = block or max(1, BLOCK_SCORES // width)
     for start in range(0, count, block):
         yield slice(start, min(start + block, count))
 
 
 def _repeated_rows(features: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Rows equal to an earlier one, and the first row each of them equals."""
+    """Find the rows that equal an earlier row, and for each of them the first equal row."""
     rows = features.cpu().numpy()
-    columns = np.ascontiguousarray(rows[:, :: max(1, rows.shape[1] // 16)])  # distinguishes nearly all rows
+    columns = np.ascontiguousarray(rows[:, :: max(1, rows.shape[1] // 16)])  # these columns distinguish nearly all rows
     bits = columns.view(f"u{columns.itemsize}").astype(np.uint64)
     keys = bits @ np.random.default_rng(0).integers(2**63, size=bits.shape[1], dtype=np.uint64)  # modulo 2^64
     _, which, counts = np.unique(keys, return_inverse=True, return_counts=True)
@@ -169,7 +169,7 @@ def scores_of(
     rerank: KReciprocal | None = None,
     search: Search | None = None,
 ) -> BlockScores:
-    """Scores that rank the gallery for every query. Arguments are those of :func:`lreid.retrieval.evaluate`."""
+    """Return scores that rank the gallery for every query. Arguments are those of :func:`lreid.retrieval.evaluate`."""
     queries, gallery = as_comparable(query_features, gallery_features, device)  # (Q, D), (G, D)
     if rerank is None:
         return _searched(Scorer(queries, gallery, metric), search)
@@ -185,15 +185,15 @@ def cosines_of(
     device: torch.device | str | None = None,
     search: Search | None = None,
 ) -> BlockScores:
-    """Cosine similarities in [-1, 1], which a threshold can be compared with. Arguments as of :func:`scores_of`."""
+    """Return cosine similarities in [-1, 1], to compare with a threshold. Arguments are those of :func:`scores_of`."""
     queries, gallery = as_comparable(query_features, gallery_features, device)  # (Q, D), (G, D)
     return _searched(Cosines(unit_rows(queries, "query features"), unit_rows(gallery, "gallery features")), search)
 
 
 def _searched(exact: ExactScores, search: Search | None) -> BlockScores:
-    """All scores, or those of what a search finds."""
+    """Return the exact scores or, with a search, the scores of the images that it finds."""
     if not search:
         return exact
-    from lreid.retrieval.index import IndexScores  # which builds on this file
+    from lreid.retrieval.index import IndexScores  # here, because that module imports this one
 
     return IndexScores(search, exact.queries, exact.shape[1], exact)

@@ -1,4 +1,4 @@
-"""Retrieval among the images of a sample, which shows how well a network distinguishes its identities."""
+"""Retrieval within a sample of images, which shows how well a network distinguishes their identities."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from lreid.retrieval.scores import Metric
 def self_retrieval(
     features: np.ndarray, labels: np.ndarray, cameras: np.ndarray, *, metric: Metric = "cosine"
 ) -> float:
-    """mAP of every image as a query among all others, without images of the same identity and camera.
+    """Search every image among all others, without those of the same identity and camera, and return the mAP.
 
-    If no identity was seen by two cameras, every image counts as one from a separate camera; so does an image whose
-    camera is unknown.
+    If no identity was seen by two cameras, every image is treated as coming from a separate camera. The same holds for
+    an image whose camera is unknown.
 
     Args:
         features: ``(n, D)`` float.
-        labels: ``(n,)`` integers, identities; images whose identity is missing or junk (-1) are left out.
-        cameras: ``(n,)`` integers; missing and -1 are not known.
+        labels: ``(n,)`` integers, the identities; images whose identity is missing or junk (-1) are left out.
+        cameras: ``(n,)`` integers; a missing camera and -1 mean unknown.
         metric: as in :func:`~lreid.retrieval.evaluate`.
 
     Returns:
-        In [0, 1]; 0 where no identity has two images.
+        mAP in [0, 1]; 0 if no identity has two images.
     """
     labels, cameras = (as_labels(*each, len(features)) for each in ((labels, "labels"), (cameras, "cameras")))
     labelled = labels != JUNK
@@ -32,7 +32,7 @@ def self_retrieval(
     identities = len(np.unique(labels))
     if identities == len(labels):
         return 0.0
-    separate = np.arange(len(labels)) + cameras.max() + 1  # its own camera for every image
+    separate = np.arange(len(labels)) + cameras.max() + 1  # a separate camera for every image
     cameras = np.where(cameras == UNKNOWN, separate, cameras)
     places = len(np.unique(np.stack([labels, cameras]), axis=1).T)
     if places == identities:  # no identity was seen by two cameras
