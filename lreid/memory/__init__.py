@@ -1,4 +1,4 @@
-"""Exemplars: images that a method keeps after a task or from a stream, and their selection."""
+"""Exemplars: images that a method stores after a task or from a stream, and the rules that select them."""
 
 from __future__ import annotations
 

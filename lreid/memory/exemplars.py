@@ -1,4 +1,4 @@
-"""Exemplars: a store of images with labels, as pixels or paths, and a memory that identities share evenly."""
+"""A store of exemplars with labels, as pixels or paths, and a memory that gives identities equal shares."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from lreid.errors import require
 
 
 def budget_of(exemplars: int, exemplar_mib: float, *, height: int, width: int) -> int:
-    """The number of images that a memory may keep.
+    """Compute the number of images that a memory may store.
 
     Args:
-        exemplars: their number.
-        exemplar_mib: size of their pixels (height, width, 3); 0 is no limit.
-        height, width: in pixels.
+        exemplars: maximum number of images.
+        exemplar_mib: maximum size of the pixels of all images in MiB; 0 means no limit.
+        height, width: size of an image in pixels; it has three colour channels.
 
     Raises:
         ArgumentError: one of the two is below 0.
@@ -33,13 +33,13 @@ def budget_of(exemplars: int, exemplar_mib: float, *, height: int, width: int) -
 
 
 class ImagePaths(Sequence[np.ndarray]):
-    """Images that are read when they are needed; a memory stores their paths.
+    """A sequence of images that are read from their files on access; a memory stores only the paths.
 
-    ``self[i]`` is (H, W, 3) uint8, RGB; a slice or an array of k numbers gives (k, H, W, 3).
+    ``self[i]`` is (H, W, 3) uint8, RGB. A slice or an array of k indices returns (k, H, W, 3).
 
     Args:
-        paths: n files, or addresses of synthetic images.
-        height, width: size in pixels that every image gets.
+        paths: paths of n files, or addresses of synthetic images.
+        height, width: size in pixels to which every image is resized.
     """
 
     def __init__(self, paths: Iterable[str], height: int, width: int) -> None:
@@ -60,8 +60,8 @@ class ImagePaths(Sequence[np.ndarray]):
 class ExemplarStore:
     """Images with labels and additional arrays in a store of fixed size; subclasses decide which images stay.
 
-    It stores either pixels, so that the files may be deleted, or the paths of :class:`ImagePaths`. Pixels are in one
-    array for the whole budget, which is written in place, so no more than the budget and the new images are in memory.
+    It stores either pixels, so that the files may be deleted, or the paths of :class:`ImagePaths`. One array holds the
+    pixels of all images and is written in place. So the main memory holds no more than this array and the new images.
 
     Args:
         budget: maximum number of images.
@@ -70,7 +70,7 @@ class ExemplarStore:
         ValueError: ``budget`` is below 0.
     """
 
-    of_stream: ClassVar[bool] = False  # filled batch by batch
+    of_stream: ClassVar[bool] = False  # True for a memory that is filled batch by batch
 
     def __init__(self, budget: int) -> None:
         if budget < 0:
@@ -85,7 +85,7 @@ class ExemplarStore:
     def images(self) -> np.ndarray | ImagePaths:
         """The images: (n, H, W, 3) uint8, RGB, or their paths; either way an index or an array of them gives pixels.
 
-        A view: later images overwrite removed ones.
+        It is a view: images that are added later overwrite removed images.
         """
         if isinstance(self._images, ImagePaths):
             return ImagePaths(self._images.paths[: len(self)], self._images.height, self._images.width)
@@ -98,9 +98,9 @@ class ExemplarStore:
 
     @property
     def extras(self) -> dict[str, np.ndarray]:
-        """Further values stored with the images, by name: (n,) or (n, K) floating point, to read and to write.
+        """Additional values stored with the images, by name: (n,) or (n, K) floating point; callers may write them.
 
-        Where rows of K numbers have become longer since an image came, the end of its row is NaN.
+        K can grow. The row of an image that was stored with a smaller K ends with NaN.
         """
         return {name: values[: len(self)] for name, values in self._extras.items()}
 
@@ -112,7 +112,7 @@ class ExemplarStore:
         return self._images[: len(self)].nbytes
 
     def state_dict(self) -> dict[str, Any]:
-        """Tensors, which share the memory's own numbers, and plain values."""
+        """The contents as plain values and tensors; the tensors share the arrays of this memory."""
         images = self.images
         return {
             "images": (images.paths, images.height, images.width)
@@ -123,10 +123,10 @@ class ExemplarStore:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores the state of :meth:`state_dict`.
+        """Restore a state that :meth:`state_dict` returned.
 
         Raises:
-            ValueError: there are more images than the budget allows.
+            ValueError: the state holds more images than the budget allows.
         """
         images, labels = state["images"], state["labels"].numpy()
         images = ImagePaths(*images) if isinstance(images, tuple) else images.numpy()
@@ -143,7 +143,7 @@ class ExemplarStore:
         self._extras: dict[str, np.ndarray] = {}
 
     def _keep(self, rows: np.ndarray) -> None:
-        """Drops all but some rows (k,), ascending, without a second array of pixels."""
+        """Remove all images except ``rows`` (k,), ascending, without a second array of pixels."""
         images = self._images.paths if isinstance(self._images, ImagePaths) else self._images
         for new, old in enumerate(rows):
             images[new] = images[old]
@@ -154,7 +154,7 @@ class ExemplarStore:
     def _write(
         self, places: np.ndarray, images: Any, labels: np.ndarray, rows: np.ndarray, extras: dict[str, np.ndarray]
     ) -> None:
-        """Puts ``rows`` (k,) of the added values at ``places`` (k,), each once: kept places, or right after them."""
+        """Copy ``rows`` (k,) of the new values to the distinct ``places`` (k,), which may follow the last image."""
         for place, row in zip(places, rows, strict=True):
             self._write_image(place, images, row)
         self._labels[places] = labels[rows]
@@ -179,7 +179,7 @@ class ExemplarStore:
         self._images[place] = image
 
     def _write_extra(self, name: str, places: np.ndarray, values: np.ndarray | None) -> None:
-        """Writes (k,) or (k, K) numbers in the rows ``places``; NaN where there are none, or fewer than before."""
+        """Write ``values`` (k,) or (k, K) to the rows ``places``, filled up with NaN; None writes NaN only."""
         if values is None:
             self._extras[name][places] = np.nan
             return
@@ -199,36 +199,37 @@ class ExemplarStore:
 
 
 class ExemplarMemory(ExemplarStore):
-    """Keeps the best images of every identity; it is filled at the end of a task.
+    """A memory with the best images of every identity; it is filled at the end of a task.
 
-    With a budget of M images and C identities seen so far, each keeps ``M // C`` images; those of earlier tasks shrink
-    to their best ones (iCaRL, CVPR 2017, Algorithms 4 and 5). Over a long sequence that falls below the two images that
-    an episode or a triplet needs. Then each keeps ``least`` images, and only ``M // least`` identities stay, a uniform
-    sample of all: every identity has a fixed random number, determined by the seed and its label, and those with the
-    smallest numbers stay. The BMVC 2022 paper on DwoPP, which gives every method 500 exemplars in all, publishes
-    neither the balance nor the choice.
+    With a budget of M images and C identities seen so far, each identity keeps ``M // C`` images. Identities of earlier
+    tasks keep the best of their images (iCaRL, CVPR 2017, Algorithms 4 and 5). Over a long sequence, this share falls
+    below the two images that an episode or a triplet needs. Then each identity keeps ``least`` images, and only
+    ``M // least`` identities stay, a uniform sample of all identities. For this sample, every identity has a random
+    number, which follows from the seed and its label; identities with the smallest numbers stay. The BMVC 2022 paper on
+    DwoPP gives every method 500 exemplars in total, but does not say how it shares them among identities or selects
+    them.
 
-    With ``fill`` the room that equal shares leave is given to identities with more images, one image at a time, in the
-    order of their random numbers. As long as all identities stay, the whole budget is then used, and the shares of
-    identities with enough images differ by at most one. With ``random`` selection this is Co²L's memory (ICCV 2021);
-    its official code rounds the share of every old identity at random and leaves the new ones the rest.
+    Equal shares leave some of the budget unused. With ``fill``, identities with more images get it, one image at a
+    time, in the order of their random numbers. As long as all identities stay, the entire budget is then used, and the
+    shares of identities with enough images differ by at most one. With ``random`` selection this is Co²L's memory (ICCV
+    2021). Co²L's official code rounds the share of every old identity at random and leaves the rest to new identities.
 
-    Selection by ``importance`` is that of CCLIS (AAAI 2024): images are drawn by their scores, and at every
-    :meth:`add` those in the memory once more, by new scores. ``extras["weights"]`` is the share that an image has of
-    the scores of all images of its identity among which it was drawn last, as in the official code. So an identity's
-    weights sum to less than 1 where some of these were left out.
+    Selection by ``importance`` is that of CCLIS (AAAI 2024). Images are drawn by their scores, and every :meth:`add`
+    draws the images in the memory again, by new scores. As in the official code, ``extras["weights"]`` holds each
+    image's share of the scores of its identity at its last draw. So the weights of an identity sum to less than 1 if
+    that draw left out images.
 
     Args:
         budget: maximum number of images.
-        least: minimum number of images kept of an identity, if it has enough.
+        least: minimum number of images per identity, if it has enough.
         selection: selection of the images of an identity, see :func:`~lreid.memory.select`.
-        fill: use the room that equal shares leave.
+        fill: use the part of the budget that equal shares leave unused.
         seed: seed of all random choices.
 
     Attributes:
-        images, labels, extras: see :class:`~lreid.memory.ExemplarStore`; task by task, identity by identity, the best
-            image of each first (with ``importance`` in any order).
-        seen: identities seen so far, kept or not.
+        images, labels, extras: see :class:`~lreid.memory.ExemplarStore`. They are ordered by task, then by identity,
+            then from best to worst (with ``importance``, in any order within an identity).
+        seen: number of identities added so far, including those that did not stay.
 
     Raises:
         ValueError: ``budget`` is below 0 or ``least`` below 1.
@@ -251,14 +252,14 @@ class ExemplarMemory(ExemplarStore):
         *,
         kept_scores: np.ndarray | Sequence[float] = (),
     ) -> None:
-        """Adds the best images of new identities and makes room for them.
+        """Add the best images of new identities and remove old images to make room.
 
         Args:
             images: n images (H, W, 3) uint8, or :class:`~lreid.memory.ImagePaths`; only the chosen ones are read.
-            labels: (n,) integers, of identities that were not added before.
-            values: basis of the selection: (n, D) features of the model that was just trained on them, or with
-                ``importance`` (n,) scores, 0 or more.
-            kept_scores: with ``importance`` (len(self),), the scores of the images in the memory.
+            labels: (n,) integers; none of these identities was added before.
+            values: values by which images are selected: (n, D) features of the images, or with ``importance`` (n,)
+                scores, 0 or more.
+            kept_scores: with ``importance``, the scores of the images in the memory, (len(self),).
 
         Raises:
             ValueError: an identity is already in the memory, or the numbers of scores and images differ.
@@ -289,27 +290,27 @@ class ExemplarMemory(ExemplarStore):
         self._write(np.arange(len(stay), len(stay) + len(come)), images, labels, np.array(come, np.int64), extras)
 
     def state_dict(self) -> dict[str, Any]:
-        """Images, labels and extras, the number of images seen, and the seed."""
+        """Images, labels and extras, the number of identities seen, and the seed."""
         return super().state_dict() | {"seen": self.seen, "seed": self.seed}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores the state of :meth:`state_dict`."""
+        """Restore a state that :meth:`state_dict` returned."""
         super().load_state_dict(state)
         self.seen, self.seed = state["seen"], state["seed"]
 
     def _shares(self, labels: np.ndarray) -> Counter[int]:
-        """Images that each identity keeps which stays, of those in the memory and those that come with ``labels``."""
+        """Number of images per identity that stays, counting the images in the memory and the new images."""
         sizes = Counter(self.labels.tolist()) + Counter(labels.tolist())
         quota = max(self.budget // max(self.seen, 1), self.least)
         identities = sorted(sizes, key=self._rank)[: self.budget // quota]
         if not self.fill:
             return Counter({label: min(quota, sizes[label]) for label in identities})
-        # Sorted by its number within its identity, an image at a time is given to each.
+        # Every identity gets its first image, then every identity its second one, and so on.
         places = sorted(
             (number, rank, label) for rank, label in enumerate(identities) for number in range(sizes[label])
         )
         return Counter(label for _, _, label in places[: self.budget])
 
     def _rank(self, label: int) -> float:
-        """The number of an identity that decides whether it stays, in [0, 1)."""
+        """The random number of an identity in [0, 1); identities with the smallest numbers stay."""
         return np.random.default_rng([self.seed, label, 1]).random()

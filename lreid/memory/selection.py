@@ -1,4 +1,4 @@
-"""Select the images of an identity that are kept: policies that rank them, the best first."""
+"""Select the images of an identity that a memory keeps: rules that rank images, the best first."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ SELECTIONS = ("herding", "nearest", "random", "importance")
 
 
 def select(values: np.ndarray, count: int, selection: str, seed: Sequence[int]) -> np.ndarray:
-    """The images of one identity to keep.
+    """Select the images of one identity to keep.
 
-    A smaller ``count`` gives the beginning of what a larger one gives, so an identity can be shrunk later.
+    The result for a smaller ``count`` is the beginning of the result for a larger ``count``. So a memory can remove the
+    last images of an identity later.
 
     Args:
         values: (n, D) features of the identity's images; for ``importance`` (n,) scores.
         count: number of images to select, if there are enough.
-        selection: ``herding`` (:func:`herding`); ``nearest`` to the mean by squared distance, as in ERD's
-            official code; ``random``, which is Co²L's uniform choice too; or ``importance``
-            (:func:`draw_by_score`), as in CCLIS.
+        selection: ``herding`` (:func:`herding`); ``nearest``: the images nearest to the mean, as in ERD's official
+            code; ``random``: a uniform choice, as in Co²L; or ``importance`` (:func:`draw_by_score`), as in CCLIS.
         seed: seed of the random choice.
 
     Returns:
-        Rows of ``values`` (min(count, n),), the best first.
+        Row numbers of ``values`` (min(count, n),), the best first.
 
     Raises:
         ValueError: unknown selection.
@@ -41,22 +41,22 @@ def select(values: np.ndarray, count: int, selection: str, seed: Sequence[int]) 
 
 
 def draw_by_score(scores: np.ndarray, count: int, seed: Sequence[int]) -> np.ndarray:
-    """Draws images one by one without replacement, with probabilities proportional to their scores.
+    """Draw images one by one without replacement, with probabilities proportional to their scores.
 
-    Source: the selection of CCLIS (Li et al., AAAI 2024), there ``torch.multinomial`` without replacement. The order
-    of ``log(score) + Gumbel noise`` is that of such a draw (Yellott, J. Math. Psychology 1977), and takes
-    scores of 0 too: these images come last.
+    Source: the selection of CCLIS (Li et al., AAAI 2024), whose code calls ``torch.multinomial`` without replacement.
+    Here images are sorted by ``log(score) + Gumbel noise``, which has the same distribution (Yellott, J. Math.
+    Psychology 1977). It also works for scores of 0: such images come last.
 
     Args:
         scores: (n,), 0 or more.
-        count: images to draw, if there are enough.
+        count: number of images to draw, if there are enough.
         seed: seed of the draw.
 
     Returns:
         Row numbers (min(count, n),) in the order of the draw.
 
     Raises:
-        ValueError: they are not (n,), or one is negative or not finite.
+        ValueError: the scores are not (n,), or a score is negative or not finite.
     """
     scores = _checked(scores, len(scores))
     with np.errstate(divide="ignore"):
@@ -65,17 +65,17 @@ def draw_by_score(scores: np.ndarray, count: int, seed: Sequence[int]) -> np.nda
 
 
 def importance_weights(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Each image's share of the scores of its identity: the weight g of CCLIS, Equation 12.
+    """Compute each image's share of the scores of its identity, the weight g in CCLIS, Equation 12.
 
     Args:
         scores: (n,), 0 or more.
         labels: (n,) integers.
 
     Returns:
-        (n,) float64, sums to 1 over an identity; images are equal where all its scores are 0.
+        (n,) float64, which sum to 1 per identity. If all scores of an identity are 0, its images get equal shares.
 
     Raises:
-        ValueError: scores are not (n,), or one is negative or not finite.
+        ValueError: the scores are not (n,), or a score is negative or not finite.
     """
     scores = _checked(scores, len(labels))
     _, identity, images = np.unique(labels, return_inverse=True, return_counts=True)
@@ -84,16 +84,16 @@ def importance_weights(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def herding(features: np.ndarray, count: int) -> np.ndarray:
-    """Greedy selection that keeps the mean of the selected images nearest to the mean of all.
+    """Select images one by one, so that their mean stays as near as possible to the mean of all images.
 
     Source: Rebuffi et al., "iCaRL", CVPR 2017, Algorithm 4, on features of unit length; no image is chosen twice.
 
     Args:
-        features: (n, D), of any length; a row of zeros stays.
-        count: images to choose, if there are enough.
+        features: (n, D), of any length; a row of zeros stays zero.
+        count: number of images to select, if there are enough.
 
     Returns:
-        Rows of ``features`` (min(count, n),) in the order of choice; of equal ones the first.
+        Row numbers of ``features`` (min(count, n),) in the order of selection; ties go to the first row.
     """
     unit = features.astype(np.float64)
     unit /= np.linalg.norm(unit, axis=1, keepdims=True).clip(min=1e-12)
@@ -110,7 +110,7 @@ def herding(features: np.ndarray, count: int) -> np.ndarray:
 
 
 def _checked(scores: np.ndarray, count: int) -> np.ndarray:
-    """The scores as (count,) float64."""
+    """Check the scores and convert them to float64."""
     scores = np.asarray(scores, np.float64)
     if scores.shape != (count,) or not (np.isfinite(scores) & (scores >= 0)).all():
         raise ValueError(f"scores must be ({count},), finite and 0 or more")

@@ -9,36 +9,36 @@ import numpy as np
 
 from lreid.memory.exemplars import ExemplarStore
 
-POLICIES = ("reservoir", "fifo", "random", "scored")  # that ask for no labels
+POLICIES = ("reservoir", "fifo", "random", "scored")  # policies that need no labels
 
 
 class StreamMemory(ExemplarStore):
-    """Keeps some of the images of a stream by one of the policies below.
+    """A memory that keeps some images of a stream, by one of the policies below.
 
-    * ``reservoir``: every image of the stream is kept with equal probability (Vitter, ACM TOMS 1985, Algorithm R),
-      as in ER, ER-ACE and ER-AML; however the stream is cut into batches and whatever is drawn in between, the same
-      images are kept;
-    * ``fifo``: the newest images;
-    * ``random``: a random choice of those kept and those that come in, all alike; old images fade away;
-    * ``scored``: of those kept and those that come in the ones with the highest scores, ``extras["scores"]``;
-    * ``balanced``: as many of one identity as of another: once the memory is full, an image of an identity that has
-      fewer than others replaces a random one of those that have most (GDumb, Prabhu et al., ECCV 2020).
+    * ``reservoir``: every image of the stream is kept with equal probability (Vitter, ACM TOMS 1985, Algorithm R), as
+      in ER, ER-ACE and ER-AML. Which images are kept depends neither on the batch size nor on calls of :meth:`draw`;
+    * ``fifo``: the newest images are kept;
+    * ``random``: a uniform choice from the stored and the incoming images, so that old images gradually disappear;
+    * ``scored``: the stored and incoming images with the highest ``extras["scores"]`` are kept;
+    * ``balanced``: all identities get about the same number of images. Once the memory is full, an incoming image
+      replaces a random image of the identities with most images, unless its own identity is one of these (GDumb, Prabhu
+      et al., ECCV 2020).
 
-    ``scored``, ``fifo`` and ``random`` are those of Contrast Scoring ("Enabling Efficient On-Device Self-Supervised
-    Contrastive Learning by Data Selection", Equations 1 and 2 and the baselines of Section 4.1). The paper does not say
-    which of equal scores stay: here those that came first.
+    ``scored``, ``fifo`` and ``random`` come from Contrast Scoring ("Enabling Efficient On-Device Self-Supervised
+    Contrastive Learning by Data Selection", Equations 1 and 2 and the baselines of Section 4.1). The paper does not
+    define ties; here the image that came first stays.
 
     Args:
-        budget: images in all.
-        policy: see above.
+        budget: maximum number of images.
+        policy: name of a policy above.
         seed: seed of all random choices.
 
     Attributes:
-        images, labels, extras: see :class:`~lreid.memory.ExemplarStore`; in no order. Two extras are the memory's own:
-            ``numbers``, the position of an image in the stream, and ``entered``, the number of the :meth:`add`
-            that brought it, both from 0.
-        seen: images of the stream so far.
-        steps: calls of :meth:`add` so far.
+        images, labels, extras: see :class:`~lreid.memory.ExemplarStore`; in no order. The memory itself adds two
+            extras, both counted from 0: ``numbers``, the position of an image in the stream, and ``entered``, the
+            number of the :meth:`add` call that stored it.
+        seen: number of images of the stream so far.
+        steps: number of calls of :meth:`add` so far.
 
     Raises:
         ValueError: unknown policy, or a ``budget`` below 0.
@@ -51,36 +51,37 @@ class StreamMemory(ExemplarStore):
         if policy not in (*POLICIES, "balanced"):
             raise ValueError(f"unknown policy {policy!r}; use {', '.join(POLICIES)} or balanced")
         self.policy, self.seen, self.steps = policy, 0, 0
-        self._random = np.random.default_rng(seed)  # of what stays
+        self._random = np.random.default_rng(seed)  # for the policies; _draws is for draw
         self._draws = np.random.default_rng([seed, 1])
 
     @property
     def ages(self) -> np.ndarray:
-        """Steps (n,) int64 since the images came; 1 for those of the last :meth:`add`."""
+        """Number of steps (n,) int64 since each image was added; 1 for images of the last :meth:`add`."""
         entered = self.extras.get("entered", np.empty(0))
         return self.steps - entered.astype(np.int64)
 
     def due(self, interval: int) -> np.ndarray:
         """Images to score again before the next :meth:`add`, by lazy scoring (Contrast Scoring, Equations 5 and 6).
 
-        The paper does not say whether an image is 0 or 1 step old when it is first in the memory. Here it is 1, since
-        it was scored when it came. So it is scored again after ``interval`` steps, and with 1 in every step.
+        The paper does not say whether the age of a new image in the memory is 0 or 1. Here it is 1, because the image
+        was scored when it came. So an image is scored again after ``interval`` steps, and in every step if that is 1.
 
         Args:
-            interval: steps between two scores of an image, 1 or more.
+            interval: number of steps between two scorings of an image, 1 or more.
 
         Returns:
-            Rows (k,) whose age is a multiple of ``interval``; write their scores into ``extras["scores"]``.
+            Rows (k,) of images whose age is a multiple of ``interval``; write their new scores to ``extras["scores"]``.
         """
         return np.flatnonzero(self.ages % interval == 0)
 
     def add(self, images: Sequence[np.ndarray], labels: np.ndarray, **extras: np.ndarray) -> None:
-        """Adds the next images of the stream that the policy keeps.
+        """Add those of the next images of the stream that the policy keeps.
 
         Args:
-            images: m images (H, W, 3) uint8, or :class:`~lreid.memory.ImagePaths`; only those kept are read.
+            images: m images (H, W, 3) uint8, or :class:`~lreid.memory.ImagePaths`; only images that are kept are read.
             labels: (m,) integers.
-            extras: further numbers, (m,) or (m, K), by name; K may grow. NaN for an image that came without.
+            extras: additional values by name, (m,) or (m, K); K may grow. Images that were added without a value have
+                NaN.
 
         Raises:
             ValueError: images of another size or kind than before, or the policy ``scored`` without scores.
@@ -103,15 +104,15 @@ class StreamMemory(ExemplarStore):
         self.steps += 1
 
     def draw(self, count: int, *, each: int = 0, exclude: Sequence[int] | np.ndarray = ()) -> np.ndarray:
-        """Draws random images without replacement.
+        """Draw random images without replacement.
 
         Args:
             count: number of images; if there are fewer, all are returned.
-            each: draw identities, and at most this number of images of each; 0 draws images.
+            each: if above 0, draw identities, with at most this number of images per identity; 0 draws single images.
             exclude: labels to exclude, for instance those of the current task.
 
         Returns:
-            Rows (k,) int64 of ``images``, ``labels`` and ``extras``.
+            Row numbers (k,) int64 for ``images``, ``labels`` and ``extras``.
         """
         rows = np.flatnonzero(~np.isin(self.labels, exclude))
         if each:
@@ -122,7 +123,7 @@ class StreamMemory(ExemplarStore):
         return rows if len(rows) <= count else self._draws.choice(rows, count, replace=False)
 
     def state_dict(self) -> dict[str, Any]:
-        """Images, labels and extras, how much was seen, and both generators."""
+        """Images, labels and extras, the numbers of images and steps so far, and both generators."""
         return super().state_dict() | {
             "seen": self.seen,
             "steps": self.steps,
@@ -131,23 +132,23 @@ class StreamMemory(ExemplarStore):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores the state of :meth:`state_dict`."""
+        """Restore a state that :meth:`state_dict` returned."""
         super().load_state_dict(state)
         self.seen, self.steps = state["seen"], state["steps"]
         self._random.bit_generator.state = state["random"]
         self._draws.bit_generator.state = state["draws"]
 
     def _reservoir(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """The positions (k,) that are refilled, and the images (k,) that come there."""
+        """Return the positions (k,) to overwrite, and the incoming images (k,) to write there."""
         numbers = self.seen + np.arange(count)
         places = (self._random.random(count) * (numbers + 1)).astype(np.int64)  # uniform in [0, number]
         places = np.where(numbers < self.budget, numbers, places)
-        # Of two images of this batch for the same position the later one stays.
+        # If two images of this batch have the same position, the later one is stored.
         last = {place: row for row, place in enumerate(places) if place < self.budget}
         return np.array(list(last), np.int64), np.array(list(last.values()), np.int64)
 
     def _balanced(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """As :meth:`_reservoir`, for the labels (m,) that come in."""
+        """Return positions and images as :meth:`_reservoir` does, for the labels (m,) of the incoming images."""
         stored = self.labels.tolist()
         last: dict[int, int] = {}
         for row, label in enumerate(labels.tolist()):
@@ -163,7 +164,7 @@ class StreamMemory(ExemplarStore):
         return np.array(list(last), np.int64), np.array(list(last.values()), np.int64)
 
     def _ordered(self, count: int, extras: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """As :meth:`_reservoir`; keeps the first images of an order of all, those kept and those that come in."""
+        """Return positions and images as :meth:`_reservoir` does: sort all images by the policy and keep the first."""
         here = len(self)
         if here + count <= self.budget:
             return here + np.arange(count), np.arange(count)
@@ -176,7 +177,7 @@ class StreamMemory(ExemplarStore):
         elif self.policy == "random":
             order = self._random.permutation(here + count)
         else:
-            order = np.lexsort((of_all("numbers"), -of_all("scores")))  # by score, of equal ones the oldest
+            order = np.lexsort((of_all("numbers"), -of_all("scores")))  # by score, then from old to new
         stays = np.zeros(here + count, bool)
         stays[order[: self.budget]] = True
         rows = np.flatnonzero(stays[here:])

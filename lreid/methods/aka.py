@@ -100,7 +100,7 @@ class AKA(LwF):
         return super().state_dict() | {"graph": self.graph.state_dict(), "old_vertices": self.old_vertices}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores the state of :meth:`state_dict`."""
+        """Restore a state that :meth:`state_dict` returned."""
         super().load_state_dict(state)
         self.graph.load_state_dict(state["graph"])
         if state["old_vertices"] is not None:

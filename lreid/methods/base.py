@@ -276,7 +276,7 @@ class Method:
         return {"teacher": teacher, "memory": self.memory.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores the state of :meth:`state_dict`.
+        """Restore a state that :meth:`state_dict` returned.
 
         Raises:
             KeyError: the method needs a teacher or a memory, and the state has none.

@@ -87,7 +87,7 @@ class BoTFineTuning(Method):
         return super().state_dict() | {"classifier": self.classifier.state_dict(), "first_class": self.first_class}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores the state of :meth:`state_dict`."""
+        """Restore a state that :meth:`state_dict` returned."""
         super().load_state_dict(state)
         self.classifier.load_state_dict(state["classifier"])
         self.first_class = state["first_class"]

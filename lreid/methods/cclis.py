@@ -198,7 +198,7 @@ class CCLIS(Co2L):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores the state of :meth:`state_dict`."""
+        """Restore a state that :meth:`state_dict` returned."""
         super().load_state_dict(state)
         self.prototypes.load_state_dict(state["prototypes"])
         self.old_prototypes = state["old_prototypes"].to(self.old_prototypes.device)

@@ -129,7 +129,7 @@ class Co2L(Method):
         return super().state_dict() | {"head": self.network.head.state_dict(), "task_classes": list(self.task_classes)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores the state of :meth:`state_dict`."""
+        """Restore a state that :meth:`state_dict` returned."""
         super().load_state_dict(state)
         self.network.head.load_state_dict(state["head"])
         self.task_classes = tuple(state["task_classes"])

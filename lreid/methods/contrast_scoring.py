@@ -151,7 +151,7 @@ class ContrastScoring(Method):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores the state of :meth:`state_dict`."""
+        """Restore a state that :meth:`state_dict` returned."""
         self.memory = self.new_buffer(state["buffer"])
         super().load_state_dict(state)
         self.network.head.load_state_dict(state["head"])

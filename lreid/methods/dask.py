@@ -104,7 +104,7 @@ class StyleRehearser:
         return {"kernels": kernels, "generator": self.generator.get_state()}
 
     def load_state_dict(self, state: dict[str, Any], *, needed: bool) -> None:
-        """Restores the state of :meth:`state_dict`.
+        """Restore a state that :meth:`state_dict` returned.
 
         Raises:
             KeyError: there is no style in it, and one is needed.
@@ -190,7 +190,7 @@ class DASK(FusedFineTuning):
         return super().state_dict() | {"rehearser": self.rehearser.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores the state of :meth:`state_dict`."""
+        """Restore a state that :meth:`state_dict` returned."""
         super().load_state_dict(state)
         self.rehearser.load_state_dict(
             state["rehearser"], needed=self.rehearsal_weight > 0 and self.teacher is not None

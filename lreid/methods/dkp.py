@@ -134,7 +134,7 @@ class DKP(FusedFineTuning):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores the state of :meth:`state_dict`."""
+        """Restore a state that :meth:`state_dict` returned."""
         super().load_state_dict(state)
         self.network.deviations.load_state_dict(state["deviations"])
         self.prototypes = state["prototypes"]

@@ -90,6 +90,6 @@ class DKPpp(DKP):
         return super().state_dict() | {"rehearser": self.rehearser.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores the state of :meth:`state_dict`."""
+        """Restore a state that :meth:`state_dict` returned."""
         super().load_state_dict(state)
         self.rehearser.load_state_dict(state["rehearser"], needed=self.rehearsal and self.teacher is not None)

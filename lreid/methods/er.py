@@ -201,7 +201,7 @@ class ER(Method):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores the state of :meth:`state_dict`."""
+        """Restore a state that :meth:`state_dict` returned."""
         super().load_state_dict(state)
         self.classifier.load_state_dict(state["classifier"])
         self.head_neck.load_state_dict(state.get("head_neck", {}))

@@ -59,6 +59,6 @@ class ERACE(ER):
         return super().state_dict() | {"highest": self.highest}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores the state of :meth:`state_dict`."""
+        """Restore a state that :meth:`state_dict` returned."""
         super().load_state_dict(state)
         self.highest = state["highest"]

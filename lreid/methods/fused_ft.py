@@ -156,6 +156,6 @@ class FusedFineTuning(BoTFineTuning):
         return super().state_dict() | {"neck": self.network.neck.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores the state of :meth:`state_dict`."""
+        """Restore a state that :meth:`state_dict` returned."""
         super().load_state_dict(state)
         self.network.neck.load_state_dict(state["neck"])

@@ -109,6 +109,6 @@ class GDumb(ER):
         return super().state_dict() | {"start": self.start}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores the state of :meth:`state_dict`."""
+        """Restore a state that :meth:`state_dict` returned."""
         super().load_state_dict(state)
         self.start = {name: value.to(self.model.mean.device) for name, value in state["start"].items()}

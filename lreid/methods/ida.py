@@ -58,6 +58,6 @@ class IDA(DwPP):
         return super().state_dict() | {"anchors": self.anchors}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores the state of :meth:`state_dict`."""
+        """Restore a state that :meth:`state_dict` returned."""
         super().load_state_dict(state)
         self.anchors = state["anchors"].to(self.anchors.device)

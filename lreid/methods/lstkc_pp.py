@@ -112,7 +112,7 @@ class LSTKCpp(FusedFineTuning):
         return super().state_dict() | {"long_teacher": long}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores the state of :meth:`state_dict`."""
+        """Restore a state that :meth:`state_dict` returned."""
         super().load_state_dict(state)
         self.long_teacher = None
         if state["long_teacher"] is not None:

@@ -63,6 +63,6 @@ class LwF(BoTFineTuning):
         return super().state_dict() | {"old_classifier": self.old_classifier.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores the state of :meth:`state_dict`."""
+        """Restore a state that :meth:`state_dict` returned."""
         super().load_state_dict(state)
         self.old_classifier.load_state_dict(state["old_classifier"])

@@ -126,7 +126,7 @@ class PASS(BoTFineTuning):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores the state of :meth:`state_dict`."""
+        """Restore a state that :meth:`state_dict` returned."""
         super().load_state_dict(state)
         self.prototypes = state["prototypes"].to(self.prototypes.device)
         self.prototype_classes = state["prototype_classes"].cpu()

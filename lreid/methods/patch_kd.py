@@ -140,7 +140,7 @@ class PatchKD(LwF):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores the state of :meth:`state_dict`."""
+        """Restore a state that :meth:`state_dict` returned."""
         super().load_state_dict(state)
         for name in ("sampler", "patch_neck", "patch_classifier"):
             getattr(self, name).load_state_dict(state[name])

@@ -161,7 +161,7 @@ class Retrace(BoTFineTuning):
         return super().state_dict() | head | {"began": began, "share": self.share}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores the state of :meth:`state_dict`."""
+        """Restore a state that :meth:`state_dict` returned."""
         super().load_state_dict(state)
         self.task_neck.load_state_dict(state["task_neck"])
         self.first_label, self.share = state["first_label"], state["share"]

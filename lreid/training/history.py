@@ -52,5 +52,5 @@ class History(Observer):
         return {"task": self.task, "sums": self.sums, "updates": self.updates}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores the state of :meth:`state_dict`."""
+        """Restore a state that :meth:`state_dict` returned."""
         self.task, self.sums, self.updates = state["task"], dict(state["sums"]), state["updates"]
