@@ -83,7 +83,7 @@ class ExemplarStore:
 
     @property
     def images(self) -> np.ndarray | ImagePaths:
-        """The images: (n, H, W, 3) uint8, RGB, or their paths; either way an index or an array of them gives pixels.
+        """The images (n, H, W, 3) uint8, RGB, or their paths; an index or an array of indices returns pixels.
 
         It is a view: images that are added later overwrite removed images.
         """

@@ -61,7 +61,7 @@ class StreamMemory(ExemplarStore):
         return self.steps - entered.astype(np.int64)
 
     def due(self, interval: int) -> np.ndarray:
-        """Images to score again before the next :meth:`add`, by lazy scoring (Contrast Scoring, Equations 5 and 6).
+        """Find the images to score again before the next :meth:`add` (Contrast Scoring, Equations 5 and 6).
 
         The paper does not say whether the age of a new image in the memory is 0 or 1. Here it is 1, because the image
         was scored when it came. So an image is scored again after ``interval`` steps, and in every step if that is 1.

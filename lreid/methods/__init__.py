@@ -1,4 +1,4 @@
-"""Lifelong methods: one file per method, with the method's name, and methods that a script registers."""
+"""Lifelong methods: each has a file of its name in this folder; a script can register others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _registered: dict[str, type[Method]] = {}
 
 
 def __getattr__(name: str) -> Any:
-    """``Method``, with torch, which the names of methods do without."""
+    """Import ``Method`` on first use, because it needs torch and the names of methods do not."""
     if name == "Method":
         from lreid.methods.base import Method
 
@@ -32,13 +32,13 @@ def __getattr__(name: str) -> Any:
 
 
 def register(name: str) -> Callable[[type[Method]], type[Method]]:
-    """Registers a class outside this package as ``METHOD.NAME`` for this process.
+    """Register a class outside this package as ``METHOD.NAME`` for this process.
 
-    Its models load anywhere; to resume a run, register the class again. Registering a name again replaces the class, as
-    when a notebook cell runs twice.
+    Its trained models load without the class; to resume a run, register the class again. Registering a name again
+    replaces the class, as when a notebook cell runs twice.
 
     Raises:
-        ArgumentError: a file of this package has that name.
+        ArgumentError: a method of this package has that name.
     """
     if name in _file_names():
         raise ArgumentError("name", f"{name!r} comes with lreid; choose a different name for your method")
@@ -60,7 +60,7 @@ def _file_names() -> list[str]:
 
 
 def method_class(name: str) -> type[Method]:
-    """The class that the file ``lreid/methods/<name>.py`` defines, or that was registered.
+    """Return the class that the file ``lreid/methods/<name>.py`` defines, or that a script registered.
 
     Raises:
         ArgumentError: the method does not exist; the message gives the nearest name.
@@ -78,10 +78,10 @@ def method_class(name: str) -> type[Method]:
 
 
 def method_defaults(cls: type[Method]) -> dict[str, Any]:
-    """Options of a method with their defaults, including those of its base classes.
+    """Return the options of a method with their defaults, including the options of its base classes.
 
     Raises:
-        ArgumentError: one has no default.
+        ArgumentError: an option has no default.
     """
     options: dict[str, Any] = {}
     for base in cls.__mro__:
@@ -96,12 +96,12 @@ def method_defaults(cls: type[Method]) -> dict[str, Any]:
                     raise ArgumentError(name, f"of {base.__name__} has no default, which would give its type; add one")
                 options.setdefault(name, parameter.default)
         if all(each.kind is not inspect.Parameter.VAR_KEYWORD for each in parameters.values()):
-            break  # no options are passed to a base class
+            break  # this class passes no options to its base class
     return options
 
 
 def method_rules(cls: type[Method]) -> dict[str, Rule]:
-    """Meaning and limits of a method's options, from the annotations of the class and its bases."""
+    """Return meaning and limits of a method's options, from the annotations of the class and its base classes."""
     rules: dict[str, Rule] = {}
     for base in cls.__mro__:
         if "__init__" in vars(base):
@@ -112,7 +112,7 @@ def method_rules(cls: type[Method]) -> dict[str, Rule]:
 
 
 def build_method(name: str, model: Embedder, **options: Any) -> Method:
-    """A method by name.
+    """Create a method by its name.
 
     Raises:
         ArgumentError: the method or one of its options is unknown, or an option has a wrong type or value.

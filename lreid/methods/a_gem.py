@@ -1,4 +1,4 @@
-"""A-GEM: project the gradient of new images so that it does not oppose that of stored images."""
+"""A-GEM: project the gradient of new images so that it does not oppose the gradient of stored images."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class AGEM(ER):
     """Averaged gradient episodic memory (Chaudhry et al., "Efficient Lifelong Learning with A-GEM", ICLR 2019, Eq. 11).
 
     If the gradient g of the incoming batch opposes the gradient r of stored images (g·r < 0), g is projected to g -
-    (g·r / r·r) r; otherwise stored images have no influence. The projected gradient is that of the incoming loss plus
-    -g·r / r·r times the loss of the stored images, and is computed in this way. The memory is a reservoir, as for all
-    baselines in ER-ACE's paper, and only images of past tasks are used.
+    (g·r / r·r) r. Otherwise stored images have no influence. The projected gradient is the gradient of a sum: the
+    incoming loss plus -g·r / r·r times the loss of the stored images. The code minimises this sum. The memory is a
+    reservoir, as for all baselines in ER-ACE's paper, and only images of past tasks are used.
     """
 
     unused = ("replay_weight",)
@@ -28,18 +28,18 @@ class AGEM(ER):
         self,
         model: Embedder,
         *,
-        task_free: Annotated[bool, Rule("also compare with images of the current task")] = False,
+        task_free: Annotated[bool, Rule("also use stored images of the current task")] = False,
         **er: Any,
     ) -> None:
         super().__init__(model, task_free=task_free, **er)
 
     def replay_terms(self, count: int, incoming: Tensor) -> dict[str, Tensor]:
-        """The loss of stored images, times what turns the sum's gradient into the projected one: 0 or more."""
+        """The loss of stored images times :meth:`projection`, which turns the total gradient into the projected one."""
         terms = super().replay_terms(count, incoming)
         return {name: term * self.projection(incoming, term) for name, term in terms.items()}
 
     def projection(self, incoming: Tensor, stored: Tensor) -> Tensor:
-        """``max(0, -g·r / r·r)``, a scalar without gradient, of two losses."""
+        """``max(0, -g·r / r·r)``, a scalar without gradient, from the incoming and the stored loss."""
         parameters = [part for part in self.parameters() if part.requires_grad]
         gradients = [
             torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True, materialize_grads=True)

@@ -1,4 +1,4 @@
-"""AKA: LwF with a stable knowledge graph over all tasks, which extends the features for the metric loss."""
+"""AKA: LwF with a knowledge graph over all tasks, whose output is added to the features for the metric loss."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ class AKA(LwF):
 
     The loss is ``softmax + plasticity + distillation + 5e-4 stability``.
 
-    * Plasticity: a graph of learned vertices (:class:`lreid.models.KnowledgeGraph`) adds ``g(x)`` to the features
-      ``x`` of a batch. The batch-hard triplet loss is taken on ``x + g(x)``, a distance ``d`` counting as
-      ``log(1 + exp(d))``.
-    * Distillation: as in :class:`LwF`.
-    * Stability: ``mean_v |v / |v| - v' / |v'||²``, where ``v'`` is vertex ``v`` as it was after the previous task.
+    * Plasticity: a graph of learned vertices (:class:`lreid.models.KnowledgeGraph`) adds ``g(x)`` to the features ``x``
+      of a batch. The batch-hard triplet loss compares ``x + g(x)``, with ``log(1 + exp(d))`` in place of each distance
+      ``d``.
+    * Distillation is that of :class:`LwF`.
+    * Stability: ``mean_v |v / |v| - v' / |v'||²``, where ``v'`` is vertex ``v`` after the previous task.
 
-    The official code differs: it smooths labels over the identities of all tasks, keeps the old model in training
-    mode, leaves out the first ReLU of its ResNet, and never takes the learning rate back up after the first task.
-    The first two are options here. Each task begins with a fresh optimiser, as for every method, and the graph is
-    trained at the same rate as the network.
+    The official code smooths labels over the identities of all tasks and keeps the old model in training mode; both are
+    options here. It also leaves out the first ReLU of its ResNet and keeps the low final learning rate of the first
+    task for later tasks, unlike lreid. Here each task begins with a fresh optimiser, as for every method, and the graph
+    is trained at the learning rate of the network.
 
-    How DwoPP's authors (BMVC 2022) built AKA on BoT is not published. Ours: one neck for all tasks, and a metric
-    loss of which ``plasticity_share`` is AKA's and the rest BoT's plain triplet loss. A share of 1 is the official
-    loss; one of 0, with no weight on distillation and stability, is BoT-FT.
+    DwoPP's authors (BMVC 2022) did not publish how they built AKA on BoT. lreid has one neck for all tasks. Its metric
+    loss is a weighted mean: ``plasticity_share`` is the weight of AKA's plasticity loss, and BoT's plain triplet loss
+    has the rest. A share of 1 is the official loss. A share of 0, with weights of 0 for distillation and stability, is
+    BoT-FT.
     """
 
     keeps: ClassVar = {**LwF.keeps, "graph": "network", "old_vertices": "network"}
@@ -47,19 +48,19 @@ class AKA(LwF):
         model: Embedder,
         *,
         plasticity_share: Annotated[
-            float, Rule("share of the metric loss, in [0, 1]. Both parts are computed and logged", least=0, most=1)
+            float, Rule("share of AKA's plasticity loss in the metric loss, in [0, 1]", least=0, most=1)
         ] = 1.0,
         stability_weight: Annotated[float, Rule("weight of the stability term", least=0)] = 5e-4,
-        vertices: Annotated[int, Rule("vertices of the graph, at least 1", least=1)] = 64,
+        vertices: Annotated[int, Rule("number of vertices of the graph, at least 1", least=1)] = 64,
         smoothing_classes: Annotated[
             int,
             Rule(
-                "divisor of the label smoothing; 0 for the number of classes of the task, 2494 for the official value",
+                "divisor of the label smoothing; 0 means the number of classes of the task; the official code has 2494",
                 least=0,
             ),
         ] = 0,
         teacher_in_training: Annotated[
-            bool, Rule("let the old model normalise by the statistics of the batch, as the official code does")
+            bool, Rule("let the old model's BatchNorm use the statistics of the batch, as the official code does")
         ] = False,
         **lwf: Any,
     ) -> None:
@@ -74,7 +75,7 @@ class AKA(LwF):
         return chain(super().parameters(), self.graph.parameters())
 
     def softmax_triplet(self, features: Tensor, logits: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """All terms but the distillation; arguments as in :class:`BoTFineTuning`."""
+        """All loss terms except the distillation; arguments as in :class:`BoTFineTuning`."""
         terms = super().softmax_triplet(features, logits, batch)
         labels = batch.labels.to(features.device, non_blocking=True)
         if self.smoothing_classes:
@@ -91,12 +92,12 @@ class AKA(LwF):
         return terms
 
     def end_task(self, task: Task) -> None:
-        """Keeps the teacher, and the vertices for the stability loss of the next task."""
+        """Store the teacher, and the vertices for the stability loss of the next task."""
         super().end_task(task)
         self.old_vertices = self.graph.vertices.detach().clone()
 
     def state_dict(self) -> dict[str, Any]:
-        """The teacher, the graph and its vertices after the last task."""
+        """The state of the base classes, the graph, and its vertices after the last task."""
         return super().state_dict() | {"graph": self.graph.state_dict(), "old_vertices": self.old_vertices}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""A lifelong method: one object with a few hooks; a simple method needs only ``loss``."""
+"""The base class of lifelong methods, with a few hooks; a simple method overrides only ``loss``."""
 
 from __future__ import annotations
 
@@ -24,38 +24,38 @@ from lreid.rules import Rule
 
 
 class Method:
-    """Base class of all methods; trains ``model`` task by task.
+    """Base class of all methods, which define how ``model`` is trained task by task.
 
     Each subclass has its own file, named like the method, and takes its options as keyword arguments:
-    ``METHOD.TEMPERATURE`` in the config is ``temperature``. It passes further ones to this class, so that every method
-    can replay exemplars, which are added to its batches by default.
+    ``METHOD.TEMPERATURE`` in the config is ``temperature``. It passes its other options to this class, so that every
+    method can replay exemplars. By default, exemplars are added to the batches.
 
     Args:
-        model: the network.
+        model: the network to train.
 
     Attributes:
         batches: kind of batches: ``episodes`` of support and query images, ``identities`` (P x K images), or a
             ``stream``, which shows every image once (methods with ``identities`` can also use one, see STREAM.SEGMENT).
         views: number of views of every image in a batch, each with its own augmentation.
-        pixels: whether it needs ``batch.pixels`` and ``batch.paths``.
-        keeps: purpose of the entries of :meth:`state_dict`: ``network``, ``domain`` (its style), ``identity`` (one row
-            each), or ``template`` (one row per identity with features of people). All other entries are exemplars,
-            which are counted separately, or a few numbers.
-        neck: whether a BatchNorm neck follows the features, before a classifier and for retrieval (BoT).
+        pixels: whether the method needs ``batch.pixels`` and ``batch.paths``.
+        keeps: kind of each entry of :meth:`state_dict`: ``network``, ``domain`` (style of a domain), ``identity`` (one
+            row per identity), or ``template`` (one row per identity, made of features of people). All other entries are
+            exemplars, which are counted separately, or a few numbers.
+        neck: whether the model has a BatchNorm neck after the features; classifier and retrieval use its output (BoT).
         defaults: different defaults of inherited options; a method passes on ``CLASS.defaults | options``.
-        unused: options of its bases that have no effect; a config that sets one to a different value is refused.
+        unused: options of the base classes that have no effect here; a config that changes one of them is refused.
         divisible: False if several processes cannot share a batch, because the method computes gradients itself.
         selections: selections of exemplars that the method supports; ``importance`` is for methods that score images.
-        finishing: description of :meth:`finish_task`, for log lines.
-        keeps_teacher: whether it needs :attr:`teacher` from the second task on.
-        teacher_in_training: let the teacher normalise with the statistics of the batch.
+        finishing: what :meth:`finish_task` does, in words, for log lines.
+        keeps_teacher: whether the method needs :attr:`teacher` from the second task on.
+        teacher_in_training: let the teacher's BatchNorm use the statistics of the batch.
         network: the module that is trained and copied as a teacher: the model, or a module that contains it.
-        teacher: the frozen network after the previous task; None before there is one.
+        teacher: frozen copy of the network after the previous task; None in the first task.
         weights: factor of each loss term in the minimised sum; 1 for terms that are not listed.
         augment: the run's augmentation, see :meth:`augmented`; set by the trainer.
         replayed: number of images that the method itself has drawn from its memory so far.
         memory: images of past tasks.
-        exemplar_share: as above; None if nothing is added to batches.
+        exemplar_share: see the option; None if no exemplars are added to the batches.
     """
 
     batches: ClassVar[Literal["episodes", "identities", "stream"]] = "episodes"
@@ -75,14 +75,14 @@ class Method:
         self,
         model: Embedder,
         *,
-        exemplars: Annotated[int, Rule("total number of images of past tasks that are kept")] = 0,
+        exemplars: Annotated[int, Rule("total number of images of past tasks that are stored")] = 0,
         exemplar_mib: Annotated[
-            float, Rule("second limit, MiB of pixels at the network's input size; 0 is none")
+            float, Rule("limit of all stored pixels in MiB, at the network's input size; 0 means no limit")
         ] = 0.0,
         store: Annotated[
             str,
             Rule(
-                "images keeps pixels, so that files of past tasks may be deleted; paths keeps the names of "
+                "images stores pixels, so that files of past tasks may be deleted; paths stores the names of "
                 "the same images and reads the files whenever they are drawn",
                 choices=("images", "paths"),
             ),
@@ -93,8 +93,12 @@ class Method:
                 "which images of an identity are kept: herding, nearest or random; importance where images are scored"
             ),
         ] = "herding",
-        fill_memory: Annotated[bool, Rule("use the room that equal shares leave")] = False,
-        least_images: Annotated[int, Rule("minimum number of images of an identity that keeps any", least=1)] = 2,
+        fill_memory: Annotated[
+            bool, Rule("give the memory that equal shares leave unused to identities with more images")
+        ] = False,
+        least_images: Annotated[
+            int, Rule("minimum number of images per stored identity; a small memory stores fewer identities", least=1)
+        ] = 2,
         exemplar_share: Annotated[
             float,
             Rule(
@@ -123,29 +127,29 @@ class Method:
 
     @property
     def exemplars(self) -> int:
-        """The number of images of past tasks that are kept."""
+        """The number of images that the memory holds."""
         return len(self.memory)
 
     @property
     def needs_past(self) -> bool:
-        """Whether it can continue training a network only together with the state from its earlier tasks."""
+        """Whether the method needs its state from earlier tasks to continue training a network."""
         return set(self.state_dict()) != {"teacher", "memory"} or self.memory.budget > 0
 
     def begin_task(self, task: Task) -> None:
-        """Called before the first batch of a task, not when a run resumes within it."""
+        """Called before the first batch of a task, but not when a run resumes within the task."""
 
     def parameters(self) -> Iterable[Parameter] | list[dict[str, Any]]:
         """The parameters to train, read at the start of each task.
 
-        Groups may contain a ``rate_factor``, which multiplies the learning rate.
+        A parameter group may contain a ``rate_factor``, by which the learning rate is multiplied.
         """
         return self.network.parameters()
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Named loss terms (scalars, not yet weighted) of a batch; the model is in training mode.
+        """Compute named loss terms (scalars, not yet weighted) of a batch; the model is in training mode.
 
-        It is called once for each of ``STREAM.ITERATIONS`` updates. With ``TRAIN.ACCUMULATE`` it is called for several
-        batches before :meth:`end_step` is called for any of them.
+        The trainer calls it once for each of ``STREAM.ITERATIONS`` updates. With ``TRAIN.ACCUMULATE``, it is called for
+        several batches before :meth:`end_step` is called for each of them.
         """
         raise NotImplementedError
 
@@ -156,7 +160,7 @@ class Method:
 
     @cached_property
     def needs_pairs(self) -> bool:
-        """Whether BatchNorm cannot normalise a single image in training: a neck, or maps of a single position."""
+        """Whether BatchNorm fails for a single image in training, because of a neck or of 1 × 1 feature maps."""
         parts = [each for each in vars(self).values() if isinstance(each, nn.Module)]
         if any(isinstance(each, nn.BatchNorm1d) for part in parts for each in part.modules()):
             return True
@@ -165,7 +169,7 @@ class Method:
         try:
             with torch.no_grad(), torch.random.fork_rng(devices):
                 copy.deepcopy(self.model).train()(image)
-        except ValueError:  # the condition of torch's BatchNorm
+        except ValueError:  # raised by torch's BatchNorm
             return True
         return False
 
@@ -175,27 +179,27 @@ class Method:
         return sum(others, start=first)
 
     def augmented(self, pixels: np.ndarray, *, seed: int) -> Tensor:
-        """Training images (n, 3, H, W) on the model's device, from (n, H, W, 3) uint8 of the input size.
+        """Augment pixels (n, H, W, 3) uint8 of the input size to training images (n, 3, H, W) on the model's device.
 
-        Outside a run :attr:`augment` is None, and images are only normalised.
+        Outside a training run :attr:`augment` is None, and images are only normalised.
         """
         if self.augment is None:
             return self.model.normalise(torch.from_numpy(pixels))
         return self.augment(pixels, seed=seed)
 
     def class_scores(self, features: Tensor) -> Tensor | None:
-        """Scores of the method's own classifier for all classes so far (n, C), such as logits; None if it has none.
+        """Scores of the method's classifier (n, C) for all classes so far, such as logits; None without a classifier.
 
         Args:
-            features: (n, dim) from :meth:`lreid.models.Embedder.extract`, on the model's device.
+            features: (n, dim) features that :meth:`lreid.models.Embedder.extract` returned, on the model's device.
         """
         return None
 
     def mean_directions(self, task: Task) -> Tensor:
-        """Mean directions of the images of each class of a task: unit vectors (N, dim) on the CPU, by ascending label.
+        """Directions of the mean feature of each class of a task: unit vectors (N, dim) on the CPU, by ascending label.
 
-        Initialising new classifier rows with them does not damage a trained network (LSTKC, AAAI 2024, official code).
-        The row of a class without readable images is zero.
+        New classifier rows that start with these directions do not damage a trained network (official code of LSTKC,
+        AAAI 2024). The row of a class without readable images is zero.
         """
         means, classes = class_means(self.features_of(task), torch.tensor([record.pid for record in task.records]))
         rows = means.new_zeros(len(task.classes), means.shape[1])
@@ -203,22 +207,22 @@ class Method:
         return rows
 
     def features_of(self, task: Task) -> Tensor:
-        """Features (n, dim) float32 on the CPU of all images of a task by the model, without augmentation."""
+        """The model's features (n, dim) float32 of all images of a task, without augmentation, on the CPU."""
         return torch.from_numpy(self.model.extract([record.path for record in task.records]))
 
     def figures(self) -> dict[str, float]:
-        """Figures that the method itself reports after a task, by name, for ``results.json``."""
+        """Values, by name, that the method adds to ``results.json`` after a task."""
         return {}
 
     def stored(self, identities: int) -> dict[str, int]:
-        """The bytes stored between tasks besides the network and exemplars.
+        """Count the bytes that the method stores between tasks, without the network and the exemplars.
 
         Args:
             identities: number of identities trained so far.
 
         Returns:
-            Bytes of all other ``networks`` (previous ones and parts for training only), per ``domain``, and per
-            ``identity``, templates included; and ``templates``, 1 if features of people are stored, otherwise 0. If the
+            Bytes of ``networks`` (previous networks, and parts for training only), per ``domain``, and per
+            ``identity``, including templates. ``templates`` is 1 if features of people are stored, otherwise 0. If the
             network has an adapter, also the bytes of this ``adapter``, which is all that a task changes in the network.
         """
         state = self.state_dict()
@@ -226,7 +230,7 @@ class Method:
         for name, kind in self.keeps.items():
             by_kind.setdefault(kind, []).extend(_tensors(state.get(name)))
         total = {kind: sum(each.nbytes for each in tensors) for kind, tensors in by_kind.items()}
-        # Templates may cover only the identities of the last task, with one row each.
+        # A template has one row per identity, but perhaps only identities of the last task.
         templates = sum(each.nbytes // max(len(each), 1) for each in by_kind.get("template", ()))
         return {
             "networks": total.get("network", 0),
@@ -243,10 +247,10 @@ class Method:
         return 0
 
     def finish_task(self, task: Task) -> None:
-        """Called after the last update of a task and before its evaluation, which sees changes to the model."""
+        """Called after the last update of a task and before its evaluation; here a method may change the model."""
 
     def end_task(self, task: Task) -> None:
-        """Called after a task's evaluation, while its images are still available; keeps teacher and exemplars."""
+        """Called after a task's evaluation, while its images are still available; stores teacher and exemplars."""
         self.model.merge_adapter()
         if self.keeps_teacher:
             self.teacher = self.frozen_network()
@@ -261,17 +265,17 @@ class Method:
             self.memory.add(images, labels, **self.exemplar_values(task))
 
     def frozen_network(self) -> nn.Module:
-        """A copy of the current network as the next teacher."""
+        """A frozen copy of the current network, which becomes the next teacher."""
         return frozen_copy(self.network).train(self.teacher_in_training)
 
     def exemplar_values(self, task: Task) -> dict[str, np.ndarray]:
-        """The values by which :meth:`lreid.memory.ExemplarMemory.add` selects images: here their features."""
+        """The values by which :meth:`lreid.memory.ExemplarMemory.add` selects images: here the images' features."""
         if self.selection == "random":  # this selection does not need features
             return {"values": np.empty((len(task.records), 0), np.float32)}
         return {"values": self.model.extract([record.path for record in task.records])}  # (n, dim)
 
     def state_dict(self) -> dict[str, Any]:
-        """The method's state for a resumed run, besides the model: tensors and plain values."""
+        """The state that a resumed run needs in addition to the model: tensors and plain values."""
         teacher = self.teacher.state_dict() if self.teacher is not None else None
         return {"teacher": teacher, "memory": self.memory.state_dict()}
 
@@ -291,7 +295,7 @@ class Method:
 
 
 def _tensors(state: Any) -> Iterator[Tensor]:
-    """All tensors within plain containers, counters of batches left out."""
+    """Yield all tensors in nested containers, except scalars, which are BatchNorm's counts of batches."""
     if isinstance(state, Tensor):
         if state.ndim:
             yield state

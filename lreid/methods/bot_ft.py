@@ -20,15 +20,15 @@ from lreid.rules import Rule
 
 
 class BoTFineTuning(Method):
-    """Bag of Tricks (Luo et al., 2019) task by task, "BoT-FT" of DwoPP (BMVC 2022, Table 1).
+    """Bag of Tricks (BoT; Luo et al., 2019), trained task by task: "BoT-FT" of DwoPP (BMVC 2022, Table 1).
 
-    Cross-entropy with smoothed labels after a BatchNorm neck, and the batch-hard triplet loss before it, with equal
-    weights. DwoPP's authors do not say how they extend the classifier for a new task. Here it gets rows for the new
-    identities, and the cross-entropy of a task covers only its own rows.
+    The loss is cross-entropy with smoothed labels after a BatchNorm neck, plus the batch-hard triplet loss before the
+    neck. DwoPP's authors do not say how they extend the classifier for a new task. Here the classifier gets a row for
+    each new identity, and the cross-entropy covers only the identities of the current task.
 
-    With exemplars it is "FT+" of the same table (``configs/methods/bot_ft_plus.yaml``), for which the paper states only
-    the number of exemplars. Our choices: herding, an equal share of the memory for every identity, exemplars at natural
-    frequency, and a softmax over all identities as soon as there are exemplars.
+    With exemplars, this method is "FT+" of the same table (``configs/methods/bot_ft_plus.yaml``). The paper states only
+    the number of exemplars. lreid selects them by herding, gives every identity an equal share of the memory, and draws
+    an exemplar as often as an image of the task. With exemplars, the softmax covers all identities so far.
     """
 
     keeps: ClassVar = {**Method.keeps, "classifier": "identity"}
@@ -53,10 +53,10 @@ class BoTFineTuning(Method):
         self.margin, self.label_smoothing = margin, label_smoothing
         self.triplet: dict[str, Any] = {"margin": None if soft_margin else margin, "normalize": normalize_triplet}
         self.classifier = GrowingClassifier(model.dim).to(model.mean.device)
-        self.first_class = 0  # classes of the softmax
+        self.first_class = 0  # first class of the softmax
 
     def begin_task(self, task: Task) -> None:
-        """Adds a row of the classifier for each new identity."""
+        """Add a classifier row for each new identity."""
         self.first_class = 0 if self.memory else len(self.classifier)
         self.classifier.grow(len(task.classes))
 
@@ -65,12 +65,12 @@ class BoTFineTuning(Method):
         return chain(self.model.parameters(), self.classifier.parameters())
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Cross-entropy after the neck and the triplet loss before it."""
+        """Compute the cross-entropy after the neck and the triplet loss before it."""
         features = self.model(batch.images)  # (B, dim)
         return self.softmax_triplet(features, self.classifier(self.model.neck(features)), batch)
 
     def softmax_triplet(self, features: Tensor, logits: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """Both terms, of features (B, dim) before the neck and logits (B, all classes) after it."""
+        """Compute both terms from features (B, dim) before the neck and logits (B, all classes) after the neck."""
         labels = batch.labels.to(features.device, non_blocking=True)
         own = logits[:, self.first_class :]  # (B, classes of the softmax)
         return {
@@ -80,10 +80,10 @@ class BoTFineTuning(Method):
 
     def class_scores(self, features: Tensor) -> Tensor:
         """Logits of all identities so far, ``(B, K)``."""
-        return self.classifier(features)  # logits are computed after the neck
+        return self.classifier(features)  # extracted features already went through the neck
 
     def state_dict(self) -> dict[str, Any]:
-        """The classifier and the first class of the task, in addition to the state of the base classes."""
+        """The state of the base class, the classifier and the first class of the softmax."""
         return super().state_dict() | {"classifier": self.classifier.state_dict(), "first_class": self.first_class}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

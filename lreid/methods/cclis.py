@@ -1,4 +1,4 @@
-"""CCLIS: contrast with prototypes, importance-sampled exemplars, and distilled relations to old prototypes."""
+"""CCLIS: contrast with prototypes, exemplars drawn by importance, and distilled similarities to old prototypes."""
 
 from __future__ import annotations
 
@@ -21,30 +21,33 @@ from lreid.models.parts import evaluating
 from lreid.models.projection import Projected
 from lreid.rules import Rule
 
-CHUNK = 128  # images per forward pass of the scoring
+CHUNK = 128  # images per forward pass when images are scored
 
 
 class CCLIS(Co2L):
-    """Contrastive continual learning with importance sampling (Li et al., AAAI 2024), with 500 exemplars in all.
+    """Contrastive continual learning with importance sampling (Li et al., AAAI 2024), with 500 exemplars in total.
 
-    Built on :class:`Co2L`, with one view. Half of each batch comes from the memory, if it holds enough images:
-    batches are drawn "in equal proportions from both the replay buffer and the current task" (Appendix B). The official
-    code keeps the ratio of their sizes, ``exemplar_share=0`` here. Every identity has a prototype, a row that is
-    brought to unit length before every step. Sample-NCE finds the images of a prototype in the batch; between past
-    identities an exemplar counts by one over the probability with which it was drawn into the memory. ``prd`` keeps the
-    cosines of images and previous prototypes; Co²L's distillations are there to compare with.
+    It is built on :class:`Co2L`, with one view. Half of each batch comes from the memory, if that holds enough images:
+    the paper draws batches "in equal proportions from both the replay buffer and the current task" (Appendix B). The
+    official code draws in proportion to the sizes of memory and task, which is ``exemplar_share=0`` here. Every
+    identity has a prototype, which is scaled to unit length before every step. The loss Sample-NCE trains each
+    prototype to identify its images in the batch. Between past identities, an exemplar is weighted by the inverse of
+    the probability with which it was drawn into the memory. The distillation ``prd`` preserves the cosines of images
+    and previous prototypes. Co²L's distillations are available for comparison.
 
-    After a task all images of the task and the memory are scored by how much they look like other identities
-    (:func:`~lreid.losses.importance_scores`), as a mean over passes with augmentation in evaluation mode, and
-    drawn by their scores. Selection ``random`` is the ablation of Table 3: all images count alike.
+    After a task, all images of the task and the memory are scored by their similarity to other identities
+    (:func:`~lreid.losses.importance_scores`). The score is a mean over passes with augmentation, in evaluation mode.
+    Images are then drawn into the memory by their scores. Selection ``random`` is the ablation of Table 3, in which all
+    images have the same probability.
 
-    Two faults of the official code are options. It takes every task for a past one unless tasks have two
-    identities (``weigh_current``), where an image of the current task counts as drawn with one over the images of
-    its identity. And its last pass adds the score by an image's own identity (``score_leak``).
+    Two faults of the official code are options. With ``weigh_current``, images of the current task are weighted like
+    those of past tasks, as if drawn with probability one over the number of images of their identity; the official code
+    does so unless tasks have two identities. With ``score_leak``, the last pass includes an image's similarity to its
+    own identity.
 
     Args:
-        options: as in :class:`Co2L`. With ``reid_head`` prototypes begin as the directions of the projections of their
-            images.
+        options: see :class:`Co2L`. With ``reid_head``, a prototype starts as the mean direction of the projections of
+            its images.
     """
 
     keeps: ClassVar = {**Co2L.keeps, "prototypes": "identity", "old_prototypes": "identity"}
@@ -66,22 +69,21 @@ class CCLIS(Co2L):
         *,
         temperature: Annotated[float, Rule("temperature of Sample-NCE and the scores", above=0)] = 0.5,
         prototype_rate: Annotated[
-            float,
-            Rule("factor of the learning rate for prototypes; officially 0.01 at a learning rate of 1.0", least=0),
+            float, Rule("factor of the learning rate for prototypes; the official code has 0.01 (at rate 1.0)", least=0)
         ] = 0.01,
         passes: Annotated[int, Rule("number of passes over the images for their scores", least=1)] = 5,
         weighted: Annotated[
             bool,
             Rule(
-                "weigh exemplars in the loss by the probability with which they were drawn. Without, "
+                "weight exemplars in the loss by the inverse probability with which they were drawn. If False, "
                 'exemplars that were drawn by importance count like images of the task: "RBS only" of Table 4'
             ),
         ] = True,
         weigh_current: Annotated[
-            bool, Rule("weigh images of the current task, which the official code never does")
+            bool, Rule("weight images of the current task, too, as the official code does")
         ] = False,
         score_leak: Annotated[
-            bool, Rule("add the score by the own identity in the last pass, as the official code")
+            bool, Rule("include the own identity's score in the last pass, as the official code does")
         ] = False,
         **options: Any,
     ) -> None:
@@ -91,11 +93,11 @@ class CCLIS(Co2L):
         width = self.network.head.width
         self.prototypes = GrowingClassifier(width).to(model.mean.device)
         self.old_prototypes = torch.empty(0, width, device=model.mean.device)  # (C_old, 128)
-        self.current_weights = torch.empty(0)  # (C,) 1 / images of an identity of the task, 0 for past ones
+        self.current_weights = torch.empty(0)  # (C,) 1 / number of images of an identity of the task; 0 for past ones
         self.generator = torch.Generator().manual_seed(torch.initial_seed())
 
     def begin_task(self, task: Task) -> None:
-        """Adds prototypes, and weighs the images of the task by one over the size of their class."""
+        """Add prototypes, and compute the weights of the task's images: one over the size of their class."""
         super().begin_task(task)
         self.prototypes.grow(len(task.classes))
         if self.reid_head:
@@ -107,34 +109,34 @@ class CCLIS(Co2L):
 
     @torch.no_grad()
     def features_of(self, task: Task) -> Tensor:
-        """Projections (n, 128), which prototypes are compared with."""
+        """Projections (n, 128) of the images of a task, in the space of the prototypes."""
         return self.network.head(super().features_of(task).to(self.prototypes.weight)).cpu()
 
     def parameters(self) -> list[dict[str, Any]]:
-        """The network, and the prototypes with a learning rate of their own."""
+        """The network, and the prototypes with a separate learning rate."""
         return [
             {"params": list(self.network.parameters())},
             {"params": list(self.prototypes.parameters()), "rate_factor": self.prototype_rate},
         ]
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """The terms of Co2L with prototypes of unit length instead of other images."""
+        """Compute the terms of :class:`Co2L`, with prototypes scaled to unit length."""
         self.normalise_prototypes()
         return super().loss(batch)
 
     def contrast(self, projections: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """Equation 10: contrast with prototypes, weighted by how likely an image was to be kept."""
+        """Equation 10: contrast with prototypes, weighted by the probability that the memory drew an image."""
         current = () if self.weigh_current else self.task_classes
         scores, weights = self.prototypes(projections), self.draw_weights(batch)  # (B, C), (B,)
         return {"nce": sample_nce_loss(scores, batch.labels, weights, current, temperature=self.temperature)}
 
     def class_scores(self, features: Tensor) -> Tensor:
-        """Cosines with the prototypes; the paper trains a linear classifier instead."""
+        """Cosines with the prototypes (n, C); the paper trains a linear classifier instead."""
         with evaluating(self.network.head):
             return F.normalize(self.network.head(features)) @ F.normalize(self.prototypes.weight).T
 
     def draw_weights(self, batch: Batch) -> Tensor:
-        """The probability (B,) with which each image was drawn; 0 where that was not by importance."""
+        """The probability (B,) with which each image was drawn; 0 for images that were not drawn by importance."""
         weights = self.current_weights[batch.labels]
         if self.weighted and batch.exemplars is not None and "weights" in self.memory.extras:
             stored = batch.exemplars >= 0
@@ -142,7 +144,7 @@ class CCLIS(Co2L):
         return weights
 
     def distill(self, new: Projected, old: Projected) -> Tensor:
-        """Relations to the prototypes of past classes, or those of Co2L."""
+        """Distil the similarities to prototypes of past classes, or what :class:`Co2L` distils."""
         if self.distillation != "prd":
             return super().distill(new, old)
         scores = self.prototypes(F.normalize(new.projections))[:, : len(self.old_prototypes)]  # (B, C_old)
@@ -150,13 +152,13 @@ class CCLIS(Co2L):
         return prototype_relation_loss(scores, old_scores, **self.relation_options)
 
     def end_task(self, task: Task) -> None:
-        """Selects exemplars, and keeps the prototypes for the teacher."""
+        """Select exemplars, and store the prototypes that belong to the teacher."""
         self.normalise_prototypes()
         super().end_task(task)
         self.old_prototypes = self.prototypes.weight.detach().clone()
 
     def exemplar_values(self, task: Task) -> dict[str, np.ndarray]:
-        """Scores of the images of a task (n,) and of those in the memory (len(memory),)."""
+        """Scores of the images of a task (n,) and of the images in the memory (len(memory),)."""
         if self.selection == "random":
             return super().exemplar_values(task)
         images = Images(task.records, height=self.model.height, width=self.model.width, cache_gib=0)
@@ -171,7 +173,7 @@ class CCLIS(Co2L):
 
     @torch.no_grad()
     def pass_cosines(self, images: Images | ImagePaths | np.ndarray) -> Tensor:
-        """Cosines (passes, n, C) of n images, with new augmentations for every pass, and all prototypes."""
+        """Cosines (passes, n, C) of n images with all prototypes; every pass augments the images differently."""
         chunks = [self.prototypes.weight.new_empty(self.passes, 0, len(self.prototypes))]
         for start in range(0, len(images), CHUNK):
             pixels = images[start : start + CHUNK]  # (k, H, W, 3)
@@ -185,11 +187,11 @@ class CCLIS(Co2L):
 
     @torch.no_grad()
     def normalise_prototypes(self) -> None:
-        """Brings every prototype to unit length, in place."""
+        """Scale every prototype to unit length, in place."""
         self.prototypes.weight.copy_(F.normalize(self.prototypes.weight))
 
     def state_dict(self) -> dict[str, Any]:
-        """Prototypes, old and new, weights of the task's images and the generator."""
+        """The state of the base classes, the prototypes, the old prototypes, the weights and the generator."""
         return super().state_dict() | {
             "prototypes": self.prototypes.state_dict(),
             "old_prototypes": self.old_prototypes,

@@ -1,4 +1,4 @@
-"""Co²L: contrastive learning with replay, and distillation of the relations between images of a batch."""
+"""Co²L: contrastive learning with replay, and distillation of the similarities between images of a batch."""
 
 from __future__ import annotations
 
@@ -21,22 +21,23 @@ from lreid.rules import Rule
 
 
 class Co2L(Method):
-    """Contrastive continual learning (Cha et al., ICCV 2021), with 500 exemplars in all.
+    """Contrastive continual learning (Cha et al., ICCV 2021), with 500 exemplars in total.
 
-    Two views of every image go through the network and a projection head. The asymmetric supervised contrastive loss
-    takes the images of the task for anchors and exemplars for negatives only. From the second task on a
-    distillation is added, of the previous model *and its head* on the same views (Table 6):
+    Two views of every image go through the network and a projection head. In the asymmetric supervised contrastive
+    loss, images of the task are anchors, and exemplars are negatives only. From the second task on, the outputs of the
+    previous model *and its head* for the same views are distilled in one of these ways (Table 6):
 
-    * ``ird``: cosines of a projection with the others of the batch, as a distribution (the paper's choice);
-    * ``seed``: the same of the encoder's features;
-    * ``embedding``, ``projection``: squared distance of features, or of projections;
-    * ``none``.
+    * ``ird``: the cosines of a projection with the other projections of the batch, as a distribution (the paper's
+      choice);
+    * ``seed``: the cosines of the encoder's features, as a distribution;
+    * ``embedding``, ``projection``: the squared distance between old and new features, or projections;
+    * ``none``: no distillation.
 
-    The memory keeps a uniform choice of every identity, as many of one as of another but for one image. Factors and
-    means are those of the official code, see :mod:`lreid.losses.supcon`. It keeps the previous model in training
-    mode, so that it normalises by the statistics of the batch and its running ones drift; here it is in evaluation
-    mode. Each task begins with a fresh optimiser. Retrieval compares features, as the paper's linear probe does, not
-    projections.
+    The memory stores random images of every identity; the numbers of images per identity differ by at most one. Factors
+    and means are those of the official code, see :mod:`lreid.losses.supcon`. The official code keeps the previous model
+    in training mode, so that its BatchNorm uses the statistics of the batch, and its running statistics drift. Here the
+    previous model is in evaluation mode. Each task begins with a fresh optimiser. Retrieval compares features, not
+    projections, as the paper's linear probe does.
     """
 
     keeps: ClassVar = {**Method.keeps, "head": "network"}
@@ -53,28 +54,28 @@ class Co2L(Method):
         *,
         temperature: Annotated[float, Rule("temperature of the contrastive loss, tau", above=0)] = 0.5,
         asymmetric: Annotated[
-            bool, Rule("do not use exemplars as anchors; False is plain SupCon on all images (Table 3)")
+            bool, Rule("use no exemplars as anchors; False is the plain supervised contrastive loss (Table 3)")
         ] = True,
         replay: Annotated[
-            bool, Rule('add exemplars to batches; False keeps them for the probe alone (Table 2, "without buffer")')
+            bool, Rule('add exemplars to batches; if False, only the probe uses them (Table 2, "without buffer")')
         ] = True,
-        distillation: Annotated[str, Rule("ird, seed, embedding, projection or none, of Table 6")] = "ird",
-        distillation_weight: Annotated[float, Rule("lambda of Equation 9", least=0)] = 1.0,
+        distillation: Annotated[str, Rule("ird, seed, embedding, projection or none (Table 6)")] = "ird",
+        distillation_weight: Annotated[float, Rule("weight of the distillation, lambda in Equation 9", least=0)] = 1.0,
         distillation_temperature: Annotated[
-            float, Rule("kappa, temperature of the relations of the model in training", above=0)
+            float, Rule("temperature of the similarities of the model in training, kappa in the paper", above=0)
         ] = 0.2,
         teacher_temperature: Annotated[
-            float, Rule("kappa*, temperature of the relations of the previous model", above=0)
+            float, Rule("temperature of the similarities of the previous model, kappa* in the paper", above=0)
         ] = 0.01,
         teacher_in_training: Annotated[
-            bool, Rule("let the previous model normalise by the statistics of the batch, as the official code does")
+            bool, Rule("let the previous model's BatchNorm use the statistics of the batch, as the official code does")
         ] = False,
-        projection: Annotated[int, Rule("width of the projections; 500 in the paper's rows of R-MNIST", least=1)] = 128,
+        projection: Annotated[int, Rule("width of the projections; 500 in the paper for R-MNIST", least=1)] = 128,
         reid_head: Annotated[
             bool,
             Rule(
-                "for re-identification, a BatchNorm before the projection head: the features of a trained "
-                "network share most of their length, so that projections would all but agree"
+                "for re-identification, add a BatchNorm before the projection head. The features of a trained "
+                "network share a large mean, so that without BatchNorm all projections would be similar"
             ),
         ] = False,
         **options: Any,
@@ -97,7 +98,7 @@ class Co2L(Method):
         self.task_classes = tuple(task.classes)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Contrast on all views, and distillation once there is a previous network."""
+        """Compute the contrastive loss on all views and, from the second task on, the distillation."""
         new = self.network(batch.images)
         terms = self.contrast(F.normalize(new.projections), batch)
         if self.teacher is not None:
@@ -107,14 +108,14 @@ class Co2L(Method):
         return terms
 
     def contrast(self, projections: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """The contrastive term of unit vectors (B, 128)."""
+        """Compute the contrastive term from unit vectors (B, 128)."""
         views = projections.unflatten(0, (batch.views, -1)).transpose(0, 1)  # (n, V, 128)
         labels = batch.labels[: len(views)]  # (n,)
         anchors = self.task_classes if self.asymmetric else labels
         return {"supcon": asymmetric_supcon_loss(views, labels, anchors, temperature=self.temperature)}
 
     def distill(self, new: Projected, old: Projected) -> Tensor:
-        """The distillation term between the outputs of the trained model and of the previous one."""
+        """Compute the distillation term from the outputs of the model in training and of the previous model."""
         if self.distillation == "embedding":
             return mean_squared_distillation_loss(new.features, old.features)
         if self.distillation == "projection":
@@ -125,7 +126,7 @@ class Co2L(Method):
         return relation_distillation_loss(student, teacher, **self.relation_options)
 
     def state_dict(self) -> dict[str, Any]:
-        """The projection head and the classes of the task, besides the teacher and the memory."""
+        """The state of the base class, the projection head and the classes of the task."""
         return super().state_dict() | {"head": self.network.head.state_dict(), "task_classes": list(self.task_classes)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Contrast Scoring: learning without labels from the images of a stream on which the model's views differ most."""
+"""Contrast Scoring: learn without labels from those images of a stream that the model represents worst."""
 
 from __future__ import annotations
 
@@ -25,22 +25,23 @@ class ContrastScoring(Method):
 
     Source: "Enabling Efficient On-Device Self-Supervised Contrastive Learning by Data Selection", Equations 1-6.
 
-    Of the images in the buffer and those of the segment that comes in, the ones stay whose projections differ most
-    from those of their flipped selves. Then the SimCLR loss of two augmentations of the whole buffer is minimised. They
-    are those of the run and should be strong: see ``configs/recipes/contrast_scoring.yaml``. Labels are stored
-    for diagnostics, but nothing is learned from them, and the buffer knows of no tasks. Retrieval
-    compares features, not projections.
+    The score of an image is the distance between its projection and the projection of its mirror image. Of the images
+    in the buffer and in the incoming segment, those with the highest scores stay in the buffer. Then the SimCLR loss
+    between two augmentations of the entire buffer is minimised. The run's augmentation should be strong: see
+    ``configs/recipes/contrast_scoring.yaml``. Labels are stored only for diagnostics, and tasks have no influence.
+    Retrieval compares features, not projections.
 
-    There is no official code, and the paper leaves open in which mode images are scored: here in evaluation mode. For
-    equal scores and the age of a new image see :class:`~lreid.memory.StreamMemory`. In a second pass over a stream
-    (the paper makes hundreds) an image can come to stand in the buffer twice. Where several steps are made on a
-    segment, it is taken in before the first.
+    There is no official code. The paper does not say whether images are scored in evaluation mode; here they are. For
+    equal scores and the age of a new image see :class:`~lreid.memory.StreamMemory`. In a second pass over a stream, an
+    image can be in the buffer twice; the paper makes hundreds of passes. If a segment gets several steps, the buffer is
+    updated before the first.
 
     Attributes:
-        memory: the buffer, a :class:`~lreid.memory.StreamMemory`; of size 0 until the first segment sets it.
-        rescored: how often an image of the buffer was scored again so far.
-        replayed: two views of the buffer at every step, less the images that come in, which the trainer counts though
-            only the buffer is learned from. So ``images_trained`` of the results counts views of the buffer.
+        memory: the buffer, a :class:`~lreid.memory.StreamMemory`. With the option ``buffer`` at 0, the first segment
+            sets its size.
+        rescored: number of times that images of the buffer were scored again so far.
+        replayed: number of views of the buffer so far, minus the number of incoming images. The trainer adds the
+            incoming images, so that ``images_trained`` in the results counts the views of the buffer.
     """
 
     keeps: ClassVar = {**Method.keeps, "head": "network"}
@@ -48,7 +49,7 @@ class ContrastScoring(Method):
     pixels = True
     network: ProjectedEmbedder
     memory: StreamMemory
-    smallest_batch = 1  # it trains on two views of every image
+    smallest_batch = 1  # the buffer gives two views of every image
 
     def __init__(
         self,
@@ -56,46 +57,40 @@ class ContrastScoring(Method):
         *,
         buffer: Annotated[
             int,
-            Rule(
-                "number of images in the buffer, which is the mini-batch; 0: as many as in the first segment", least=0
-            ),
+            Rule("number of images in the buffer, which is the mini-batch; 0: the size of the first segment", least=0),
         ] = 0,
         policy: Annotated[
             str,
             Rule(
-                "which images stay: scored, or for comparison another policy of StreamMemory, such as fifo or "
-                "random. These need no scores",
+                "rule for the images that stay: scored or, for comparison, another policy of StreamMemory, such as "
+                "fifo or random",
                 choices=POLICIES,
             ),
         ] = "scored",
         lazy_interval: Annotated[
-            int,
-            Rule(
-                "T of Equation 5: an image of the buffer is scored again after this many segments; 1 means every time",
-                least=1,
-            ),
+            int, Rule("number of segments after which an image of the buffer is scored again, T in Equation 5", least=1)
         ] = 1,
         temperature: Annotated[
-            float, Rule("temperature of the SimCLR loss; 0.5 in the paper, for subsets of ImageNet 0.07", above=0)
+            float, Rule("temperature of the SimCLR loss; 0.5 in the paper, but 0.07 for subsets of ImageNet", above=0)
         ] = 0.5,
-        exemplars: Annotated[int, Rule("0, since the buffer is the memory")] = 0,
+        exemplars: Annotated[int, Rule("must be 0, because the buffer is the memory")] = 0,
     ) -> None:
         super().__init__(model)
         require(exemplars == 0, "exemplars", exemplars, "0: Contrast Scoring keeps a buffer, whose size is an option")
         self.policy, self.lazy_interval, self.temperature = policy, lazy_interval, temperature
         self.network = ProjectedEmbedder(model)
-        self.seed = torch.initial_seed()  # of the run
-        self.generator = torch.Generator().manual_seed(self.seed)  # of the views
+        self.seed = torch.initial_seed()  # seed of the run
+        self.generator = torch.Generator().manual_seed(self.seed)  # draws the augmentations
         self.memory = self.new_buffer(buffer)
-        self.taken: set[int] = set()  # segments that were taken in, by id
+        self.taken: set[int] = set()  # id of each segment that the buffer has received
         self.rescored = 0
 
     def new_buffer(self, size: int) -> StreamMemory:
-        """An empty buffer for a number of images."""
+        """Create an empty buffer for ``size`` images."""
         return StreamMemory(size, self.policy, seed=self.seed)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """NT-Xent between two views of the buffer, after the buffer was updated with the batch."""
+        """Update the buffer with the batch, then compute NT-Xent between two views of the buffer."""
         if id(batch) not in self.taken:
             self.select(batch)
             self.taken.add(id(batch))
@@ -106,15 +101,15 @@ class ContrastScoring(Method):
         return {"nt_xent": nt_xent_loss(pairs, temperature=self.temperature)}
 
     def end_step(self, batch: Batch) -> None:
-        """Forgets that the batch was taken in, so that one with its address is a new one."""
+        """Forget the id of the batch, because a later batch may have the same id."""
         self.taken.discard(id(batch))
 
     def figures(self) -> dict[str, float]:
-        """Per cent of the buffer that a step has scored again, on average: Table 3 of the paper."""
+        """Mean percentage of the buffer that a step has scored again (Table 3 of the paper)."""
         return {"rescored_percent": round(100 * self.rescored / max(self.memory.budget * self.memory.steps, 1), 4)}
 
     def select(self, batch: Batch) -> None:
-        """Forms the next buffer from the current one and the incoming images."""
+        """Select the images of the next buffer from the current buffer and the incoming images."""
         pixels: Any = batch.pixels.numpy()  # (n, H, W, 3)
         if self.memory.budget == 0:
             self.memory = self.new_buffer(len(pixels))
@@ -138,11 +133,11 @@ class ContrastScoring(Method):
     def view(self) -> Tensor:
         """All images of the buffer (N, 3, H, W), with new augmentations."""
         seed = int(torch.randint(2**31, (), generator=self.generator))
-        pixels: Any = self.memory.images  # it keeps no paths
+        pixels: Any = self.memory.images  # this memory stores pixels, not paths
         return self.augmented(pixels, seed=seed)
 
     def state_dict(self) -> dict[str, Any]:
-        """The head, the generator, the size of the buffer and how often images were scored again."""
+        """The state of the base class, the head, the generator, the buffer size and the number of new scores."""
         return super().state_dict() | {
             "head": self.network.head.state_dict(),
             "generator": self.generator.get_state(),

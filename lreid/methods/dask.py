@@ -24,37 +24,39 @@ from lreid.rules import Rule
 StyleSteps = Annotated[int, Rule("number of updates of the style network after a task; 20,000 in the paper", least=0)]
 StyleBatch = Annotated[int, Rule("number of images per update of the style network; 128 in the paper", least=2)]
 StylePad = Annotated[
-    int, Rule("black pixels around a rehearsed image before it is cropped; 10 in the official code", least=0)
+    int, Rule("black border of a rehearsed image before a random crop, in pixels; 10 in the official code", least=0)
 ]
 
 
 class StyleRehearser:
     """Transfers images to the style of a past domain, without storing images of that domain.
 
-    A small network learns to take images of the domain back from randomly drawn colours
-    (:func:`~lreid.losses.dask.dask_color_resample`) to how they were, by a 3 x 3 convolution for each of them
-    (:func:`~lreid.losses.dask.dask_decode`). Images of another domain it then takes to colours of this one. It learns
-    by Adam at 2e-4 with betas of 0 and 0.999 and the mean absolute error of normalised values, and always normalises
-    by the statistics of the batch, as in the official code. That one learns before the run, from batches of P x K
-    flipped and cropped images, and keeps a network of every domain, of which the last one is used; here there is that
-    one, and it learns from images as they are, drawn at random.
+    Images of the domain get random colours (:func:`~lreid.losses.dask.dask_color_resample`). A small network learns to
+    restore the original images: it computes a 3 x 3 convolution for each image
+    (:func:`~lreid.losses.dask.dask_decode`). Applied to images of another domain, it gives them the colours of this
+    domain. As in the official code, it is trained by Adam at a learning rate of 2e-4 with betas of 0 and 0.999, on the
+    mean absolute error of normalised values. Its BatchNorm always uses the statistics of the batch. The official code
+    trains before the run, on batches of P x K flipped and cropped images. It stores a network for every domain but uses
+    only the last one. Here only the network of the last domain exists, and it is trained on random images without
+    augmentation.
 
     Args:
-        model: gives the normalisation of images, their size, and the device.
-        style_steps: updates after a task; 20,000 in the paper. At 0 it stays random.
-        style_batch: images of each; 128 in the paper.
-        style_pad: black pixels on every side of an image that is shown again, of which a random crop is taken; 10 in
-            the official code.
+        model: the network, which defines image size, normalisation and device.
+        style_steps: number of updates of the style network after a task; 20,000 in the paper. With 0, its weights stay
+            random.
+        style_batch: number of images per update; 128 in the paper.
+        style_pad: width in pixels of the black border added to a rehearsed image before a random crop; 10 in the
+            official code.
     """
 
     def __init__(self, model: Embedder, *, style_steps: int, style_batch: int, style_pad: int = 0) -> None:
         self.model, self.steps, self.batch, self.pad = model, style_steps, style_batch, style_pad
-        self.kernels: StyleKernels | None = None  # None before a domain was learned
-        # A separate generator, so that classifier rows are drawn as without a rehearser.
+        self.kernels: StyleKernels | None = None  # None until the first task has ended
+        # A separate generator keeps the run's other random numbers the same as without a rehearser.
         self.generator = torch.Generator().manual_seed(torch.initial_seed())
 
     def learn(self, task: Task) -> None:
-        """Learns the style of the images of a task, from random weights."""
+        """Train a new style network on the images of a task."""
         images = Images(task.records, height=self.model.height, width=self.model.width, cache_gib=1.0)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(torch.randint(2**31, (), generator=self.generator)))
@@ -74,9 +76,10 @@ class StyleRehearser:
 
     @torch.no_grad()
     def rehearse(self, pixels: Tensor) -> Tensor:
-        """Images ready for the network (n, 3, H, W) in the learned style, of (n, H, W, 3) uint8.
+        """Transfer pixels (n, H, W, 3) uint8 to the learned style; returns normalised images (n, 3, H, W).
 
-        Half of them are flipped, and they are cropped with ``style_pad``; they are not augmented otherwise.
+        Each image is flipped with probability 0.5 and cropped from a border of ``style_pad``, without other
+        augmentation.
         """
         assert self.kernels is not None
         values = self._values(pixels)
@@ -87,19 +90,19 @@ class StyleRehearser:
         return dask_decode(values, self.kernels(values))
 
     def _shifted(self, padded: Tensor) -> Tensor:
-        """A crop (3, H, W) of a padded image, anywhere in it."""
+        """A random crop (3, H, W) of a padded image."""
         top, left = torch.randint(2 * self.pad + 1, (2,), generator=self.generator).tolist()
         return padded[:, top : top + self.model.height, left : left + self.model.width]
 
     def _values(self, pixels: Tensor) -> Tensor:
-        """(n, 3, H, W) in [0, 1], where the model is."""
+        """Convert pixels to (n, 3, H, W) in [0, 1] on the model's device."""
         return to_device(pixels, self.model.mean.device).permute(0, 3, 1, 2).float() / 255
 
     def _normalised(self, values: Tensor) -> Tensor:
         return (255 * values - self.model.mean) / self.model.std
 
     def state_dict(self) -> dict[str, Any]:
-        """The network and the generator."""
+        """The style network and the generator."""
         kernels = None if self.kernels is None else self.kernels.state_dict()
         return {"kernels": kernels, "generator": self.generator.get_state()}
 
@@ -107,7 +110,7 @@ class StyleRehearser:
         """Restore a state that :meth:`state_dict` returned.
 
         Raises:
-            KeyError: there is no style in it, and one is needed.
+            KeyError: a style network is needed, but the state has none.
         """
         if needed and state["kernels"] is None:
             raise KeyError("rehearser")
@@ -122,26 +125,26 @@ class StyleRehearser:
 class DASK(FusedFineTuning):
     """Distribution rehearsing via adaptive style kernels (DASK, AAAI 2025), in the form of its official code.
 
-    After a task a :class:`StyleRehearser` learns the style of its images; it is all that is kept of the domain,
-    4.4 MB. In the next task the images of every batch are also shown in that style, in a forward pass of their own.
-    The loss is ``L(batch) + rehearsal * L(rehearsed)`` with ``L = softmax + triplet + distill``, where the distillation
-    is :func:`~lreid.losses.affinity.affinity_kl_loss` of the previous, fused network. The rehearser is that of the last
-    domain alone. Half of the new network goes into the average.
+    After a task, a :class:`StyleRehearser` learns the style of the task's images. Its network of 4.4 MB is all that is
+    stored about the domain. In the next task, the images of every batch are also rehearsed: a separate forward pass
+    shows them in that style. The loss is ``L(batch) + rehearsal * L(rehearsed)`` with
+    ``L = softmax + triplet + distill``, where ``distill`` is :func:`~lreid.losses.affinity.affinity_kl_loss` with the
+    previous, fused network as the teacher. After a task, the new and the old network are averaged with equal weights.
 
-    Features are compared and go into the triplet loss as they are, so the Euclidean distance ranks them
+    Features are not normalised, neither for the triplet loss nor for retrieval, so rank them by Euclidean distance
     (``EVAL.METRIC``).
     """
 
     keeps: ClassVar = {**FusedFineTuning.keeps, "rehearser": "domain"}
     pixels = True
-    divisible = False  # rehearsed images are those of the whole batch
+    divisible = False  # the random style needs the images of the entire batch
 
     def __init__(
         self,
         model: Embedder,
         *,
         distillation_weight: Annotated[
-            float, Rule("weight of the distillation, for both kinds of images", least=0)
+            float, Rule("weight of the distillation, for original and rehearsed images", least=0)
         ] = 1.0,
         rehearsal_weight: Annotated[
             float, Rule("weight of all terms of rehearsed images; 0 leaves them out", least=0)
@@ -161,7 +164,7 @@ class DASK(FusedFineTuning):
         self.rehearser = StyleRehearser(model, style_steps=style_steps, style_batch=style_batch, style_pad=style_pad)
 
     def retention_terms(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """The distillation, and all terms of rehearsed images."""
+        """Compute the distillation, and all terms of the rehearsed images."""
         terms = {"distill": self.distillation(features, batch.images)}
         if self.rehearsal_weight and self.rehearser.kernels is not None:
             assert batch.pixels is not None
@@ -173,20 +176,20 @@ class DASK(FusedFineTuning):
         return terms
 
     def distillation(self, features: Tensor, images: Tensor) -> Tensor:
-        """Divergence of the affinities of features (B, dim) from those of the previous network."""
+        """Distil the affinities of the previous network to those of features (B, dim)."""
         assert self.teacher is not None
         with torch.no_grad():
             old = self.teacher.model(images)  # (B, dim)
         return affinity_kl_loss(features, old, temperature=self.temperature)
 
     def end_task(self, task: Task) -> None:
-        """Keeps the previous network and the style of the task."""
+        """Store the previous network and the style of the task."""
         super().end_task(task)
         if self.rehearsal_weight:
             self.rehearser.learn(task)
 
     def state_dict(self) -> dict[str, Any]:
-        """The rehearser, in addition to the state of the base classes."""
+        """The state of the base classes and the rehearser."""
         return super().state_dict() | {"rehearser": self.rehearser.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -15,10 +15,11 @@ from lreid.rules import Rule
 
 
 class Decoupled(DwPP):
-    """The ablation of DwoPP (BMVC 2022, Table 3): ``alpha`` times positive, ``beta`` times negative pairs.
+    """The ablation of DwoPP (BMVC 2022, Table 3): ``alpha`` weights positive pairs, ``beta`` negative pairs.
 
-    With (0, 1) it is DwoPP without the probability floor. With alpha 1 and each query's beta ``1 - rho``, rho being the
-    teacher's probability of its own prototype, it is DwPP without the floor: ``beta = -1`` stands for that.
+    With alpha 0 and beta 1, this is DwoPP without the probability floor. With alpha 1 and ``beta = -1``, this is DwPP
+    without the floor: -1 means that the beta of each query is ``1 - rho``, where rho is the teacher's probability of
+    the query's own prototype.
     """
 
     unused = ("prob_floor",)
@@ -28,7 +29,9 @@ class Decoupled(DwPP):
         model: Embedder,
         *,
         alpha: Annotated[float, Rule("weight of the positive pairs")] = 0.5,
-        beta: Annotated[float, Rule("weight of the negative pairs; -1 for 1 - rho")] = 0.5,
+        beta: Annotated[
+            float, Rule("weight of the negative pairs; -1 means 1 minus the teacher's probability of the own class")
+        ] = 0.5,
         temperature: Annotated[float, Rule("temperature of both distributions", above=0)] = 1.0,
         **options: Any,
     ) -> None:
@@ -36,7 +39,7 @@ class Decoupled(DwPP):
         self.alpha, self.beta, self.temperature = alpha, beta, temperature
 
     def distillation(self, student: Tensor, teacher: Tensor, batch: Batch) -> Tensor:
-        """Decoupled distillation of the logits between queries and prototypes of an episode."""
+        """Compute the decoupled distillation of the logits between queries and prototypes of an episode."""
         episode = split_episode(batch.labels, batch.num_support, student.device)
         new, old = (prototype_logits(features, episode, self.metric) for features in (student, teacher))
         beta: float | Tensor = self.beta

@@ -1,4 +1,4 @@
-"""DER: replay with the logits that images had when they were stored."""
+"""DER: replay of stored images with the logits that they had when they were stored."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from lreid.rules import Rule
 class DER(ER):
     """Dark Experience Replay (Buzzega et al., NeurIPS 2020, Equation 4), a baseline of Co²L's and CCLIS's tables.
 
-    An image is stored with the logits that it had when it came in, and stored images are held to theirs; their labels
-    are not learned from again. Logits of identities that came later are left out of the comparison.
+    An image is stored with its logits of that time. Later, a loss term keeps the new logits of stored images near the
+    stored logits; the labels of stored images are not used. Identities that came later are left out of this comparison.
 
-    The official code offers an image to the memory whenever it is drawn, so that over many epochs stored logits are of
-    all of them; :class:`ER` offers it once, and those of the first epoch would hold a young network to noise. So with
-    ``reid_head`` images are stored again with the logits that they have at the end of their task, without augmentation,
-    and are not compared before.
+    The official code offers an image to the memory whenever it is drawn, so that stored logits come from all epochs.
+    :class:`ER` offers an image only once, in the first epoch, when the logits of its identity are still untrained. So
+    with ``reid_head``, the logits are stored again at the end of the task, without augmentation. Until then, images of
+    the current task are not replayed.
     """
 
     unused: ClassVar[tuple[str, ...]] = ("replay_weight",)
@@ -39,7 +39,7 @@ class DER(ER):
         model: Embedder,
         *,
         logit_weight: Annotated[
-            float, Rule("alpha, weight of the stored logits; Co²L's Table 4 has 0.5 for R-MNIST", least=0)
+            float, Rule("weight of the loss on stored logits, alpha; 0.5 for R-MNIST in Co²L's Table 4", least=0)
         ] = 0.5,
         asymmetric: Annotated[bool, Rule("use the incoming loss of ER-ACE instead of plain cross-entropy")] = False,
         **er: Any,
@@ -47,10 +47,10 @@ class DER(ER):
         super().__init__(model, **er)
         self.weights["logits"] = logit_weight
         self.asymmetric = asymmetric
-        self.first_logits: dict[str, np.ndarray] = {}  # logits (identities,) by path, until the memory has them
+        self.first_logits: dict[str, np.ndarray] = {}  # logits (identities,) by path, until end_step
 
     def replay_terms(self, count: int, incoming: Tensor) -> dict[str, Tensor]:
-        """The distance of stored images to the logits that they had when they came."""
+        """Compute the distance between the new logits of stored images and their stored logits."""
         own = self.task_free and not self.reid_head
         rows = self.drawn(count, exclude=() if own else self.task_classes)
         if not len(rows):
@@ -60,7 +60,7 @@ class DER(ER):
         return {"logits": dark_experience_loss(self.logits(replay.images), to_device(stored, replay.images.device))}
 
     def incoming_loss(self, batch: Batch) -> Tensor:
-        """Cross-entropy of the new images, whose logits are set aside for the memory."""
+        """Compute the cross-entropy of the incoming images and record their logits for the memory."""
         logits = self.logits(batch.images)  # (B, identities)
         for path, row in zip(batch.paths, logits.detach().float().cpu().numpy(), strict=True):
             if path not in self.offered:
@@ -70,7 +70,7 @@ class DER(ER):
         return F.cross_entropy(logits, batch.labels.to(logits.device, non_blocking=True))
 
     def finish_task(self, task: Task) -> None:
-        """For re-identification, stores the logits of the task's images again."""
+        """With ``reid_head``, store the logits of the task's images again."""
         rows = np.flatnonzero(np.isin(self.memory.labels, task.classes))
         if self.reid_head and len(rows):
             features = torch.from_numpy(self.model.extract(self.memory.images[rows]))  # (n, dim)
@@ -79,5 +79,5 @@ class DER(ER):
             self.memory.extras["logits"][rows] = logits.cpu().numpy()
 
     def extras(self, paths: Sequence[str]) -> dict[str, np.ndarray]:
-        """The logits that images had when they were first seen."""
+        """The logits (k, identities) that images had at their first step."""
         return {"logits": np.stack([self.first_logits.pop(path) for path in paths])}  # (k, identities)

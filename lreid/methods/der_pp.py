@@ -13,12 +13,14 @@ from lreid.rules import Rule
 
 
 class DERpp(DER):
-    """Dark Experience Replay ++ (Buzzega et al., NeurIPS 2020, Equation 6), a comparison of ER-ACE's paper.
+    """Dark Experience Replay ++ (Buzzega et al., NeurIPS 2020, Equation 6), a baseline in ER-ACE's paper.
 
-    A step draws stored images twice: one draw is held to its stored logits, as in DER, the other classified.
+    A step draws stored images twice: one draw is compared with its stored logits, as in DER, and the other is
+    classified.
 
     Args:
-        der: options of :class:`DER`; ``replay_weight`` is beta. With ``asymmetric`` it is "DER++ with ACE".
+        der: options of :class:`DER`. ``replay_weight`` is beta in the paper. With ``asymmetric``, this is "DER++ with
+            ACE".
     """
 
     unused = ()
@@ -27,12 +29,12 @@ class DERpp(DER):
         self,
         model: Embedder,
         *,
-        logit_weight: Annotated[float, Rule("alpha, of the stored logits", least=0)] = 0.1,
+        logit_weight: Annotated[float, Rule("weight of the loss on stored logits, alpha in the paper", least=0)] = 0.1,
         replay_weight: float = 0.5,
         **der: Any,
     ) -> None:
         super().__init__(model, logit_weight=logit_weight, replay_weight=replay_weight, **der)
 
     def replay_terms(self, count: int, incoming: Tensor) -> dict[str, Tensor]:
-        """The terms of ER and of DER."""
+        """Compute the replay terms of :class:`ER` and of :class:`DER`."""
         return ER.replay_terms(self, count, incoming) | super().replay_terms(count, incoming)

@@ -1,4 +1,4 @@
-"""DKP: features are distributions, and each identity of the previous task is stored as one distribution."""
+"""DKP: images have distributions of features, and each identity of the previous task is stored as one distribution."""
 
 from __future__ import annotations
 
@@ -19,24 +19,25 @@ from lreid.models.deviations import DistributionEmbedder
 from lreid.models.embedder import Embedder, frozen_copy
 from lreid.rules import Rule
 
-EXTRACTED = 128  # images at a time
+EXTRACTED = 128  # images per forward pass
 
 
 class DKP(FusedFineTuning):
     """Distribution-aware knowledge prototyping (Xu et al., CVPR 2024), in the form of its official code.
 
-    The feature of an image is a normal distribution: its mean is the direction of the pooled features, and a head of
-    its own gives the standard deviations. Some samples of it, each scaled to unit length, go through neck and
-    classifier as the mean does. The loss is ``softmax + set triplet``, the cross-entropy over means and samples, and
-    :func:`~lreid.losses.dkp.dkp_set_triplet_loss` with samples as anchors. After a task the distributions of an
-    identity's images become one, its prototype; in the next task :func:`~lreid.losses.dkp.dkp_pkt_loss` keeps
-    relations within the batch as samples of these prototypes see them. No previous network is asked. Prototypes are
-    those of the last task alone, as in the official code, two float32 vectors for each identity: they are biometric
-    templates of people. Half of the new network goes into the average.
+    The feature of an image is a normal distribution: its mean is the direction of the pooled features, and a separate
+    head computes the standard deviations. Samples of the distribution, scaled to unit length, go through neck and
+    classifier like the mean. The loss is the cross-entropy over means and samples plus
+    :func:`~lreid.losses.dkp.dkp_set_triplet_loss`. After a task, the distributions of an identity's images are merged
+    into one, its prototype. In the next task, :func:`~lreid.losses.dkp.dkp_pkt_loss` uses samples of these prototypes
+    to preserve similarities within the batch, without a previous network. As in the official code, only the prototypes
+    of the last task are stored, as two float32 vectors per identity. They are biometric templates of people. After a
+    task, the new and the old network are averaged with equal weights.
 
-    The official code takes the prototypes at the start of the next task in training mode, from images that are no
-    longer there here: they are taken at the end, in evaluation mode. Its ResNet-50 ends before the last stage
-    (``MODEL.BACKBONE resnet50_layer3``); a linear layer from there to 2048 dimensions is left out here.
+    The official code computes the prototypes at the start of the next task, in training mode. Here they are computed at
+    the end of the task, in evaluation mode, because its images are not available later. The official ResNet-50 ends
+    before the last stage (``MODEL.BACKBONE resnet50_layer3``). It is followed by a linear layer to 2048 dimensions,
+    which is left out here.
     """
 
     keeps: ClassVar = {**FusedFineTuning.keeps, "deviations": "network", "prototypes": "template"}
@@ -47,17 +48,15 @@ class DKP(FusedFineTuning):
         self,
         model: Embedder,
         *,
-        samples: Annotated[int, Rule("samples of every image's distribution", least=1)] = 6,
+        samples: Annotated[int, Rule("number of samples from every image's distribution", least=1)] = 6,
         triplet_weight: Annotated[float, Rule("weight of the set triplet loss", least=0)] = 1.5,
         transfer_weight: Annotated[
-            float, Rule("weight of the relations to prototypes; at 0 none are kept", least=0)
+            float, Rule("weight of the knowledge transfer from prototypes; with 0, no prototypes are stored", least=0)
         ] = 0.1,
         relation_temperature: Annotated[
-            float, Rule("temperature of the relations to prototypes and within the batch", above=0)
+            float, Rule("temperature of the similarities between images and prototypes", above=0)
         ] = 0.1,
-        temperature: Annotated[
-            float, Rule("temperature of the relations to prototypes and within the batch", above=0)
-        ] = 0.1,
+        temperature: Annotated[float, Rule("temperature of the similarities within the batch", above=0)] = 0.1,
         **base: Any,
     ) -> None:
         super().__init__(model, **base)
@@ -65,18 +64,18 @@ class DKP(FusedFineTuning):
         self.samples = samples
         self.temperatures: dict[str, Any] = {"relation_temperature": relation_temperature, "temperature": temperature}
         self.network = DistributionEmbedder(model, self.classifier)
-        self.prototypes: dict[str, Tensor] | None = None  # mean and deviation (P, dim), those of the last task
-        # A separate generator, so that classifier rows are drawn as without samples.
+        self.prototypes: dict[str, Tensor] | None = None  # means and deviations (P, dim), last task only
+        # A separate generator keeps the run's other random numbers the same as without samples.
         self.generator = torch.Generator().manual_seed(torch.initial_seed())
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """The terms of DKP, and those of :meth:`kept` from the second task on."""
+        """Compute the terms of the distributions and, from the second task on, :meth:`retention_terms`."""
         features = self.drawn(batch.images)  # (B, 1 + S, dim)
         terms = self.distribution_terms(features, batch)
         return terms if self.teacher is None else terms | self.retention_terms(features, batch)
 
     def retention_terms(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """The relations to prototypes, of means and samples (B, 1 + S, dim)."""
+        """Compute the knowledge transfer from prototypes to means and samples (B, 1 + S, dim)."""
         if self.prototypes is None:
             return {}
         means, deviations = self.prototypes["means"], self.prototypes["deviations"]
@@ -84,7 +83,7 @@ class DKP(FusedFineTuning):
         return {"transfer": dkp_pkt_loss(features[:, 0], means, deviations, noise, **self.temperatures)}
 
     def distribution_terms(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """Cross-entropy and set triplet loss of means and samples (B, 1 + S, dim)."""
+        """Compute cross-entropy and set triplet loss of means and samples (B, 1 + S, dim)."""
         labels = batch.labels.to(features.device, non_blocking=True)
         logits = self.network.logits(features.flatten(0, 1))  # (B * (1 + S), classes)
         repeated = labels.repeat_interleave(features.shape[1])
@@ -94,7 +93,7 @@ class DKP(FusedFineTuning):
         }
 
     def drawn(self, images: Tensor) -> Tensor:
-        """Means and samples (B, 1 + S, dim), all of unit length, of normalised images (B, 3, H, W)."""
+        """Compute means and samples (B, 1 + S, dim), all of unit length, of normalised images (B, 3, H, W)."""
         means, deviations = self.network.distributions(images)  # (B, dim)
         noise = self._noise((len(means), self.samples, means.shape[1]), means)
         samples = F.normalize(means[:, None] + deviations[:, None] * noise, dim=2)
@@ -104,11 +103,11 @@ class DKP(FusedFineTuning):
         return to_device(torch.randn(shape, generator=self.generator), like.device).to(like.dtype)
 
     def extract(self, network: ClassifyingEmbedder, task: Task) -> Tensor:
-        """As in the base class, with unit length."""
+        """The features of the base class, scaled to unit length."""
         return F.normalize(super().extract(network, task), dim=1)
 
     def end_task(self, task: Task) -> None:
-        """Keeps a prototype of each identity."""
+        """Store a prototype of each identity."""
         super().end_task(task)
         if self.weights["transfer"]:
             means, deviations = map(torch.cat, zip(*self._all_distributions(task), strict=True))  # (n, dim)
@@ -118,7 +117,7 @@ class DKP(FusedFineTuning):
 
     @torch.no_grad()
     def _all_distributions(self, task: Task) -> Iterator[tuple[Tensor, Tensor]]:
-        """Means and deviations of all images of a task in turn."""
+        """Yield means and deviations of all images of a task, one chunk after the other."""
         paths = [record.path for record in task.records]
         network = frozen_copy(self.network)
         network.model.precision = None
@@ -126,7 +125,7 @@ class DKP(FusedFineTuning):
             yield network.distributions(self.model.ready(paths[start : start + EXTRACTED]))
 
     def state_dict(self) -> dict[str, Any]:
-        """The head of deviations, the prototypes and the generator, in addition to the state of the base classes."""
+        """The state of the base classes, the head of deviations, the prototypes and the generator."""
         return super().state_dict() | {
             "deviations": self.network.deviations.state_dict(),
             "prototypes": self.prototypes,

@@ -1,4 +1,4 @@
-"""DKP++: DKP with additional images in the style of the previous domain, on which it distils the previous network."""
+"""DKP++: DKP that also trains on images in the style of the previous domain and distils the previous network."""
 
 from __future__ import annotations
 
@@ -21,27 +21,28 @@ from lreid.rules import Rule
 class DKPpp(DKP):
     """DKP++ (TPAMI 2025), in the form of its official code.
 
-    From the second task on the images of every batch are shown in the style of the previous domain, too, see
-    :class:`~lreid.methods.dask.StyleRehearser`. Both kinds have the terms of :class:`DKP`, and further ones are
+    From the second task on, the images of every batch are also rehearsed: they are shown in the style of the previous
+    domain, see :class:`~lreid.methods.dask.StyleRehearser`. Original and rehearsed images have the terms of
+    :class:`DKP`. There are two further terms:
 
-    * ``triplet_both``: the set triplet loss of an image's distribution by both kinds, with the rehearsed mean for its
-      mean;
-    * ``distill_rehearsed``: affinities of rehearsed images against those of the previous, fused network, the
-      divergence the other way round than in DASK (``reverse`` of :func:`~lreid.losses.affinity.affinity_kl_loss`).
+    * ``triplet_both``: the set triplet loss in which the samples of an image come from its original and its rehearsed
+      version, and its mean is that of the rehearsed version;
+    * ``distill_rehearsed``: distillation of the previous, fused network's affinities of rehearsed images. The arguments
+      of the divergence are swapped compared with DASK (``reverse`` of :func:`~lreid.losses.affinity.affinity_kl_loss`).
     """
 
     keeps: ClassVar = {**DKP.keeps, "rehearser": "domain"}
     pixels = True
     defaults: ClassVar = {"transfer_weight": 1.5}
-    divisible = False  # rehearsed images are those of the whole batch
+    divisible = False  # the random style needs the images of the entire batch
 
     def __init__(
         self,
         model: Embedder,
         *,
-        distillation_weight: Annotated[float, Rule("weight of these two", least=0)] = 0.75,
-        both_weight: Annotated[float, Rule("weight of these two", least=0)] = 0.75,
-        rehearsal: Annotated[bool, Rule("show images in the previous style; without it, this is DKP")] = True,
+        distillation_weight: Annotated[float, Rule("weight of distill_rehearsed", least=0)] = 0.75,
+        both_weight: Annotated[float, Rule("weight of triplet_both", least=0)] = 0.75,
+        rehearsal: Annotated[bool, Rule("also show images in the previous style; if False, this is DKP")] = True,
         distillation_temperature: Annotated[float, Rule("temperature of the affinities", above=0)] = 0.1,
         style_steps: StyleSteps = 200,
         style_batch: StyleBatch = 32,
@@ -58,7 +59,7 @@ class DKPpp(DKP):
         self.rehearser = StyleRehearser(model, style_steps=style_steps, style_batch=style_batch, style_pad=style_pad)
 
     def retention_terms(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """The relations to prototypes, and the terms of rehearsed images."""
+        """Compute the knowledge transfer from prototypes, and the terms of rehearsed images."""
         terms = super().retention_terms(features, batch)
         if self.rehearser.kernels is None:
             return terms
@@ -76,17 +77,17 @@ class DKPpp(DKP):
 
     @property
     def smallest_batch(self) -> int:
-        """2 with rehearsal: the style network has BatchNorms, too."""
+        """2 with rehearsal, because the style network has BatchNorm layers."""
         return 2 if self.rehearsal else super().smallest_batch
 
     def end_task(self, task: Task) -> None:
-        """Keeps the style of the task."""
+        """Learn the style of the task."""
         super().end_task(task)
         if self.rehearsal:
             self.rehearser.learn(task)
 
     def state_dict(self) -> dict[str, Any]:
-        """The rehearser, in addition to the state of the base classes."""
+        """The state of the base classes and the rehearser."""
         return super().state_dict() | {"rehearser": self.rehearser.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -18,31 +18,31 @@ MININGS = ("hard", "center")
 
 
 class DMMLFineTuning(Method):
-    """Fine-tuning with DMML: each task starts from the weights of the previous one (DwoPP, BMVC 2022, Section 3.2)."""
+    """Fine-tuning with the DMML loss from task to task (DwoPP, BMVC 2022, Section 3.2)."""
 
     def __init__(
         self,
         model: Embedder,
         *,
         margin: Annotated[
-            float, Rule("subtracted from the distances to other classes, in units of the metric", least=0)
+            float, Rule("margin, subtracted from distances to other classes, in units of the metric", least=0)
         ] = 0.4,
         metric: Annotated[
             Metric,
             Rule(
                 "sqeuclidean (official), euclidean (printed), or cosine: the negative dot product of the "
-                "features as they are, without margin and clamp, as in the official code",
+                "unnormalised features, without margin and clamp, as in the official code",
                 choices=METRICS,
             ),
         ] = "sqeuclidean",
         clamp: Annotated[
-            bool, Rule("keep the distances to other classes at 0 or above after the margin; no gradient passes below")
+            bool, Rule("raise distances that the margin makes negative to 0, where they have no gradient")
         ] = True,
         feature_penalty: Annotated[float, Rule("weight of the mean squared norm of the features")] = 5e-4,
         mining: Annotated[
             Literal["hard", "center"],
             Rule(
-                "hard takes the farthest own and the nearest other supports; center the distance to the mean "
+                "hard takes the farthest own support and the nearest other supports; center takes the mean "
                 "support of each class, without margin and clamp",
                 choices=MININGS,
             ),
@@ -60,9 +60,9 @@ class DMMLFineTuning(Method):
         }
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """DMML on the episode."""
+        """Compute the DMML loss of the episode."""
         return self.episode_loss(self.model(batch.images), batch)
 
     def episode_loss(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """The DMML term of features (B, dim)."""
+        """Compute the DMML loss of features (B, dim)."""
         return {"dmml": dmml_loss(features, batch.labels, batch.num_support, **self.dmml_options)}

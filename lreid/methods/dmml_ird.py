@@ -1,4 +1,4 @@
-"""DMML-IRD: DMML with distillation of the relations between images of an episode, between Co²L and DwoPP."""
+"""DMML-IRD: DMML with Co²L's distillation of the similarities between the images of an episode."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from lreid.rules import Rule
 class DMMLIRD(DwPP):
     """Instance-wise relation distillation (Co²L, Cha et al., ICCV 2021, Equations 11 to 13) on the DMML loss.
 
-    DwPP and DwoPP (BMVC 2022) keep how a query relates to the prototypes of an episode. This keeps how every image,
-    support or query, relates to every other one, by the cosine of their features. No paper has it. There is no
-    projection head, so the distillation is what Co²L's Table 6 calls SEED.
+    DwPP and DwoPP (BMVC 2022) distil the similarities of a query to the prototypes of an episode. This method distils
+    the cosine similarities between all images of an episode, supports and queries. It is lreid's own combination; no
+    paper describes it. There is no projection head, so the distillation is what Co²L's Table 6 calls SEED.
     """
 
     unused = ("prob_floor",)
@@ -29,10 +29,10 @@ class DMMLIRD(DwPP):
         model: Embedder,
         *,
         temperature: Annotated[
-            float, Rule("kappa, temperature of the relations of the model in training", above=0)
+            float, Rule("temperature of the similarities of the model in training, kappa in Co²L", above=0)
         ] = 0.2,
         teacher_temperature: Annotated[
-            float, Rule("kappa*, temperature of the relations of the previous model", above=0)
+            float, Rule("temperature of the similarities of the previous model, kappa* in Co²L", above=0)
         ] = 0.01,
         **options: Any,
     ) -> None:
@@ -40,5 +40,5 @@ class DMMLIRD(DwPP):
         self.relation_options = {"temperature": temperature, "teacher_temperature": teacher_temperature}
 
     def distillation(self, student: Tensor, teacher: Tensor, batch: Batch) -> Tensor:
-        """The distillation of the previous network's relations within the batch."""
+        """Compute the distillation of the previous network's similarities within the batch."""
         return relation_distillation_loss(F.normalize(student), F.normalize(teacher), **self.relation_options)

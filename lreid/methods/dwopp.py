@@ -1,4 +1,4 @@
-"""DwoPP: DMML with distillation of the previous model without positive pairs."""
+"""DwoPP: DMML with distillation of the previous model that leaves out positive pairs."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ class DwoPP(DwPP):
         super().__init__(model, temperature=temperature, **options)
 
     def distillation(self, student: Tensor, teacher: Tensor, batch: Batch) -> Tensor:
-        """The loss :func:`~lreid.losses.dwopp_loss` on the episode."""
+        """Compute :func:`~lreid.losses.dwopp_loss` of the episode."""
         return dwopp_loss(student, teacher, batch.labels, batch.num_support, **self.distillation_options)

@@ -17,8 +17,8 @@ from lreid.rules import Rule
 class DwPP(DMMLFineTuning):
     """Distillation with positive pairs (DwoPP, BMVC 2022, Equations 5 and 6).
 
-    From the second task on the previous model, frozen and in evaluation mode, extracts the same augmented
-    images as the new one.
+    From the second task on, the previous model extracts features of the same augmented images. It is frozen and in
+    evaluation mode.
     """
 
     keeps_teacher = True
@@ -27,9 +27,12 @@ class DwPP(DMMLFineTuning):
         self,
         model: Embedder,
         *,
-        distillation_weight: Annotated[float, Rule("lambda of Equation 9", least=0)] = 1.0,
+        distillation_weight: Annotated[float, Rule("weight of the distillation, lambda in Equation 9", least=0)] = 1.0,
         temperature: Annotated[float, Rule("temperature of both distributions", above=0)] = 10.0,
-        prob_floor: Annotated[float, Rule("smallest probability that still gets a gradient", least=0, below=1)] = 1e-4,
+        prob_floor: Annotated[
+            float,
+            Rule("minimum probability; smaller probabilities are raised to it and get no gradient", least=0, below=1),
+        ] = 1e-4,
         **dmml: Any,
     ) -> None:
         super().__init__(model, **dmml)
@@ -41,7 +44,7 @@ class DwPP(DMMLFineTuning):
         }
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """DMML on the episode, and distillation once there is a previous network."""
+        """Compute the DMML loss of the episode and, from the second task on, the distillation."""
         student = self.model(batch.images)  # (B, dim)
         terms = self.episode_loss(student, batch)
         if self.teacher is not None:
@@ -51,5 +54,5 @@ class DwPP(DMMLFineTuning):
         return terms
 
     def distillation(self, student: Tensor, teacher: Tensor, batch: Batch) -> Tensor:
-        """The distillation term of features (B, dim) of both models."""
+        """Compute the distillation term from features (B, dim) of both models."""
         return dwpp_loss(student, teacher, batch.labels, batch.num_support, **self.distillation_options)

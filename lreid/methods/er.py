@@ -1,4 +1,4 @@
-"""ER: experience replay. Each step trains on incoming and on stored images."""
+"""ER: experience replay, where each step trains on incoming and on stored images."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from lreid.rules import Rule
 
 
 class Replay(NamedTuple):
-    """Stored images (n, 3, H, W), augmented, and labels (n,) where the model is; rows (n,) of the memory."""
+    """Augmented stored images (n, 3, H, W) and labels (n,) on the model's device, and their rows (n,) in the memory."""
 
     images: Tensor
     labels: Tensor
@@ -35,14 +35,14 @@ class Replay(NamedTuple):
 class ER(Method):
     """Experience replay with a reservoir (Chaudhry et al., 2019), the baseline of ER-ACE and ER-AML.
 
-    The loss is the cross-entropy of the incoming batch plus that of as many stored images, both over all identities so
-    far, in two forward passes, so that each batch has its own BatchNorm statistics. The official code (AML_pc) does
-    the same; it knows the number of classes from the start, here the classifier grows.
+    The loss is the cross-entropy of the incoming batch plus the cross-entropy of as many stored images, both over all
+    identities so far. Two forward passes give each batch its own BatchNorm statistics. The official code (AML_pc) does
+    the same, but its classifier has all classes from the start; here the classifier grows.
 
-    Both settings are had by configuration: the papers' online stream (``STREAM.SEGMENT 10 STREAM.ITERATIONS 1`` or 3,
-    ``TRAIN.EPOCHS 1``, see ``configs/recipes/online.yaml``), or epochs of P x K batches as in re-ID. Either way an
-    image is offered to the memory once, after the first step on it. Retrieval compares the features in front of the
-    classifier, as in every other method.
+    The configuration selects one of two settings: epochs of P x K batches as in re-ID, or the papers' online stream
+    (``STREAM.SEGMENT 10 STREAM.ITERATIONS 1`` or 3, ``TRAIN.EPOCHS 1``, see ``configs/recipes/online.yaml``). In both
+    settings, an image is offered to the memory once, after the first step on it. Retrieval compares the features before
+    the classifier, as in every other method.
 
     Attributes:
         memory: a :class:`~lreid.memory.StreamMemory`.
@@ -57,21 +57,21 @@ class ER(Method):
         self,
         model: Embedder,
         *,
-        exemplars: Annotated[int, Rule("number of images in the memory; 0 is fine-tuning")] = 500,
+        exemplars: Annotated[int, Rule("maximum number of images in the memory; 0 means fine-tuning")] = 500,
         exemplar_mib: float = 0.0,
         store: str = "images",
-        replay: Annotated[int, Rule("number of stored images per step; 0: as many as incoming ones", least=0)] = 0,
+        replay: Annotated[int, Rule("number of stored images per step; 0: as many as incoming images", least=0)] = 0,
         task_free: Annotated[
-            bool, Rule("also replay images of the current task; the official ER leaves them out if tasks are known")
+            bool, Rule("also replay images of the current task; official ER leaves them out if tasks are known")
         ] = True,
         replay_weight: Annotated[float, Rule("weight of the loss of stored images", least=0)] = 1.0,
         reid_head: Annotated[
             bool,
             Rule(
-                "for re-identification, the classifier of LSTKC's base in place of the papers': logits are "
-                "those of features after a BatchNorm, and rows of new identities begin as the directions of "
-                "their mean features, so that a trained network keeps what it knows. This extracts all images "
-                "of a task beforehand: not for streams"
+                "for re-identification, use the classifier of LSTKC's baseline: a BatchNorm comes before "
+                "it, and rows of new identities start as the directions of their mean features, which "
+                "preserves a trained network. Needs the features of all images of a task before training, "
+                "so it is not for streams"
             ),
         ] = False,
     ) -> None:
@@ -85,19 +85,19 @@ class ER(Method):
         self.classifier = self.new_classifier().to(model.mean.device)
         self.head_neck: nn.Module = bn_neck(model.dim).to(model.mean.device) if reid_head else nn.Identity()
         self.task_classes: tuple[int, ...] = ()
-        if replay == 1 and type(self).loss is ER.loss and self.needs_pairs:  # other methods train on it with the batch
+        if replay == 1 and type(self).loss is ER.loss and self.needs_pairs:  # other losses show both kinds together
             raise ArgumentError(
                 "replay", "is 1, an image that BatchNorm cannot normalise alone; set it to 2 or more, or 0"
             )
-        self.shared_classes = 0  # in a domain-incremental sequence
+        self.shared_classes = 0  # classes per task in a domain-incremental sequence, else 0
         self.offered: set[str] = set()  # images of the task that were offered to the memory
 
     def new_classifier(self) -> GrowingClassifier:
-        """Without identities yet, rows spread as those of ``torch.nn.Linear``."""
+        """Create a classifier without identities, whose future rows are drawn as in ``torch.nn.Linear``."""
         return GrowingClassifier(self.model.dim, std=(3 * self.model.dim) ** -0.5)
 
     def begin_task(self, task: Task) -> None:
-        """Adds a classifier row for each new identity; no image of the task was offered to the memory yet.
+        """Add a classifier row for each new identity, and forget which images were offered to the memory.
 
         If tasks share their classes, all tasks use the rows of the first one.
         """
@@ -109,7 +109,7 @@ class ER(Method):
 
     @torch.no_grad()
     def begin_rows(self, task: Task) -> None:
-        """Initialises the classifier rows of a task with the mean directions of its images."""
+        """Initialise the classifier rows of a task with the mean directions of its images."""
         rows = self.class_of(torch.tensor(task.classes))
         self.classifier.weight[rows] = self.mean_directions(task).to(self.classifier.weight)
 
@@ -118,30 +118,30 @@ class ER(Method):
         return chain(self.model.parameters(), self.head_neck.parameters(), self.classifier.parameters())
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Cross-entropy of the incoming images and of stored ones."""
+        """Compute the losses of the incoming images and of stored images."""
         batch = batch._replace(labels=self.class_of(batch.labels))
         incoming = self.incoming_loss(batch)
         return {"incoming": incoming} | self.replay_terms(self.replay or len(batch.labels), incoming)
 
     def replay_terms(self, count: int, incoming: Tensor) -> dict[str, Tensor]:
-        """The terms of ``count`` stored images, empty without any; ``incoming`` is as in :meth:`choose`."""
+        """Compute the terms of ``count`` stored images, if there are any; for ``incoming`` see :meth:`choose`."""
         replay = self.choose(count, incoming)
         return {} if replay is None else {"replay": self.replay_loss(replay)}
 
     def incoming_loss(self, batch: Batch) -> Tensor:
-        """The loss of the incoming images."""
+        """Compute the loss of the incoming images."""
         return F.cross_entropy(self.logits(batch.images), batch.labels.to(batch.images.device, non_blocking=True))
 
     def replay_loss(self, replay: Replay) -> Tensor:
-        """The loss of the stored images."""
+        """Compute the loss of stored images."""
         return F.cross_entropy(self.logits(replay.images), replay.labels)
 
     def class_of(self, labels: Tensor) -> Tensor:
-        """Rows of the classifier (n,) of labels (n,), also for tasks that share their classes."""
+        """Convert labels (n,) to rows of the classifier (n,), which differ if tasks share their classes."""
         return labels % self.shared_classes if self.shared_classes else labels
 
     def logits(self, images: Tensor) -> Tensor:
-        """(n, identities so far)."""
+        """Logits (n, identities so far) of images."""
         return self.classifier(self.head_neck(self.model(images)))
 
     def class_scores(self, features: Tensor) -> Tensor:
@@ -150,22 +150,22 @@ class ER(Method):
             return self.classifier(self.head_neck(features))
 
     def choose(self, count: int, incoming: Tensor) -> Replay | None:
-        """Stored images to train on; None without any.
+        """Choose stored images to train on; None if there are none.
 
         Args:
             count: number of images.
-            incoming: loss of the incoming batch, for policies that use its gradient.
+            incoming: loss of the incoming batch, for methods that use its gradient.
         """
         rows = self.drawn(count, exclude=() if self.task_free else self.task_classes)
         return self.read(rows) if len(rows) else None
 
     def drawn(self, count: int, *, exclude: Sequence[int]) -> np.ndarray:
-        """Random rows (n,) of the memory; empty instead of a single row, which BatchNorm cannot normalise."""
+        """Draw random rows (n,) of the memory; none instead of a single row, which BatchNorm cannot normalise."""
         rows = self.memory.draw(count, exclude=exclude)
         return rows[:0] if len(rows) == 1 and self.needs_pairs else rows
 
     def read(self, rows: np.ndarray) -> Replay:
-        """The images in ``rows`` (n,) of the memory, augmented."""
+        """Read and augment the images in ``rows`` (n,) of the memory."""
         self.replayed += len(rows)
         seed = int(torch.randint(2**31, (), generator=self.generator))
         images = self.augmented(self.memory.images[rows], seed=seed)
@@ -173,7 +173,7 @@ class ER(Method):
         return Replay(images, labels.to(images.device, non_blocking=True), rows)
 
     def end_step(self, batch: Batch) -> None:
-        """Offers the images of the batch to the memory, each once."""
+        """Offer the images of the batch to the memory, unless they were offered before."""
         last = {path: row for row, path in enumerate(batch.paths) if path not in self.offered}
         self.offered.update(last)
         if not last:
@@ -186,11 +186,11 @@ class ER(Method):
         self.memory.add(images, batch.labels.numpy()[fresh], **self.extras(list(last)))
 
     def extras(self, paths: Sequence[str]) -> dict[str, np.ndarray]:
-        """Additional values to store for k images (k, …) that arrived since the last step."""
+        """Additional values (k, …) to store with k images."""
         return {}
 
     def state_dict(self) -> dict[str, Any]:
-        """Classifier, generator, classes of the task, and which of its images were offered to the memory."""
+        """The state of the base class, classifier, generator, classes of the task, and images offered to the memory."""
         return super().state_dict() | {
             "classifier": self.classifier.state_dict(),
             "head_neck": self.head_neck.state_dict(),

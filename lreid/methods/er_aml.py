@@ -18,12 +18,13 @@ from lreid.rules import Rule
 class ERAML(ER):
     """Asymmetric metric learning (Caccia et al., ER-ACE and ER-AML, ICLR 2022, Section 3.2).
 
-    Each incoming image is pulled to one image of its identity and pushed from one of another, both out of the batch or
-    the memory. By default the other is an identity of the batch too (``incoming`` negatives), which spares old ones.
-    Stored images are classified, by cosines times 10. While the memory is empty the incoming ones are too, as in the
-    official code. An image that is the only one of its identity has no positive and is left out.
+    The metric loss pulls each incoming image towards one image of its identity and pushes it away from one image of
+    another identity. Both come from the batch or the memory. By default the negative has an identity of the batch
+    (``incoming`` negatives), which protects old identities. Stored images are classified, with cosines times 10 as
+    logits. As in the official code, incoming images are classified too while the memory is empty. An image without
+    another image of its identity has no positive and is left out.
 
-    Positives and negatives out of the memory are forwarded together with those of the batch, with new augmentations.
+    Positives and negatives from the memory are augmented and go through the network together with the batch.
     """
 
     def __init__(
@@ -35,17 +36,15 @@ class ERAML(ER):
         ] = "supcon",
         negatives: Annotated[
             Literal["incoming", "all"],
-            Rule("incoming, or all, by which old identities drift more (Section 3.3)", choices=("incoming", "all")),
+            Rule("incoming: images of identities of the batch; all: of any identity", choices=("incoming", "all")),
         ] = "incoming",
         temperature: Annotated[
             float,
-            Rule(
-                "temperature of supcon. The official code multiplies it by temperature / 0.07, followed here", above=0
-            ),
+            Rule("temperature of supcon, which is multiplied by temperature / 0.07 as in the official code", above=0),
         ] = 0.2,
-        margin: Annotated[float, Rule("margin of triplet", least=0)] = 0.2,
+        margin: Annotated[float, Rule("margin of the triplet loss", least=0)] = 0.2,
         incoming_weight: Annotated[
-            float, Rule("gamma, of the incoming loss; the official code has 2 for triplet and none for supcon", least=0)
+            float, Rule("weight of the incoming loss; the official code has 2 for triplet and 1 for supcon", least=0)
         ] = 1.0,
         **er: Any,
     ) -> None:
@@ -55,11 +54,11 @@ class ERAML(ER):
         self.weights["incoming"] = incoming_weight
 
     def new_classifier(self) -> GrowingClassifier:
-        """A classifier that compares cosines."""
+        """Create a classifier that compares cosines."""
         return CosineClassifier(self.model.dim)
 
     def incoming_loss(self, batch: Batch) -> Tensor:
-        """The metric loss of new images to positives and negatives among new and stored ones."""
+        """Compute the metric loss of incoming images, with positives and negatives from the batch and the memory."""
         if len(self.memory) == 0:
             return super().incoming_loss(batch)
         stored = self.class_of(torch.from_numpy(self.memory.labels))  # (M,)

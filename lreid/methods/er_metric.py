@@ -1,4 +1,4 @@
-"""ER in metric form: replay in a triplet or DMML loss, without a classifier."""
+"""ER with a metric loss: replay with a triplet or DMML loss, without a classifier."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from lreid.rules import Rule
 
 
 class ERMetric(ER):
-    """Experience replay by a metric loss, and its asymmetric form after ER-ACE (Caccia et al., ICLR 2022, Section 3.4).
+    """Experience replay with a metric loss, optionally asymmetric as in ER-ACE (Caccia et al., ICLR 2022, Section 3.4).
 
     :class:`ER` classifies over all identities so far. Here an image is compared with the incoming and the stored images
-    of a step, which are forwarded together. ``asymmetric`` is what ER-ACE does to the cross-entropy, for distances: an
-    incoming image learns from incoming ones only, so that it does not push old identities away, and a stored one
-    learns from all. No paper has it; Appendix E of ER-AML's pulls and pushes single pairs.
+    of a step, which go through the network together. ``asymmetric`` applies ER-ACE's idea to distances. An incoming
+    image is then compared with incoming images only, so that it does not push old identities away; a stored image is
+    compared with all. No paper describes this method; the nearest is Appendix E of ER-AML, which uses single pairs.
     """
 
     unused = ("reid_head",)
@@ -39,13 +39,13 @@ class ERMetric(ER):
                 choices=("triplet", "dmml"),
             ),
         ] = "triplet",
-        asymmetric: Annotated[bool, Rule("compare an incoming image with incoming ones only")] = False,
+        asymmetric: Annotated[bool, Rule("compare an incoming image with incoming images only")] = False,
         margin: Annotated[float, Rule("margin of the loss; BoT has 0.3 for triplets, DMML 0.4", least=0)] = 0.3,
         supports: Annotated[
-            int, Rule("supports of dmml, images of an identity in a step that the others are compared with", least=1)
+            int, Rule("number of supports per identity for dmml, with which other images are compared", least=1)
         ] = 2,
         replay_each: Annotated[
-            int, Rule("images of a stored identity that are replayed together, if there are enough", least=2)
+            int, Rule("number of images of a stored identity that are replayed together, if there are enough", least=2)
         ] = 4,
         **er: Any,
     ) -> None:
@@ -54,11 +54,11 @@ class ERMetric(ER):
         self.supports, self.replay_each = supports, replay_each
 
     def begin_task(self, task: Task) -> None:
-        """No image of the task was offered to the memory yet; there is no classifier to grow."""
+        """Forget which images were offered to the memory; there is no classifier to grow."""
         self.task_classes, self.offered = tuple(task.classes), set()
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """The metric loss with incoming images as anchors, and with stored ones."""
+        """Compute the metric loss with incoming images as anchors, and with stored images as anchors."""
         exclude = () if self.task_free else self.task_classes
         rows = self.memory.draw(self.replay or len(batch.labels), each=self.replay_each, exclude=exclude)
         count = len(batch.labels)
@@ -66,14 +66,14 @@ class ERMetric(ER):
             return {"incoming": self.anchored(self.model(batch.images), batch.labels, slice(count))}
         labels = torch.cat([batch.labels, torch.from_numpy(self.memory.labels[rows])])  # (B + n,)
         features = self.model(torch.cat([batch.images, self.read(rows).images]))  # (B + n, dim)
-        seen = slice(count) if self.asymmetric else slice(None)  # by incoming images
+        seen = slice(count) if self.asymmetric else slice(None)  # images compared with incoming images
         return {
             "incoming": self.anchored(features[seen], labels[seen], slice(count)),
             "replay": self.anchored(features, labels, slice(count, None)),
         }
 
     def anchored(self, features: Tensor, labels: Tensor, anchors: slice) -> Tensor:
-        """Mean loss of the rows ``anchors`` among features (n, dim); 0 where none of them is an anchor."""
+        """Compute the mean loss of the rows ``anchors`` of features (n, dim); 0 if none of them can be an anchor."""
         chosen = torch.zeros(len(labels), dtype=torch.bool)  # (n,)
         chosen[anchors] = True
         if self.metric_loss == "triplet":
@@ -87,4 +87,4 @@ class ERMetric(ER):
         return (terms * chosen).sum() / chosen.sum().clamp(min=1)
 
     def class_scores(self, features: Tensor) -> None:
-        """None: there is no classifier."""
+        """Return None, because there is no classifier."""

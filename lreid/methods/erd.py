@@ -1,4 +1,4 @@
-"""ERD: DMML with episodes of exemplars, whose prototypes distil the previous model."""
+"""ERD: DMML with distillation of the previous model on episodes of exemplars."""
 
 from __future__ import annotations
 
@@ -15,31 +15,36 @@ from lreid.rules import Rule
 
 
 class ERD(DwPP):
-    """Episodic replay distillation (Wang et al., CVPR Workshops 2022) on the DMML loss, with 500 exemplars in all.
+    """Episodic replay distillation (Wang et al., CVPR Workshops 2022) with the DMML loss and 500 exemplars in total.
 
-    From the second task on a batch of N identities is two episodes. The previous part is N / 2 exemplar identities.
-    The current part is the others: those of the task with a few further exemplar identities among them. To the DMML
-    loss come two distillations, each of weight 0.5 as in the official code:
+    From the second task on, a batch of N identities has two parts, each an episode. The previous part holds N / 2
+    identities from the memory. The current part holds the other identities: those of the task and a few more from the
+    memory. Two distillation terms are added to the DMML loss, each with the weight 0.5 as in the official code:
 
-    * ``distill``: over the queries of the previous part, between the models' distributions over its prototypes;
-    * ``align``: over all images of the current part, over the previous part's prototypes by the previous model.
+    * ``distill`` takes the queries of the previous part. It compares the two models' distributions over the prototypes
+      of that part; each model computes its own prototypes.
+    * ``align`` takes all images of the current part. It compares the two models' distributions over the prototypes of
+      the previous part, which the previous model computes.
 
-    The official code is of few-shot learning. DwoPP (BMVC 2022, Table 1) puts the DMML loss in place of the
-    cross-entropy and says nothing else. Three things follow that code: 6 of the 2 x 5 identities of a batch are
-    exemplars (so a batch is 2.5 times as large as one without), exemplars are the images nearest to their mean, and
-    probabilities have a minimum. Three things are ours: every identity has an equal share of the memory, the previous
-    part is smaller if there are too few exemplars, and DMML runs over the whole batch, so that exemplars also teach
-    with their labels; in that code it runs over the current part. Without exemplars the method is DMML-FT.
+    The official code is for few-shot learning. DwoPP (BMVC 2022, Table 1) replaces its cross-entropy by the DMML loss
+    and gives no other details. Three choices follow the official code. 6 of the 2 x 5 identities of a batch are
+    exemplars, so that a batch is 2.5 times as large as one without exemplars. Exemplars are the images nearest to the
+    mean of their identity. Probabilities have a minimum. Three choices are lreid's. Every identity has an equal share
+    of the memory. The previous part is smaller if there are too few exemplars. The DMML loss covers the entire batch,
+    so that the labels of exemplars are used, too; in the official code it covers the current part. Without exemplars,
+    the method is DMML-FT.
     """
 
     def __init__(
         self,
         model: Embedder,
         *,
-        distillation_weight: Annotated[float, Rule("weight of the two terms", least=0)] = 0.5,
-        alignment_weight: Annotated[float, Rule("weight of the two terms", least=0)] = 0.5,
+        distillation_weight: Annotated[float, Rule("weight of distill", least=0)] = 0.5,
+        alignment_weight: Annotated[float, Rule("weight of align", least=0)] = 0.5,
         temperature: Annotated[float, Rule("temperature of all distributions", above=0)] = 1.0,
-        whole_batch: Annotated[bool, Rule("False takes the DMML loss of the current part only")] = True,
+        whole_batch: Annotated[
+            bool, Rule("compute the DMML loss over the entire batch; if False, over the current part only")
+        ] = True,
         exemplars: int = 500,
         selection: str = "nearest",
         exemplar_share: float = 0.6,
@@ -58,7 +63,7 @@ class ERD(DwPP):
         self.whole_batch = whole_batch
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """DMML, and both distillation terms on the images of past tasks in the batch."""
+        """Compute the DMML loss and, if the batch has exemplars, both distillation terms."""
         student = self.model(batch.images)  # (B, dim)
         previous = self.previous_part(batch.labels)  # (B,)
         rows = (torch.ones_like(previous) if self.whole_batch else ~previous).nonzero()[:, 0]
@@ -73,7 +78,7 @@ class ERD(DwPP):
         return terms
 
     def previous_part(self, labels: Tensor) -> Tensor:
-        """The rows (B,) bool of the first exemplar identities in a batch, at most half of all its identities."""
+        """Mask (B,) bool of the previous part: the first exemplar identities, at most half of all identities."""
         identities = list(dict.fromkeys(labels.tolist()))
         exemplars = set(self.memory.labels.tolist())
         old = [label for label in identities if label in exemplars]

@@ -1,4 +1,4 @@
-"""Fused fine-tuning: softmax and soft-margin triplet loss, and after each task an average of old and new network."""
+"""Fused fine-tuning: softmax and soft-margin triplet loss; after each task, old and new network are averaged."""
 
 from __future__ import annotations
 
@@ -28,19 +28,21 @@ logger = logging.getLogger("lreid")
 class FusedFineTuning(BoTFineTuning):
     """The common baseline of LSTKC, LSTKC++, DKP, DKP++ and DASK, in the form of their official codes.
 
-    * One softmax over all identities so far, without label smoothing, though no image of past ones is shown. The rows
-      of new identities begin as the directions of their mean features before the neck.
-    * The batch-hard triplet loss with a soft margin, before the neck; retrieval compares these features, too.
+    * One softmax covers all identities so far, without label smoothing, although no image of past identities is shown.
+      The classifier rows of new identities start as the directions of their mean features before the neck.
+    * The batch-hard triplet loss with a soft margin takes the features before the neck. Retrieval compares these
+      features, too.
     * After every task but the first, the network becomes ``alpha * new + (1 - alpha) * old``, where ``old`` is the
-      network at the start of the task. This covers all weights and BatchNorm statistics, with neck and classifier; the
-      rows of new identities stay. The fused network is evaluated, and the next task starts from it.
+      network at the start of the task. All weights and BatchNorm statistics are averaged, including neck and
+      classifier; only the rows of new identities stay. The fused network is evaluated, and the next task starts from
+      it.
 
-    With ``fusion`` at 1 it is their fine-tuning; ``configs/methods/lstkc_ft.yaml`` and ``lstkc_joint.yaml`` are the
-    rows of their tables. With a fusion of 0.5, a lower ``later_rate``, or re-estimated BatchNorm statistics, and
-    nothing else, it is the control of what these parts earn alone.
+    With ``fusion=1``, this is the fine-tuning baseline of these papers; ``configs/methods/lstkc_ft.yaml`` and
+    ``lstkc_joint.yaml`` reproduce these rows of their tables. Used alone, ``fusion=0.5``, a lower ``later_rate`` or
+    ``adapt_norm`` shows what this part contributes.
 
     Args:
-        model: the network, without a neck; the method has one of its own.
+        model: the network, without a neck; the method adds a neck for training.
     """
 
     neck = False
@@ -54,14 +56,14 @@ class FusedFineTuning(BoTFineTuning):
         *,
         label_smoothing: float = 0.0,
         soft_margin: bool = True,
-        fusion: Annotated[float, Rule("alpha, the weight of the new network", least=0)] = 0.5,
+        fusion: Annotated[float, Rule("weight of the new network, alpha", least=0)] = 0.5,
         measured_fusion: Annotated[
-            bool, Rule("measure alpha on the images of the task, in place of fusion, as LSTKC does")
+            bool, Rule("measure alpha on the images of the task, as LSTKC does, instead of using fusion")
         ] = False,
         adapt_norm: Annotated[
             bool,
             Rule(
-                "after each task, and after fusion, re-estimate the BatchNorm statistics of the embedder on "
+                "after each task and its fusion, re-estimate the BatchNorm statistics of the embedder on "
                 "the images of the task, without labels; no official code does"
             ),
         ] = False,
@@ -75,10 +77,10 @@ class FusedFineTuning(BoTFineTuning):
         self.fusion, self.measured_fusion = fusion, measured_fusion
         self.adapt_norm, self.later_rate = adapt_norm, later_rate
         self.network = ClassifyingEmbedder(model, self.classifier)
-        self.share: float | None = None  # alpha of the last task; none of the first
+        self.share: float | None = None  # alpha of the last task; None after the first
 
     def begin_task(self, task: Task) -> None:
-        """Adds a row of the classifier for each new identity: after the first task the direction of its images."""
+        """Add a classifier row for each new identity; after the first task, it is the mean direction of its images."""
         super().begin_task(task)
         self.first_class = 0
         if self.teacher is not None:
@@ -86,18 +88,18 @@ class FusedFineTuning(BoTFineTuning):
                 self.classifier.weight[task.classes] = self.mean_directions(task).to(self.classifier.weight)
 
     def parameters(self) -> Iterable[Parameter] | list[dict[str, Any]]:
-        """The embedder, the neck and the classifier."""
+        """The embedder, the neck and the classifier, with the learning rate factor of the task."""
         factor = 1.0 if self.teacher is None else self.later_rate
         return [{"params": list(self.network.parameters()), "rate_factor": factor}]
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """The terms of BoT, and those of :meth:`kept` from the second task on."""
+        """Compute BoT's terms and, from the second task on, :meth:`retention_terms`."""
         features, logits = self.network(batch.images)
         terms = self.softmax_triplet(features, logits, batch)
         return terms if self.teacher is None else terms | self.retention_terms(features, batch)
 
     def retention_terms(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """Terms that hold the features (B, dim) of a batch to what past tasks have taught; none here."""
+        """Compute terms against forgetting from features (B, dim); subclasses override this."""
         return {}
 
     def class_scores(self, features: Tensor) -> Tensor:
@@ -108,7 +110,7 @@ class FusedFineTuning(BoTFineTuning):
     # ------------------------------------------------------------ after a task
 
     def finish_task(self, task: Task) -> None:
-        """Fuses the network with the old one."""
+        """Fuse the network with the old network, and re-estimate BatchNorm statistics if asked."""
         if self.teacher is not None:
             self.fuse_with(self.old_network(task), task)
         if self.adapt_norm:
@@ -117,12 +119,12 @@ class FusedFineTuning(BoTFineTuning):
             self.model.load_state_dict({k: torch.from_numpy(array) for k, array in statistics.items()}, strict=False)
 
     def old_network(self, task: Task) -> ClassifyingEmbedder:
-        """The network to fuse with after a task: the one from before the task."""
+        """The network to fuse with after a task: the network at the start of the task."""
         assert self.teacher is not None
         return self.teacher
 
     def fuse_with(self, old: ClassifyingEmbedder, task: Task) -> None:
-        """Makes the network the average of itself and an old one."""
+        """Replace the network by the average of itself and an old network."""
         alpha = self.fusion
         if self.measured_fusion:
             alpha = self.measured_alpha(self.extract(self.network, task), self.extract(old, task))
@@ -132,15 +134,15 @@ class FusedFineTuning(BoTFineTuning):
             self.network.load_state_dict(linear_combination(self.network.state_dict(), old.state_dict(), alpha))
 
     def measured_alpha(self, new: Tensor, old: Tensor) -> float:
-        """Weight of the new network, of the features (n, dim) of all images of a task by both."""
+        """Weight of the new network, from both networks' features (n, dim) of all images of a task."""
         return lstkc_alpha(new, old)
 
     def figures(self) -> dict[str, float]:
-        """Share of the new network in the average after the last task."""
+        """The weight of the new network in the average after the last task, as ``share``."""
         return super().figures() | ({} if self.share is None else {"share": self.share})
 
     def features_of(self, task: Task) -> Tensor:
-        """As :meth:`extract` of the network in training, so that methods which compare others begin with others."""
+        """Features that :meth:`extract` gives: a subclass that changes them changes new classifier rows, too."""
         return self.extract(self.network, task)
 
     def extract(self, network: ClassifyingEmbedder, task: Task) -> Tensor:
@@ -148,11 +150,11 @@ class FusedFineTuning(BoTFineTuning):
         return torch.from_numpy(network.model.extract([record.path for record in task.records]))
 
     def frozen_network(self) -> ClassifyingEmbedder:
-        """As in the base class."""
+        """See the base class."""
         return cast(ClassifyingEmbedder, super().frozen_network())
 
     def state_dict(self) -> dict[str, Any]:
-        """The neck, in addition to the state of the base classes."""
+        """The state of the base class and the neck."""
         return super().state_dict() | {"neck": self.network.neck.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

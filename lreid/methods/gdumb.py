@@ -1,4 +1,4 @@
-"""GDumb: images are stored and nothing else, and a new network learns from them alone when it is asked for."""
+"""GDumb: tasks only fill the memory, and after each task a new network is trained on the memory alone."""
 
 from __future__ import annotations
 
@@ -24,34 +24,35 @@ from lreid.rules import Rule
 class GDumb(ER):
     """Greedy sampler and dumb learner (Prabhu et al., ECCV 2020), the offline baseline of ER-ACE's paper.
 
-    During a task, its images are stored, as many of one identity as of another, and nothing is learned. At its
-    end a network that starts where the run started is trained on the memory. As in the official code: SGD with momentum
-    0.9, the first pass at a tenth of the rate, the second at the full one, then a cosine with restarts after 1, 2, 4 …
-    passes, gradients clipped at length 10. Where we differ: it mixes images in half of the steps (CutMix), which is
-    left out; augmentation is that of the run.
+    During a task, its images are only stored, with equal numbers per identity. At the end of the task, a network with
+    the initial weights of the run is trained on the memory. As in the official code, the optimiser is SGD with momentum
+    0.9, and gradients are clipped at norm 10. The first pass has a tenth of the learning rate and the second the full
+    rate; then follows a cosine schedule with restarts after 1, 2, 4 … passes. The official code also mixes images in
+    half of the steps (CutMix), which is left out here. Augmentation is that of the run.
 
-    So results of the epochs within a task are those of the task before, ``images_trained`` does not count the passes,
-    and how long the stream is does not matter.
+    So an evaluation within a task gives the results of the previous task, and ``images_trained`` does not count the
+    passes over the memory.
 
     Args:
-        er: options of :class:`ER`; with ``reid_head`` rows begin as the directions of the stored images.
+        er: options of :class:`ER`; with ``reid_head``, classifier rows start as the mean directions of the stored
+            images.
     """
 
     keeps: ClassVar = {**ER.keeps, "start": "network"}
     unused = ("replay", "replay_weight", "task_free")
     divisible = False
-    smallest_batch = 1  # it stores what comes in, and learns from the memory
+    smallest_batch = 1  # incoming images are only stored
 
     def __init__(
         self,
         model: Embedder,
         *,
         passes: Annotated[
-            int, Rule("over the memory after every task; the official code has 256 for CIFAR, 128 for MNIST")
+            int, Rule("passes over the memory after every task; the official code has 256 for CIFAR, 128 for MNIST")
         ] = 256,
-        batch: Annotated[int, Rule("images a step")] = 16,
-        rate: Annotated[float, Rule("highest and lowest learning rate", above=0)] = 0.05,
-        least_rate: Annotated[float, Rule("highest and lowest learning rate", least=0)] = 0.0005,
+        batch: Annotated[int, Rule("number of images per step")] = 16,
+        rate: Annotated[float, Rule("highest learning rate", above=0)] = 0.05,
+        least_rate: Annotated[float, Rule("lowest learning rate", least=0)] = 0.0005,
         decay: Annotated[float, Rule("weight decay", least=0)] = 1e-6,
         **er: Any,
     ) -> None:
@@ -65,14 +66,14 @@ class GDumb(ER):
         self.start = {name: value.detach().clone() for name, value in model.state_dict().items()}
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Nothing: 0."""
+        """Return 0, because a step trains nothing."""
         return {"incoming": 0.0 * self.classifier.weight.sum()}
 
     def begin_rows(self, task: Task) -> None:
-        """Not yet: a new classifier is made once the images are stored."""
+        """Do nothing; :meth:`finish_task` creates a new classifier."""
 
     def finish_task(self, task: Task) -> None:
-        """Trains a new network and a new classifier on the memory."""
+        """Train a new network and a new classifier on the memory."""
         self.model.load_state_dict(self.start)
         self._new_head()
         self.model.train()
@@ -85,7 +86,7 @@ class GDumb(ER):
                 schedule.step()
             order = torch.randperm(len(self.memory), generator=self.generator)
             for rows in order.split(self.batch):
-                if len(rows) == 1 and self.needs_pairs:  # the last one of a pass, which BatchNorm cannot normalise
+                if len(rows) == 1 and self.needs_pairs:  # BatchNorm cannot normalise one image
                     continue
                 optimizer.zero_grad()
                 self.replay_loss(self.read(rows.numpy())).backward()
@@ -93,7 +94,7 @@ class GDumb(ER):
                 optimizer.step()
 
     def _new_head(self) -> None:
-        """A classifier that has learned nothing; for re-ID its rows are directions of the images in the memory."""
+        """Create a new classifier; with ``reid_head``, its rows are the mean directions of the stored images."""
         identities, device = len(self.classifier), self.model.mean.device
         self.classifier = self.new_classifier().to(device)
         self.classifier.grow(identities)
@@ -105,7 +106,7 @@ class GDumb(ER):
                 self.classifier.weight[rows] = F.normalize(means, dim=1).to(device)
 
     def state_dict(self) -> dict[str, Any]:
-        """The weights that every network starts from, besides what ER keeps."""
+        """The state of :class:`ER` and the initial weights."""
         return super().state_dict() | {"start": self.start}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""iCaRL: a sigmoid for each identity, exemplars by herding, and the previous model's sigmoids as targets."""
+"""iCaRL: one sigmoid per identity, exemplars by herding, and the previous model's sigmoids as targets."""
 
 from __future__ import annotations
 
@@ -16,26 +16,28 @@ from lreid.models.embedder import Embedder
 
 
 class ICaRL(LwF):
-    """iCaRL (Rebuffi et al., CVPR 2017, Algorithms 2 to 5) on BoT's network, with 500 exemplars in all.
+    """iCaRL (Rebuffi et al., CVPR 2017, Algorithms 2 to 5) on BoT's network, with 500 exemplars in total.
 
-    With logits ``z``, sigmoids ``g``, new identities N and old ones O, an image of identity y costs (Algorithm 3)::
+    With logits ``z``, the sigmoid ``g``, new identities N and old identities O, the loss of an image of identity y is
+    (Algorithm 3)::
 
         - sum_{k in N} [k = y] log g(z_k) + [k != y] log(1 - g(z_k))
         - sum_{k in O} q_k log g(z_k) + (1 - q_k) log(1 - g(z_k)),    q_k the sigmoid of the previous model
 
-    The term ``bce`` is this with labels as targets everywhere, ``distill`` what ``q`` adds in their place, so their
-    sum is the formula. DwoPP (BMVC 2022, Table 1), which compares with it on re-ID, publishes no recipe. Our choices:
+    The term ``bce`` is this loss with the labels as targets for old identities, too. The term ``distill`` is the
+    difference that the targets ``q`` make, so that the sum of both is the formula. DwoPP (BMVC 2022, Table 1) compares
+    with iCaRL on re-ID, but does not publish its recipe. So these are lreid's choices:
 
     * BoT's triplet loss stays, with weight 1. Memory and batches are those of :class:`BoTFineTuning`.
-    * Sums over identities, as in the paper; the code of mammoth takes the mean.
+    * The loss sums over identities, as in the paper; mammoth's code takes the mean.
     * With K identities, the sigmoid is shifted to ``g(z) = 1 / (1 + (K - 1) exp(-z))`` for the current and the previous
-      model, so that ``z = 0`` gives 1 / K. The paper's layer has a bias. BoT's has none and features of mean 0, so its
-      logits could not be mostly negative.
-    * Retrieval compares embeddings, as for every other method. The paper's nearest-mean classifier classifies the
-      identities of the training set apart, and none of them is in a test set.
+      model, so that ``z = 0`` gives 1 / K. The paper's layer has a bias instead. BoT's layer has no bias and gets
+      features of mean 0, so that its logits cannot be mostly negative.
+    * Retrieval compares features, as for every other method. The paper's nearest-mean classifier knows only training
+      identities, which never occur in a test set.
 
     Args:
-        distillation_weight: 1 is iCaRL, 0 fine-tuning with sigmoids and exemplars.
+        distillation_weight: 1 is iCaRL; 0 is fine-tuning with sigmoids and exemplars.
     """
 
     unused = ("temperature", "label_smoothing")
@@ -44,7 +46,7 @@ class ICaRL(LwF):
         super().__init__(model, exemplars=exemplars, **options)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Binary cross-entropies with the previous network's outputs for old classes, and the triplet loss."""
+        """Compute binary cross-entropies, with the previous network's outputs for old classes, and the triplet loss."""
         features = self.model(batch.images)  # (B, dim)
         logits = self.classifier(self.model.neck(features))  # (B, K)
         labels, classes = batch.labels.to(features.device, non_blocking=True), logits.shape[1]

@@ -1,4 +1,4 @@
-"""IDA: DMML with new features held to the means of past identities as the previous model holds them."""
+"""IDA: DMML with distillation of the similarities between new images and the mean features of past identities."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from lreid.rules import Rule
 
 
 class IDA(DwPP):
-    """Indirect discriminant alignment (Liu et al., ECCV 2020) on the DMML loss, as in DwoPP (BMVC 2022, Table 1).
+    """Indirect discriminant alignment (Liu et al., ECCV 2020) with the DMML loss, as in DwoPP (BMVC 2022, Table 1).
 
-    At the end of a task the mean feature ``a_c`` of each of its identities, an anchor, is stored and never changed
-    again; no image is needed. On images ``x`` of later tasks, with ``p(c | f) = softmax_c(-|f(x) - a_c|²)`` over all
-    anchors, ``KL(p(. | f_old) || p(. | f_new))`` is added to the DMML loss.
+    At the end of a task, the mean feature ``a_c`` of each of its identities is stored as an anchor and never changed.
+    No image is stored. The loss of later tasks is the DMML loss plus ``KL(p(. | f_old) || p(. | f_new))``, where
+    ``p(c | f) = softmax_c(-|f(x) - a_c|²)`` over all anchors for an image ``x`` of the task.
 
-    There is no official code, and what DwoPP changed for re-ID is not published. Our choices: the DMML loss in place of
-    the prototypical one, and all anchors at once, where the paper draws as many as an episode has classes. Anchors are
-    means over all images of an identity in evaluation mode. The loss is a mean over the images of a batch, with the
-    probability floor of DwoPP's code; see :func:`~lreid.losses.discriminant_alignment_loss`.
+    There is no official code, and DwoPP's authors did not publish their changes for re-ID. So these are lreid's
+    choices. The DMML loss replaces the prototypical loss. All anchors are used at once, while the paper draws as many
+    as an episode has classes. Anchors are means over all images of an identity in evaluation mode. The loss is a mean
+    over the images of a batch, with the probability floor of DwoPP's code; see
+    :func:`~lreid.losses.discriminant_alignment_loss`.
     """
 
     keeps: ClassVar = {**DwPP.keeps, "anchors": "template"}
@@ -42,11 +43,11 @@ class IDA(DwPP):
         self.anchors = torch.empty(0, model.dim, device=model.mean.device)  # (A, dim), in the order of the tasks
 
     def distillation(self, student: Tensor, teacher: Tensor, batch: Batch) -> Tensor:
-        """Alignment of new and old features relative to the anchors of all past classes."""
+        """Compute the alignment of new and old features relative to the anchors of all past classes."""
         return discriminant_alignment_loss(student, teacher, self.anchors, **self.distillation_options)
 
     def end_task(self, task: Task) -> None:
-        """Keeps the teacher, and the class means of the task as anchors for good."""
+        """Store the teacher, and the class means of the task as anchors."""
         super().end_task(task)
         features = self.model.extract([record.path for record in task.records])  # (n, dim)
         labels = np.array([record.pid for record in task.records])
@@ -54,7 +55,7 @@ class IDA(DwPP):
         self.anchors = torch.cat([self.anchors, torch.from_numpy(np.stack(means)).to(self.anchors.device)])
 
     def state_dict(self) -> dict[str, Any]:
-        """The teacher and the anchors."""
+        """The state of the base class and the anchors."""
         return super().state_dict() | {"anchors": self.anchors}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""LSTKC: distil corrected affinities of the previous model, and average the networks by how much they changed."""
+"""LSTKC: distil corrected affinities of the previous model, and average both networks with a measured weight."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from lreid.rules import Rule
 class LSTKC(FusedFineTuning):
     """Long short-term knowledge consolidation (Xu et al., AAAI 2024), in the form of its official code.
 
-    The loss is ``softmax + triplet + distill``. The previous, fused network sees the same augmented images in
-    evaluation mode, and :func:`~lreid.losses.lstkc.lstkc_rskt_loss` holds affinities within the batch to its own
-    wherever they are right. The weight of the new network in the average is measured
-    (:func:`~lreid.losses.fusion.lstkc_alpha`).
+    The loss is ``softmax + triplet + distill``. The previous, fused network extracts features of the same augmented
+    images in evaluation mode. :func:`~lreid.losses.lstkc.lstkc_rskt_loss` distils its affinities within the batch and
+    corrects the wrong ones. After a task, both networks are averaged; :func:`~lreid.losses.fusion.lstkc_alpha` measures
+    the weight of the new network.
     """
 
     def __init__(
@@ -29,7 +29,9 @@ class LSTKC(FusedFineTuning):
         *,
         distillation_weight: Annotated[float, Rule("weight of the distillation", least=0)] = 1.0,
         temperature: Annotated[float, Rule("temperature of the affinities", above=0)] = 0.1,
-        detach_target: Annotated[bool, Rule("give the rectified target no gradient; the official code does")] = False,
+        detach_target: Annotated[
+            bool, Rule("let no gradient flow through the rectified target, unlike the official code")
+        ] = False,
         normalize_triplet: bool = True,
         measured_fusion: bool = True,
         **base: Any,
@@ -39,7 +41,7 @@ class LSTKC(FusedFineTuning):
         self.temperature, self.detach_target = temperature, detach_target
 
     def retention_terms(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """The rectified distillation of the previous network."""
+        """Compute the rectified distillation of the previous network."""
         assert self.teacher is not None
         with torch.no_grad():
             old = self.teacher.model(batch.images)  # (B, dim)

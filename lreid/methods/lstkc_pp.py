@@ -1,4 +1,4 @@
-"""LSTKC++: two teachers, the previous network and an older one, whose average is fused with the new network."""
+"""LSTKC++: distil the previous network and an older network, and average both with the new network."""
 
 from __future__ import annotations
 
@@ -19,25 +19,26 @@ from lreid.models.embedder import Embedder
 from lreid.retrieval.self_search import self_retrieval
 from lreid.rules import Rule
 
-SHARES = tuple(tenth / 10 for tenth in range(11))  # of the older network, that are tried
+SHARES = tuple(tenth / 10 for tenth in range(11))  # weights of the older network that are tried
 
 
 class LSTKCpp(FusedFineTuning):
     """LSTKC++ (Xu et al., TPAMI 2025), in the form of its official code.
 
-    Three networks: the one in training, ``teacher``, as the previous task trained it and before it was fused, and from
-    the third task on ``long_teacher``, older. Both see the same augmented images in evaluation mode; their affinities,
-    corrected, are distilled (:func:`~lreid.losses.lstkc.lstkcpp_dual_loss`). After a task
+    There are up to three networks: the network in training; ``teacher``, which is the network after the previous task,
+    before it was fused; and, from the third task on, the older ``long_teacher``. Both teachers extract features of the
+    same augmented images in evaluation mode. Their affinities are corrected and distilled
+    (:func:`~lreid.losses.lstkc.lstkcpp_dual_loss`). After a task, three steps follow:
 
-    1. ``old = beta * long_teacher + (1 - beta) * teacher``, where beta, of 0, 0.1, … 1, gives the best mAP when the
-       images of the task are searched among themselves, those of the same identity and camera left out; the least of
-       equal ones. Where no identity was seen by two cameras, every image counts as one of its own camera;
-    2. the network becomes ``alpha * new + (1 - alpha) * old`` with :func:`~lreid.losses.fusion.lstkcpp_alpha`;
-    3. ``long_teacher`` is ``old``, and ``teacher`` the new network as it was trained.
+    1. ``old = beta * long_teacher + (1 - beta) * teacher``. Of the values 0, 0.1, … 1, beta is the one with the best
+       mAP when the images of the task are searched among themselves (:func:`~lreid.retrieval.self_retrieval`); of equal
+       values, it is the smallest.
+    2. The network becomes ``alpha * new + (1 - alpha) * old`` with :func:`~lreid.losses.fusion.lstkcpp_alpha`.
+    3. ``long_teacher`` becomes ``old``, and ``teacher`` becomes the new network before it was fused.
 
-    After the second task ``old`` is the network of the first. Features are compared and go into the triplet loss as
-    they are, so the Euclidean distance ranks them (``EVAL.METRIC``). The classifier's rows of all identities that
-    ``teacher`` knows are averaged; in the official code those that ``long_teacher`` does not know stay as trained.
+    After the second task, ``old`` is the network of the first task. Features are not normalised, neither for the
+    triplet loss nor for retrieval, so rank them by Euclidean distance (``EVAL.METRIC``). The classifier rows of all
+    identities that ``teacher`` has are averaged; the official code averages only rows that ``long_teacher`` has.
     """
 
     keeps: ClassVar = {**FusedFineTuning.keeps, "long_teacher": "network"}
@@ -55,13 +56,13 @@ class LSTKCpp(FusedFineTuning):
         self.weights = {"distill": distillation_weight}
         self.temperature = temperature
         self.long_teacher: ClassifyingEmbedder | None = None
-        # Until the task is closed: the network before it was fused, and what it was fused with.
+        # The network before it was fused, and the network it was fused with, until the end of the task.
         self.trained: ClassifyingEmbedder | None = None
         self.old: ClassifyingEmbedder | None = None
-        self.long_share: float | None = None  # beta of the last task; none before the third
+        self.long_share: float | None = None  # beta of the last task; None before the third
 
     def retention_terms(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """The rectified distillation of one teacher or two."""
+        """Compute the rectified distillation of one or two teachers."""
         assert self.teacher is not None
         with torch.no_grad():
             short = self.teacher.model(batch.images)  # (B, dim)
@@ -71,13 +72,13 @@ class LSTKCpp(FusedFineTuning):
         return {"distill": lstkcpp_dual_loss(features, short, long, batch.labels, temperature=self.temperature)}
 
     def finish_task(self, task: Task) -> None:
-        """Fuses the network with the average of both teachers."""
+        """Fuse the network with the average of both teachers."""
         if self.teacher is not None:
             self.trained = self.frozen_network()
         super().finish_task(task)
 
     def old_network(self, task: Task) -> ClassifyingEmbedder:
-        """The average of both teachers that searches the images of the task best."""
+        """The average of both teachers with the best mAP on the images of the task."""
         assert self.teacher is not None
         self.old = self.teacher
         if self.long_teacher is not None:
@@ -86,7 +87,7 @@ class LSTKCpp(FusedFineTuning):
         return self.old
 
     def figures(self) -> dict[str, float]:
-        """As in the base class, and the share of the older teacher in the average of both."""
+        """The values of the base class, and the weight of the older teacher as ``long_share``."""
         return super().figures() | ({} if self.long_share is None else {"long_share": self.long_share})
 
     def self_retrieval(self, network: ClassifyingEmbedder, task: Task) -> float:
@@ -96,18 +97,18 @@ class LSTKCpp(FusedFineTuning):
         return self_retrieval(self.extract(network, task).numpy(), labels, cameras, metric="euclidean")
 
     def measured_alpha(self, new: Tensor, old: Tensor) -> float:
-        """The share of the new network, from the overlap of affinities."""
+        """The weight of the new network, from the overlap of affinities."""
         return lstkcpp_alpha(new, old)
 
     def end_task(self, task: Task) -> None:
-        """Keeps the network as it was trained, and what it was fused with."""
+        """Store the network before it was fused, and the network it was fused with, as the teachers."""
         super().end_task(task)
         if self.trained is not None:
             self.teacher, self.long_teacher = self.trained, self.old
             self.trained = self.old = None
 
     def state_dict(self) -> dict[str, Any]:
-        """The older teacher, in addition to the state of the base classes."""
+        """The state of the base class and the older teacher."""
         long = None if self.long_teacher is None else self.long_teacher.state_dict()
         return super().state_dict() | {"long_teacher": long}
 
@@ -120,7 +121,7 @@ class LSTKCpp(FusedFineTuning):
             self.long_teacher.load_state_dict(state["long_teacher"])
 
     def _averaged(self, share: float) -> ClassifyingEmbedder:
-        """Both teachers in one, with so much of the older one."""
+        """The average of both teachers, in which the older teacher has the weight ``share``."""
         assert self.teacher is not None and self.long_teacher is not None
         average = copy.deepcopy(self.teacher)
         average.load_state_dict(

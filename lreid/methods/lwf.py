@@ -18,11 +18,11 @@ from lreid.rules import Rule
 class LwF(BoTFineTuning):
     """Learning without Forgetting (Li and Hoiem, ECCV 2016) in the form of AKA's official code.
 
-    From the second task on the previous model and its classifier see the same augmented images, and the
-    softmax over all identities is held to their softmax over the old ones. AKA's code keeps its old model in
-    training mode, so that it normalises by the statistics of the batch; here it is in evaluation mode. It also has a
-    neck for every task; here there is one, as in BoT. With exemplars it is "LwF+" of DwoPP (BMVC 2022, Table 1), whose
-    recipe is not published: all losses on all images.
+    From the second task on, the previous model and its classifier process the same augmented images. Their softmax over
+    the old identities is distilled to the softmax over all identities. AKA's code keeps the old model in training mode,
+    so that its BatchNorm uses the statistics of the batch; here it is in evaluation mode. AKA's code also has a neck
+    for every task; here all tasks share one, as in BoT. With exemplars, this is "LwF+" of DwoPP (BMVC 2022, Table 1).
+    Its recipe is not published; here all losses cover all images.
     """
 
     keeps: ClassVar = {**BoTFineTuning.keeps, "old_classifier": "network"}
@@ -43,7 +43,7 @@ class LwF(BoTFineTuning):
         self.old_classifier = frozen_copy(self.classifier)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """The terms of BoT, and the previous network's logits of old classes to stay near to."""
+        """Compute BoT's terms and, from the second task on, the distillation of the previous logits."""
         features = self.model(batch.images)  # (B, dim)
         logits = self.classifier(self.model.neck(features))  # (B, all classes)
         terms = self.softmax_triplet(features, logits, batch)
@@ -54,12 +54,12 @@ class LwF(BoTFineTuning):
         return terms
 
     def end_task(self, task: Task) -> None:
-        """Keeps the teacher with its classifier."""
+        """Store the teacher and its classifier."""
         super().end_task(task)
         self.old_classifier = frozen_copy(self.classifier)
 
     def state_dict(self) -> dict[str, Any]:
-        """The teacher's classifier, in addition to the state of the base classes."""
+        """The state of the base class and the teacher's classifier."""
         return super().state_dict() | {"old_classifier": self.old_classifier.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""MIR: replay of the maximally interfered samples, the stored images whose loss the incoming batch raises most."""
+"""MIR: replay the stored images whose loss would grow most by a step on the incoming batch."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from lreid.rules import Rule
 
 
 class MIR(ER):
-    """Maximally interfered retrieval (Aljundi et al., NeurIPS 2019), a comparison of ER-ACE's paper.
+    """Maximally interfered retrieval (Aljundi et al., NeurIPS 2019), a baseline in ER-ACE's paper.
 
-    Out of ``candidates`` stored images those are replayed whose loss grows most by a virtual step of plain gradient
-    descent on the incoming loss. What the paper and its code leave open: BatchNorm takes the statistics of the
-    candidates before and after the step alike, and keeps none of them.
+    ``candidates`` stored images are drawn. A virtual step of plain gradient descent on the incoming loss shows how much
+    the loss of each grows; those with the largest growth are replayed. The paper and its code do not say how BatchNorm
+    works here. In lreid it uses the statistics of the candidates, both before and after the step, and does not update
+    its running statistics.
     """
 
     divisible = False
@@ -32,13 +33,14 @@ class MIR(ER):
         candidates: Annotated[
             int,
             Rule(
-                "stored images that are compared, more than are replayed; 0 for five times as many, which is "
+                "number of stored images to choose from; 0 means five times the replayed images, which is "
                 "the official code's 50 for 10",
                 least=0,
             ),
         ] = 0,
         virtual_rate: Annotated[
-            float, Rule("learning rate of the virtual step, in the official code that of training (SGD, 0.1)", least=0)
+            float,
+            Rule("learning rate of the virtual step; the official code uses that of training (SGD, 0.1)", least=0),
         ] = 0.1,
         **er: Any,
     ) -> None:
@@ -46,7 +48,7 @@ class MIR(ER):
         self.candidates, self.virtual_rate = candidates, virtual_rate
 
     def choose(self, count: int, incoming: Tensor) -> Replay | None:
-        """Samples more images, and takes those whose loss a step on the incoming ones would raise most."""
+        """Draw candidates, and choose those whose loss a step on the incoming batch would raise most."""
         candidates = self.candidates or 5 * count
         require(candidates > count, "candidates", candidates, f"0, or above the {count} that are replayed")
         drawn = super().choose(candidates, incoming)
@@ -65,7 +67,7 @@ class MIR(ER):
         return Replay(drawn.images[chosen], drawn.labels[chosen], drawn.rows[chosen.cpu().numpy()])
 
     def losses(self, drawn: Replay, moved: dict[Tensor, Tensor]) -> Tensor:
-        """Loss of each image (n,) with some parameters replaced; leaves the network as it is."""
+        """Loss of each image (n,) with the parameters in ``moved`` replaced; the network does not change."""
 
         def call(module: torch.nn.Module, values: Tensor) -> Tensor:
             tensors = {name: moved.get(part, part) for name, part in module.named_parameters()}

@@ -1,6 +1,6 @@
 """PASS: rotated images as separate classes, noisy prototypes for past identities, and feature distillation.
 
-The file, and so the method, is not named ``pass``, because that is a Python keyword and cannot be imported.
+The file and the method are not named ``pass``, because that is a Python keyword.
 """
 
 from __future__ import annotations
@@ -26,59 +26,60 @@ class PASS(BoTFineTuning):
 
     The loss is ``L + 10 CE(m + r e, 4y) + w |F - F'|``.
 
-    * ``L`` is BoT's softmax-triplet loss. Each image counts four times, rotated by 0, 90, 180 and 270 degrees, and
-      rotation ``k`` of identity ``y`` is class ``4y + k`` of its own.
-    * ``m`` is the prototype of a past identity: the mean feature of its upright images in evaluation mode, taken once
-      after its task. As many are drawn as the batch has images, ``e`` is normal noise, and the radius ``r`` is the
-      root mean variance of a dimension within an identity, measured after the first task.
-    * ``F`` and ``F'`` are the features of all rotated images by the new and by the previous model; one norm over the
-      batch, neither squared nor a mean.
+    * ``L`` is BoT's softmax-triplet loss. Each image is used four times, rotated by 0, 90, 180 and 270 degrees, and
+      rotation ``k`` of identity ``y`` is the separate class ``4y + k``.
+    * ``m`` is the prototype of a past identity: the mean feature of its upright images in evaluation mode, computed
+      once after its task. For each image of the batch, one prototype is drawn. ``e`` is normal noise. The radius ``r``
+      is the root mean variance of a dimension within an identity, measured after the first task.
+    * ``F`` and ``F'`` are the features of all rotated images by the new and by the previous model. The norm covers the
+      entire batch and is neither squared nor averaged; ``w`` is its weight.
 
-    How DwoPP's authors (BMVC 2022) made PASS fit re-ID is not published. Ours:
+    DwoPP's authors (BMVC 2022) did not publish how they adapted PASS to re-ID. These are lreid's choices:
 
-    * Images that are not square are resized after rotations by 90 and 270 degrees, and the triplet loss takes each
-      rotation for an identity.
-    * Prototypes are computed after the neck, where the classifier is. ``F`` and ``F'`` are taken before it: after it,
-      new features have mean 0 in every batch and old ones do not, so that they could never agree.
-    * Logits are not divided by PASS's temperature of 0.1, which a linear classifier makes up for by smaller weights.
-    * ``w`` is 0.03, not 10. The gradient that features get from the norm has the length ``w``, however close they are
-      to the old ones; that from the triplet loss is of the order of ``sqrt(2 / B)``. With 10 little is learned.
-    * As in PASS the softmax runs over all identities so far: new images are pushed away from the old rows, and by that
-      alone prototypes act on the features. Where prototypes have no weight nothing holds the old rows, and the softmax
-      runs over those of the task, as in BoT-FT.
+    * Images that are not square are resized after rotations by 90 and 270 degrees. The triplet loss treats each
+      rotation as a separate identity.
+    * Prototypes are computed after the neck, where the classifier is. ``F`` and ``F'`` are features before the neck.
+      After the neck, new features have mean 0 in every batch but old features do not, so they could never agree.
+    * Logits are not divided by PASS's temperature of 0.1, because a linear classifier can learn larger weights instead.
+    * ``w`` is 0.03, not 10. The gradient of this term at the features has the length ``w``, no matter how close new and
+      old features are. The gradient of the triplet loss has a length of about ``sqrt(2 / B)``. With a ``w`` of 10, the
+      model learns little.
+    * As in PASS, the softmax covers all identities so far. So new images are pushed away from the old classifier rows,
+      which is the only effect of prototypes on the features. If the weight of prototypes is 0, nothing preserves the
+      old rows, and the softmax covers only the identities of the task, as in BoT-FT.
 
     A step trains on four times the images of BoT-FT.
     """
 
     keeps: ClassVar = {**BoTFineTuning.keeps, "prototypes": "template"}
     keeps_teacher = True
-    smallest_batch = 1  # every image is shown in four rotations
+    smallest_batch = 1  # the four rotations of an image make a batch
 
     def __init__(
         self,
         model: Embedder,
         *,
         prototype_weight: Annotated[float, Rule("weight of the cross-entropy of prototypes", least=0)] = 10.0,
-        distillation_weight: Annotated[float, Rule("weight of the feature distillation, w", least=0)] = 0.03,
-        rotate: Annotated[bool, Rule("rotate images. Without it, and with both weights at 0, this is BoT-FT")] = True,
+        distillation_weight: Annotated[float, Rule("weight w of the feature distillation", least=0)] = 0.03,
+        rotate: Annotated[bool, Rule("rotate images; if False and both weights are 0, this is BoT-FT")] = True,
         **bot: Any,
     ) -> None:
         super().__init__(model, **bot)
         self.weights = {"prototypes": prototype_weight, "distill": distillation_weight}
-        self.rotations = ROTATIONS if rotate else 1  # rows of the classifier an identity
+        self.rotations = ROTATIONS if rotate else 1  # classifier rows per identity
         self.prototypes = torch.empty(0, model.dim, device=model.mean.device)  # (P, dim)
         self.prototype_classes = torch.empty(0, dtype=torch.int64)  # (P,) on the CPU
         self.radius = 0.0
-        # A separate generator, so that classifier rows are drawn as without prototypes.
+        # A separate generator keeps the run's other random numbers the same as without prototypes.
         self.generator = torch.Generator().manual_seed(torch.initial_seed())
 
     def begin_task(self, task: Task) -> None:
-        """Adds a row of the classifier for each rotation of each new identity."""
+        """Add a classifier row for each rotation of each new identity."""
         self.first_class = 0 if self.memory or self.weights["prototypes"] else len(self.classifier)
         self.classifier.grow(self.rotations * len(task.classes))
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """The terms of BoT on rotated copies, prototypes of past classes, and features that stay as they were."""
+        """Compute BoT's terms on rotated images and, from the second task on, the terms against forgetting."""
         count = len(batch.labels)
         if self.rotations > 1:
             images, labels = rotate_batch(batch.images, batch.labels)  # (4B, 3, H, W), (4B,)
@@ -93,12 +94,12 @@ class PASS(BoTFineTuning):
         return terms
 
     def prototype_loss(self, count: int) -> Tensor:
-        """Cross-entropy of prototypes with noise."""
+        """Compute the cross-entropy of ``count`` prototypes with noise."""
         picks = torch.randint(len(self.prototypes), (count,), generator=self.generator)  # (n,)
         noise = torch.randn(count, self.prototypes.shape[1], generator=self.generator)  # (n, dim)
         noise = to_device(noise, self.prototypes.device).to(self.prototypes.dtype)
         past, rows = augment_prototypes(self.prototypes, self.prototype_classes, self.radius, picks, noise)
-        rows //= ROTATIONS // self.rotations  # these are 4y, whether or not images are rotated
+        rows //= ROTATIONS // self.rotations  # rows are 4y even if images are not rotated
         return F.cross_entropy(self.classifier(past), rows.to(past.device, non_blocking=True))
 
     def class_scores(self, features: Tensor) -> Tensor:
@@ -106,7 +107,7 @@ class PASS(BoTFineTuning):
         return super().class_scores(features)[:, :: self.rotations]  # of upright images
 
     def end_task(self, task: Task) -> None:
-        """Keeps the teacher, a mean feature of each class, and after the first task the radius around them."""
+        """Store the teacher, the mean feature of each class and, after the first task, the radius."""
         features = torch.from_numpy(self.model.extract([record.path for record in task.records]))  # (n, dim)
         labels = torch.tensor([record.pid for record in task.records])  # (n,)
         if self.teacher is None:
@@ -117,7 +118,7 @@ class PASS(BoTFineTuning):
         super().end_task(task)
 
     def state_dict(self) -> dict[str, Any]:
-        """Prototypes with their classes, the radius and the generator."""
+        """The state of the base class, prototypes with their classes, the radius and the generator."""
         return super().state_dict() | {
             "prototypes": self.prototypes,
             "prototype_classes": self.prototype_classes,

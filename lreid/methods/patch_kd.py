@@ -1,4 +1,4 @@
-"""PatchKD: LwF, and distillation of the logits and distances of selected patches."""
+"""PatchKD: LwF with additional distillation of the logits and distances of selected patches."""
 
 from __future__ import annotations
 
@@ -29,23 +29,24 @@ from lreid.rules import Rule
 class PatchKD(LwF):
     """Patch-based knowledge distillation (Sun and Mu, ACM MM 2022).
 
-    From the second task on a small network, :class:`~lreid.models.PatchNet`, chooses one position of the feature map
-    for each of ``patches``, and the features there, of the network and of the previous one, are the patches of an
-    image. To LwF's terms are added
+    From the second task on, a small network, the sampler (:class:`~lreid.models.PatchNet`), chooses positions of the
+    feature map, one for each of ``patches``. A patch is the feature at such a position, of the network or of the
+    previous network. Four terms are added to LwF's terms:
 
-    * ``patch_distill``: logits of patches, by a neck and a classifier of their own, against those that the previous
-      network's classifier gives to its own patches;
-    * ``relations``: distances of the patches of an image, and of the same patch across images;
-    * ``confidence``: the entropy of the previous network's logits of patches;
-    * ``diversity``: the mean cosine of the network's patches of an image, after their neck in evaluation mode.
+    * ``patch_distill``: distillation of the logits that the previous network's classifier computes for its patches. The
+      network's patches have a separate neck and classifier.
+    * ``relations``: distillation of the distances between the patches of an image, and between the same patch of all
+      images.
+    * ``confidence``: the entropy of the previous network's logits of patches.
+    * ``diversity``: the mean cosine between the network's patches of an image, after their neck in evaluation mode.
 
-    The last two train the sampler of positions, diversity the network as well; the others take positions as they are.
+    ``confidence`` and ``diversity`` train the sampler; ``diversity`` also trains the network. In the other two terms,
+    the positions are fixed.
 
-    The official code has one schedule for the whole sequence of tasks, so that all but the first run at a hundredth of
-    the rate, and the sampler's begins with the second task; ``configs/recipes/patch_kd.yaml``
-    has both.
-    Differences: one neck for all tasks in place of one for each; the previous network's neck is in evaluation mode; the
-    smoothed share of a label is spread over the classes of the task, not over 2,500; the stem keeps its ReLU.
+    The official code has one learning rate schedule for the entire sequence of tasks, so that all tasks after the first
+    have a hundredth of the rate. The sampler's schedule begins with the second task. ``configs/recipes/patch_kd.yaml``
+    sets both. lreid differs in four points. All tasks share one neck. The previous network's neck is in evaluation
+    mode. Label smoothing covers the classes of the task, not 2,500 classes. The stem keeps its ReLU.
 
     Args:
         model: the network, with a neck and feature maps.
@@ -57,11 +58,11 @@ class PatchKD(LwF):
         self,
         model: Embedder,
         *,
-        patches: Annotated[int, Rule("patches of an image", least=2)] = 3,
-        patch_weight: Annotated[float, Rule("weight of the terms above", least=0)] = 0.1,
-        relation_weight: Annotated[float, Rule("weight of the terms above", least=0)] = 100.0,
-        confidence_weight: Annotated[float, Rule("weight of the terms above", least=0)] = 1.0,
-        diversity_weight: Annotated[float, Rule("weight of the terms above", least=0)] = 0.5,
+        patches: Annotated[int, Rule("number of patches per image", least=2)] = 3,
+        patch_weight: Annotated[float, Rule("weight of patch_distill", least=0)] = 0.1,
+        relation_weight: Annotated[float, Rule("weight of relations", least=0)] = 100.0,
+        confidence_weight: Annotated[float, Rule("weight of confidence", least=0)] = 1.0,
+        diversity_weight: Annotated[float, Rule("weight of diversity", least=0)] = 0.5,
         sampler_rate: Annotated[float, Rule("factor of the learning rate of the sampler", least=0)] = 1.0,
         **lwf: Any,
     ) -> None:
@@ -73,9 +74,9 @@ class PatchKD(LwF):
             "diversity": diversity_weight,
         }
         self.patches, self.sampler_rate = patches, sampler_rate
-        model.map_size()  # which refuses a network that gives vectors
+        model.map_size()  # refuses a network without feature maps
         device = model.mean.device
-        # Drawn by a generator of its own, so that the classifier draws the same rows as without patches.
+        # A separate generator keeps the run's other random numbers the same as without patches.
         self.generator = torch.Generator().manual_seed(torch.initial_seed())
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(torch.randint(2**31, (), generator=self.generator)))
@@ -84,21 +85,21 @@ class PatchKD(LwF):
         self.patch_classifier = GrowingClassifier(model.dim).to(device)
 
     def begin_task(self, task: Task) -> None:
-        """Adds a row of both classifiers for each new identity."""
+        """Add a row to both classifiers for each new identity."""
         super().begin_task(task)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(torch.randint(2**31, (), generator=self.generator)))
             self.patch_classifier.grow(len(task.classes))
 
     def parameters(self) -> Iterable[Parameter] | list[dict[str, Any]]:
-        """The network, both classifiers, and the sampler at its own rate, from the second task on."""
+        """The network, both classifiers and, from the second task on, the sampler with a separate learning rate."""
         parts: tuple[nn.Module, ...] = (self.model, self.classifier, self.patch_neck, self.patch_classifier)
         groups: list[dict[str, Any]] = [{"params": [each for part in parts for each in part.parameters()]}]
         own: dict[str, Any] = {"rate_factor": self.sampler_rate, "first_task": 1}
         return [*groups, {"params": list(self.sampler.parameters()), **own}]
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """The terms of LwF and those of patches."""
+        """Compute LwF's terms and, from the second task on, the terms of patches."""
         maps = self.model.maps(batch.images)  # (B, dim, h, w)
         features = self.model.pool(maps)  # (B, dim)
         logits = self.classifier(self.model.neck(features))  # (B, all classes)
@@ -112,7 +113,7 @@ class PatchKD(LwF):
         return terms | self.patch_terms(maps, old_maps)
 
     def patch_terms(self, maps: Tensor, old_maps: Tensor) -> dict[str, Tensor]:
-        """The terms of patches, of the maps (B, dim, h, w) of both networks."""
+        """Compute the terms of patches from the feature maps (B, dim, h, w) of both networks."""
         assert self.teacher is not None
         theta = self.sampler(maps.detach(), self.generator)  # (B, k, h, w)
         old = patchkd_patch_features(old_maps, theta)  # (B, k, dim)
@@ -131,7 +132,7 @@ class PatchKD(LwF):
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """Sampler, neck and classifier of patches and generator, in addition to the state of the base classes."""
+        """The state of the base class, the sampler, the neck and classifier of patches, and the generator."""
         return super().state_dict() | {
             "sampler": self.sampler.state_dict(),
             "patch_neck": self.patch_neck.state_dict(),

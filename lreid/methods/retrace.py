@@ -24,32 +24,33 @@ from lreid.rules import Rule
 
 logger = logging.getLogger("lreid")
 
-MEASURED = 512  # images of a task that are searched among themselves
-BISECTIONS = 5  # alpha is known to 1/32
+MEASURED = 512  # number of images of a task on which the mAP is measured
+BISECTIONS = 5  # alpha is found with an accuracy of 1/32
 
 
 class Retrace(BoTFineTuning):
-    """Our method, which keeps nothing between tasks but the network itself.
+    """lreid's own method, which stores nothing between tasks except the network.
 
     A task moves the weights from ``w0`` to ``w1``. Past tasks had a minimum near ``w0``, so their loss grows about as
     ``alpha ** 2`` along ``w(alpha) = w0 + alpha (w1 - w0)``, while most of the gain on the new task is reached at an
     ``alpha`` well below 1. The network therefore trains with ``rate`` times the learning rate of the run. After the
     last update its weights become ``w(alpha)`` for the smallest ``alpha`` that retains the gain on the task.
 
-    The gain is measured without any past image: the mAP of up to 512 training images of the task, all images of evenly
-    drawn identities, searched among themselves (:func:`~lreid.retrieval.self_retrieval`). Five bisections between
-    ``w0`` and ``w1`` find ``alpha``. Interpolation may cost the share ``(1 - keep) mAP(w0)`` of the gain: the more a
-    network could do before the task, the more it can forget, and a random network keeps nearly all of ``w1``. Running
-    statistics of BatchNorm are interpolated with the weights.
+    The gain is measured without any past image. It is the increase of the mAP when about 512 training images of the
+    task, all images of evenly chosen identities, are searched among themselves
+    (:func:`~lreid.retrieval.self_retrieval`). Five bisections between ``w0`` and ``w1`` find ``alpha``. Interpolation
+    may lose the fraction ``(1 - keep) mAP(w0)`` of the gain. So a network that was good before the task, and can forget
+    more, returns further towards ``w0``; a random network stays near ``w1``. Running statistics of BatchNorm are
+    interpolated with the weights.
 
-    After a task the network subtracts ``centre`` times the mean feature of those 512 images before features are
-    compared; its neck holds the mean. Three quarters lie between LSTKC, which subtracts nothing, and BoT, whose neck
-    subtracts the whole mean.
+    After a task, the network subtracts ``centre`` times the mean feature of those images before features are compared;
+    its neck stores the mean. The default of 0.75 lies between LSTKC, which subtracts nothing, and BoT, whose neck
+    subtracts the full mean.
 
     The losses are those of LSTKC's baseline (:class:`~lreid.methods.fused_ft.FusedFineTuning`): softmax without label
     smoothing after a BatchNorm neck, the soft-margin triplet loss before it, and class weights that start as the
-    directions of the mean features. Neck and classifier belong to the task and are discarded with it. There are no
-    exemplars: they would bring labels that such a classifier does not know.
+    directions of the mean features. Neck and classifier are created for a task and discarded at its end. So exemplars
+    are not supported: the classifier has no rows for their identities.
     """
 
     finishing = "interpolating weights"
@@ -59,7 +60,7 @@ class Retrace(BoTFineTuning):
         self,
         model: Embedder,
         *,
-        rate: Annotated[float, Rule("factor of the learning rate", above=0)] = 2.0,
+        rate: Annotated[float, Rule("factor by which the learning rate of the run is multiplied", above=0)] = 2.0,
         keep: Annotated[
             float,
             Rule(
@@ -75,7 +76,7 @@ class Retrace(BoTFineTuning):
     ) -> None:
         super().__init__(model, label_smoothing=0.0, soft_margin=True)
         self.rate, self.keep, self.centre = rate, keep, centre
-        model.neck.requires_grad_(False)  # it holds a mean, and learns nothing
+        model.neck.requires_grad_(False)  # it stores a mean and is not trained
         self.began: Embedder | None = None  # the previous network, until the end of the task
         self.first_label = 0
         self.share = 1.0  # alpha of the last task
@@ -83,7 +84,7 @@ class Retrace(BoTFineTuning):
 
     @property
     def needs_past(self) -> bool:
-        """No: head and former network exist only within a task."""
+        """False, because head and previous network exist only within a task."""
         return False
 
     def _new_head(self) -> None:
@@ -95,7 +96,7 @@ class Retrace(BoTFineTuning):
         return self.model.neck
 
     def begin_task(self, task: Task) -> None:
-        """Keep a copy of the network, and make a head for the identities of the task."""
+        """Store a copy of the network, and create a head for the identities of the task."""
         self._new_head()
         self._neck().reset_running_stats()
         self.began = frozen_copy(self.model)
@@ -110,7 +111,7 @@ class Retrace(BoTFineTuning):
         return [{"params": list(trained), "rate_factor": self.rate}]
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Softmax over the identities of the task, and the triplet loss."""
+        """Compute the softmax over the identities of the task, and the triplet loss."""
         features = self.model(batch.images)  # (B, dim)
         logits = self.classifier(self.task_neck(features))  # (B, identities of the task)
         return self.softmax_triplet(features, logits, batch._replace(labels=batch.labels - self.first_label))
@@ -138,7 +139,7 @@ class Retrace(BoTFineTuning):
         logger.info(line, task.name, self.share, 100 * before, 100 * after)
 
     def finishing_images(self, task: Task) -> int:
-        """Each measured image, once for each measured alpha, and once for the mean feature."""
+        """Number of measured images, once for each measured alpha and once for the mean feature."""
         return (BISECTIONS + 3) * len(_sample(task)[0])
 
     def end_task(self, task: Task) -> None:
@@ -152,10 +153,10 @@ class Retrace(BoTFineTuning):
         return super().figures() | {"share": self.share}
 
     def class_scores(self, features: Tensor) -> None:
-        """None: there is no classifier of all identities."""
+        """Return None, because there is no classifier of all identities."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Head and former network of the current task, in addition to the state of the base classes."""
+        """The state of the base class, and head and previous network within a task."""
         began = None if self.began is None else self.began.state_dict()
         head = {"task_neck": self.task_neck.state_dict(), "first_label": self.first_label}
         return super().state_dict() | head | {"began": began, "share": self.share}
@@ -171,7 +172,7 @@ class Retrace(BoTFineTuning):
 
 
 def _sample(task: Task) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Paths, labels and cameras of about MEASURED images of a task: all images of evenly spread identities."""
+    """Paths, labels and cameras of about ``MEASURED`` images of a task: all images of every n-th identity."""
     every = -(-len(task.records) // MEASURED)
     chosen = set(sorted(task.classes)[::every])
     records = [record for record in task.records if record.pid in chosen]

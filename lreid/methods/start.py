@@ -12,7 +12,7 @@ from lreid.models.embedder import Embedder
 
 
 class Start(Method):
-    """Does not train: batches are drawn and ignored, and the initial network is evaluated."""
+    """A method that does not train: it ignores the batches, and the initial network is evaluated."""
 
     batches = "identities"
 
@@ -21,9 +21,9 @@ class Start(Method):
         self.idle = Parameter(torch.zeros(()))  # an optimiser needs a parameter
 
     def parameters(self) -> list[Parameter]:
-        """Nothing of the network."""
+        """A dummy parameter, because an optimiser needs one."""
         return [self.idle]
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """0, whatever the batch."""
+        """Return 0 for every batch."""
         return {"none": 0 * self.idle}
