@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
 
-from lreid.rules import Rule
+from lreid.rules import Rule, device_fault
 
 if TYPE_CHECKING:
     T = TypeVar("T")
@@ -376,7 +376,9 @@ class Config(Section):
     """
 
     SEED = key(0, "one seed for all random generators", **_SEED)
-    DEVICE = key("auto", "auto, cpu, cuda, cuda:1 …; auto uses the first GPU, if there is one", free=True)
+    DEVICE = key(
+        "auto", "auto, cpu, cuda, cuda:1 …; auto uses the first GPU, if there is one", free=True, check=device_fault
+    )
 
     def __init__(self) -> None:
         super().__init__()
@@ -402,10 +404,9 @@ FREE_KEYS = frozenset(name for name, each in KEYS.items() if each.free)
 
 
 def is_key(word: str) -> bool:
-    """Whether a word of a command line is a key of the config, or was one."""
-    if word in KEYS or word in RENAMED or word.startswith("METHOD."):
-        return True
-    return any(word in removed.names for removed in REMOVED)
+    """Whether a word of a command line is a key of the config, perhaps a misspelled or removed key of a group."""
+    group, _, name = word.partition(".")
+    return word in KEYS or (group in GROUPS and name.isupper())
 
 
 @dataclass(frozen=True)

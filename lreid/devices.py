@@ -16,6 +16,7 @@ from torch import Tensor
 
 from lreid.errors import ArgumentError, refuse_out_of_memory
 from lreid.float32 import full_precision, tf32
+from lreid.rules import device_fault
 
 # torch's types of network precisions, by name.
 PRECISIONS: dict[str, torch.dtype | Literal["tf32"] | None] = {
@@ -25,7 +26,9 @@ PRECISIONS: dict[str, torch.dtype | Literal["tf32"] | None] = {
     "fp16": torch.float16,
 }
 # Parameters of mallopt(3), from glibc's malloc.h.
-TRIM_THRESHOLD, TOP_PAD, MMAP_MAX = -1, -2, -4
+TRIM_THRESHOLD, TOP_PAD, MMAP_THRESHOLD, MMAP_MAX = -1, -2, -3, -4
+ALL = 2**31 - 1  # bytes: malloc keeps all freed memory
+_heap_bytes = 0  # bytes that malloc keeps, as set by keep_freed_memory
 
 # Environment variables of ATen, oneDNN and MKL that select the CPU instructions.
 INSTRUCTION_LIMITS = (
@@ -46,6 +49,8 @@ def pick_device(name: str) -> torch.device:
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
+    if fault := device_fault(name):
+        raise ArgumentError("device", f"is {name!r}; {fault}")
     try:
         device = torch.device(name)
         torch.zeros(1, device=device).item()  # ``meta`` has no numbers
@@ -84,20 +89,31 @@ def computing(*, rounded: bool, deterministic: bool) -> Iterator[None]:
         torch.backends.cudnn.benchmark = before[1]
 
 
-def keep_freed_memory() -> bool:
+def keep_freed_memory(most: int = ALL) -> bool:
     """Makes glibc's malloc reuse freed memory.
 
-    By default, malloc maps every block above 32 MiB separately and returns it to the system when it is freed. A
-    training step frees and allocates all activations, so every step would map its memory again, page by page, which
-    takes a third of the time for a ResNet-50 and 48 images. With this setting, the process keeps its peak memory.
+    By default, malloc returns freed blocks above 32 MiB and free memory at the end of the heap to the system. A
+    training step and a forward pass allocate and free all activations, so every one of them would map its memory again,
+    page by page. That takes a third of the time of training a ResNet-50 with 48 images, and a tenth of the time of
+    extraction.
+
+    Args:
+        most: bytes at the end of the heap that the process keeps; with :data:`ALL`, it keeps its peak memory. A smaller
+            value than that of an earlier call changes nothing.
 
     Returns:
         Whether glibc is available.
     """
+    global _heap_bytes
     if platform.libc_ver()[0] != "glibc":
         return False
-    mallopt = ctypes.CDLL(None).mallopt
-    return all([mallopt(MMAP_MAX, 0), mallopt(TRIM_THRESHOLD, 2**31 - 1), mallopt(TOP_PAD, 256 << 20)])
+    if most > _heap_bytes:
+        _heap_bytes = most
+        blocks = [(MMAP_MAX, 0), (TOP_PAD, 256 << 20)] if most == ALL else [(MMAP_THRESHOLD, 32 << 20)]
+        mallopt = ctypes.CDLL(None).mallopt
+        for name, value in [*blocks, (TRIM_THRESHOLD, most)]:
+            mallopt(name, value)
+    return True
 
 
 def arithmetic(device: torch.device) -> dict[str, str]:

@@ -54,6 +54,8 @@ def load_model(source: str | Path, device: str | torch.device = "auto", *, engin
         raise ArgumentError("engine", f"is {engine!r}; use {' or '.join(ENGINES)}")
     if not isinstance(source, (str, os.PathLike)) or not str(source):
         raise ArgumentError("source", "is not the name of a model; call load_model('zoo:people') or give a file")
+    if "://" in str(source):
+        raise ArgumentError("source", f"{source}: is an address on the web; download the model and name its file")
     lasting = lasting_name(source)
     source = single_file(source)
     if engine == "onnx" or _is_onnx(source):

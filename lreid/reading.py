@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,6 +99,35 @@ def unsealed(content: bytes) -> bytes:
     if sealed(content[:-4]) != content:
         raise ValueError("its checksum is wrong")
     return content[:-4]
+
+
+def compare_checksums(path: str | Path, *, legacy: bool = True) -> None:
+    """Verifies the checksum of every part of a file that ``torch.save`` wrote, without torch.
+
+    Args:
+        path: the file.
+        legacy: whether to accept, without a check, a file that is no zip archive; torch wrote such files before 1.6.
+
+    Raises:
+        InputError: it is a TorchScript archive.
+        ValueError: it is damaged, or not such a file.
+        OSError: it cannot be read.
+    """
+    if not zipfile.is_zipfile(path):
+        if legacy:
+            return
+        raise ValueError("it is not an archive of torch.save")
+    with zipfile.ZipFile(path) as archive:
+        if any(part.endswith("/constants.pkl") for part in archive.namelist()):
+            raise InputError(
+                f"{path}: is a TorchScript archive, which holds the code of a network and is not run; take its tensors "
+                "alone, torch.save(torch.jit.load(FILE).state_dict(), 'weights.pt')"
+            )
+        if any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist()):
+            raise ValueError("it is compressed, which torch.save never does; a few bytes could fill the memory")
+        damaged = archive.testzip()
+    if damaged is not None:
+        raise ValueError(f"the checksum of {damaged} is wrong")
 
 
 def read_json(path: Path) -> Any:

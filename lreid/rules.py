@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+# Devices of torch and of the packages that extend it.
+DEVICES = re.compile(r"auto|(cpu|cuda|hip|hpu|maia|meta|mps|mtia|npu|xla|xpu)(:\d+)?")
+
+
+def device_fault(name: object) -> str:
+    """What the name of a device must be, as text; "" if it is spelled like one, which this computer may lack."""
+    return "" if DEVICES.fullmatch(str(name)) else "it must be auto, cpu, cuda, or a numbered GPU such as cuda:1"
 
 
 @dataclass(frozen=True)

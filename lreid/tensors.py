@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from lreid.errors import InputError, refuse_out_of_memory
-from lreid.reading import require_regular
+from lreid.reading import compare_checksums, require_regular
 
 
 def read_tensors(path: str | Path) -> dict[str, Any]:
@@ -24,7 +23,7 @@ def read_tensors(path: str | Path) -> dict[str, Any]:
     """
     require_regular(path)
     try:
-        _compare_checksums(path)
+        compare_checksums(path)
         content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise InputError(f"{path}: no such file") from None
@@ -76,19 +75,3 @@ def _reason(error: Exception) -> str:
         f"it holds {named[1] if named else 'something'} besides tensors and plain values, which might run code and is "
         "not read; save the state_dict() alone where it was made"
     )
-
-
-def _compare_checksums(path: str | Path) -> None:
-    if not zipfile.is_zipfile(path):  # truncated, or in the format of torch before 1.6
-        return
-    with zipfile.ZipFile(path) as archive:
-        if any(part.endswith("/constants.pkl") for part in archive.namelist()):
-            raise InputError(
-                f"{path}: is a TorchScript archive, which holds the code of a network and is not run; take its tensors "
-                "alone, torch.save(torch.jit.load(FILE).state_dict(), 'weights.pt')"
-            )
-        if any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist()):
-            raise ValueError("it is compressed, which torch.save never does; a few bytes could fill the memory")
-        damaged = archive.testzip()
-    if damaged is not None:
-        raise ValueError(f"the checksum of {damaged} is wrong")

@@ -33,7 +33,7 @@ def values(key: Key) -> st.SearchStrategy[object]:
         )
     name = st.from_regex(r"[a-z]{2,9}", fullmatch=True).map("x{}".format)  # no word of Python such as none
     if isinstance(key.default, str):
-        return name
+        return st.just(key.default) if key.rule.fault("xname") else name
     return (
         st.lists(st.floats(0.1, 1), min_size=3, max_size=3)
         if len(key.default) == 3

@@ -142,7 +142,7 @@ def _film(path: Path, here: list[Passage], crop: Any, dice: random.Random) -> tu
             slots.setdefault(second, []).append((slot, passage, track))
     video = cv2.VideoWriter(str(path), cv2.VideoWriter_fourcc(*"MJPG"), 1, (SLOTS * WIDTH, HEIGHT))
     lines = []
-    for second in range(max(slots) + 2):
+    for second in range(max(slots, default=0) + 2):
         frame = np.zeros((HEIGHT, SLOTS * WIDTH, 3), np.uint8)
         present = slots.get(second, [])
         for slot, passage, track in present:

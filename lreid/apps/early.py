@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import zipfile
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
@@ -16,6 +17,8 @@ from lreid.apps.arguments.train import short_keys, split_words
 from lreid.config import check_values, load_config
 from lreid.config_keys import Config
 from lreid.errors import InputError, naming_keys
+from lreid.reading import compare_checksums, require_regular
+from lreid.rules import device_fault
 from lreid.zoo import PREFIX, is_entry
 
 ELSEWHERE = ("hub:", "milvus:")  # prefixes of models and galleries that are not files
@@ -25,9 +28,12 @@ def refuse(command: str, args: argparse.Namespace) -> None:
     """Checks the files and names on the command line of one of ``lreid.apps.cli.COMMANDS``.
 
     Raises:
-        InputError: a file is missing, or a model, a key or a method is unknown.
+        InputError: a file is missing or damaged, or a device, a model, a key or a method is unknown.
         OSError: a file cannot be reached.
     """
+    device = getattr(args, "device", None)
+    if device and (fault := device_fault(device)):
+        raise InputError(f"--device is {device!r}; {fault}")
     models = [getattr(args, name, None) for name in ("checkpoint", "model", "new")]
     if command == "train" and not args.options:
         _refuse_training(args)
@@ -104,5 +110,26 @@ def _require_model(name: str) -> None:
         from lreid.zoo.card import find
 
         find(name.removeprefix(PREFIX))
-    else:
-        _require(name)
+        return
+    _require(name)
+    require_regular(name)
+    if os.path.isfile(name) and name.endswith(".safetensors"):
+        _require_safetensors(Path(name))
+    elif os.path.isfile(name) and not name.endswith(".onnx"):
+        try:
+            compare_checksums(name, legacy=False)
+        except (ValueError, zipfile.BadZipFile) as error:
+            raise InputError(f"{name}: damaged, or not a checkpoint ({error}); use one of lreid train") from None
+
+
+def _require_safetensors(weights: Path) -> None:
+    from safetensors import SafetensorError, safe_open
+
+    from lreid.zoo.card import card_beside
+
+    card_beside(weights)
+    try:
+        with safe_open(weights, "numpy"):
+            pass
+    except SafetensorError as error:
+        raise InputError(f"{weights}: cannot be loaded as safetensors ({error}); fetch it again") from None

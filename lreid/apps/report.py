@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from itertools import chain
 from pathlib import Path
 
 from lreid.apps.sweep import read_run
@@ -30,12 +31,18 @@ def run(args: argparse.Namespace) -> None:
         require_one_run_a_seed(runs, folders)
     table = comparison_table(runs, args.format, each=args.each, cost=args.cost, switches=args.switches)
     print(table.rstrip("\n"))
-    for folder in folders:
-        write_report(folder, growth_panels(growth_in([folder])))
+    growth = [growth_in(folder) for folder in folders]
+    for folder, entries in zip(folders, growth, strict=True):
+        write_report(folder, growth_panels(entries))
     if args.html or args.images:
         path = args.html or folders[0] / "report.html"
         sections, pictures = _images_of_runs(folders, runs, args.blur) if args.images else ([], Pictures())
-        sections = [*growth_panels(growth_in(folders)), *sections]
+        if folders[1:]:
+            growth = [
+                [each | {"checkpoint": f"{folder.name} {each['checkpoint']}"} for each in entries]
+                for folder, entries in zip(folders, growth, strict=True)
+            ]
+        sections = [*growth_panels([*chain.from_iterable(growth)]), *sections]
         links = links_in(path.parent) if len(runs) == 1 else ()
         write_page(path, runs, folders=folders, pictures=pictures, more=sections, links=links)
 
@@ -52,8 +59,6 @@ def _folders(named: list[Path]) -> list[Path]:
     folders: dict[Path, Path] = {}
     others = []
     for path in named:
-        if not path.exists():
-            raise InputError(f"{path}: no such folder; name the folder of a run that finished a task")
         folder = path.parent if path.name == "results.json" else path
         if (folder / "results.json").exists():
             folders.setdefault(folder.resolve(), folder)

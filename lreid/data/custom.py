@@ -30,6 +30,14 @@ TESTED = 1 / 4  # approximate share of the identities
 FEWEST = 2  # minimum number of identities for training, and for testing
 
 
+class TooFew(InputError):
+    """The images can be searched, but not trained on; ``gallery`` has all of them in its split of that name."""
+
+    def __init__(self, message: str, gallery: DataSet) -> None:
+        super().__init__(message)
+        self.gallery = gallery
+
+
 @dataclass(frozen=True)
 class CustomSet:
     """Custom images with the labels from their names.
@@ -86,8 +94,8 @@ def read_custom(path: Path, sources: Sources = Sources()) -> list[CustomSet]:  #
         One custom set per domain of a CSV file; one for a folder.
 
     Raises:
-        InputError: there are no images, fewer than two identities, no identity with two images, or folders are not
-            named after identities.
+        TooFew: there are fewer than two identities, or fewer than two have two images.
+        InputError: there are no images, or folders are not named after identities.
     """
     if path.is_dir():
         return [_custom_set(path, title_of(path), *_of_folder(path, sources.pattern), sources.cameras)]
@@ -196,17 +204,16 @@ def _custom_set(
             numbers[image.identity] = numbers.get(image.identity, 0) + 1
     warn_of_spellings(numbers, f"{path}: identities")
     several, notes = sum(count > 1 for count in numbers.values()), list(notes)
+    fault = ""
     if len(numbers) < 2:
-        raise InputError(
-            f"{path}: holds images of one identity ({next(iter(numbers), 'none')}); training needs two or more, "
-            "so add images of others"
+        only = next(iter(numbers), "none")
+        fault = f"holds images of one identity ({only}); training needs two or more, so add images of others"
+    elif several < FEWEST:
+        fault = (
+            f"{counted(len(numbers), 'identity')}, {several} of them with two images or more; training needs several "
+            "images of the same one, so add some"
         )
-    if several < FEWEST:
-        raise InputError(
-            f"{path}: {counted(len(numbers), 'identity')}, {several} of them with two images or more; a model learns "
-            "from several images of the same one, so add some"
-        )
-    cameras, splits = cameras_of(images), splits_of(images)
+    cameras, splits = cameras_of(images), ["gallery"] * len(images) if fault else splits_of(images)
     if not cameras:
         notes.append(_without_cameras(path, images))
     if "query" not in splits:
@@ -226,6 +233,8 @@ def _custom_set(
     records: dict[str, Any] = {split: tuple(each) for split, each in split_records.items()}
     names = Names({pid: name for name, pid in pids.items() if name is not None}, dict(enumerate(cameras)))
     data_set = DataSet(name, **records, names=names, has_cameras=bool(cameras))
+    if fault:
+        raise TooFew(f"{path}: {fault}; lreid test and lreid search can use these", data_set)
     return CustomSet(data_set, tuple(cameras), tuple(notes))
 
 

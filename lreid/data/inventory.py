@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tabulate import tabulate
 
+from lreid.data.custom import TooFew
 from lreid.data.datasets import find, load_datasets, splits_of
 from lreid.data.images import require_files
 from lreid.data.records import DataSet, Record
@@ -52,12 +53,14 @@ def look(name: str, root: Path, *, files: bool = False, pattern: str = "") -> li
     """
     if is_address(name):
         raise InputError(f"{name}: comes with lreid; there are no files to check")
-    spec = find(name)
+    spec, unfit = find(name), ""
     try:
         data_sets = load_datasets(name, Sources(root, pattern=pattern))
     except NotThere as error:
         places = " or ".join(map(str, error.places))
         return [Finding(name, "missing", [f"expected in {places}"])]
+    except TooFew as error:
+        data_sets, unfit = [error.gallery], str(error).partition(": ")[2]
     except InputError as error:
         if spec is None:
             raise
@@ -73,7 +76,8 @@ def look(name: str, root: Path, *, files: bool = False, pattern: str = "") -> li
             status = "different" if wrong else "complete"
         else:
             status = "different" if wrong or odd else "there"
-        findings.append(Finding(name if spec else data_set.name, status, wrong + odd, data_set))
+        notes = [*wrong, *odd, *[unfit] * bool(unfit)]
+        findings.append(Finding(name if spec else data_set.name, status, notes, data_set))
     return findings
 
 

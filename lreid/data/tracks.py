@@ -8,6 +8,7 @@ import io
 import logging
 import math
 import os
+import re
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -63,13 +64,14 @@ class Tracked:
 
     Attributes:
         name: name of the camera.
-        frames: a video file, or a folder of images, one a frame in the order of their names.
+        frames: a video file; a folder of images, one a frame in the order of their names; or the URL of a video, such
+            as ``rtsp://…``, as text.
         tracks: file of the tracker.
         rate: frames a second; None asks the video.
     """
 
     name: str
-    frames: Path
+    frames: Path | str
     tracks: Path
     rate: float | None = None
 
@@ -140,10 +142,11 @@ def from_tracks(
 
 
 def read_tracks(file: Path, classes: Sequence[int] = ()) -> list[Box]:
-    """The boxes of a file in the format of MOT Challenge, by frame.
+    """The boxes of a tracker's file, by frame.
 
-    A line holds frame, track, left, top, width, height and perhaps confidence, class and more, divided by commas or
-    spaces. Boxes with the confidence 0 are left out, and so are those of other classes; a log line counts both.
+    :func:`lreid.data.tracker_json.json_lines` reads JSON. Other text has the format of MOT Challenge: a line holds
+    frame, track, left, top, width, height and perhaps confidence, class and more, divided by commas or spaces. Boxes
+    with the confidence 0 are left out, and so are those of other classes; a log line counts both.
 
     Args:
         file: results of a tracker, or ``gt.txt`` of MOT Challenge.
@@ -187,6 +190,10 @@ def read_tracks(file: Path, classes: Sequence[int] = ()) -> list[Box]:
 def _lines(file: Path) -> Iterator[tuple[int, str]]:
     """The lines of a tracker's file that are not empty, with their numbers from 1."""
     try:
+        if file.suffix == ".json":
+            from lreid.data.tracker_json import json_lines
+
+            return iter([*json_lines(file)])
         lines = read_text(file).splitlines()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
@@ -320,35 +327,49 @@ def open_video(sequence: Tracked) -> tuple[float, Iterator[np.ndarray]]:
         InputError: it cannot be read.
     """
     source = sequence.frames
-    if source.is_dir():
+    if isinstance(source, Path) and source.is_dir():
         files = visible_images(source)
         if not files:
             raise InputError(f"{source}: holds no images, which would be the frames; {describe_folder(source)}")
         return sequence.rate or RATE, (read_image(file) for file in files)
     os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")  # of FFmpeg's own lines about damaged videos: none
-    require_regular(source)
+    if isinstance(source, Path):
+        require_regular(source)
     video = cv2.VideoCapture(os.fsencode(source))  # text with bytes that are no UTF-8 crashes it
     if not video.isOpened():
         raise InputError(
-            f"{source}: cannot be read as a video (damaged, or of a kind that OpenCV does not know); convert it, for "
-            "instance by ffmpeg, or name a folder of its frames"
+            f"{shown(source)}: cannot be read as a video (damaged, out of reach, or of a kind that OpenCV does not "
+            "know); convert it, for instance by ffmpeg, or name a folder of its frames"
         )
     rate = sequence.rate or video.get(cv2.CAP_PROP_FPS)
     if not SLOWEST <= rate <= FASTEST:
-        logger.warning("%s: does not say how many frames it has per second; %g are assumed", source, RATE)
+        logger.warning("%s: does not say how many frames it has per second; %g are assumed", shown(source), RATE)
         rate = RATE
 
     def frames() -> Iterator[np.ndarray]:
+        number = 0
         try:
             while True:
                 read, frame = video.read()
                 if not read:
-                    return
+                    break
+                number += 1
                 yield np.ascontiguousarray(frame[..., ::-1])
+            if (announced := video.get(cv2.CAP_PROP_FRAME_COUNT)) > number + 1:  # often an estimate
+                logger.warning(
+                    "%s: %d of %d frames can be read; if its middle is damaged, later tracks are shifted; convert "
+                    "it, for instance by ffmpeg, and track again",
+                    *(shown(source), number, announced),
+                )
         finally:
             video.release()
 
     return rate, frames()
+
+
+def shown(source: Path | str) -> str:
+    """A video's path, or its URL without the password."""
+    return re.sub("//[^/@]*@", "//", str(source))
 
 
 def _images(sequence: Tracked, choice: Choice, folder: Path) -> list[tuple[str, str, str, int]]:

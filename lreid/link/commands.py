@@ -22,7 +22,7 @@ import numpy as np
 
 from lreid.data.images import Images
 from lreid.data.records import Record as ImageRecord
-from lreid.data.tracks import Choice
+from lreid.data.tracks import Choice, shown
 from lreid.errors import InputError, NotConfirmed, counted
 from lreid.files import files_below, list_folder, make_folder, only_one_process, write_text
 from lreid.gallery import Gallery
@@ -96,7 +96,13 @@ def add(
             _require_later(record, clip)
             cuts += (here := cut(clip, folder / CROPS, choice))
             end = max(each.end for each in here)
-            row = {"name": clip.name, "camera": clip.camera, "video": str(clip.video), "start": clip.start, "end": end}
+            row = {
+                "name": clip.name,
+                "camera": clip.camera,
+                "video": shown(clip.video),
+                "start": clip.start,
+                "end": end,
+            }
             record.content["clips"].append(row)
         earlier = len(record.tracklets)
         for each in sorted(cuts, key=lambda cut: (cut.start, cut.end, cut.key)):

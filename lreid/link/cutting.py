@@ -13,7 +13,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from lreid.data.tracks import BestCrops, Box, Choice, Tracked, crop, open_video, read_tracks, sharpness, stretches_of
+from lreid.data.tracks import (
+    BestCrops,
+    Box,
+    Choice,
+    Tracked,
+    crop,
+    open_video,
+    read_tracks,
+    sharpness,
+    shown,
+    stretches_of,
+)
 from lreid.errors import InputError, counted
 from lreid.files import write_file
 from lreid.link.detection import detect
@@ -32,14 +43,14 @@ class Clip(NamedTuple):
 
     Attributes:
         camera: name of the camera.
-        video: a file, or a folder of frames.
+        video: a file, a folder of frames, or a URL, as text.
         tracks: the tracker's file; None detects and tracks moving objects.
         start: time of the first frame, seconds since 1970.
         rate: frames per second; None reads it from the video.
     """
 
     camera: str
-    video: Path
+    video: Path | str
     tracks: Path | None
     start: float
     rate: float | None
@@ -83,8 +94,9 @@ def read_cameras(file: Path) -> tuple[list[Clip], list[tuple[str, str, float]]]:
     for camera, of in content["cameras"].items():
         if "/" in camera or camera.startswith("."):
             raise InputError(f"{file}: camera {camera!r}: the name becomes a folder; remove / and a leading dot")
-        video, tracks = file.parent / of["video"], file.parent / of["tracks"] if "tracks" in of else None
-        if not video.exists():
+        video = of["video"] if "://" in of["video"] else file.parent / of["video"]
+        tracks = file.parent / of["tracks"] if "tracks" in of else None
+        if isinstance(video, Path) and not video.exists():
             raise InputError(f"{video}: no such video or folder of frames, as given in {file}; correct the path")
         clips.append(Clip(camera, video, tracks, _seconds(f"{file}: {camera}", of.get("start", 0)), of.get("rate")))
     travel = [_travel(f"{file}: travel", each, content["cameras"]) for each in content.get("travel", [])]
@@ -121,7 +133,9 @@ def cut(clip: Clip, folder: Path, choice: Choice) -> list[Cut]:
     Raises:
         InputError: the video or the tracks cannot be read, or do not match.
     """
-    tracked = Tracked(clip.camera, clip.video, clip.tracks or clip.video, clip.rate)
+    video = shown(clip.video)
+    listed = clip.tracks or video
+    tracked = Tracked(clip.camera, clip.video, Path(listed), clip.rate)
     boxes = read_tracks(clip.tracks, choice.classes) if clip.tracks else detect(tracked)
     rate, frames = open_video(tracked)
     by_frame, by_track = defaultdict(list), defaultdict(list)
@@ -138,11 +152,11 @@ def cut(clip: Clip, folder: Path, choice: Choice) -> list[Cut]:
             crops[track][name] = round(quality, 4)
     beyond = sum(box.frame > last for box in boxes)
     if beyond == len(boxes):
-        raise InputError(f"{tracked.tracks}: all boxes come after frame {last}, where {clip.video} ends or is damaged")
+        raise InputError(f"{listed}: all boxes come after frame {last}, where {video} ends or is damaged")
     if beyond:
         logger.warning(
             "%s: %d of %s left out: %s ends, or is damaged, after frame %d",
-            *(tracked.tracks, beyond, counted(len(boxes), "box"), clip.video, last),
+            *(listed, beyond, counted(len(boxes), "box"), video, last),
         )
     cuts = []
     for track in sorted(crops):
@@ -155,7 +169,7 @@ def cut(clip: Clip, folder: Path, choice: Choice) -> list[Cut]:
         start, end = (clip.start + (box.frame - 1) / rate for box in (seen[0], seen[-1]))
         cuts.append(Cut(key, start, end, dict(sorted(crops[track].items()))))
     if not cuts:
-        raise InputError(f"{tracked.tracks}: no box shows enough of a person in {clip.video}; name its tracks")
+        raise InputError(f"{listed}: no box shows enough of a person in {video}; name its tracks")
     if omitted := len(by_track) - len(cuts):
         logger.warning("%s: %s left out, of which no frame shows enough", clip.name, counted(omitted, "tracklet"))
     return cuts

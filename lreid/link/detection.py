@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lreid.data.tracks import Box, Tracked, open_video
+from lreid.data.tracks import Box, Tracked, open_video, shown
 from lreid.errors import InputError
 from lreid.extras import Extra
 
@@ -53,7 +53,7 @@ def detect(tracked: Tracked) -> list[Box]:
     tracks_shown = [each for each in tracks if each[-1].frame - each[0].frame >= SHORTEST * rate]
     if not tracks_shown:
         raise InputError(
-            f"{tracked.frames}: no object moves in it for {SHORTEST:g} s; name a tracker's file as its tracks"
+            f"{shown(tracked.frames)}: no object moves in it for {SHORTEST:g} s; name a tracker's file as its tracks"
         )
     boxes = [box._replace(track=number) for number, track in enumerate(tracks_shown, start=1) for box in track]
     return sorted(boxes, key=lambda box: (box.frame, box.track))

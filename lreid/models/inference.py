@@ -16,12 +16,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
+from lreid.devices import keep_freed_memory
 from lreid.errors import OutOfMemory, refuse_out_of_memory
 
 if TYPE_CHECKING:
     from lreid.models.embedder import Embedder
 
 PIXELS = 4 * 256 * 128  # of one forward pass: activations of more images leave the caches of a processor
+KEPT = 256 << 20  # bytes of freed memory that the process keeps for the activations of the next forward pass
 TOLERANCE = 1e-4  # difference of the features, relative to the largest of them
 ACTIVATIONS: dict[type[nn.Module], tuple[str, list[float]]] = {  # as oneDNN calls them, with their limits
     nn.ReLU: ("relu", []),
@@ -61,6 +63,7 @@ class Inference:
             one is other and version == before for (one, version), (other, before) in zip(now, self._of, strict=True)
         )
         if self._copy is None or not same:
+            keep_freed_memory(KEPT)
             self._of, self._copy = now, merged(model)
         return self._copy
 
@@ -136,32 +139,37 @@ class _FusedConv(nn.Module):
     def __init__(self, conv: nn.Conv2d, activation: nn.Module | None, size: torch.Size) -> None:
         super().__init__()
         self.name, self.limits = ("none", []) if activation is None else ACTIVATIONS[type(activation)]
-        self.outside, padding = _padding(conv, size)
-        height, width = size[2] + sum(self.outside[2:]), size[3] + sum(self.outside[:2])
+        weight, padding = _symmetric(conv, size)
         self.settings = padding, conv.stride, conv.dilation, conv.groups
         self.bias = conv.bias
-        weight = conv.weight.detach().contiguous().to_mkldnn()
         pack: Callable[..., Tensor] = torch._C._nn.mkldnn_reorder_conv2d_weight
-        self.weight = pack(weight, *self.settings, [size[0], size[1], height, width])
+        self.weight = pack(weight.contiguous().to_mkldnn(), *self.settings, list(size))
 
     def forward(self, maps: Tensor) -> Tensor:
         """Maps (B, C', H', W') of maps (B, C, H, W)."""
-        if any(self.outside):
-            maps = F.pad(maps, self.outside)
         convolve = torch.ops.mkldnn._convolution_pointwise
         return convolve(maps, self.weight, self.bias, *self.settings, self.name, self.limits, "")
 
 
-def _padding(conv: nn.Conv2d, size: torch.Size) -> tuple[list[int], tuple[int, ...]]:
-    """The padding before a convolution (left, right, top, bottom), and the convolution's own padding."""
-    if type(conv).__name__ != "Conv2dSame":  # timm's, of TensorFlow's networks: as much as the size asks for
-        return [0, 0, 0, 0], tuple(int(each) for each in conv.padding)
-    outside: list[int] = []
-    for axis in (1, 0):  # the last one first, as F.pad takes them
-        side, stride, reach = size[2 + axis], conv.stride[axis], (conv.kernel_size[axis] - 1) * conv.dilation[axis]
-        lacking = max(0, (-(-side // stride) - 1) * stride + reach + 1 - side)
-        outside += [lacking // 2, lacking - lacking // 2]
-    return outside, (0, 0)
+def _symmetric(conv: nn.Conv2d, size: torch.Size) -> tuple[Tensor, tuple[int, ...]]:
+    """The weights of a convolution, and the padding that it has on both sides.
+
+    timm's convolutions of TensorFlow's networks pad as much as the size asks for, and the right and bottom by one more
+    where that is odd. Then a column or a row of zeros before the weights makes the padding the same on both sides.
+
+    Raises:
+        ValueError: the padding is odd, and the weights are dilated.
+    """
+    weight = conv.weight.detach()
+    if type(conv).__name__ != "Conv2dSame":
+        return weight, tuple(int(each) for each in conv.padding)
+    lacking = []  # height, width
+    for side, stride, kernel, dilation in zip(size[2:], conv.stride, conv.kernel_size, conv.dilation, strict=True):
+        lacking.append(max(0, (-(-side // stride) - 1) * stride + (kernel - 1) * dilation + 1 - side))
+    top, left = (each % 2 for each in lacking)
+    if (top and conv.dilation[0] > 1) or (left and conv.dilation[1] > 1):
+        raise ValueError("a dilated convolution with odd padding")
+    return F.pad(weight, [left, 0, top, 0]), tuple((each + 1) // 2 for each in lacking)
 
 
 def _neighbours(

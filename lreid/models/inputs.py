@@ -23,7 +23,7 @@ OneImage: TypeAlias = str | os.PathLike[str] | Image.Image | np.ndarray | Tensor
 AnyImages: TypeAlias = OneImage | Iterable[OneImage]
 
 VIDEOS = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpg", ".mpeg", ".webm", ".wmv")
-CALL = "call extract(['a.jpg', 'b.jpg']), extract('folder'), or extract(images) with uint8 RGB arrays"
+CALL = "pass 'folder', ['a.jpg', 'b.jpg'], images of PIL, or uint8 RGB arrays"
 
 
 def sequence_of(images: Any) -> Sequence[Any] | np.ndarray | Tensor | Iterator[Any]:
@@ -80,6 +80,8 @@ def require_path(path: str) -> None:
     Raises:
         ArgumentError: it is one; the message says what to do.
     """
+    if not path:
+        raise ArgumentError("images", f"hold an empty path; {CALL}")
     if "://" in path and not is_address(path):
         raise ArgumentError("images", f"{path}: is an address on the web; download it and name the file")
     if path.lower().endswith(VIDEOS):

@@ -40,28 +40,21 @@ def growth_table(growth: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join([head, "", text_table(heads, rows, left=2)])
 
 
-def growth_in(folders: Sequence[Path]) -> list[dict[str, Any]]:
-    """The results of ``lreid test --growth`` for runs, from each ``test.json`` in their folders.
-
-    For several runs, the names of checkpoints begin with the name of the folder.
+def growth_in(folder: Path) -> list[dict[str, Any]]:
+    """The results of ``lreid test --growth`` for a run, from every ``test.json`` in its folder.
 
     Raises:
         InputError: a file cannot be read.
     """
     growth = []
-    for folder in folders:
-        for file in files_below(folder / "test"):
-            if file.name != "test.json":
-                continue
+    for file in files_below(folder / "test"):
+        if file.name == "test.json":
             try:
-                entries = [dict(each) for each in read_json(file).get("growth", [])]
-                for each in entries:
-                    each["checkpoint"] = f"{folder.name} {each['checkpoint']}" if folders[1:] else each["checkpoint"]
+                growth += [{"checkpoint": each["checkpoint"], **each} for each in read_json(file).get("growth", [])]
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
                 raise InputError(
                     f"{file}: is not a result of lreid test ({error}); test again, or move it away"
                 ) from None
-            growth += entries
     return growth
 
 

@@ -1,4 +1,4 @@
-"""A page of ranked images: queries and their nearest gallery images. One file, offline, without scripts."""
+"""A page of ranked images: queries and their nearest gallery images. One file, which works offline."""
 
 from __future__ import annotations
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
+
+from lreid.zoo.card import BUNDLED
 
 WRONG = """train nofolder
 train --config nofile.yaml
@@ -32,11 +36,29 @@ search compare a.jpg b.jpg
 link add x no.yaml
 link undo nofolder
 serve nofile
+test --checkpoint damaged.pt
+test --checkpoint text.pt
+test --checkpoint zoo:people DEVICE gpu
+train DEVICE cuda:x
+train . --device gpu
+search query . . --device CUDA
+search build g . --checkpoint people-small.safetensors
+link add x . --device cuda0
+serve . --device gpu
 export nope --out x.onnx
 zoo show nope"""
 
 
 def test_bad_input_is_refused_without_torch(tmp_path: Path, repository: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "damaged.pt", "w") as archive:
+        archive.writestr("model/data.pkl", b"0123456789")
+    content = (tmp_path / "damaged.pt").read_bytes()
+    (tmp_path / "damaged.pt").write_bytes(content.replace(b"345", b"543"))
+    (tmp_path / "text.pt").write_text("no checkpoint")
+    shutil.copy(BUNDLED / "people-small.json", tmp_path)
+    weights = next(BUNDLED.glob("people-small*.safetensors"))
+    (tmp_path / "people-small.safetensors").write_bytes(weights.read_bytes()[:-1])
+    before = sorted(tmp_path.iterdir())
     code = """
 import contextlib, json, sys
 sys.modules["torch"] = None
@@ -55,4 +77,4 @@ print(json.dumps({line: status(*line.split()) for line in sys.argv[1].splitlines
     done = subprocess.run(words, cwd=tmp_path, text=True, capture_output=True, check=True)
     assert json.loads(done.stdout) == dict.fromkeys(WRONG.splitlines(), 2)
     assert len(done.stderr.splitlines()) == len(WRONG.splitlines()) + sum(map(done.stderr.count, ("usage", "\n  ")))
-    assert not list(tmp_path.iterdir())
+    assert sorted(tmp_path.iterdir()) == before

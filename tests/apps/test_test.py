@@ -82,18 +82,21 @@ def test_the_growth_of_the_gallery_ends_with_the_figures_of_all_of_it(run: Path,
 
 
 def test_a_report_shows_the_growth_that_was_measured(
-    run: Path, everything: dict, run_folder: Callable, results: Callable
+    run: Path, everything: dict, run_folder: Callable, results: Callable, tmp_path: Path
 ) -> None:
-    other = run_folder(results())
-    assert growth_in([run]) == json.loads(json.dumps(everything["growth"]))
-    shutil.copytree(run / "test", other / "test")
-    names = [f"{folder.name} {each['checkpoint']}" for folder in (run, other) for each in everything["growth"]]
-    assert [each["checkpoint"] for each in growth_in([run, other])] == names
-    assert run_command("report", [str(other)]) == 0
-    assert "Growth of the gallery, plaza" in (other / "report.html").read_text()
-    next(other.rglob("test.json")).write_text('{"growth": [1]}')
+    first, second = run_folder(results()), tmp_path / "second"
+    assert growth_in(run) == json.loads(json.dumps(everything["growth"]))
+    shutil.copytree(run / "test", first / "test")
+    shutil.copytree(first, second, ignore=shutil.ignore_patterns("second"))
+    (second / "results.json").write_text(json.dumps(results(seed=1)))
+    assert run_command("report", [str(first), str(second), "--html", str(first / "both.html")]) == 0
+    assert "Growth of the gallery, plaza" in (first / "report.html").read_text()
+    names = [f"{folder.name} {each['checkpoint']}" for folder in (first, second) for each in everything["growth"]]
+    page = (first / "both.html").read_text()
+    assert all(name in page for name in names)
+    next(second.rglob("test.json")).write_text('{"growth": [1]}')
     with pytest.raises(InputError, match=r"test\.json"):
-        growth_in([other])
+        growth_in(second)
 
 
 def test_variants_are_rows_of_their_own(run: Path, everything: dict) -> None:

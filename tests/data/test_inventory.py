@@ -135,6 +135,15 @@ def test_own_data_are_there_or_faulty(tmp_path):
     assert "1 of 1 queries have a match by their own camera only" in finding.notes[0]
 
 
+def test_a_folder_to_search_is_no_fault_though_nothing_can_be_trained_on_it(tmp_path, make_images):
+    make_images(tmp_path, [f"{name}/1.jpg" for name in ("anna", "ben", "carla")])
+    (finding,) = look(f"own:{tmp_path}", tmp_path, files=True)
+    assert finding.status == "there" and counts(finding.data_set)["gallery identities"] == 3
+    with pytest.raises(InputError) as error:
+        read_custom(tmp_path)
+    assert str(error.value) == f"{tmp_path}: {finding.notes[0]}"
+
+
 def test_unknown_and_synthetic_sets_are_refused(tmp_path):
     with pytest.raises(InputError, match="unknown data set"):
         look("vipre", tmp_path)

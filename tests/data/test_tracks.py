@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -198,6 +199,30 @@ def test_classes_of_a_tracker_are_its_own(tmp_path: Path, caplog: pytest.LogCapt
     file.write_text("1,1,5,5,20,40,0.9\n")
     with pytest.raises(InputError, match="t.txt:1: has no class"):
         read_tracks(file, [1])
+
+
+def test_json_of_supervision_and_ultralytics_gives_the_boxes_of_mot(tmp_path: Path) -> None:
+    mot, file = tmp_path / "t.txt", tmp_path / "t.json"
+    mot.write_text("1,7,5,6,20,40,1\n3,8,15,16,20.5,40,1\n")
+    wanted = [box[1:] for box in read_tracks(mot)]
+    corners = [(5, 6, 25, 46, 0, 7), (15, 16, 35.5, 56, 2, 8), (1, 1, 9, 9, 2, None)]  # then frame and track
+    rows = [
+        dict(zip(("x_min", "y_min", "x_max", "y_max", "frame_index", "tracker_id"), each, strict=True))
+        | {"class_id": 0}
+        for each in corners
+    ]
+    file.write_text(json.dumps(rows).replace("null", '""'))
+    assert [box[1:] for box in read_tracks(file)] == wanted
+    frames: list[list[dict]] = [[], [], []]
+    for left, top, right, bottom, frame, track in corners:
+        box = {"x1": left, "y1": top, "x2": right, "y2": bottom}
+        frames[frame].append({"name": "person", "class": 0, "box": box} | ({"track_id": track} if track else {}))
+    file.write_text(json.dumps(frames))
+    assert [box[1:] for box in read_tracks(file)] == wanted
+    for content in ('{"a": 1}', "[1]", '[{"x_min": 1}]', '[[{"track_id": 1}]]', '[{"x1": "a"}]', "[", "[]"):
+        file.write_text(content)
+        with pytest.raises(InputError, match=r"t\.json: "):
+            read_tracks(file)
 
 
 def test_what_is_left_out_of_ground_truth_is_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import cv2
@@ -12,10 +13,12 @@ import yaml
 from checkpoints import write_checkpoint
 
 from lreid.apps.cli import run_command
+from lreid.data.tracks import shown
 from lreid.search.named_gallery import NamedGallery
 
 COLOURS = ((220, 30, 30), (30, 200, 30), (40, 40, 220))
 WIDTH, HEIGHT, SECONDS = 40, 80, 4
+PLAIN = ("--device", "cpu", "--threshold", 0.99, "--raw")
 
 
 def film(folder: Path, camera: str, day: int, start: str, people: tuple[int, ...] = (0, 1, 2)) -> dict[str, str]:
@@ -51,9 +54,7 @@ def lreid(*words: object) -> int:
 
 def add(films: Path, linked: Path, day: int = 1, *more: object) -> int:
     model = () if linked.exists() else ("--checkpoint", films / "model.pt")
-    return lreid(
-        "add", linked, films / f"day-{day}.yaml", *model, "--device", "cpu", "--threshold", 0.99, "--raw", *more
-    )
+    return lreid("add", linked, films / f"day-{day}.yaml", *model, *PLAIN, *more)
 
 
 def content(linked: Path) -> dict:
@@ -118,6 +119,24 @@ def test_online_needs_a_threshold_and_joins_what_is_known(films: Path, tmp_path:
     linked = tmp_path / "linked"
     assert add(films, linked) == 0 and add(films, linked, 2, "--online", "--delay", 2) == 0
     assert {*identities(linked).values()} == {1, 2, 3}
+
+
+def test_a_url_is_read_as_a_video_and_its_password_is_not_stored(films: Path, tmp_path: Path) -> None:
+    clip = {"video": f"file://{films}/a-1.avi", "tracks": "a-1.txt", "start": "2026-03-01T08:00:00"}
+    (films / "url.yaml").write_text(yaml.safe_dump({"cameras": {"a": clip}}))
+    assert lreid("add", tmp_path / "linked", films / "url.yaml", *PLAIN, "--checkpoint", films / "model.pt") == 0
+    assert len(identities(tmp_path / "linked")) == 3
+    assert shown("rtsp://me:secret@host/live") == "rtsp://host/live"
+
+
+def test_a_video_with_a_damaged_middle_is_named(films: Path, tmp_path: Path, caplog) -> None:
+    content = (films / "a-1.avi").read_bytes()
+    starts = [place.start() for place in re.finditer(b"00dc", content)]
+    (films / "cut.avi").write_bytes(content[: starts[5]] + bytes(starts[7] - starts[5]) + content[starts[7] :])
+    clip = {"video": "cut.avi", "tracks": "a-1.txt", "start": "2026-03-01T08:00:00"}
+    (films / "cut.yaml").write_text(yaml.safe_dump({"cameras": {"a": clip}}))
+    assert lreid("add", tmp_path / "linked", films / "cut.yaml", *PLAIN, "--checkpoint", films / "model.pt") == 0
+    assert len(identities(tmp_path / "linked")) == 3 and "cut.avi: 10 of 12 frames can be read" in caplog.text
 
 
 def no_tracks(films: Path, cameras: dict) -> None:

@@ -201,7 +201,9 @@ def test_paper_is_light_and_holds_closed_matrices(page_of: Any) -> None:
 def test_images_take_no_room_before_their_section_is_opened(browser: Any, tmp_path: Path) -> None:
     tile = Tile(thumbnail(np.full((64, 32, 3), 128, np.uint8)), "a.jpg", ("id 1",))
     matches = [Match(place + 1, "0.5", "wrong", tile) for place in range(400)]
-    sections = [Section(name, "", [RankedQuery(tile, "", matches)]) for name in ("first", "second", "third", "fourth")]
+    sections = [
+        Section(name, "", [RankedQuery(tile, name, matches)]) for name in ("first", "second", "third", "fourth")
+    ]
     write_ranked(tmp_path / "ranked.html", "Many", [], sections)
     page = browser.new_page(viewport={"width": 1366, "height": 800})
     page.goto((tmp_path / "ranked.html").as_uri())
@@ -211,6 +213,9 @@ def test_images_take_no_room_before_their_section_is_opened(browser: Any, tmp_pa
     page.locator("#fourth summary").click()
     assert page.evaluate(drawn, "fourth") == 401
     assert page.evaluate("document.scrollingElement.scrollHeight") > 1.25 * height
+    page.get_by_label("Filter").fill("ID fourth")
+    assert page.locator("output").text_content() == "1 of 4 shown"
+    assert [page.evaluate(drawn, section) for section in ("first", "fourth")] == [0, 401]
     page.close()
 
 

@@ -61,7 +61,8 @@ def _add_tracks(tracks: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="file of tracks in the MOT Challenge format, one per video (default: gt/gt.txt of a folder)",
+        help="file of tracks, one per video: MOT Challenge format, or JSON of supervision or Ultralytics (default: "
+        "gt/gt.txt of a folder)",
     )
     tracks.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write")
     tracks.add_argument(

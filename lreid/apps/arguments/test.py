@@ -13,13 +13,10 @@ lreid test --checkpoint runs/my-run --cross-model EVAL.AP trapezoidal  # config 
 from __future__ import annotations
 
 import argparse
-import re
 from itertools import takewhile
 from pathlib import Path
 
 from lreid.apps.cli import add_config
-
-KEY = re.compile(r"[A-Z][A-Z0-9_]*(\.[A-Z0-9_]+)*")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -64,5 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def split_checkpoints(args: argparse.Namespace) -> tuple[list[str], list[str]]:
     """The models of ``--checkpoint``, and all ``KEY VALUE`` pairs, which that option takes in where they follow it."""
-    files = list(takewhile(lambda word: not KEY.fullmatch(word) or Path(word).exists(), args.checkpoint))
+    from lreid.config_keys import is_key  # with yacs, which --help does not need
+
+    files = list(takewhile(lambda word: not is_key(word), args.checkpoint))
     return files, args.checkpoint[len(files) :] + args.overrides

@@ -1,6 +1,7 @@
 /* Makes tables sortable and brings the filter; without it they stand in the order that they were written in.
    Heads become buttons. A cell is sorted by its data-value where it has one, else by its text; cells with an empty one
-   stay last. The filter hides whatever has a data-name that lacks one of the words: rows, lines, keys, matrices. */
+   stay last. The filter hides whatever lacks one of the words in its data-name (rows, lines, keys, matrices), or
+   in its text where it has none (rankings, identities). */
 for (const table of document.querySelectorAll("table.sortable")) {
   const heads = [...table.tHead.rows[0].cells], body = table.tBodies[0];
   heads.forEach((head, column) => {
@@ -23,13 +24,14 @@ for (const table of document.querySelectorAll("table.sortable")) {
 }
 const filter = document.querySelector(".filter");
 if (filter) {
-  const named = [...document.querySelectorAll("[data-name]")], told = filter.querySelector("output");
-  const rows = named.filter(each => each.closest("table.compared"));
+  const named = [...document.querySelectorAll(filter.dataset.of)], told = filter.querySelector("output");
+  const rows = named.filter(each => !("name" in each.dataset) || each.closest("table.compared"));
+  const name = each => each.dataset.name ?? each.textContent;
   filter.classList.remove("off");
   filter.querySelector("input").addEventListener("input", event => {
     const words = event.target.value.toLowerCase().split(/\s+/).filter(Boolean);
     for (const each of named)
-      each.classList.toggle("off", !words.every(word => each.dataset.name.toLowerCase().includes(word)));
+      each.classList.toggle("off", !words.every(word => name(each).toLowerCase().includes(word)));
     const shown = rows.filter(row => !row.classList.contains("off")).length;
     told.textContent = words.length ? `${shown} of ${rows.length} shown` : "";
   });
