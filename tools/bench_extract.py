@@ -3,9 +3,9 @@
 python tools/bench_extract.py                                # zoo:people, 500 images, one thread
 python tools/bench_extract.py --images 100 --rounds 5 --threads 2
 
-Engines: torch and onnx are those of lreid.load_model; plain is torch in batches of 128 images, as in training. Every
-engine has its own process. Ratios are of medians over the rounds, in processor time, which other programs disturb less
-than the time on the clock.
+The engines torch and onnx are those of lreid.load_model; plain is torch in batches of 128 images, as in training. Every
+engine runs in a separate process. Ratios compare medians of CPU time over the rounds, because other programs disturb
+CPU time less than wall time.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from lreid.apps.cli import run_tool
 
-BASE = "onnx"  # of the ratios
+BASE = "onnx"  # engine that the ratios compare with
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the benchmark."""
+    """Add the options of the benchmark."""
     parser.add_argument("--checkpoint", default="zoo:people", help="the model (default: %(default)s)")
     parser.add_argument("--images", type=int, default=500, metavar="N", help="per round (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="default: %(default)s")
@@ -35,11 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Measures and prints a line for each engine."""
+    """Measure every engine, and print one line per engine."""
     from lreid.loading import load_model
 
     engines = ["onnx", "torch", *["plain"] * args.plain]
-    load_model(args.checkpoint, "cpu", engine="onnx")  # exports it where that is to be done
+    load_model(args.checkpoint, "cpu", engine="onnx")  # exports the model if needed
     with tempfile.TemporaryDirectory() as folder:
         write_images(Path(folder), args.images)
         context = get_context("spawn")
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> None:
                 target=work, args=(other, args.checkpoint, engine, folder, args.threads), daemon=True
             ).start()
         features = {engine: pipes[engine].recv() for engine in engines}
-        plain = load_model(args.checkpoint, "cpu")  # here, where it does not count in the memory of an engine
+        plain = load_model(args.checkpoint, "cpu")  # in this process, so that it does not add to an engine's memory
         plain.inference = None
         wanted = plain.extract(sorted(Path(folder).iterdir())[: len(features[BASE])], normalize=True, batch_size=4)
         cosines = {engine: float((each * wanted).sum(1).min()) for engine, each in features.items()}
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def write_images(folder: Path, count: int) -> None:
-    """JPEG files of smooth random colours, in sizes that cameras give."""
+    """Write JPEG files of smooth random colours, in usual sizes of crops."""
     import numpy as np
     from PIL import Image
 
@@ -85,7 +85,7 @@ def write_images(folder: Path, count: int) -> None:
 
 
 def work(pipe: Connection, source: str, engine: str, folder: str, threads: int) -> None:
-    """Extracts all images of a folder whenever it is asked to."""
+    """Extract features of all images of a folder at each request."""
     import torch
 
     from lreid.devices import peak_memory_mib

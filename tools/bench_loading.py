@@ -1,8 +1,8 @@
 #!/usr/bin/env python
-"""Times loading: images a second of one core, and an epoch of two batches, against the common way, in one run.
+"""Measure loading speed: images per second on one core, and an epoch of two batches, compared with common code.
 
-python tools/bench_loading.py                     JPEG files of 128 x 384 pixels, and of 64 x 128 as Market-1501 has
-python tools/bench_loading.py --rounds 9 --workers 4
+python tools/bench_loading.py JPEG files of 128 x 384 pixels, and of 64 x 128 as in Market-1501 python
+tools/bench_loading.py --rounds 9 --workers 4
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__" and {"-h", "--help"} & set(sys.argv):
-    sys.exit(run_tool(parser(), lambda args: None))  # here, since what follows takes seconds to load
+    sys.exit(run_tool(parser(), lambda args: None))  # here, because the imports below take seconds
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # figures are those of one core
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # measures one core
 os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
 
 import albumentations as A
@@ -54,16 +54,16 @@ from lreid.data.transforms import Augment, load_pipeline
 
 HEIGHT, WIDTH = 256, 128
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-IDENTITIES, IMAGES_EACH = 32, 6  # of a batch; an epoch is two of them
+IDENTITIES, IMAGES_EACH = 32, 6  # per batch; an epoch has two batches
 BATCH = IDENTITIES * IMAGES_EACH
-PROGRESS = 0.5  # of a task
+PROGRESS = 0.5  # fraction of the task that is done
 RECIPE = "flip-crop10-erase"  # BoT's
 OFFICIAL_WORKERS = 24
 TASK_EPOCHS = 8
 
 
 class Files(Dataset[torch.Tensor]):
-    """The common way: a file is decoded, resized, converted to a tensor and augmented whenever it is asked for."""
+    """The common way to load images: every access decodes, resizes, converts and augments a file."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         self.records = records
@@ -88,7 +88,7 @@ class Files(Dataset[torch.Tensor]):
 
 
 def write_files(folder: Path, height: int, width: int) -> list[Record]:
-    """JPEG files of synthetic people: the images of two batches."""
+    """Write JPEG files of synthetic people: the images of two batches."""
     drawn = load_synthetic(
         "plaza",
         train_identities=2 * IDENTITIES,
@@ -108,13 +108,13 @@ def write_files(folder: Path, height: int, width: int) -> list[Record]:
 
 
 def steps_of(name: str) -> list[Any]:
-    """The steps of a pipeline that comes with lreid."""
+    """Load the steps of one of lreid's pipelines."""
     values = {"INPUT.HEIGHT": HEIGHT, "INPUT.WIDTH": WIDTH, "INPUT.MEAN": list(MEAN)}
     return load_pipeline(find_config(name), values)
 
 
 def medians(calls: Mapping[str, Callable[[], object]], rounds: int, clock: Callable[[], Any]) -> dict[str, Any]:
-    """Seconds of every call: medians of rounds in which all take turns, every other round from behind."""
+    """Measure the seconds of every call: medians over rounds of alternating calls; every other round is reversed."""
     taken: dict[str, list[Any]] = {name: [] for name in calls}
     for call in calls.values():
         call()
@@ -127,7 +127,7 @@ def medians(calls: Mapping[str, Callable[[], object]], rounds: int, clock: Calla
 
 
 def throughput(records: Sequence[Record], folder: Path, rounds: int) -> None:
-    """Prints images a second of a core from one batch of images."""
+    """Print the images per second on one core, measured on one batch."""
     steps = steps_of(RECIPE)
     augment = Augment(steps, mean=MEAN, std=STD)
     *first, erasing = steps
@@ -159,7 +159,7 @@ def throughput(records: Sequence[Record], folder: Path, rounds: int) -> None:
 
 
 def epochs(records: Sequence[Record], rounds: int, workers: int) -> None:
-    """Prints what an epoch of two batches takes, in time and in CPU time of all processes."""
+    """Print the wall time and the CPU time of all processes for an epoch of two batches."""
     cached = Images(records, height=HEIGHT, width=WIDTH)
     sampler = IdentitySampler(cached.pids, identities=IDENTITIES, images=IMAGES_EACH, seed=(0,))
     augment = Augment(steps_of(RECIPE), mean=MEAN, std=STD)
@@ -204,7 +204,7 @@ def verdict(ratio: float, wanted: float | None) -> str:
 
 def main(args: argparse.Namespace) -> None:
     torch.set_num_threads(1)
-    warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than cores, as the official code
+    warnings.filterwarnings("ignore", "This DataLoader will create")  # like the official code, more workers than cores
     cv2.setNumThreads(1)
     with tempfile.TemporaryDirectory() as name:
         for height, width in ((384, 128), (128, 64)):

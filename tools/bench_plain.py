@@ -1,12 +1,12 @@
 #!/usr/bin/env python
-"""Times steps of DwoPP beside the plain way to train: float32, contiguous, looped losses, default optimiser and malloc.
+"""Compare the step time of DwoPP with plain code: float32, contiguous, losses in loops, default optimiser and malloc.
 
     python tools/bench_plain.py --config configs/benchmarks/market1501-10.yaml --config configs/methods/dwopp.yaml
     python tools/bench_plain.py MODEL.BACKBONE resnet50 INPUT.HEIGHT 256 INPUT.WIDTH 128 EPISODE.IDENTITIES 8 \\
         EPISODE.SUPPORT 5
 
-Variants take turns, each turn in a process of its own, as an allocator cannot be changed back. Shown are medians over
-the turns of the best step of each.
+Variants alternate. Each turn has a separate process, because a change of the allocator cannot be undone. The table
+shows medians over the turns of the best step of each turn.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__" and {"-h", "--help"} & set(sys.argv):
-    sys.exit(run_tool(parser(), lambda args: None))  # here, since what follows takes seconds to load
+    sys.exit(run_tool(parser(), lambda args: None))  # here, because the imports below take seconds
 
 import torch
 import torch.nn.functional as F
@@ -79,14 +79,14 @@ def main(args: argparse.Namespace) -> None:
 
 
 def variant(args: argparse.Namespace) -> float:
-    """The least seconds of a step of one variant."""
+    """Measure the fastest step of one variant, in seconds."""
     cfg = configured(args, ["METHOD.NAME", "dwopp", *VARIANTS[args.variant]])
     if args.variant != "plain":
         keep_freed_memory()
         contestant = Contestant(cfg)
         return min(contestant.seconds() for _ in range(args.steps))
     contestant = Contestant(cfg)
-    method: Any = contestant.method  # with a teacher
+    method: Any = contestant.method  # has a teacher
     student, teacher = (each.to(memory_format=torch.contiguous_format) for each in (method.model, method.teacher))
     optimizer = torch.optim.Adam(student.parameters(), lr=1e-4, weight_decay=1e-4)
 
@@ -106,7 +106,7 @@ def variant(args: argparse.Namespace) -> float:
 
 
 def looped_losses(features: Tensor, targets: Tensor, batch: Batch) -> Tensor:
-    """DMML and DwoPP's distillation, one query and one identity at a time."""
+    """Compute DMML and DwoPP's distillation in loops over queries and identities."""
     identities = list(dict.fromkeys(batch.labels.tolist()))
     rows = [[row for row, label in enumerate(batch.labels.tolist()) if label == each] for each in identities]
     supports, queries = ([each[: batch.num_support] for each in rows], [each[batch.num_support :] for each in rows])

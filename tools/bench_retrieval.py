@@ -1,13 +1,13 @@
 #!/usr/bin/env python
-"""Times the exact evaluation beside its peers, or galleries of each kind of index, on random features.
+"""Compare the speed of the exact evaluation with other code, or measure galleries of each kind of index.
 
-python tools/bench_retrieval.py                                     Market-1501 and MSMT17 size
-python tools/bench_retrieval.py --sizes msmt17 --contestants product evaluate torchreid     needs 20 GB
-python tools/bench_retrieval.py --index --images 1000000            galleries, as a Markdown table
+python tools/bench_retrieval.py Market-1501 and MSMT17 size python tools/bench_retrieval.py --sizes msmt17 --contestants
+product evaluate torchreid needs 20 GB of memory python tools/bench_retrieval.py --index --images 1000000 galleries, as
+a Markdown table
 
-Features have clusters as those of a network do: an identity is a random point in 64 dimensions, an image another one
-near it, and a random matrix takes both to the full width with a little noise. Every contestant works in a process
-of its own, so that peaks of memory are its own, and contestants take turns.
+Features are random, but clustered like those of a network: an identity is a random point in 64 dimensions, its images
+are random points near it, and a random matrix maps them to the full width, with a little noise. Every contestant runs
+in a separate process, so that its peak memory can be measured. Contestants alternate.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from lreid.apps.cli import run_tool
 
 
 class Size(NamedTuple):
-    """A test set's size, the distances of its identities that make it hard and easy, and its memory target."""
+    """The size of a test set, the separation of its identities (hard and easy), and its memory target."""
 
     queries: int
     gallery: int
     width: int
     identities: int
     cameras: int
-    separations: tuple[float, float]  # spread of identities over that of one's images: mAP 0.1, mAP 0.8
-    megabytes: int  # that an evaluation may take above the features
+    separations: tuple[float, float]  # spread of identities / spread of an identity's images: for mAP 0.1, 0.8
+    megabytes: int  # maximum memory of an evaluation, without the features
 
 
 SIZES = {
@@ -73,7 +73,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__" and {"-h", "--help"} & set(sys.argv):
-    sys.exit(run_tool(parser(), lambda args: None))  # here, since what follows takes seconds to load
+    sys.exit(run_tool(parser(), lambda args: None))  # here, because the imports below take seconds
 
 import numpy as np
 import torch
@@ -85,30 +85,30 @@ from lreid.retrieval import FaissIndex, evaluate
 from lreid.retrieval.index import import_faiss
 from lreid.retrieval.scores import blocks
 
-LATENT = 64  # dimensions that identities and images differ in
+LATENT = 64  # dimensions of the random points
 
 
-SMALL = Size(300, 2000, 128, 75, 6, (0.48, 0.98), 400)  # to warm up with
-RATIO = 1.3  # target: times the bare product, on a processor with AVX-512
+SMALL = Size(300, 2000, 128, 75, 6, (0.48, 0.98), 400)  # for warm-up
+RATIO = 1.3  # target: time / time of the matrix product, on a CPU with AVX-512
 SPEEDUP = 20  # target: times faster than torchreid
-THROUGH_FLAT = 1.3  # target: times evaluate, of the same figures through a flat index of faiss
-OFTEN = ("product", "evaluate", "flat")  # take a turn each time
+THROUGH_FLAT = 1.3  # target: time through a flat index of faiss / time of evaluate
+OFTEN = ("product", "evaluate", "flat")  # these take part in every round
 
 
 class Measured(NamedTuple):
     """One turn of a contestant.
 
     Attributes:
-        seconds: that it took.
-        processor: seconds of processors, which other processes of the machine hardly change.
-        megabytes: highest memory of its process so far, above what it had with the features.
-        figures: mAP and Rank-1; None where there are none.
+        seconds: wall time of the turn.
+        processor: CPU time in seconds, which other processes hardly influence.
+        megabytes: peak memory of the process so far, minus its memory after the features were created.
+        figures: mAP and Rank-1; None if the contestant does not compute them.
     """
 
     seconds: float
     processor: float
     megabytes: float
-    figures: Any  # of two floats, or None
+    figures: Any  # a tuple of two floats, or None
 
 
 # --- data ------------------------------------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ class Measured(NamedTuple):
 def random_images(
     counts: tuple[int, ...], width: int, num_ids: int, separation: float, seed: int = 0
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Features (N, width) float32 and identities (N,) of some lists of images of the same people."""
+    """Create features (N, width) float32 and identities (N,) for several lists of images of the same people."""
     rng = np.random.default_rng(seed)
     people = separation * rng.standard_normal((num_ids, LATENT), dtype=np.float32)
     lift = rng.standard_normal((LATENT, width), dtype=np.float32)
@@ -125,7 +125,7 @@ def random_images(
     for count in counts:
         ids = rng.integers(num_ids, size=count)
         features = np.empty((count, width), dtype=np.float32)
-        for here in blocks(count, width, 1024):  # no second copy of the features, so no peak before the start
+        for here in blocks(count, width, 1024):  # in blocks, so that the peak memory does not rise
             latent = people[ids[here]] + rng.standard_normal((here.stop - here.start, LATENT), np.float32)
             features[here] = latent @ lift
             features[here] += rng.standard_normal(features[here].shape, dtype=np.float32)
@@ -134,7 +134,7 @@ def random_images(
 
 
 def random_problem(size: Size, separation: float) -> tuple[np.ndarray, ...]:
-    """The first six arguments of :func:`lreid.retrieval.evaluate`."""
+    """Create the first six arguments of :func:`lreid.retrieval.evaluate`."""
     counts = size.queries, size.gallery
     features, ids = zip(*random_images(counts, size.width, size.identities, separation), strict=True)
     rng = np.random.default_rng(1)
@@ -145,7 +145,7 @@ def random_problem(size: Size, separation: float) -> tuple[np.ndarray, ...]:
 
 
 def product(queries: np.ndarray, gallery: np.ndarray, *_: np.ndarray) -> None:
-    """The scores alone, in the blocks that ``evaluate`` takes."""
+    """Compute only the scores, in the same blocks as ``evaluate``."""
     rows, columns = torch.from_numpy(queries), torch.from_numpy(gallery)
     scores = torch.empty(0)
     for here in blocks(len(rows), len(columns)):
@@ -160,13 +160,13 @@ def ours(*problem: np.ndarray) -> tuple[float, float]:
 
 
 def through_index(name: str, *problem: np.ndarray) -> tuple[float, float]:
-    """The figures through an index of faiss, which is built each time."""
+    """Evaluate through a faiss index, which is built each time."""
     result = evaluate(*problem, search=FaissIndex(name).over(problem[1], "cosine"))
     return result.mAP, float(result.cmc[0])
 
 
 def argsort(queries, gallery, query_ids, gallery_ids, query_cams, gallery_cams) -> tuple[float, float]:
-    """A full argsort of every row, a block of the same size at a time."""
+    """Evaluate by a full argsort of every row, in the same blocks."""
     gallery = gallery / np.linalg.norm(gallery, axis=1, keepdims=True)
     precisions, firsts = [], []
     for here in blocks(len(queries), len(gallery)):
@@ -181,7 +181,7 @@ def argsort(queries, gallery, query_ids, gallery_ids, query_cams, gallery_cams) 
 
 
 def torchreid(queries, gallery, *labels) -> tuple[float, float]:
-    """torchreid's ``evaluate_rank`` without Cython, and its distance matrix."""
+    """Evaluate by torchreid's distance matrix and its ``evaluate_rank`` without Cython."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it recommends Cython
         from torchreid.reid import metrics
@@ -201,7 +201,7 @@ RUN: dict[str, Callable[..., Any]] = {
 
 
 class Contestant:
-    """A contestant in a process of its own, which holds the features between its turns."""
+    """A contestant in a separate process, which keeps the features between its turns."""
 
     def __init__(self, name: str, size: Size, separation: float) -> None:
         self.name = name
@@ -224,7 +224,7 @@ class Contestant:
         return self.turns[-1].megabytes
 
 
-contestant: Callable[..., Any]  # of the process of a contestant, as are the next two
+contestant: Callable[..., Any]  # this and the next two exist in a contestant's process
 problem: tuple[np.ndarray, ...]
 before: float  # megabytes
 
@@ -232,7 +232,7 @@ before: float  # megabytes
 def _prepare(name: str, size: Size, separation: float) -> None:
     global contestant, problem, before
     contestant, problem = RUN[name], random_problem(size, separation)
-    contestant(*random_problem(SMALL, 1.0))  # imports and threads are no part of what is measured
+    contestant(*random_problem(SMALL, 1.0))  # imports and the start of threads are not measured
     before = peak_megabytes()
 
 
@@ -243,8 +243,8 @@ def _take_turn() -> Measured:
 
 
 def peak_megabytes() -> float:
-    """Largest resident set of this process so far."""
-    try:  # on Linux ru_maxrss begins with that of the parent
+    """Peak resident memory of this process so far, in MiB."""
+    try:  # on Linux, ru_maxrss starts at the parent's value
         status = Path("/proc/self/status").read_text()
     except OSError:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # macOS counts bytes
@@ -252,12 +252,12 @@ def peak_megabytes() -> float:
 
 
 def time_evaluation(name: str, separation: float, wanted: list[str], repeats: int) -> None:
-    """Prints the table of one size and one separation."""
+    """Print the table of one size and one separation."""
     size = SIZES[name]
     contestants = {each: Contestant(each, size, separation) for each in wanted}
     for turn in range(repeats):
         for contestant in contestants.values():
-            if turn == 0 or contestant.name in OFTEN:  # the others are slow enough to time once
+            if turn == 0 or contestant.name in OFTEN:  # the others are slow and run once
                 contestant.take_turn()
     for contestant in contestants.values():
         contestant.pool.shutdown()
@@ -308,7 +308,7 @@ COLUMNS = (
 
 
 def time_gallery(kind: str, images: int, width: int, queries: int) -> list[str]:
-    """One row of the table: a gallery of random images, built, saved, loaded and searched in this process."""
+    """Build, save, load and search a gallery of random images in this process; returns one row of the table."""
     faiss = import_faiss()
     threads = faiss.omp_get_max_threads()
     gallery_images, query_images = random_images((images, queries), width, max(1, images // 50), 1.5)
@@ -345,7 +345,7 @@ def time_gallery(kind: str, images: int, width: int, queries: int) -> list[str]:
 
 
 def nearest_ten(queries: np.ndarray, gallery: np.ndarray) -> np.ndarray:
-    """Rows (Q, 10) of the ten images of highest cosine similarity, found by comparing with all of them."""
+    """Find the rows (Q, 10) of the ten images with the highest cosine similarity by exact search."""
     columns = torch.from_numpy(gallery)
     norms = torch.cat([rows.norm(dim=1) for rows in columns.split(4096)])
     rows = [(part @ columns.T / norms).topk(10).indices for part in torch.from_numpy(queries).split(64)]
@@ -353,7 +353,7 @@ def nearest_ten(queries: np.ndarray, gallery: np.ndarray) -> np.ndarray:
 
 
 def share_found(truth: np.ndarray, neighbours: np.ndarray) -> float:
-    """Of the true neighbours (Q, k), the share among those found (Q, k)."""
+    """Share of the true neighbours (Q, k) that are among the found neighbours (Q, k)."""
     return float((truth[:, :, None] == neighbours[:, None]).any(2).mean())
 
 
@@ -364,7 +364,7 @@ def timed(call):
 
 
 def time_galleries(kinds: list[str], images: int, width: int, queries: int) -> None:
-    """Prints a Markdown table with one row a kind, each measured in a process of its own."""
+    """Print a Markdown table with one row per kind, each measured in a separate process."""
     print(f"{images} images × {width}, {queries} queries", file=sys.stderr)
     print(f"| {' | '.join(COLUMNS)} |\n|---|{'---:|' * (len(COLUMNS) - 1)}")
     for kind in kinds:
@@ -379,7 +379,7 @@ def main(args: argparse.Namespace) -> None:
     for name, least in (("repeats", 1), ("threads", 1), ("images", 10), ("width", 1), ("queries", 1)):
         if getattr(args, name) < least:
             raise InputError(f"--{name} {getattr(args, name)}: must be at least {least}")
-    for library in ("OMP", "OPENBLAS", "MKL"):  # for the processes to come
+    for library in ("OMP", "OPENBLAS", "MKL"):  # for the processes that are started below
         os.environ[f"{library}_NUM_THREADS"] = str(args.threads)
     if args.index:
         time_galleries(args.kinds, args.images, args.width, args.queries)

@@ -1,12 +1,13 @@
 #!/usr/bin/env python
-"""Measures a gallery, a file or in Milvus, against exact search: recall, forbidden rows, time and size.
+"""Compare a gallery, in a file or in Milvus, with exact search: recall, forbidden rows, time and size.
 
 python tools/bench_scale.py /tmp/scale.gallery --kind hnsw --images 100000
 python tools/bench_scale.py milvus:/tmp/scale.db --images 10000 --searches 10000       # random filters
 python tools/bench_scale.py milvus:http://127.0.0.1:19530/scale --kind hnsw
 
-Features have clusters as those of a network do, see bench_retrieval.py; 50 images an identity, 8 cameras, times at
-random. The gallery is new and stays. Exits with status 1 if a search returns an image that its filter forbids.
+Features are random, but clustered like those of a network, see bench_retrieval.py. There are 50 images per identity, 8
+cameras and random times. The gallery must not exist yet, and it is not deleted. The exit status is 1 if a search
+returns an image that its filter forbids.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__" and {"-h", "--help"} & set(sys.argv):
-    sys.exit(run_tool(parser(), lambda args: None))  # here, since what follows takes seconds to load
+    sys.exit(run_tool(parser(), lambda args: None))  # here, because the imports below take seconds
 
 import numpy as np
 
@@ -47,7 +48,7 @@ BATCH, HOUR = 20_000, 3600
 
 
 def random_filters(rng: np.random.Generator, identities: int) -> Iterator[Filter]:
-    """From those that nearly everything passes to those that nothing does."""
+    """Yield random filters, from filters that almost all images pass to filters that no image passes."""
     while True:
         since = int(rng.integers(0, 24)) * HOUR
         yield Filter(

@@ -1,18 +1,18 @@
 #!/usr/bin/env python
-"""Times training steps, data included; prints ratios of what was measured in one run.
+"""Measure the time of training steps, including data, and print ratios of times from the same run.
 
-    python tools/bench_train.py step                       # where the time of a step goes, beside the bare network
-    python tools/bench_train.py methods                    # every method beside DMML-FT
+    python tools/bench_train.py step                       # the parts of a step, and the network alone
+    python tools/bench_train.py methods                    # every method compared with DMML-FT
     python tools/bench_train.py methods --methods contrast_scoring --variant METHOD.POLICY fifo \\
         --variant METHOD.LAZY_INTERVAL 1 --variant METHOD.LAZY_INTERVAL 50
     python tools/bench_train.py growth                     # step time and memory from the second task to the tenth
 
-Options --config and KEY VALUE choose another setting, for instance that of the papers without their data:
-    python tools/bench_train.py step MODEL.BACKBONE resnet50 INPUT.HEIGHT 256 INPUT.WIDTH 128 EPISODE.IDENTITIES 8 \\
-        EPISODE.SUPPORT 5
+Options --config and KEY VALUE choose another setting, for instance that of the papers, but without their data: python
+    tools/bench_train.py step MODEL.BACKBONE resnet50 INPUT.HEIGHT 256 INPUT.WIDTH 128 EPISODE.IDENTITIES 8 \\
+    EPISODE.SUPPORT 5
 
-What is compared takes turns in rounds, so that whatever else the machine does hits all alike, and medians over the
-rounds are shown. Methods are in the middle of their second task, so that teachers, classifiers and memories are there.
+The compared methods alternate in rounds, so that other programs affect all of them equally. The output shows medians
+over the rounds. Methods are in the middle of their second task, so that they have teachers, classifiers and memories.
 """
 
 from __future__ import annotations
@@ -43,14 +43,16 @@ def parser() -> argparse.ArgumentParser:
         sub.set_defaults(action=action)
         sub.add_argument("--config", type=Path, action="append", default=[], metavar="FILE")
         sub.add_argument("--rounds", type=int, default=rounds, metavar="N")
-        sub.add_argument("--steps", type=int, default=steps, metavar="N", help="a turn")
+        sub.add_argument("--steps", type=int, default=steps, metavar="N", help="steps per turn")
         sub.add_argument("overrides", nargs="*", metavar="KEY VALUE", help="keys of the config")
         return sub
 
-    sub = command("step", "where the time of a step goes, beside the networks alone", rounds=10, steps=1)
+    sub = command("step", "the parts of a step, and the networks alone", rounds=10, steps=1)
     sub.add_argument("--method", default="dwopp", metavar="NAME", help="with one network and at most one teacher")
     sub.add_argument("--evaluate", action="store_true", help="time an evaluation, too")
-    sub = command("methods", "every method beside DMML-FT, or one method with several options", rounds=10, steps=4)
+    sub = command(
+        "methods", "every method compared with DMML-FT, or one method with several options", rounds=10, steps=4
+    )
     sub.add_argument("--methods", nargs="+", metavar="NAME", help="default: all")
     sub.add_argument(
         "--variant",
@@ -61,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
         help="further keys; give several, which are compared with the first",
     )
     sub.add_argument("--json", type=Path, metavar="FILE", help="write the figures here too")
-    sub = command("growth", "a later task beside the second, and memory over the tasks", rounds=10, steps=4)
+    sub = command("growth", "a later task compared with the second, and memory over the tasks", rounds=10, steps=4)
     sub.add_argument(
         "--methods", nargs="+", default=["dmml_ft", "dwpp", "dwopp", "bot_ft", "lwf", "aka", "er"], metavar="NAME"
     )
@@ -73,7 +75,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__" and {"-h", "--help"} & set(sys.argv):
-    sys.exit(run_tool(parser(), lambda args: None))  # here, since what follows takes seconds to load
+    sys.exit(run_tool(parser(), lambda args: None))  # here, because the imports below take seconds
 
 import torch
 from torch import Tensor, nn
@@ -92,12 +94,12 @@ from lreid.training.run_folder import RunFolder
 from lreid.training.trainer import Trainer
 
 BASE = "dmml_ft"  # what the other methods are compared with
-WARM_UP = 2  # steps of each task before time is taken
-FOREVER = ["TRAIN.CHECKPOINT_MINUTES", "1e9", "TRAIN.EPOCHS", "1000000"]  # nothing but steps
+WARM_UP = 2  # steps of each task that are not measured
+FOREVER = ["TRAIN.CHECKPOINT_MINUTES", "1e9", "TRAIN.EPOCHS", "1000000"]  # no checkpoints, no end of the task
 
 
 class Contestant:
-    """A method in the middle of a task: the second, or another one after as many short ones."""
+    """A method in the middle of its last task of ``tasks``, after short earlier tasks."""
 
     def __init__(self, cfg: Config, tasks: int = 2) -> None:
         torch.manual_seed(cfg.SEED)
@@ -124,10 +126,10 @@ class Contestant:
             self.begin(task)
             self.method.end_task(task)
         self.begin(self.tasks[-1])
-        self.results["images_trained"] = 0  # counts from here
+        self.results["images_trained"] = 0  # count from here
 
     def begin(self, task: Task) -> None:
-        """Begins a task and does the steps after which the rest are alike."""
+        """Begin a task, and make the warm-up steps."""
         self.method.begin_task(task)
         workers = self.batching.data.WORKERS
         batches = self.batching.batches(self.method, task)
@@ -137,7 +139,7 @@ class Contestant:
         self.seconds(WARM_UP)
 
     def seconds(self, steps: int = 1) -> float:
-        """Seconds that so many steps take, from their data to the new parameters."""
+        """Measure the seconds of some steps, from loading their data to updating the parameters."""
 
         def work() -> None:
             for _ in range(steps):
@@ -146,12 +148,12 @@ class Contestant:
         return timed(work, self.device)
 
     def step(self) -> None:
-        """One step, with the batches that an update takes."""
+        """Make one step, with all batches of an update."""
         self.trainer.step(self.loader, self.updates, self.trainer.train.ACCUMULATE)
 
 
 def timed(work: Callable[[], Any], device: torch.device) -> float:
-    """Seconds, once the device is through."""
+    """Measure the seconds of a call, including its work on the device."""
     wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
     wait()
     started = time.perf_counter()
@@ -164,7 +166,7 @@ def timed(work: Callable[[], Any], device: torch.device) -> float:
 
 
 class Stored(nn.Module):
-    """In place of a network: gives features that were computed before."""
+    """Replaces a network by features that were computed before."""
 
     def __init__(self, features: Tensor, neck: nn.Module) -> None:
         super().__init__()
@@ -175,10 +177,10 @@ class Stored(nn.Module):
 
 
 def step(args: argparse.Namespace) -> None:
-    """Splits a step, and sets it beside the passes of the networks alone."""
+    """Measure the parts of a step, and compare the step with the passes of the networks alone."""
     cfg = configured(args, ["METHOD.NAME", args.method])
     contestant = Contestant(cfg)
-    method: Any = contestant.method  # some have a teacher; for once its networks are stand-ins
+    method: Any = contestant.method  # some methods have a teacher; loss() replaces the networks
     model, device = contestant.method.model, contestant.device
     teacher: Any = method.teacher
     batch = next(contestant.loader).to(device, contestant.batching.augment)
@@ -216,7 +218,7 @@ def step(args: argparse.Namespace) -> None:
     for turn in range(args.rounds + 1):
         for name, work in parts.items():
             seconds = timed(work, device)
-            if turn:  # the first warms up
+            if turn:  # the first turn is for warm-up
                 times[name].append(seconds)
     passes = [times[name] for name in ("student, forward and backward", "teacher, forward") if name in times]
     network = [sum(each) for each in zip(*passes, strict=True)]
@@ -239,7 +241,7 @@ def step(args: argparse.Namespace) -> None:
 
 
 def methods(args: argparse.Namespace) -> None:
-    """A step of every method beside one of DMML-FT, or of one method with several options."""
+    """Compare the steps of every method with those of DMML-FT, or of one method with several options."""
     named = args.methods or method_names()
     chosen = dict.fromkeys(named if args.variant else [BASE, *named])
     contestants = {
@@ -274,7 +276,7 @@ def methods(args: argparse.Namespace) -> None:
 
 
 def growth(args: argparse.Namespace) -> None:
-    """a later task beside the second, and memory over the tasks"""
+    """Compare the steps of a later task with those of the second, and measure memory over the tasks."""
     if args.tasks < 2:
         raise InputError(f"--tasks {args.tasks}: must be 2 or more, as the second task is compared")
     rows = []
@@ -302,12 +304,12 @@ def growth(args: argparse.Namespace) -> None:
 
 
 def memory(args: argparse.Namespace) -> None:
-    """Resident memory in MiB after some steps of every task, as JSON."""
+    """Print the resident memory in MiB after some steps of every task, as JSON."""
     keep_freed_memory()
     cfg = configured(args, ["METHOD.NAME", args.method])
     contestant, resident = Contestant(cfg, tasks=1), []
     for task in benchmark_of(cfg).tasks[: args.tasks]:
-        if task.index:  # it is in the first one
+        if task.index:  # the first task has begun
             contestant.begin(task)
         contestant.seconds(4)
         pages = int(Path("/proc/self/statm").read_text().split()[1])
@@ -326,7 +328,7 @@ def configured(args: argparse.Namespace, own: list[str] = []) -> Config:  # noqa
 
 
 def settings(args: argparse.Namespace) -> list[str]:
-    """What tells another process the setting of this one."""
+    """Command-line arguments that repeat the setting in another process."""
     return [*(part for file in args.config for part in ("--config", str(file))), *args.overrides]
 
 

@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-LONGEST = 40  # words of a sentence
+LONGEST = 40  # maximum number of words per sentence
 
-# What a page must not say, and what it says instead.
+# Expressions that a page must not use, and what to write instead.
 GLOSSARY = {
     r"(is|are|was|were|be|been|it|which) (told|telling)|tells (how|what|which|that|of|it|when)|told (on|in|by|apart)": (
         "prints, reports, says, records, distinguishes"
@@ -54,19 +54,19 @@ ALLOWED = re.compile(r"<!-- english: .+ -->")
 
 
 def files() -> list[Path]:
-    """All pages and modules that people read, sorted."""
+    """List all pages and modules that people read, sorted."""
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "datasets").glob("*.md")]
     modules = [path for name in ("lreid", "tools", "examples") for path in (ROOT / name).rglob("*.py")]
-    return sorted(path for path in [*pages, *modules] if path != Path(__file__).resolve())  # which names the words
+    return sorted(path for path in [*pages, *modules] if path != Path(__file__).resolve())  # has the words
 
 
 def texts(file: Path) -> Iterator[tuple[int, str]]:
-    """The page, or the docstrings and messages of a module: the number of the first line, and the text."""
+    """Yield a page, or the docstrings and messages of a module, each with the number of its first line."""
     content = file.read_text(encoding="utf-8")
     if file.suffix == ".md":
         yield 1, content
         return
-    parts: set[ast.AST] = set()  # of texts that are read as a whole
+    parts: set[ast.AST] = set()  # parts of texts that are yielded as one
     for node in ast.walk(ast.parse(content)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and (text := ast.get_docstring(node)):
             if isinstance(node.body[0], ast.Expr):
@@ -93,7 +93,7 @@ BEGINNING = re.compile(r"\s*([*-] |\d+\. |#+ |\||<!--|(\*\*)?[\w., `()]{1,40}: )
 
 
 def paragraphs(text: str) -> Iterator[tuple[int, str]]:
-    """The number of the first line, and the text, of each paragraph, list item, table row and argument."""
+    """Yield each paragraph, list item, table row and argument with the number of its first line."""
     text = BLOCKS.sub(lambda block: "\n" * block[0].count("\n"), text)
     lines: list[str] = []
     first, allowed = 1, False
@@ -110,7 +110,7 @@ def paragraphs(text: str) -> Iterator[tuple[int, str]]:
 
 
 def faults(text: str) -> Iterator[tuple[int, str]]:
-    """Lines of a text, and what is wrong there."""
+    """Yield the faults of a text with their line numbers."""
     for number, paragraph in paragraphs(text):
         plain = re.sub(r"``?[^`]*``?", "CODE", paragraph)
         plain = re.sub(r"\]\([^)]*\)|<[^>]+>", "", plain)
@@ -123,7 +123,7 @@ def faults(text: str) -> Iterator[tuple[int, str]]:
 
 
 def vague_names(content: str) -> Iterator[tuple[int, str]]:
-    """Lines of a module that give a value or a function a vague name; fields of classes are left out."""
+    """Yield vague names of values and functions in a module with their line numbers, except fields of classes."""
     tree = ast.parse(content)
     classes = (node.body for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
     fields = {id(line.target) for body in classes for line in body if isinstance(line, ast.AnnAssign)}

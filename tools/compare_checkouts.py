@@ -1,13 +1,13 @@
 #!/usr/bin/env python
-"""Compares what two checkouts of lreid compute: figures, weights and loss history of every method, and every tool.
+"""Compare the results of two checkouts of lreid: metrics, weights and loss history of every method, and other tools.
 
     git worktree add ../before v0.1
     python tools/compare_checkouts.py ../before . --out /tmp/compared
 
-Trains each method of configs/methods on a tiny benchmark, in both checkouts with this Python, and compares bit for
-bit; then tests, searches and compares runs with the other tools. What clocks and installations decide is left out.
-Outputs that are in --out already are not made again, so that the checkout before runs once. Exit status: 1 where
-something differs.
+The tool trains each method of configs/methods on a tiny benchmark, in both checkouts with this Python, and compares the
+results bit for bit. Then it runs the tests, searches and reports of both checkouts. Values that depend on the clock or
+the installation are not compared. Runs that exist in --out are not repeated, so the old checkout runs only once. The
+exit status is 1 if something differs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__" and {"-h", "--help"} & set(sys.argv):
-    sys.exit(run_tool(parser(), lambda args: None))  # here, since what follows takes seconds to load
+    sys.exit(run_tool(parser(), lambda args: None))  # here, because the imports below take seconds
 
 import torch
 import yaml
@@ -57,7 +57,7 @@ TINY = {
 }
 SMALL = ["BATCH.IDENTITIES", "2", "BATCH.IMAGES", "3"]
 SMALL_OF_METHOD = {"dask": ["METHOD.STYLE_STEPS", "3", "METHOD.STYLE_BATCH", "4"]}
-# Besides every method as it comes: options that take other ways through the code, as method and keys.
+# Options that run other parts of the code, as method and keys.
 VARIANTS = {
     "drift": ("er_ace", ["EVAL.DRIFT_STEPS", "2"]),
     "workers": ("dwopp", ["DATA.WORKERS", "2"]),
@@ -67,7 +67,7 @@ VARIANTS = {
     "merged": ("lwf", ["BENCHMARK.UNSEEN_GALLERIES", "both", "EVAL.AP", "trapezoidal", "EVAL.FLIP", "True"]),
     "device": ("aka", ["DATA.AUGMENT_ON", "device", "EVAL.METRIC", "euclidean"]),
 }
-# Of results.json, what clocks, installations and the place of a run decide.
+# Keys of results.json that depend on the clock, the installation or the path of a run.
 LEFT_OUT = (
     "seconds",
     "images_per_second",
@@ -105,7 +105,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def outcome(checkout: Path, out: Path, tiny: Path, method: str, keys: list[str]) -> dict[str, Any]:
-    """Results and checkpoints of a run, which is made where it is not there yet."""
+    """Return results and checkpoints of a run, which is trained if it does not exist yet."""
     file = checkout / "configs" / "methods" / f"{method}.yaml"
     if "BATCH" in yaml.safe_load(file.read_text()):  # a method's file applies after a benchmark
         keys = [*SMALL, *keys]
@@ -122,7 +122,7 @@ def outcome(checkout: Path, out: Path, tiny: Path, method: str, keys: list[str])
 
 
 def tools(runs: Path, checkout: Path) -> dict[str, Any]:
-    """What the other tools make of the runs of a checkout."""
+    """Return the outputs of the other tools for the runs of a checkout."""
     out, run = runs / "tools", runs / "dwopp"
     shutil.rmtree(out, ignore_errors=True)
     images = out / "images"
@@ -154,7 +154,7 @@ def call(checkout: Path, tool: str, *words: object) -> str:
 
 
 def differences(before: Any, after: Any, key: str = "") -> Iterator[str]:
-    """Where two values differ; keys that came in later are no difference, paths of the two checkouts neither."""
+    """Yield the differences of two values, ignoring new keys and the paths of the two checkouts."""
     if isinstance(before, dict) and isinstance(after, dict):
         for name, value in before.items():
             if name not in after:
@@ -173,7 +173,7 @@ def differences(before: Any, after: Any, key: str = "") -> Iterator[str]:
     elif isinstance(before, str) and isinstance(after, str) and "/before/" in before:
         if before.replace("/before/", "/after/") != after:
             yield f"{key} is {after!r}, not {before!r}"
-    elif before != after and before == before:  # NaN is NaN
+    elif before != after and before == before:  # two NaN are equal
         yield f"{key} is {after!r}, not {before!r}"
 
 

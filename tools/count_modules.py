@@ -1,10 +1,10 @@
-"""Count the modules of lreid that the re-ID path imports: training DwoPP, testing it, searching with it.
+"""Count the modules of lreid that re-ID imports to train DwoPP, test it and search with it.
 
     python tools/count_modules.py              # exit status 1 above 120 modules
     python tools/count_modules.py --most 110
 
-All in one process: DwoPP on a tiny form of the built-in benchmark, a test of its last checkpoint, a gallery
-that is built with it, and a query.
+One process trains DwoPP on a tiny version of the built-in benchmark, tests its last checkpoint, builds a gallery and
+makes a query.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def walk_the_path(folder: Path) -> None:
-    """Runs the commands in a folder."""
+    """Run the commands in a folder."""
     from PIL import Image
 
     from lreid.apps.cli import run_command

@@ -1,10 +1,10 @@
-"""Render people who walk past six cameras on two days, as videos with a tracker's results and exact truth.
+"""Render videos of people who walk past six cameras on two days, with a tracker's results and the ground truth.
 
     python tools/link_walks.py walks --people 60 --seed 2026     # walks/day-1.yaml, day-2.yaml, truth.json
 
-Every crop is rendered by tools/render, one per second, and stands in a slot of an otherwise black frame, so the boxes
-and identities are exact. People cross, leave and return; the tracker loses some of them halfway; the second day has
-another light. Two cameras see the same place. It needs what tools/render needs.
+tools/render renders one crop per person and second. The crop is placed in a slot of an otherwise black frame, so that
+boxes and identities are exact. People cross, leave and return, and the tracker loses some of them halfway. The second
+day has different light. Two cameras see the same place. The requirements are those of tools/render.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lreid.apps.cli import run_tool
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Create the parser of the command line."""
     raw = argparse.RawDescriptionHelpFormatter
     made = argparse.ArgumentParser(prog="tools/link_walks.py", description=__doc__, formatter_class=raw)
     made.add_argument("out", type=Path, metavar="DIR", help="folder to make")
@@ -34,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__" and {"-h", "--help"} & set(sys.argv):
-    sys.exit(run_tool(parser(), lambda args: None))  # here, since what follows takes seconds to load
+    sys.exit(run_tool(parser(), lambda args: None))  # here, because the imports below take seconds
 
 import numpy as np
 import yaml
@@ -50,18 +50,18 @@ from render.scenes import Camera, Domain, make_camera, make_domain
 cv2 = Extra("cv2", "opencv")
 
 CAMERAS = ("gate", "hall", "stairs", "corridor", "yard-east", "yard-west")
-NEXT = {0: (1, 2), 1: (0, 2, 3), 2: (0, 1, 3), 3: (1, 2, 4), 4: (3,)}  # 5 sees what 4 sees
-LEAST = 10  # seconds between two cameras, at least
-DAY = 900  # seconds of a day that are filmed
+NEXT = {0: (1, 2), 1: (0, 2, 3), 2: (0, 1, 3), 3: (1, 2, 4), 4: (3,)}  # 5 sees the same place as 4
+LEAST = 10  # minimum number of seconds between two cameras
+DAY = 900  # filmed seconds per day
 STARTS = ("2026-03-02T08:00:00", "2026-03-03T08:00:00")
-DOMAIN = 3  # a square; with this seed no model of the zoo has seen it
+DOMAIN = 3  # a square; no model of the zoo was trained on it with this seed
 HEIGHT, WIDTH, SLOTS = 256, 128, 8
 LIGHT = ("sun", "light", "sky", "ground", "backdrop", "gain", "contrast", "saturation", "noise")
-LOST = 0.15  # share of passages that the tracker breaks in two
+LOST = 0.15  # share of passages that the tracker splits in two
 
 
 class Passage(NamedTuple):
-    """Somebody passes a camera: seconds of the day, the last one included."""
+    """A passage of a person past a camera, from second ``first`` to second ``last`` of the day, inclusive."""
 
     person: int
     camera: int
@@ -70,7 +70,7 @@ class Passage(NamedTuple):
 
 
 def passages(people: int, seed: int, day: int) -> list[Passage]:
-    """Who passes which camera when, on one day: one or two walks of three to five cameras per person."""
+    """Create the passages of one day: one or two walks past three to five cameras per person."""
     made: list[Passage] = []
     for person in range(people):
         dice = random.Random(f"walk/{seed}/{day}/{person}")
@@ -88,7 +88,7 @@ def passages(people: int, seed: int, day: int) -> list[Passage]:
 
 
 def walks(out: Path, assets: Path, people: int, seed: int) -> int:
-    """Writes the videos, tracks, clocks and truth of both days, and returns the number of tracks."""
+    """Write videos, tracks, start times and ground truth of both days, and return the number of tracks."""
     domain = make_domain(DOMAIN, seed)._replace(passers=0.7)
     renderer = Renderer(Assets(assets), height=HEIGHT, width=WIDTH)
     subjects = [
@@ -117,14 +117,14 @@ def walks(out: Path, assets: Path, people: int, seed: int) -> int:
 
 
 def _relit(domain: Domain, camera: int, day: int) -> Camera:
-    """A camera in the light of a day."""
+    """Create a camera with the light of a day."""
     other = make_camera(domain, 100 * (day - 1) + camera)
     return make_camera(domain, camera)._replace(**{name: getattr(other, name) for name in LIGHT})
 
 
 def _film(path: Path, here: list[Passage], crop: Any, dice: random.Random) -> tuple[list[str], dict[int, int]]:
-    """Writes a video with one frame per second; returns the lines of its tracks and who each track is."""
-    slots: dict[int, list[tuple[int, Passage, int]]] = {}  # by second: slot, passage, track
+    """Write a video with one frame per second; returns the lines of its tracks and the person of each track."""
+    slots: dict[int, list[tuple[int, Passage, int]]] = {}  # slot, passage and track by second
     free = [-1] * SLOTS  # last second of each slot
     who: dict[int, int] = {}
     for passage in here:
@@ -156,7 +156,7 @@ def _film(path: Path, here: list[Passage], crop: Any, dice: random.Random) -> tu
 
 
 def run(args: argparse.Namespace) -> None:
-    """Renders the walks and prints how to link them."""
+    """Render the walks, and print how to link them."""
     tracks = walks(args.out, args.assets, args.people, args.seed)
     print(f"{args.out}: {tracks} tracks of {args.people} people; lreid link add linked {args.out}/day-1.yaml")
 

@@ -1,7 +1,7 @@
-"""Class- and domain-incremental classification: data sets of classes, and accuracy as an observer of the trainer.
+"""Class- and domain-incremental classification: its data sets, and an observer that measures accuracy.
 
-The re-identification path does not import this package; :mod:`lreid.build` and the registries of data sets and image
-addresses name its modules, which are imported when a config needs them.
+Re-identification does not import this package. :mod:`lreid.build` and the registries of data sets and image addresses
+import its modules when a config needs them.
 """
 
 from __future__ import annotations

@@ -20,18 +20,18 @@ def task_accuracies(scores: Array, labels: Array, tasks: Array, class_tasks: Arr
     Domain-IL: van de Ven and Tolias, "Three scenarios for continual learning", 2019, as in R-MNIST of Co²L.
 
     Args:
-        scores: (n, C) float, of all classes so far, for instance logits; minus infinity for impossible classes. Among
-            equal scores the first counts as the highest.
+        scores: (n, C) float scores of all classes so far, for instance logits; minus infinity for impossible classes.
+            Of equal scores, the first wins.
         labels: (n,) integers in [0, C).
         tasks: (n,) integers in [0, T), the task or the domain of each image.
-        class_tasks: (C,) integers, the task of each class, to choose among the classes of an image's task alone
-            (task-IL). None chooses among all of them (class-IL and domain-IL).
+        class_tasks: (C,) integers, the task of each class, to predict only classes of an image's task (task-IL). None
+            allows all classes (class-IL and domain-IL).
 
     Returns:
-        T numbers, in per cent.
+        T accuracies in per cent, one per task.
 
     Raises:
-        InputError: shapes that do not fit, a score is NaN, a label is not in [0, C), or a task has no image.
+        InputError: the shapes do not match, a score is NaN, a label is not in [0, C), or a task has no image.
     """
     scores = as_features(scores, "scores").cpu().numpy()
     if np.isnan(scores).any():
@@ -46,13 +46,13 @@ def task_accuracies(scores: Array, labels: Array, tasks: Array, class_tasks: Arr
     if class_tasks is not None:
         class_tasks = as_labels(class_tasks, "tasks of the classes", scores.shape[1])
         scores = np.where(class_tasks == tasks[:, None], scores, -np.inf)  # (n, C)
-    # An image whose every score is minus infinity has no answer, so no right one.
+    # An image whose scores are all minus infinity has no prediction, so it counts as wrong.
     right = (scores.argmax(1) == labels) & (scores.max(1) > -np.inf)  # (n,)
     return [100 * float(right[tasks == task].mean()) for task in seen]
 
 
 def scores_of_classes(scores: np.ndarray, classes: int) -> np.ndarray:
-    """The highest score of each class, (n, classes), of scores (n, K); a label modulo ``classes`` is its class."""
+    """Reduce scores (n, K) of labels to the best score per class (n, classes); a class is label modulo ``classes``."""
     padded = np.full((len(scores), -(-scores.shape[1] // classes) * classes), -np.inf)
     padded[:, : scores.shape[1]] = scores
     return padded.reshape(len(scores), -1, classes).max(1)

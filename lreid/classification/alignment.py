@@ -20,23 +20,24 @@ def buffer_alignment(
     held_out_labels: np.ndarray | Tensor,
     class_tasks: np.ndarray | Tensor,
 ) -> dict[int, float]:
-    """Similarity of held-out images to stored images of their class; it is low if a model overfits the stored images.
+    """Similarity of stored images to held-out images of their class; it is low if a model overfits the stored images.
 
-    Source: Appendix B, Fig. 7: of each stored image, the highest cosine similarity to a held-out image of its class;
-    mean over the stored images of a task.
+    Source: Appendix B, Fig. 7. For each stored image, the highest cosine similarity to a held-out image of its class is
+    taken. The result is the mean over the stored images of a task.
 
     Args:
-        buffer_features: (m, D) float, of any length; a feature of length 0 has the similarity 0 to all.
+        buffer_features: (m, D) float features of stored images, of any length; a feature of length 0 has the similarity
+            0 to all others.
         buffer_labels: (m,) integers, class labels in [0, C).
-        held_out_features: (n, D) float, of images held out from training.
-        held_out_labels: (n,) integers; classes that are not in the buffer do not count.
+        held_out_features: (n, D) float features of images that were held out from training.
+        held_out_labels: (n,) integers; classes without stored images are ignored.
         class_tasks: (C,) integers, the task of each class.
 
     Returns:
         ``{task: similarity}`` in [-1, 1], for the tasks with images in the buffer, ascending.
 
     Raises:
-        InputError: shapes that do not fit, a value that is not finite, a class without held-out image or without task.
+        InputError: the shapes do not match, a value is not finite, or a class has no held-out image or no task.
     """
     buffer, held_out = as_comparable(buffer_features, held_out_features)
     buffer, held_out = unit_rows(buffer, "buffer features"), unit_rows(held_out, "held-out features")

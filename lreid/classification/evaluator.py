@@ -1,4 +1,4 @@
-"""Accuracy of classification after every task, for data sets with test images of the trained classes."""
+"""Accuracy of classification after every task, on test images of the trained classes."""
 
 from __future__ import annotations
 
@@ -18,39 +18,39 @@ from lreid.data.records import Task
 from lreid.errors import InputError
 from lreid.evaluation.observer import Learner
 
-Rows = dict[str, dict[str, list[float]]]  # of a classifier, by "class" and "task"
+Rows = dict[str, dict[str, list[float]]]  # rows per classifier, by "class" and "task"
 
 
 class ClassLearner(Learner, Protocol):
-    """The learner that is evaluated: a method of :mod:`lreid.methods`."""
+    """A learner whose accuracy is evaluated: a method of :mod:`lreid.methods`."""
 
     def class_scores(self, features: Tensor) -> Tensor | None:
-        """(n, classes so far) from features (n, dim); None where there is no classifier."""
+        """Scores (n, classes so far) from features (n, dim); None without a classifier."""
 
 
 class AccuracyEvaluator:
-    """Evaluates four classifiers on the held-out images of all tasks.
+    """Evaluates up to four classifiers on the held-out images of all tasks.
 
-    * ``classifier``: the method's own, where it has one (ER-ACE and ER-AML, ICLR 2022);
-    * ``linear``: trained by :func:`linear_probe_scores` on frozen features (Co²L, CCLIS);
-    * ``knn``: of :func:`knn_scores`; a class without a vote is no answer (Contrast Scoring). Votes are counted as they
-      are, so classes with few images left have few;
-    * ``nearest_mean``: of :func:`nearest_mean_scores` (iCaRL).
+    * ``classifier``: the method's classifier, if it has one (ER-ACE and ER-AML, ICLR 2022);
+    * ``linear``: a linear classifier that :func:`linear_probe_scores` trains on frozen features (Co²L, CCLIS);
+    * ``knn``: the votes of :func:`knn_scores`; a class without a vote cannot be predicted (Contrast Scoring). Votes are
+      not balanced, so classes with few stored images get few votes;
+    * ``nearest_mean``: the similarities of :func:`nearest_mean_scores` (iCaRL).
 
-    The last three use the images that the method still has, as in Co²L: those of the current task and, of past
-    tasks, those in its memory. The protocols that Contrast Scoring cites take the whole labelled training set, which
-    a lifelong learner does not keep. All see features as retrieval does, but never of flipped images.
+    As in Co²L, the last three use the images that the method still has: the images of the current task, and the images
+    of past tasks in its memory. The protocols that Contrast Scoring cites use the entire labelled training set, which a
+    lifelong learner does not store. All four use the features that retrieval compares, but without flipped images.
 
     Args:
-        tasks: tasks of the benchmark; labels ascend from task to task.
+        tasks: tasks of the benchmark; labels increase from task to task.
         height, width: input size of the models.
-        cache_gib: decoded images are kept in memory up to this size in all.
+        cache_gib: maximum total size of decoded images in memory, in GiB.
         skip_bad: leave out images that cannot be read.
-        batch_size: images a forward pass.
+        batch_size: number of images per forward pass.
         probe: options of :func:`linear_probe_scores`.
 
     Raises:
-        InputError: a task has no held-out images, or one cannot be read.
+        InputError: a task has no held-out images, or a held-out image cannot be read.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class AccuracyEvaluator:
         self.batch_size, self.probe = batch_size, probe
         self.shared_classes = tasks[0].shared_classes
         self.class_tasks = np.repeat(np.arange(len(tasks)), [len(task.classes) for task in tasks])  # (C,)
-        self.images: list[Images] = []  # of each task
+        self.images: list[Images] = []  # one entry per task
         for task in tasks:
             if not task.held_out:
                 raise InputError(
@@ -79,11 +79,12 @@ class AccuracyEvaluator:
             self.images.append(images)
 
     def evaluate(self, learner: ClassLearner, task: Task) -> Rows:
-        """Accuracies in per cent on the held-out images of each task so far.
+        """Compute accuracies in per cent on the held-out images of each task so far.
 
         Returns:
-            For each classifier the rows ``class`` (the answer is one of all classes so far) and ``task`` (one of those
-            of the image's task), see :func:`task_accuracies`. Where tasks share their classes, both are the same.
+            For each classifier, two rows of :func:`task_accuracies`: ``class``, where all classes so far can be
+            predicted, and ``task``, where only classes of the image's task can. If tasks share their classes, both are
+            the same.
         """
         test = np.concatenate([self._features(learner, each) for each in self.images[: task.index + 1]])
         labels = np.concatenate([each.pids for each in self.images[: task.index + 1]])  # (n,)
@@ -113,11 +114,11 @@ class AccuracyEvaluator:
         }
 
     def alignment(self, learner: ClassLearner, task: Task) -> dict[str, float]:
-        """How similar the held-out images of each task are to the stored ones, see :func:`buffer_alignment`.
+        """Compute the similarity of the stored images of each task to held-out images, see :func:`buffer_alignment`.
 
         Returns:
-            The similarity in [-1, 1] by the index of a task, as text, of those tasks up to ``task`` that have images in
-            the memory; empty without a memory.
+            The similarity in [-1, 1] by the task's index as text, for tasks up to ``task`` with images in the memory;
+            empty without a memory.
         """
         stored = learner.memory.labels if learner.memory is not None else np.empty(0, np.int64)
         rows = np.flatnonzero(self.class_tasks[stored] <= task.index)
@@ -133,7 +134,7 @@ class AccuracyEvaluator:
         return {str(index): similarity for index, similarity in similarities.items()}
 
     def _labelled_features(self, learner: ClassLearner, task: Task) -> tuple[np.ndarray, np.ndarray]:
-        """Features (N, dim) and labels (N,) of the images of the task and of past ones in the memory."""
+        """Features (N, dim) and labels (N,) of the task's images and of past images in the memory."""
         features = [self._features(learner, [record.path for record in task.records])]
         labels = [np.array([record.pid for record in task.records], np.int64)]
         if learner.memory is not None:

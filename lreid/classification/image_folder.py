@@ -1,4 +1,4 @@
-"""Images of classes for class-incremental learning: ``train/CLASS/*.png`` and ``test/CLASS/*.png``."""
+"""Folders of images for class-incremental learning: ``train/CLASS/*.png`` and ``test/CLASS/*.png``."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from lreid.reading import escaped
 
 Classes = Mapping[str, Sequence[Path]]  # the images of every class
 Unpacked = tuple[str, str, np.ndarray]  # split, class, pixels
-LEAST = {"train": 1, "test": 2}  # images of a class; to test, a query and a gallery image
+LEAST = {"train": 1, "test": 2}  # images per class; a test needs a query and a gallery image
 
 
 def load(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
-    """Loads a folder of classes, as CIFAR-10 and others are unpacked for training classifiers.
+    """Load a folder of classes; CIFAR-10 and other archives are unpacked to such folders.
 
-    ``home`` holds ``train`` and ``test``, which hold one folder per class. Hidden files and files of other types are
-    passed over. See :func:`of_classes`.
+    ``home`` contains ``train`` and ``test``, each with one folder per class. Hidden files and files of other types are
+    ignored. See :func:`of_classes`.
 
     Raises:
-        InputError: one of the two folders is missing or holds no class, or as :func:`of_classes`.
+        InputError: one of the two folders is missing or has no classes, or an error of :func:`of_classes`.
     """
     missing = [f"{split}/" for split in LEAST if not (home / split).is_dir()]
     if missing:
@@ -45,16 +45,17 @@ def load(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
 
 
 def of_classes(name: str, home: Path, train: Classes, test: Classes, *, cameras: CameraPolicy = "apart") -> DataSet:
-    """A data set of classes, each of which is trained on and tested on, by other images.
+    """Create a data set of classes; each class has training images and different test images.
 
-    So the accuracy of classification can be measured (``EVAL.ACCURACY``), and retrieval of *learned* classes: of the
-    test images of a class, by name, the first, third … are queries and the others the gallery. Classes become
-    ``0, 1, …`` in ascending order of their names: as numbers where all are integers, else as text.
+    So the accuracy of classification can be measured (``EVAL.ACCURACY``), and also the retrieval of *trained* classes.
+    For retrieval, the first, third … test image of a class, by name, is a query; the other test images are the gallery.
+    Classes are numbered ``0, 1, …`` in ascending order of their names. Names are compared as numbers if all are
+    integers, otherwise as text.
 
     Args:
         name, home: name and folder of the data set, for errors.
-        train, test: the images of every class, in the order of their names.
-        cameras: those that queries and gallery get, see :func:`cameras_of_test`.
+        train, test: images of every class, sorted by name.
+        cameras: cameras that queries and gallery get, see :func:`cameras_of_test`.
 
     Raises:
         InputError: a class is in only one of the splits, or has no training image or fewer than two test images.
@@ -98,18 +99,19 @@ def of_classes(name: str, home: Path, train: Classes, test: Classes, *, cameras:
 def unpacked(
     name: str, home: Path, images: Callable[[], Iterable[Unpacked]], *, cameras: CameraPolicy = "apart"
 ) -> DataSet:
-    """A data set whose images are in archives: written as PNG files into ``home/images`` when they are first needed.
+    """Load a data set from archives; its images are first unpacked to PNG files in ``home/images``.
 
-    The folder gets its name when all images are in it, so a run that is stopped leaves no half, and of several
-    that start together one writes and the others wait.
+    The folder gets this name only when it is complete, so an interrupted run leaves no incomplete folder. If several
+    runs start together, one unpacks and the others wait.
 
     Args:
         name, home: name of the data set, and folder of its archives.
-        images: gives all of them: split (``train`` or ``test``), class, and pixels (H, W) or (H, W, 3) uint8.
-        cameras: as in :func:`of_classes`.
+        images: function that yields split (``train`` or ``test``), class, and pixels (H, W) or (H, W, 3) uint8 of all
+            images.
+        cameras: see :func:`of_classes`.
 
     Raises:
-        InputError: an archive cannot be read, the folder cannot be written to, or as :func:`of_classes`.
+        InputError: an archive cannot be read, the folder cannot be written to, or an error of :func:`of_classes`.
     """
     folder = home / "images"
     if not folder.is_dir():
@@ -126,7 +128,7 @@ def unpacked(
 
 
 def _write(folder: Path, images: Iterable[Unpacked]) -> None:
-    """``SPLIT/CLASS/NUMBER.png``, numbered within the split."""
+    """Write images to ``SPLIT/CLASS/NUMBER.png``, numbered within the split."""
     numbers: Counter[str] = Counter()
     for split, label, pixels in tqdm(images, desc=f"unpack into {folder.parent}", unit="image", disable=None):
         write_image(folder / split / label / f"{numbers[split]:06d}.png", Image.fromarray(pixels), "PNG")
@@ -134,7 +136,7 @@ def _write(folder: Path, images: Iterable[Unpacked]) -> None:
 
 
 def _images(folder: Path) -> dict[str, list[Path]]:
-    """The images of every class in a folder, sorted by name."""
+    """List the images of every class in a folder, sorted by name."""
     classes = sorted(each for each in folder.iterdir() if each.is_dir() and not each.name.startswith("."))
     if not classes:
         raise InputError(f"{folder}: holds no folder; put the images of each class into one")

@@ -17,19 +17,20 @@ logger = logging.getLogger("lreid")
 
 
 class AccuracyObserver(Observer):
-    """Classifies held-out images after every task, and in between for learning curves (Contrast Scoring, Figs. 3-6).
+    """Classifies held-out images after every task and, for learning curves, within tasks (Contrast Scoring, Figs. 3-6).
 
-    Within tasks an image counts as often as it comes in, however many updates are made with it; images from the memory
-    do not count. The probes of :class:`AccuracyEvaluator` know all images of the current task and, of past tasks, those
-    in the memory.
+    A learning curve counts an image each time it comes in, for any number of updates with it; images from the memory
+    are not counted. The probes of :class:`AccuracyEvaluator` use all images of the current task, and the images of past
+    tasks in the memory.
 
     Args:
-        learner: what is trained.
-        evaluator: holds the held-out images.
+        learner: the method in training.
+        evaluator: evaluator with the held-out images.
         tasks: tasks of the benchmark.
-        results: gets ``accuracy`` with its summary and ``alignment``; within tasks also ``images_seen`` and the points
-            of ``accuracy_curve``: index of the task, images seen in all, mean accuracy over the tasks so far.
-        every: images between two points; 0 measures after tasks only.
+        results: content of ``results.json``, to which ``accuracy`` with its summary and ``alignment`` are added. With
+            ``every``, also ``images_seen`` and the points of ``accuracy_curve``: index of the task, total number of
+            images, mean accuracy over the tasks so far.
+        every: number of images between two points of the curve; 0 measures only after tasks.
     """
 
     def __init__(
@@ -44,20 +45,20 @@ class AccuracyObserver(Observer):
         self.learner, self.evaluator, self.tasks, self.results, self.every = learner, evaluator, tasks, results, every
 
     def before_batch(self, batch: Batch) -> None:
-        """Counts the images of a batch, once for all updates with it."""
+        """Count the images of a batch, once for all updates by this batch."""
         if self.every:
             incoming = len(batch.labels) if batch.exemplars is None else int((batch.exemplars < 0).sum())
             self.results["images_seen"] += incoming // batch.views
 
     def after_step(self) -> None:
-        """Adds a point of the curve where the number of images has passed another multiple."""
+        """Add a point to the curve if the number of images has passed a multiple of ``every``."""
         points, seen = self.results["accuracy_curve"], self.results["images_seen"]
         if not self.every or seen // self.every <= (points[-1]["images"] // self.every if points else 0):
             return
-        task = self.tasks[len(self.results["mAP"])]  # rows are of finished tasks
+        task = self.tasks[len(self.results["mAP"])]  # one row per finished task
         modules = [(module, module.training) for module in self.learner.model.modules()]
         rows = self._accuracies(task)
-        for module, training in modules:  # extract puts all parts in the mode of the whole
+        for module, training in modules:  # extract sets one mode for all modules
             module.training = training
         means = {
             name: {kind: round(sum(row) / len(row), 4) for kind, row in kinds.items()} for name, kinds in rows.items()
@@ -65,7 +66,7 @@ class AccuracyObserver(Observer):
         points.append({"task": task.index, "images": seen, "accuracy": means})
 
     def after_evaluation(self, task: Task) -> None:
-        """Adds a row to each accuracy matrix and logs the accuracies."""
+        """Add a row to each accuracy matrix, and log the accuracies."""
         started = time.perf_counter()
         add_accuracies(self.results, self._accuracies(task))
         self.results["alignment"].append(self.evaluator.alignment(self.learner, task))
@@ -80,7 +81,7 @@ class AccuracyObserver(Observer):
 
 
 def accuracy_line(results: Results) -> str:
-    """The accuracies of all classifiers after the last task; in brackets their ``accuracy_forgetting``, if any."""
+    """A line with the accuracies of all classifiers after the last task, and ``accuracy_forgetting`` in brackets."""
     parts, brackets = [], ""
     for name, kinds in results["accuracy_summary"].items():
         figures = []

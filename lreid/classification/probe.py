@@ -1,7 +1,7 @@
-"""Classify by frozen features: nearest neighbours, nearest class means and a linear classifier on top of them.
+"""Classify frozen features by nearest neighbours, nearest class means or a linear classifier.
 
-Each gives scores of every class, so that :func:`lreid.classification.accuracy.task_accuracies` can choose among all
-classes or only those of a task.
+Each function returns scores of every class, so that :func:`lreid.classification.accuracy.task_accuracies` can choose
+among all classes or only those of a task.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lreid.retrieval.arrays import as_comparable, squared_norms, unit_rows
 from lreid.retrieval.scores import blocks
 
 MOMENTUM, DECAY = 0.9, 0.2
-DECAY_AT = (0.6, 0.75, 0.9)  # shares of the epochs
+DECAY_AT = (0.6, 0.75, 0.9)  # fractions of the epochs
 
 
 def knn_scores(
@@ -29,25 +29,26 @@ def knn_scores(
     k: int = 200,
     temperature: float = 0.07,
 ) -> np.ndarray:
-    """Votes of the k training images that are nearest by cosine similarity.
+    """Votes of the k nearest training images by cosine similarity.
 
     Source: "Enabling Efficient On-Device Self-Supervised Contrastive Learning by Data Selection" (Contrast Scoring),
-    Section 4.1: 200 neighbours, on the features before the projection head. It does not say how they vote. The protocol
-    that it cites (Wu et al., "Unsupervised Feature Learning via Non-Parametric Instance Discrimination", CVPR 2018)
-    weighs each by ``exp(similarity / 0.07)``.
+    Section 4.1: 200 neighbours, on the features before the projection head. The paper does not say how they vote. The
+    protocol that it cites (Wu et al., "Unsupervised Feature Learning via Non-Parametric Instance Discrimination", CVPR
+    2018) weights a vote by ``exp(similarity / 0.07)``.
 
     Args:
-        train_features: (N, D) float, of any length.
+        train_features: (N, D) float features of training images, of any length.
         train_labels: (N,) integers in [0, C).
         test_features: (n, D) float.
-        k: neighbours; all N where there are fewer.
+        k: number of neighbours; all N training images if there are fewer.
         temperature: temperature of the weights, above 0; ``math.inf`` gives each neighbour one vote.
 
     Returns:
-        (n, C) float64, C the highest label + 1: sums of weights, of which the nearest neighbour's is 1.
+        Sums of weights (n, C) float64, where C is the highest label + 1. The weight of the nearest neighbour is 1.
 
     Raises:
-        InputError: shapes that do not fit, a label below 0, a value that is not finite, or an option out of its range.
+        InputError: the shapes do not match, a label is below 0, a value is not finite, or an option is out of its
+            range.
     """
     if k < 1 or not temperature > 0:
         raise InputError(f"k must be 1 or more and the temperature above 0, got {k} and {temperature}")
@@ -68,7 +69,7 @@ def knn_scores(
 def nearest_mean_scores(
     train_features: np.ndarray | Tensor, train_labels: np.ndarray | Tensor, test_features: np.ndarray | Tensor
 ) -> np.ndarray:
-    """Cosine similarity to the mean of each class's features of unit length.
+    """Cosine similarity to the mean of each class's unit features.
 
     Source: Rebuffi et al., "iCaRL", CVPR 2017, Algorithm 1.
 
@@ -100,25 +101,26 @@ def linear_probe_scores(
     batch_size: int = 256,
     seed: int = 0,
 ) -> np.ndarray:
-    """Logits of a linear classifier that is trained by cross-entropy, every class as often as the others.
+    """Logits of a linear classifier, trained by cross-entropy with class-balanced draws.
 
     Source: Cha et al., "Co²L", ICCV 2021, Section 5.1 and Appendix A.4, which CCLIS (AAAI 2024, Appendix B) follows:
-    SGD with momentum 0.9 and no weight decay over 100 epochs, the rate times 0.2 after 60, 75 and 90 of them; for each
-    image of a batch a class is drawn first, then one of its images. An epoch draws as many as there are, in batches of
-    256 as in Co²L's code.
+    SGD with momentum 0.9 and no weight decay over 100 epochs; the learning rate is multiplied by 0.2 after 60, 75 and
+    90 epochs. For each image of a batch, a class is drawn first, then one of its images. An epoch draws as many images
+    as there are, in batches of 256 as in Co²L's code.
 
-    Where we differ: the papers choose the rate for each data set (1.0, 0.5 or 0.1) and train on raw features of images
-    with new augmentations. Here features are fixed; they are centred and divided by their root mean square distance
-    from the centre, which leaves the set of linear classifiers as it is and lets one rate do for all networks. Weights
-    begin at 0. Contrast Scoring (Appendix A.1) takes Adam with a constant rate of 0.0003 over 500 epochs: ``adam``.
+    lreid differs from the papers, which choose the learning rate per data set (1.0, 0.5 or 0.1) and train on raw
+    features of newly augmented images. Here features are fixed. They are centred and divided by their root mean square
+    distance from the centre. This does not change which linear classifiers are possible, and one learning rate suits
+    all networks. The initial weights are 0. Contrast Scoring (Appendix A.1) uses Adam with a constant rate of 0.0003
+    over 500 epochs, which is ``adam`` here.
 
     Args:
         train_features, train_labels, test_features: as in :func:`knn_scores`.
-        epochs: passes, 1 or more.
-        lr: rate at the start, above 0.
-        optimizer: ``sgd``, as above, or ``adam`` at a constant rate.
-        batch_size: images a step, 1 or more.
-        seed: seed of the draws; the global random state is not touched.
+        epochs: number of epochs, 1 or more.
+        lr: initial learning rate, above 0.
+        optimizer: ``sgd``, as above, or ``adam`` with a constant learning rate.
+        batch_size: number of images per step, 1 or more.
+        seed: seed of the draws; the global random state does not change.
 
     Returns:
         (n, C) float64; minus infinity for labels below C without training image.
@@ -132,7 +134,7 @@ def linear_probe_scores(
         raise InputError(f"optimizer {optimizer!r}: unknown; use sgd or adam")
     train, test, labels = _checked(train_features, train_labels, test_features)
     for features, name in ((train, "training features"), (test, "test features")):
-        squared_norms(features, name)  # only to refuse values that are not finite
+        squared_norms(features, name)  # raises if a value is not finite
     centre = train.mean(0)  # (D,)
     scale = (train - centre).square().sum(1).mean().sqrt().clamp(min=1e-12)
     train, test = (train - centre) / scale, (test - centre) / scale
@@ -145,7 +147,7 @@ def linear_probe_scores(
 def _trained(
     train: Tensor, targets: np.ndarray, *, epochs: int, lr: float, optimizer: str, batch_size: int, seed: int
 ) -> tuple[Tensor, Tensor]:
-    """Weights (C, D) and biases (C,) of a linear classifier of features (N, D), whose classes are (N,) int64."""
+    """Train a linear classifier of features (N, D) with classes (N,) int64; returns weights (C, D) and biases (C,)."""
     number = int(targets.max()) + 1
     weight = train.new_zeros(number, train.shape[1], requires_grad=True)
     bias = train.new_zeros(number, requires_grad=True)
@@ -171,7 +173,7 @@ def _trained(
 def balanced_rows(labels: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
     """Class-balanced draws with replacement (Co²L, Section 5.1): a class uniformly, then one of its images uniformly.
 
-    ``labels`` (N,) are integers; the result is (count,) int64 rows of them.
+    ``labels`` (N,) are integers; the result is (count,) int64 row numbers.
     """
     order = labels.argsort(kind="stable")  # class by class
     _, starts, sizes = np.unique(labels[order], return_index=True, return_counts=True)
@@ -182,7 +184,7 @@ def balanced_rows(labels: np.ndarray, count: int, rng: np.random.Generator) -> n
 def _checked(
     train_features: np.ndarray | Tensor, train_labels: np.ndarray | Tensor, test_features: np.ndarray | Tensor
 ) -> tuple[Tensor, Tensor, np.ndarray]:
-    """Training features (N, D), test features (n, D) and labels (N,) int64 in [0, C)."""
+    """Check the arguments; returns training features (N, D), test features (n, D) and labels (N,) int64 in [0, C)."""
     test, train = as_comparable(test_features, train_features)
     labels = as_labels(train_labels, "training labels", len(train))
     if labels.min() < 0:
@@ -191,7 +193,7 @@ def _checked(
 
 
 def _by_label(scores: Tensor, classes: np.ndarray) -> np.ndarray:
-    """(n, classes) scores to (n, C) float64, a column a label, minus infinity where a label is no class."""
+    """Spread scores (n, classes) to one column per label, (n, C) float64, with minus infinity for missing labels."""
     columns = np.full((len(scores), classes[-1] + 1), -np.inf)
     columns[:, classes] = scores.detach().cpu().numpy()
     return columns

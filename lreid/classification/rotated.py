@@ -1,8 +1,9 @@
-"""Rotated images, for domain-incremental streams such as R-MNIST; the path contains the file and the angle.
+"""Rotated images, for domain-incremental streams such as R-MNIST, as addresses with the angle and the file.
 
     rotated:DEGREES:FILE
 
-A data set ``rotated:DEGREES:NAME`` is another one whose images, which are files, are turned by an angle.
+The data set ``rotated:DEGREES:NAME`` is the data set NAME with all images rotated by an angle; its images must be
+files.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from lreid.errors import InputError
 
 
 def read(path: str) -> np.ndarray:
-    """The image (H, W, 3) uint8, turned anticlockwise with bilinear interpolation; the corners are black."""
+    """Read an image (H, W, 3) uint8, rotated anticlockwise with bilinear interpolation and black corners."""
     _, degrees, file = path.split(":", 2)
     return np.array(Image.fromarray(read_image(file)).rotate(float(degrees), Image.Resampling.BILINEAR))
 
 
 def load(name: str, sources: Sources, split: int) -> list[DataSet]:
-    """Loads ``DEGREES:NAME``.
+    """Load ``DEGREES:NAME``.
 
     Raises:
         InputError: the angle is not a finite number, or the data set cannot be loaded.

@@ -1,7 +1,7 @@
 """Measure feature drift: how far features of old images move while the model trains on new ones.
 
-Source: Caccia et al., "Reducing Representation Drift in Online Continual Learning" (ER-ACE, ER-AML), 2021. It compares
-features of unit length, ``f / |f|``, as retrieval by cosine similarity does.
+Source: Caccia et al., "Reducing Representation Drift in Online Continual Learning" (ER-ACE, ER-AML), 2021. As in
+retrieval by cosine similarity, features are compared at unit length, ``f / |f|``.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ CURVES: dict[str, tuple[str, DriftMetric]] = {
 
 
 def feature_drift(before: np.ndarray | Tensor, after: np.ndarray | Tensor, metric: DriftMetric = "euclidean") -> float:
-    """The distance that features moved on the unit sphere, averaged over images.
+    """Mean distance between the features of two models on the unit sphere.
 
-    Source: Section 3.3, ``|f(x; before) - f(x; after)|`` over one update, Fig. 2 right and Table 3: ``euclidean``;
-    Fig. 2 left plots the cosine distance, ``1 - cos``, which is half its square.
+    Source: Section 3.3. ``euclidean`` is ``|f(x; before) - f(x; after)|`` over one update, as in Fig. 2 right and Table
+    3. Fig. 2 left plots the cosine distance ``1 - cos``, which is half the square of the Euclidean distance.
 
     Args:
         before, after: (n, D) float features of the same images by the two models, of any length.
-        metric: ``euclidean``, in [0, 2], or ``cosine``, in [0, 2].
+        metric: ``euclidean`` or ``cosine``; both distances are in [0, 2].
 
     Returns:
         The mean over the n images, computed in float64. Features of length 0 are not scaled.
@@ -54,25 +54,25 @@ def feature_drift(before: np.ndarray | Tensor, after: np.ndarray | Tensor, metri
 
 
 class DriftRecorder:
-    """Follows the features of chosen images through the first updates after a task switch, as Fig. 2 does.
+    """Records how the features of some images move in the first updates after a task switch, as in Fig. 2.
 
-    Create it after the last update of the old task, and call it after every update of the new task. Features are those
-    that retrieval compares: in evaluation mode, after the neck if there is one. So changes of BatchNorm's running
-    statistics count as drift; the paper does not state its mode.
+    Create it after the last update of the old task, and call it after every update of the new task. Features are
+    extracted as for retrieval: in evaluation mode, after the neck if there is one. So changes of BatchNorm's running
+    statistics count as drift. The paper does not state its mode.
 
-    The recorder restores the modes of the model and draws no random numbers, so it does not influence training.
+    The recorder restores the model's training mode and draws no random numbers, so it does not influence training.
 
     Args:
         model: the trained network.
         images: sets of images by name, for instance ``buffer`` and ``held_out``; each (n, H, W, 3) uint8, or
-            :class:`~lreid.data.images.Images`, decoded once where they are cached. Every step extracts all of them, so
-            take a few hundred. Sets without images are left out.
-        steps: number of updates to measure; later ones cost nothing.
+            :class:`~lreid.data.images.Images`. Every step extracts features of all images, so use a few hundred images.
+            Sets without images are ignored.
+        steps: number of updates to measure; later updates are ignored.
 
     Attributes:
-        curves: for each set ``step``, the :func:`feature_drift` in each update, and ``since_switch``, that from the
-            features before the switch to those after each update; ``step_cosine`` and ``since_switch_cosine`` are the
-            same by cosine distance, as Fig. 2 left; lists of one number an update.
+        curves: for each set of images, four lists with one number per update. ``step`` is the :func:`feature_drift` in
+            the update, and ``since_switch`` is the drift since the task switch. ``step_cosine`` and
+            ``since_switch_cosine`` are the same drifts by cosine distance, as in Fig. 2 left.
 
     Raises:
         InputError: a feature is not finite.
@@ -86,7 +86,7 @@ class DriftRecorder:
         self.first = self.last = self._features()
 
     def after_step(self) -> None:
-        """Measures the drift of the last update, if it is one of the first ``steps``."""
+        """Measure the drift of the last update, if it is one of the first ``steps``."""
         if self.done >= self.steps:
             return
         self.done += 1
@@ -106,7 +106,7 @@ class DriftRecorder:
         return {"curves": self.curves, "done": self.done, **features}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores the state of :meth:`state_dict`, of a recorder of the same images."""
+        """Restores the state of :meth:`state_dict`, for a recorder of the same images."""
         self.curves, self.done = state["curves"], state["done"]
         self.first, self.last = (
             {name: each.numpy() for name, each in state[part].items()} for part in ("first", "last")
@@ -115,6 +115,6 @@ class DriftRecorder:
     def _features(self) -> dict[str, np.ndarray]:
         modes = [(module, module.training) for module in self.model.modules()]
         features = {name: self.model.extract(images) for name, images in self.images.items()}  # (n, dim) each
-        for module, training in modes:  # extract puts all parts in the mode of the whole
+        for module, training in modes:  # extract sets one mode for all modules
             module.training = training
         return features

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TestFigures:
-    """Figures of a model on one test set, in per cent; averaged over its splits, if it has any.
+    """Metrics of a model on one test set, in per cent, as means over its splits.
 
     Attributes:
         metrics: all of :data:`lreid.results.METRICS` by name.
         identity_ap: mean average precision of the queries of each identity, by ascending id.
-        identity_queries: number of these queries of each identity.
-        num_valid: number of queries with a match in the gallery of any split.
-        cross_model: ``metrics`` of the same queries in the gallery features of the model after each task up to this
+        identity_queries: number of queries with a match, per identity.
+        num_valid: number of queries that have a match in the gallery of at least one split.
+        cross_model: ``metrics`` of the queries in the gallery features of earlier models, one entry per task up to this
             one; empty if not requested.
     """
 
@@ -45,14 +45,14 @@ class TestFigures:
 
 
 class Evaluator:
-    """Scores models on test sets.
+    """Evaluates models on test sets.
 
     Args:
         tests: the test sets, see :func:`lreid.evaluation.load_tests`.
         flip: add the features of the flipped images.
         batch_size: number of images per forward pass.
-        index: index for searching galleries; None compares with every image.
-        stored: files of the gallery features after every task, which are searched as well; None: no files.
+        index: index that searches galleries; None compares a query with every gallery image.
+        stored: files with the gallery features after every task, which are searched, too; None for no files.
     """
 
     def __init__(
@@ -73,17 +73,17 @@ class Evaluator:
         return [path for test in self.tests for images in (test.query, test.gallery) for path in images.skipped]
 
     def try_index(self, dim: int) -> None:
-        """Checks, before features of length ``dim`` are extracted, that an index can be built from every gallery.
+        """Check, before features of length ``dim`` are extracted, that an index can be built from every gallery.
 
         Raises:
-            InputError: as :meth:`lreid.retrieval.FaissIndex.check`.
+            InputError: see :meth:`lreid.retrieval.FaissIndex.check`.
         """
         if self.index:
             for split in (split for test in self.tests for split in test.splits):
                 self.index.check(len(split.gallery), dim)
 
     def features(self, model: Embedder, test: TestSet) -> tuple[np.ndarray, np.ndarray]:
-        """The features of a test set's queries (Q, D) and gallery (G, D)."""
+        """Extract the features of a test set's queries (Q, D) and gallery (G, D)."""
         return model.extract(test.query, **self.extraction), model.extract(test.gallery, **self.extraction)
 
     def evaluate(
@@ -93,12 +93,13 @@ class Evaluator:
         once: Callable[[Callable[[], TestFigures]], TestFigures] = lambda score: score(),
         task: int | None = None,
     ) -> list[TestFigures]:
-        """The figures of every test set, in order.
+        """Evaluate a model on every test set, in order.
 
         Args:
             model: the model that extracts the features.
-            once: function that calls its argument; with several processes, only in one of them.
-            task: number of the finished task, from 0, for storing gallery features; None stores none.
+            once: function that calls its argument and returns the result; of several processes, only one makes the
+                call.
+            task: number of the finished task, from 0, under which gallery features are stored; None stores no features.
 
         Raises:
             InputError: the stored features of an earlier task are missing or damaged.
@@ -134,7 +135,7 @@ class Evaluator:
 
 
 def _identity_precisions(test: TestSet, results: Sequence[Evaluation]) -> dict[int, list[float]]:
-    """Average precision of the queries of each identity in all splits; without identities that have no match."""
+    """Average precisions of the queries of each identity in all splits; identities without a match are left out."""
     precisions: dict[int, list[float]] = {int(pid): [] for pid in np.unique(test.query.pids)}
     for split, result in zip(test.splits, results, strict=True):
         for pid, ap in zip(split.query.ids, result.ap, strict=True):

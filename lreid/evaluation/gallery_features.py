@@ -1,6 +1,6 @@
-"""Store gallery features of earlier models, for retrieval without re-indexing: new queries in old galleries.
+"""Store gallery features of earlier models, so that new queries can search old galleries without re-indexing.
 
-Source of the task: C2R (Cui et al., CVPR 2024) and Bi-C2R (TPAMI 2026), "re-indexing-free lifelong re-ID".
+Source of this setting: C2R (Cui et al., CVPR 2024) and Bi-C2R (TPAMI 2026), "re-indexing-free lifelong re-ID".
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from lreid.reading import read_bytes, sealed, unsealed
 
 
 class GalleryFeatures:
-    """Gallery features after every task, in files: ``task-01-test-1.npy`` …, (G, D) float32.
+    """Files with gallery features (G, D) float32, one per task and test set, such as ``task-01-test-1.npy``.
 
-    Each file ends with a checksum. Only its owner can read it, because features identify people.
+    Each file ends with a checksum. Only the file's owner can read it, because features identify people.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def write(self, task: int, test: int, features: np.ndarray) -> None:
-        """Writes the gallery features (G, D) of a test set after a task; tasks and test sets count from 0."""
+        """Write the gallery features (G, D) of a test set after a task; tasks and test sets count from 0."""
         content = BytesIO()
         np.save(content, features)
         write_atomically(self._path(task, test), lambda file: file.write(sealed(content.getvalue())), private=True)
 
     def read(self, task: int, test: int, shape: tuple[int, ...]) -> np.ndarray:
-        """The features that :meth:`write` stored.
+        """Read the features that :meth:`write` stored.
 
         Raises:
-            InputError: the file is missing, damaged or of another shape.
+            InputError: the file is missing or damaged, or its features have a different shape.
         """
         path = self._path(task, test)
         try:

@@ -20,21 +20,22 @@ from lreid.evaluation.observer import Learner
 
 
 class GradientRecorder:
-    """Follows how hard the loss pulls at features of stored and of incoming images after a task switch, as Fig. 8 does.
+    """Records the norm of the loss gradient at features of stored and of incoming images after a task switch (Fig. 8).
 
-    Features are those that the network gives, or that a method pools of the network's maps; where a loss takes the maps
-    besides, what it pulls at there does not count. A method may call its network several times a step. In a call whose
-    first rows are the batch, stored images are the batch's exemplars and all rows after the batch; in any other call
-    all rows are stored images. Methods without memory have incoming images only. Calls without gradient, such as
-    those of a teacher, do not count.
+    Features are the outputs of the network, or what a method pools from the network's maps. Gradients that reach the
+    maps in other ways are ignored. A method may call its network several times per step. If the first rows of a call
+    are the batch, the stored images are the batch's exemplars and all rows after the batch. In other calls, all rows
+    are stored images. Methods without memory have only incoming images. Calls without gradient, such as those of a
+    teacher, are ignored.
 
     Args:
-        method: what is trained.
-        steps: updates that are measured; later ones cost nothing.
+        method: the method in training.
+        steps: number of updates to measure; later updates are ignored.
 
     Attributes:
-        norms: ``stored`` and ``incoming``, for each update the mean of :func:`gradient_norms` over the images of its
-            batches, each by the loss of its own batch; None where there was no such image, or it is not finite.
+        norms: two lists, ``stored`` and ``incoming``, with one value per update: the mean of :func:`gradient_norms`
+            over the images, each with the loss of its batch. A value is None if there was no such image or the mean is
+            not finite.
     """
 
     def __init__(self, method: Learner, *, steps: int) -> None:
@@ -42,17 +43,17 @@ class GradientRecorder:
         self.norms: dict[str, list[float | None]] = {"stored": [], "incoming": []}
         # Norms (n,) of each call in the current update.
         self.image_norms: dict[str, list[Tensor]] = {"stored": [], "incoming": []}
-        self.images: list[Tensor] = []  # of the calls that are not answered yet
+        self.images: list[Tensor] = []  # inputs of calls that have not returned yet
         self.calls: list[tuple[Tensor, Tensor]] = []  # images and features
         self.hooks: list[RemovableHandle] = []
-        self.mapped: list[tuple[Tensor, Tensor]] = []  # images and maps of calls for maps
-        self.plain: dict[str, Any] = {}  # what the model has of its own, of what is replaced while listening
+        self.mapped: list[tuple[Tensor, Tensor]] = []  # images and maps of calls of maps()
+        self.plain: dict[str, Any] = {}  # attributes of the model that are replaced meanwhile
 
     def before_loss(self) -> None:
-        """Listens to the network from now on."""
+        """Hook into the network."""
         if len(self.norms["stored"]) < self.steps:
             model = self.method.model
-            # First of all, since several processes take each their share of the images.
+            # This hook comes first, because with several processes a later hook selects a part of the images.
             asked = model.register_forward_pre_hook(lambda _, inputs: self.images.append(inputs[0]), prepend=True)
             self.hooks = [asked, model.register_forward_hook(self._listen)]
             own: Any = model
@@ -60,7 +61,7 @@ class GradientRecorder:
             own.maps, own.pool = partial(self._maps, own.maps), partial(self._pool, own.pool)
 
     def after_loss(self, batch: Batch, loss: Tensor) -> None:
-        """Records the norms for the weighted loss (scalar) of a batch, and stops listening."""
+        """Record the norms for the weighted loss (scalar) of a batch, and remove the hooks."""
         for hook in self.hooks:
             hook.remove()
         if self.hooks:
@@ -75,11 +76,11 @@ class GradientRecorder:
         self.hooks, self.calls, self.mapped = [], [], []
 
     def after_step(self) -> None:
-        """Records the means of the last update, if it is one of the first ``steps``."""
+        """Record the means of the last update, if it is one of the first ``steps``."""
         if len(self.norms["stored"]) >= self.steps:
             return
         for name, parts in self.image_norms.items():
-            mean = torch.cat(parts).mean().item() if parts else math.nan  # of no image it is NaN too
+            mean = torch.cat(parts).mean().item() if parts else math.nan  # NaN without images
             self.norms[name].append(mean if math.isfinite(mean) else None)
             parts.clear()
 
@@ -102,24 +103,24 @@ class GradientRecorder:
 
 
 def _are_stored(images: Tensor, batch: Batch) -> Tensor:
-    """Which of the images (n, 3, H, W) of a call did not come in with the batch: (n,) bool, on the CPU."""
+    """Mask (n,) bool, on the CPU, of the images (n, 3, H, W) of a call that are stored images."""
     count, stored = len(batch.images), torch.ones(len(images), dtype=torch.bool)
-    # Of several processes each has its own share of the images; the others are NaN, which equals nothing.
+    # Each of several processes has only its own part of the images; the other images are NaN.
     if len(images) >= count and torch.allclose(images[:count], batch.images, rtol=0, atol=0, equal_nan=True):
         stored[:count] = False if batch.exemplars is None else batch.exemplars >= 0
     return stored
 
 
 def gradient_norms(loss: Tensor, features: Tensor) -> Tensor:
-    """Norms of the loss gradient at features, ``|d loss / d f(x)|``.
+    """Compute norms of the loss gradient at features, ``|d loss / d f(x)|``.
 
-    Source: Appendix C, Fig. 8, which plots the mean over images of the first task while the second is learned. The
-    paper does not say how the loss is reduced or whether ``f`` is scaled to unit length: what is handed in decides. Of
-    the loss on incoming images it is 0 for old ones that are not among its negatives.
+    Source: Appendix C, Fig. 8, which plots the mean over images of the first task while the second task is trained. The
+    paper does not say how the loss is reduced or whether ``f`` is scaled to unit length; here the arguments decide. For
+    the loss of incoming images, the norm is 0 at old images that are not among its negatives.
 
     Args:
-        loss: scalar. Its graph is kept, and no ``.grad`` changes, so that ``loss.backward()`` may follow.
-        features: (B, D) float, the very tensor that the loss was computed from.
+        loss: scalar. Its graph stays and no ``.grad`` changes, so that ``loss.backward()`` may follow.
+        features: (B, D) float, the same tensor object from which the loss was computed.
 
     Returns:
         (B,) float64 Euclidean norms, on the CPU; 0 where the loss does not depend on a feature.

@@ -18,14 +18,14 @@ class Ranking:
     """The ranking of a gallery for one query.
 
     Attributes:
-        query: its row among the queries.
-        ap: average precision, per cent.
-        ranks: in the ranking, from 1: the first ``depth`` and, if no match is among them, that of the first
-            match.
-        rows: rows of the gallery, one per rank.
-        scores: cosine similarities, or Euclidean distances with that metric.
+        query: row of the query among the queries.
+        ap: average precision in per cent.
+        ranks: ranks of the listed images, from 1: the first ``depth`` ranks and, if no match is among them, the rank of
+            the first match.
+        rows: gallery row of each listed image.
+        scores: cosine similarity of each listed image, or its Euclidean distance if that is the metric.
         first_match: rank of the first match.
-        num_matches: images of the query's identity in the ranking.
+        num_matches: number of images of the query's identity in the ranking.
     """
 
     query: int
@@ -45,15 +45,15 @@ def hardest_rankings(
     depth: int = 10,
     among: Collection[int] | None = None,
 ) -> list[Ranking]:
-    """The rankings of the queries with the lowest average precision, hardest first; equal ones in their order.
+    """Return the rankings of the queries with the lowest average precision, hardest first; ties keep their order.
 
     Args:
-        test: the test set. Of several splits the first is taken, and images are ranked even where the figures are
-            those of tracks.
+        test: the test set. If it has several splits, the first is used. Images are ranked, even if the test set ranks
+            tracks.
         features: features of its queries and of its gallery images.
-        count: rankings wanted, at most.
-        depth: ranks wanted.
-        among: rows of the queries to choose from; None takes all.
+        count: maximum number of rankings.
+        depth: number of ranks to list.
+        among: rows of the queries to choose from; None means all queries.
     """
     split = test.splits[0]
     queries, gallery = features[0][split.rows], features[1][split.columns]
@@ -85,7 +85,7 @@ def hardest_rankings(
 
 
 def _shown(query: np.ndarray, gallery: np.ndarray, metric: str) -> np.ndarray:
-    """(k,) cosine similarities, or Euclidean distances, of one query (D,) to images (k, D)."""
+    """Cosine similarities, or Euclidean distances, (k,) of one query (D,) to images (k, D)."""
     query, gallery = query.astype(np.float64), gallery.astype(np.float64)
     if metric != "cosine":
         return np.linalg.norm(gallery - query, axis=1)

@@ -19,29 +19,29 @@ class Learner(Protocol):
 
 
 class Observer:
-    """Base of all observers; every hook does nothing by default.
+    """Base class of all observers; by default, every hook does nothing.
 
-    An observer must restore modes, gradients and generators. Data that it collects within a task belong to its state,
-    so that a resumed run gives the same results.
+    An observer must restore training modes, gradients and random generators. Data that it collects within a task must
+    be in its state, so that a resumed run gives the same results.
     """
 
     def before_task(self, task: Task) -> None:
-        """Called before the first step of a task, not when a run resumes within it."""
+        """Called before the first step of a task, but not when a run resumes within the task."""
 
     def before_batch(self, batch: Batch) -> None:
-        """Called once per incoming batch, before all updates with it."""
+        """Called once per batch, before all updates by this batch."""
 
     def before_loss(self, batch: Batch) -> None:
         """Called before the loss of a batch is computed; an update with gradient accumulation has several batches."""
 
     def after_loss(self, batch: Batch, terms: dict[str, Tensor], loss: Tensor, batches: int) -> None:
-        """Called before the gradients of a loss are computed.
+        """Called after the loss of a batch is computed, before its gradients.
 
         Args:
             batch: the batch of the loss.
-            terms: unweighted scalars.
-            loss: scalar, their weighted sum.
-            batches: number of batches in the update; the mean over their losses is minimised.
+            terms: loss terms, unweighted scalars by name.
+            loss: scalar, the weighted sum of the terms.
+            batches: number of batches in the update, which minimises the mean of their losses.
         """
 
     def after_step(self) -> None:
@@ -57,7 +57,7 @@ class Observer:
         """Called after the test sets were evaluated, before the method ends the task."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Measurements in the current task so far: tensors and plain values."""
+        """The measurements of the current task so far: tensors and plain values."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

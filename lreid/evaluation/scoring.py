@@ -1,4 +1,4 @@
-"""Score one model on one test set."""
+"""Compute the metrics of one model on one test set."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from lreid.retrieval.scores import BlockScores, Metric, Scorer, cosines_of, scor
 if TYPE_CHECKING:
     from lreid.retrieval.rerank import KReciprocal
 
-Features = tuple[np.ndarray, np.ndarray | None]  # (Q, D); (G, D), or None where a search alone knows them
-Searches = Sequence[Search | None]  # of each split; None compares with every image
+Features = tuple[np.ndarray, np.ndarray | None]  # queries (Q, D); gallery (G, D), or None if only a search has it
+Searches = Sequence[Search | None]  # one per split; None compares with every image
 
 
 class Index(Protocol):
-    """A kind of index, as :class:`lreid.retrieval.FaissIndex`, or a gallery that is in one.
+    """Settings of an index, such as :class:`lreid.retrieval.FaissIndex`, or a gallery with an index.
 
     Attributes:
-        index: its name.
-        depth: images that a query asks for.
+        index: name of the index.
+        depth: number of images per query.
     """
 
     @property
@@ -41,7 +41,7 @@ class Index(Protocol):
     def depth(self) -> int: ...  # noqa: D102
 
     def over(self, gallery: Any, metric: Metric) -> MeasuredSearch:
-        """The search of ``(G, D)`` features."""
+        """Create the search of gallery features ``(G, D)``."""
 
 
 def score(
@@ -52,12 +52,12 @@ def score(
     rerank: KReciprocal | None = None,
     device: torch.device | None = None,
 ) -> list[Evaluation]:
-    """How a model searches the splits of a test set; a test set without splits is a single split.
+    """Evaluate features on the splits of a test set; a test set without splits is a single split.
 
     Args:
         test: the test set.
         features: features of its queries and of its gallery images.
-        searches: what finds images in each split; none compares with every image.
+        searches: search of each split; empty to compare with every image.
         rerank, device: as in :func:`lreid.retrieval.evaluate`.
 
     Raises:
@@ -79,7 +79,7 @@ def score(
 
 
 def searches_of(test: ListedTest, gallery: np.ndarray | None, index: Index | None) -> list[MeasuredSearch | None]:
-    """The gallery (G, D) of every split in an index; None each where there is none."""
+    """Build the index of the gallery (G, D) of every split; None for each split without an index."""
     return [
         index.over(None if gallery is None else gallery[split.columns], test.rules.metric) if index else None
         for split in test.splits
@@ -95,22 +95,22 @@ def row_of(
     rerank: KReciprocal | None = None,
     device: torch.device | None = None,
 ) -> dict[str, Any]:
-    """A row of ``test.json``: what :func:`score` gives, the open set, and what an index costs.
+    """Compute a row of ``test.json``: the metrics of :func:`score`, open-set rates, and the cost of an index.
 
     Args:
-        test: the test set. Where it has splits, figures are means over them and counts are sums.
+        test: the test set. If it has splits, metrics are means over them and counts are sums.
         features: features of its queries and of its gallery images.
-        index: search the gallery through it; None compares with every image.
-        cost: measure what the index costs.
+        index: index that searches the gallery; None compares with every image.
+        cost: measure speed, accuracy and size of the index.
         rerank, device: as in :func:`score`.
 
     Returns:
-        Values for JSON, in per cent: :data:`lreid.results.METRICS`; the numbers of queries
-        ``num_valid``, ``num_absent`` and ``num_filtered`` of :class:`lreid.retrieval.Evaluation`; and ``open_set``,
-        a list of ``false_accept_rate``, ``threshold`` (a cosine similarity) and ``true_positive_rate``; empty where
-        no query can serve as an impostor, and of re-ranked galleries. It compares images by cosine similarity,
-        whatever the metric is and whether tracks are ranked or not. With ``cost`` also ``index``, of an index: its
-        name, ``depth``, and what :class:`lreid.retrieval.IndexCost` measures.
+        Values for JSON, rates in per cent. :data:`lreid.results.METRICS`. The numbers of queries ``num_valid``,
+        ``num_absent`` and ``num_filtered`` of :class:`lreid.retrieval.Evaluation`. ``open_set``, a list of
+        ``false_accept_rate``, ``threshold`` (a cosine similarity) and ``true_positive_rate``; it is empty if no query
+        can serve as an impostor or if the gallery is re-ranked. Open-set rates always compare images by cosine
+        similarity, even if the metric is different or tracks are ranked. With ``cost`` and an index, also ``index``:
+        its name, ``depth``, and the values of :class:`lreid.retrieval.IndexCost`.
 
     Raises:
         InputError: no query has a match.
@@ -130,7 +130,7 @@ def row_of(
 
 
 def _mean_rates(rates: list[list[OpenSetRate]]) -> list[dict[str, float]]:
-    """The rates of splits, averaged, as :func:`row_of` gives them."""
+    """Average the open-set rates of splits, in the form of :func:`row_of`."""
     return [
         {
             "false_accept_rate": 100 * rate,
@@ -150,7 +150,7 @@ def _parts(features: Features, rows: Any, columns: Any) -> Features:
 def _scores_of(
     features: Features, split: Split, search: Search | None, device: torch.device | None, compare: Callable[..., Any]
 ) -> BlockScores:
-    """Scores of a split: what a search finds where it alone knows the gallery, otherwise what ``compare`` gives."""
+    """Scores of a split: from the search if only that has the gallery features, otherwise from ``compare``."""
     query, gallery = _parts(features, split.rows, split.columns)
     if gallery is None and search is not None:
         return IndexScores(search, as_features(query, "query features", device), len(split.gallery))
@@ -160,13 +160,13 @@ def _scores_of(
 def _open_set(
     test: ListedTest, features: Features, searches: Searches, device: torch.device | None
 ) -> list[list[OpenSetRate]]:
-    """The rates of every split; none where there is no impostor."""
+    """The open-set rates of every split; empty for a split without impostors."""
     rates = []
     for split, search in zip(test.splits, searches, strict=True):
         scores = _scores_of(features, split, search, device, cosines_of)
         try:
             rates.append(open_set_rates(scores, split.query, split.gallery))
-        except InputError:  # the arguments are sound, they were ranked: there is no impostor
+        except InputError:  # the labels were valid for the ranking, so there is no impostor
             rates.append([])
     return rates
 
@@ -174,7 +174,7 @@ def _open_set(
 def _cost(
     test: ListedTest, features: Features, searches: Sequence[MeasuredSearch | None], index: Index
 ) -> dict[str, Any]:
-    """The costs of an index, mean over the splits; an unknown measure is None."""
+    """The cost of an index, as a mean over the splits; None for values that are not known."""
     costs = []
     for split, search in zip(test.splits, searches, strict=True):
         if search is not None:
@@ -194,7 +194,7 @@ def _cost(
 
 
 def described(test: ListedTest) -> dict[str, Any]:
-    """A test set in the list ``tests`` of ``test.json``."""
+    """The entry of a test set in the list ``tests`` of ``test.json``."""
     return {
         "name": test.name,
         "queries": len(test.test.query),
@@ -204,9 +204,9 @@ def described(test: ListedTest) -> dict[str, Any]:
 
 
 def notes_on(test: ListedTest, row: dict[str, Any]) -> list[str]:
-    """Notes on the figures of one test set, see :func:`row_of`; one line each."""
+    """Notes on the metrics of one test set (:func:`row_of`), one line each."""
     notes, name, queries = [], test.name, len(test.test.query)
-    itself = 0 if test.camera_filter else test.test.in_gallery  # left out of their own ranking by file, not camera
+    itself = 0 if test.camera_filter else test.test.in_gallery  # queries that are left out of their own ranking by file
     absent, filtered = row["num_absent"], row["num_filtered"]
     if absent or filtered:
         only = "in the query itself" if itself else "under the query's own camera"

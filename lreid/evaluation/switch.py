@@ -1,4 +1,4 @@
-"""Measure task switches: the drift of features of old images, and the norm of the loss gradient at features."""
+"""Measure task switches: the drift of features of old images, and the norms of the loss gradient at features."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from lreid.evaluation.gradients import GradientRecorder
 from lreid.evaluation.observer import Learner, Observer
 from lreid.results import Results
 
-IMAGES = 100  # of each set whose drift is watched
+IMAGES = 100  # number of images per set whose drift is measured
 
 
 class SwitchObserver(Observer):
-    """Measures stored images and test images of earlier domains during the first steps of a task."""
+    """Measures feature drift and gradient norms during the first steps of a task."""
 
     def __init__(self, method: Learner, evaluator: Evaluator, results: Results, *, steps: int) -> None:
         self.method, self.evaluator, self.results, self.steps = method, evaluator, results, steps
-        self.task = 0  # the current one
+        self.task = 0  # number of the current task
         self.drift: DriftRecorder | None = None
         self.gradients: GradientRecorder | None = None
 
     def before_task(self, task: Task) -> None:
-        """Selects stored and held-out images to measure, from the second task on."""
+        """From the second task on, select the stored and held-out images to measure."""
         self.task = task.index
         if self.task:
             stored = self.method.memory.images if self.method.memory else []
@@ -39,33 +39,33 @@ class SwitchObserver(Observer):
             self.gradients = GradientRecorder(self.method, steps=self.steps)
 
     def before_loss(self, batch: Batch) -> None:
-        """Lets the recorder of gradients hook into the network."""
+        """Let the recorder of gradients hook into the network."""
         if self.gradients is not None:
             self.gradients.before_loss()
 
     def after_loss(self, batch: Batch, terms: dict[str, Tensor], loss: Tensor, batches: int) -> None:
-        """Records the feature-gradient norms of the batch."""
+        """Record the norms of the loss gradient at the features of the batch."""
         if self.gradients is not None:
             self.gradients.after_loss(batch, loss)
 
     def after_step(self) -> None:
-        """Measures how far the watched images have moved."""
+        """Record the drift and the gradient norms of the update."""
         if self.drift is not None and self.gradients is not None:
             self.drift.after_step()
             self.gradients.after_step()
 
     def after_task(self, task: Task) -> None:
-        """Writes the curves of the task into the results."""
+        """Write the curves of the task to the results."""
         if self.drift is not None and self.gradients is not None:
             self.results["drift"].append({"task": task.index, **self.drift.curves})
             self.results["gradient_norms"].append({"task": task.index, **self.gradients.norms})
         self.drift = self.gradients = None
 
     def state_dict(self) -> dict[str, Any]:
-        """The watched images of the memory, and the curves so far."""
+        """The selected images of the memory, and the curves so far."""
         if self.drift is None or self.gradients is None:
             return {}
-        buffer = self.drift.images.get("buffer")  # the memory itself may hold other images now
+        buffer = self.drift.images.get("buffer")  # the memory may hold other images now
         return {
             "task": self.task,
             "buffer": None if buffer is None else torch.from_numpy(np.stack(list(buffer))),
@@ -85,7 +85,7 @@ class SwitchObserver(Observer):
             self.gradients.norms = state["norms"]
 
     def _held_out(self) -> dict[str, np.ndarray]:
-        """Queries of each domain that was learned before the current task: images (n, H, W, 3)."""
+        """Query images (n, H, W, 3) of each domain that was trained before the current task."""
         return {
             f"held out: {test.name}": _evenly_spread(test.query)
             for test, first in ((each, each.test.first_task) for each in self.evaluator.tests)

@@ -1,4 +1,4 @@
-"""A test set with its images, splits, and rules of ranking."""
+"""A test set with its images, splits, and ranking rules."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lreid.retrieval.scores import Metric
 
 @dataclass(frozen=True)
 class Rules:
-    """Rules of ranking and counting, see :func:`lreid.retrieval.evaluate`."""
+    """Options of the evaluation, see :func:`lreid.retrieval.evaluate`."""
 
     metric: Metric = "cosine"
     ap: AveragePrecision = "rectangular"
@@ -29,7 +29,7 @@ class Rules:
 
 
 class Labelled(Protocol):
-    """Labelled images: an :class:`lreid.data.images.Images`, or a list without pixels."""
+    """Images with labels: :class:`lreid.data.images.Images`, or a list without pixels."""
 
     @property
     def records(self) -> Sequence[Record]:
@@ -48,11 +48,12 @@ class Split(NamedTuple):
     """Queries of a test set, and the gallery images that they are searched in.
 
     Attributes:
-        rows: rows of the queries in the test set: any numpy index.
-        columns: likewise, of the gallery images.
-        query, gallery: their labels; instead of cameras numbers of files where only these keep a query out of its own
-            ranking, and without cameras where nothing does.
-        tracks: ``(G,)`` integers where tracks are ranked.
+        rows: rows of the queries in the test set, any numpy index.
+        columns: rows of the gallery images in the test set, any numpy index.
+        query, gallery: labels of queries and gallery images. Without a camera filter, they have no cameras. But if
+            gallery files are queries, too, file numbers replace the cameras, so that a query is left out of its own
+            ranking.
+        tracks: ``(G,)`` track numbers if tracks are ranked, else None.
     """
 
     rows: Any
@@ -64,11 +65,11 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True)
 class ListedTest:
-    """A test set, what is known of its images, and the rules that it is scored by.
+    """A test set, the labels of its images, and its ranking rules.
 
     Attributes:
         test: the test set.
-        query, gallery: its images, without those that could not be read.
+        query, gallery: images of the test set, without images that cannot be read.
         rules: the rules.
     """
 
@@ -79,16 +80,16 @@ class ListedTest:
 
     @property
     def name(self) -> str:
-        """The labels of the test set's queries and gallery."""
+        """The name of the test set."""
         return self.test.name
 
     @property
     def camera_filter(self) -> bool:
-        """Whether images of the query's identity and camera are left out of its ranking."""
+        """Whether gallery images with the query's identity and camera are left out of its ranking."""
         return self.rules.camera_filter and self.test.has_cameras
 
     def by(self, metric: Metric) -> ListedTest:
-        """The same, compared by another metric."""
+        """Return the same test set with another metric."""
         return replace(self, rules=replace(self.rules, metric=metric))
 
     @cached_property
@@ -103,7 +104,7 @@ class ListedTest:
 
     @cached_property
     def splits(self) -> tuple[Split, ...]:
-        """The splits; a test set without any is a single one. They lack images that could not be read."""
+        """The splits, without images that cannot be read; a test set without splits is a single split."""
         query, gallery = self.labels
         tracks = None
         if self.test.tracks:
@@ -129,7 +130,7 @@ class ListedTest:
 
 @dataclass(frozen=True)
 class TestSet(ListedTest):
-    """A test set whose images are there to be looked at."""
+    """A test set whose images are decoded."""
 
     __test__ = False  # pytest: not a test
 
@@ -137,7 +138,7 @@ class TestSet(ListedTest):
     gallery: Images
 
     def require_match(self) -> None:
-        """Checks, before training, that the test set can be scored.
+        """Check, before training, that the test set can be evaluated.
 
         Raises:
             InputError: no query has a match.
@@ -168,17 +169,17 @@ def load_tests(
     cache_gib: float = 4.0,
     skip_bad: bool = False,
 ) -> list[TestSet]:
-    """Test sets with their images.
+    """Load test sets with their images.
 
     Args:
         tests: the test sets.
-        rules: that they are scored by.
+        rules: ranking rules of the test sets.
         height, width: input size of the models.
-        cache_gib: decoded images are kept in memory up to this size in all.
+        cache_gib: maximum total size of decoded images in memory, in GiB.
         skip_bad: leave out images that cannot be read.
 
     Raises:
-        InputError: an image cannot be read, or not one query of a test set has a match.
+        InputError: an image cannot be read, or no query of a test set has a match.
     """
     loaded = []
     for test in tests:
@@ -193,7 +194,7 @@ def load_tests(
 
 
 def file_numbers(queries: Iterable[str], gallery: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers of the images in two lists of paths, int64 from 0: equal where two paths lead to one file."""
+    """Number the images in two lists of paths, int64 from 0; paths to the same file get the same number."""
     numbers: dict[str, int] = {}
     first, second = (
         np.array([numbers.setdefault(os.path.realpath(path), len(numbers)) for path in paths], dtype=np.int64)

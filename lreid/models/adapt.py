@@ -1,4 +1,4 @@
-"""BatchNorm statistics re-estimated on images, without labels and without training: AdaBN (Li et al., arXiv 2016)."""
+"""Re-estimate BatchNorm statistics on images, without labels or training: AdaBN (Li et al., arXiv 2016)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from lreid.models.embedder import Embedder
 def norm_statistics(
     model: Embedder, images: Sequence[str] | Sequence[np.ndarray], *, batch_size: int = 128, seed: int = 0
 ) -> dict[str, np.ndarray]:
-    """Mean and variance at every BatchNorm layer over images; layers of :meth:`Embedder.freeze` keep theirs.
+    """Measure mean and variance of every BatchNorm layer over images; frozen layers keep their statistics.
 
-    They are averaged over batches, within which every layer already normalises with the batch's own statistics. The
-    images are shuffled, as a gallery in order of identities would give batches of a few people, and cut into batches
-    of nearly equal size, none of a single image, which has no variance.
+    The statistics are averaged over batches. Within a batch, every layer normalises with the statistics of that batch.
+    The images are shuffled, because a gallery sorted by identity would give batches of a few people. The batches have
+    nearly equal sizes; no batch has a single image, which has no variance.
 
     Args:
         model: the model, which does not change.
@@ -31,16 +31,16 @@ def norm_statistics(
         seed: seed of the shuffle.
 
     Returns:
-        Running mean and variance ``(C,)`` float32 of every BatchNorm layer, by their name in the model; the variance is
-        the unbiased one.
+        Running mean and variance ``(C,)`` float32 of every BatchNorm layer, by the layer's name in the model. The
+        variance is unbiased.
 
     Raises:
-        InputError: fewer than two images, one that cannot be read, or a model without BatchNorm.
+        InputError: fewer than two images, an image that cannot be read, or a model without BatchNorm.
     """
     if len(images) < 2:
         raise InputError(f"normalisation needs two images or more to adapt to, got {len(images)}")
     model = copy.deepcopy(model).eval()
-    model.precision = None  # statistics are of the network as it extracts, not as it trains
+    model.precision = None  # extraction computes in float32, even if training does not
     layers = [layer for layer in model.modules() if isinstance(layer, _BatchNorm) and layer.track_running_stats]
     if not layers:
         raise InputError(f"{model.name}: has no BatchNorm layer whose statistics could be adapted")

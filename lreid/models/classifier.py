@@ -12,7 +12,7 @@ from lreid.models.parts import bn_neck
 
 
 class GrowingClassifier(nn.Module):
-    """Logits of all identities so far: a linear layer without bias, as after BoT's neck.
+    """A linear layer without bias that gives logits of all identities so far, as after BoT's neck.
 
     Args:
         dim: length of the features.
@@ -30,19 +30,19 @@ class GrowingClassifier(nn.Module):
         return len(self.weight)
 
     def grow(self, classes: int) -> None:
-        """Adds normally distributed rows for new identities; other rows stay. ``weight`` is a new parameter."""
+        """Add normally distributed rows for new identities; other rows stay. ``weight`` becomes a new parameter."""
         new = torch.randn(classes, self.weight.shape[1]).to(self.weight) * self.std
         self.weight = nn.Parameter(torch.cat([self.weight.detach(), new]))
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        """Loads a state, also within a larger module; the classifier grows to the identities of the state."""
+        """Load a state, also as part of a larger module; the classifier gets as many rows as the state."""
         if (rows := state_dict.get(f"{prefix}weight")) is not None:
             room = self.weight.new_empty(len(rows), self.weight.shape[1])
             self.weight = nn.Parameter(room, requires_grad=self.weight.requires_grad)
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def forward(self, features: Tensor) -> Tensor:
-        """(B, dim) features to (B, classes) logits."""
+        """Compute logits (B, classes) from features (B, dim)."""
         return nn.functional.linear(features, self.weight)
 
 
@@ -54,11 +54,11 @@ class Classified(NamedTuple):
 
 
 class ClassifyingEmbedder(nn.Module):
-    """An embedder with a BatchNorm neck and its own classifier after it; retrieval uses the embedder alone.
+    """An embedder followed by a BatchNorm neck and a classifier for training; retrieval uses the embedder alone.
 
     Args:
-        model: the embedder, without a neck, which is shared and not copied.
-        classifier: classifier of its features, after the neck; shared as well.
+        model: the embedder, without a neck; it is shared, not copied.
+        classifier: classifier of the features after the neck; it is shared, not copied.
     """
 
     def __init__(self, model: Embedder, classifier: GrowingClassifier) -> None:
@@ -67,7 +67,7 @@ class ClassifyingEmbedder(nn.Module):
         self.neck = bn_neck(model.dim).to(model.mean.device)
 
     def logits(self, features: Tensor) -> Tensor:
-        """(B, dim) features to (B, classes) logits."""
+        """Compute logits (B, classes) from features (B, dim)."""
         return self.classifier(self.neck(features))
 
     def forward(self, images: Tensor) -> Classified:
@@ -77,16 +77,16 @@ class ClassifyingEmbedder(nn.Module):
 
 
 class CosineClassifier(GrowingClassifier):
-    """Logits that are ``scale`` times the cosine of features and rows, so the lengths of rows do not matter.
+    """A classifier whose logits are ``scale`` times the cosine of features and rows.
 
-    Source: the official code of ER-ACE and ER-AML, where ``scale`` is 1 / tau of Eq. 2: lengths count as
-    ``|x| + 1e-5``. The length of a row does not change the logits, but its gradient is divided by it. So new
-    rows are initialised with the standard deviation of ``torch.nn.Linear``, as in the official code.
+    Source: the official code of ER-ACE and ER-AML, where ``scale`` is 1 / tau of Eq. 2. Vectors are divided by
+    ``|x| + 1e-5``. The length of a row does not change the logits, but the row's gradient is inversely proportional to
+    the length. So new rows have the standard deviation of ``torch.nn.Linear``, as in the official code.
 
     Args:
         dim: width of the features.
-        classes: identities to begin with.
-        scale: scale of the cosines; logits are in ``[-scale, scale]``.
+        classes: initial number of identities.
+        scale: factor of the cosines; logits are in ``[-scale, scale]``.
     """
 
     def __init__(self, dim: int, classes: int = 0, *, scale: float = 10.0) -> None:
@@ -94,7 +94,7 @@ class CosineClassifier(GrowingClassifier):
         self.scale = scale
 
     def forward(self, features: Tensor) -> Tensor:
-        """(B, dim) features to (B, classes) logits."""
+        """Compute logits (B, classes) from features (B, dim)."""
         return self.scale * nn.functional.linear(_normalized(features), _normalized(self.weight))
 
 

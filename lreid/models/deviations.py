@@ -1,4 +1,4 @@
-"""DKP's network: features are normal distributions, of which a second head gives the standard deviations."""
+"""DKP's network: features are normal distributions, and a second head computes the standard deviations."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from torch.nn import functional as F
 from lreid.models.classifier import ClassifyingEmbedder, GrowingClassifier
 from lreid.models.embedder import Embedder, pooled
 
-LEAST = 1e-4  # of a standard deviation
+LEAST = 1e-4  # smallest standard deviation
 
 
 class DeviationHead(nn.Module):
     """Standard deviations (B, dim) of features from maps (B, dim, h, w), for training only.
 
-    A convolution as wide as 8 x 8 where the map has the room, without padding, pooling as of the embedder, a linear
-    layer, unit length, and ``max(x, 0) + 1e-4``. On DKP's maps of 16 x 8 with 1024 channels it has 67 million weights.
+    The head applies an 8 x 8 convolution without padding (smaller for a smaller map), the embedder's pooling, a linear
+    layer, scaling to unit length, and ``max(x, 0) + 1e-4``. On DKP's maps of 16 x 8 with 1024 channels, the convolution
+    has 67 million weights.
 
     Source: DKP (CVPR 2024), official code.
 
     Raises:
-        ArgumentError: its backbone gives vectors.
+        ArgumentError: the backbone returns vectors instead of maps.
     """
 
     def __init__(self, model: Embedder) -> None:
@@ -31,13 +32,13 @@ class DeviationHead(nn.Module):
         self.pooling = model.pooling
 
     def forward(self, maps: Tensor) -> Tensor:
-        """Deviations of maps (B, dim, h, w), positive (B, dim)."""
+        """Standard deviations (B, dim), above 0, of maps (B, dim, h, w)."""
         pooled_maps = pooled(self.conv(maps), self.pooling)  # (B, dim)
         return F.normalize(self.linear(pooled_maps), dim=1).relu() + LEAST
 
 
 class DistributionEmbedder(ClassifyingEmbedder):
-    """An embedder with neck and classifier, and a head of deviations for training."""
+    """An embedder with neck, classifier and a head of standard deviations for training."""
 
     def __init__(self, model: Embedder, classifier: GrowingClassifier) -> None:
         super().__init__(model, classifier)

@@ -36,33 +36,33 @@ from lreid.models.parts import bn_neck, evaluating, layers_of
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-DECODED_AHEAD = 4  # number of decoded batches that wait for the network
+DECODED_AHEAD = 4  # maximum number of decoded batches that wait for the network
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # means and deviations of RGB values in [0, 1]
 Network = TypeVar("Network", bound=nn.Module)
 POOLINGS = ("avg", "gem", "class", "patches")
 
 
 class Embedder(nn.Module):
-    """A backbone with global pooling and an optional neck, and with the size and normalisation of its input.
+    """A backbone with global pooling and an optional neck, which also knows the size and normalisation of its input.
 
     Args:
-        backbone: name, see :func:`lreid.models.build_backbone`; or a custom network that maps (B, 3, H, W) float
-            images to (B, dim, h, w) maps or (B, dim) vectors.
+        backbone: name of a backbone, see :func:`lreid.models.build_backbone`; or a custom network that maps (B, 3, H,
+            W) float images to (B, dim, h, w) maps or (B, dim) vectors.
         weights: ``none``, ``imagenet``, ``hub``, ``zoo:NAME``, ``package:NAME`` or a file; a custom network keeps its
             own weights.
         dim: length of the features of a custom network, if it has no attribute ``dim``.
         height, width: input size in pixels.
-        mean, std: mean and standard deviation of RGB values in [0, 1], three each; None means those of the weights from
-            a package or timm's hub, otherwise ImageNet's.
+        mean, std: mean and standard deviation of RGB values in [0, 1], three each; None means the values of weights
+            from a package or timm's hub, otherwise ImageNet's values.
         neck: add a BatchNorm without shift after the features (BoT's neck).
         pooling: pooling of maps: ``avg``, or ``gem``, the generalised mean ``(mean x^3)^(1/3)`` of values clamped at
             1e-6 (GeM: Radenović et al., TPAMI 2019, with a fixed exponent). For a transformer that returns vectors,
-            ``class`` is the class token and ``patches`` the mean of its patches; with the other two it uses its own
-            pooling.
+            ``class`` takes the class token and ``patches`` the mean of the patches; with ``avg`` or ``gem``, the
+            transformer uses its own pooling.
         norm: positions of instance norms in the backbone, see :func:`lreid.models.norms.put_norms`, and whether white
             balance is applied to images, see :func:`lreid.models.norms.balance_white`.
-        scale: factor of the features, above 0. Cosines do not change, but losses of distances do: their margins mean
-            little if features are long.
+        scale: factor of the features, above 0. It does not change cosines, but losses on distances: a margin has little
+            effect on long features.
         adapter: ``none``; or ``lora``, ``bottleneck`` or ``prompts``, which are trained while the backbone is frozen,
             see :func:`lreid.models.adapters.add_adapter`.
         adapter_size, adapter_layers: rank, width or number of prompts; and number of the last blocks that receive an
@@ -78,9 +78,9 @@ class Embedder(nn.Module):
         dim: length of the features.
         precision: precision of the backbone: ``torch.bfloat16`` or ``torch.float16`` by autocast, or ``"tf32"``; None
             is float32, independent of torch's settings. Features, and therefore losses, are always float32.
-        inference: builds the network that extracts features on the CPU; None uses this network itself, as in training,
-            where all passes must give equal features, bit for bit.
-        source: name with which :func:`lreid.load_model` finds the model from any folder; empty if it was not loaded.
+        inference: builds a faster network that extracts features on the CPU; None uses this network itself. Training
+            needs None, because there all passes must give equal features, bit for bit.
+        source: name or absolute path with which :func:`lreid.load_model` loads the model; empty for other models.
         frozen_norms: BatchNorms of frozen layers.
     """
 
@@ -161,10 +161,10 @@ class Embedder(nn.Module):
         return self.mean.device
 
     def forward(self, images: Tensor) -> Tensor:
-        """Features (B, dim) of normalised images (B, 3, H, W): pooled and raw, not of unit length.
+        """Compute pooled features (B, dim) of normalised images (B, 3, H, W); they are not of unit length.
 
         Raises:
-            ArgumentError: these are no images (B, 3, H, W).
+            ArgumentError: the images are no tensor.
         """
         if not isinstance(images, Tensor):
             raise ArgumentError(
@@ -173,7 +173,7 @@ class Embedder(nn.Module):
         return self.pool(self._outputs(images))  # (B, dim)
 
     def maps(self, images: Tensor) -> Tensor:
-        """The last feature maps (B, dim, h, w) of normalised images (B, 3, H, W), float32.
+        """Compute the last feature maps (B, dim, h, w) float32 of normalised images (B, 3, H, W).
 
         Raises:
             ArgumentError: the backbone gives vectors.
@@ -187,7 +187,7 @@ class Embedder(nn.Module):
         return outputs
 
     def map_size(self) -> tuple[int, int]:
-        """Height and width of :meth:`maps`, seen on a blank image.
+        """Height and width of :meth:`maps`, measured with a blank image.
 
         Raises:
             ArgumentError: the backbone gives vectors.
@@ -197,7 +197,7 @@ class Embedder(nn.Module):
         return maps.shape[2], maps.shape[3]
 
     def freeze(self, layers: int) -> None:
-        """Freezes the first layers of the backbone, with the statistics of their BatchNorms.
+        """Freeze the first layers of the backbone, including the statistics of their BatchNorm layers.
 
         Raises:
             ArgumentError: the backbone has fewer layers, see :func:`~lreid.models.parts.layers_of`.
@@ -213,7 +213,7 @@ class Embedder(nn.Module):
         self.train(self.training)
 
     def train(self, mode: bool = True) -> Self:
-        """As in every module; frozen layers stay in evaluation mode."""
+        """Set the training mode; frozen BatchNorm layers stay in evaluation mode."""
         super().train(mode)
         for norm in self.frozen_norms:
             norm.eval()
@@ -239,7 +239,7 @@ class Embedder(nn.Module):
             self.adapter, self.adapter_merge = "none", False
 
     def pool(self, outputs: Tensor) -> Tensor:
-        """Features (B, dim) of maps (B, dim, h, w); vectors stay."""
+        """Pool maps (B, dim, h, w) to features (B, dim); vectors do not change."""
         return outputs if outputs.ndim != 4 else pooled(outputs, self.pooling)
 
     def _outputs(self, images: Tensor) -> Tensor:
@@ -252,7 +252,7 @@ class Embedder(nn.Module):
         return outputs if self.scale == 1 else self.scale * outputs
 
     def normalise(self, images: Tensor) -> Tensor:
-        """Float images (B, 3, H, W) for :meth:`forward`, from uint8 RGB images (B, H, W, 3)."""
+        """Convert uint8 RGB images (B, H, W, 3) to normalised float images (B, 3, H, W) for :meth:`forward`."""
         images = to_device(images, self.mean.device).permute(0, 3, 1, 2).float()
         return (images - self.mean) / self.std  # (B, 3, H, W)
 
@@ -260,28 +260,28 @@ class Embedder(nn.Module):
     def extract(
         self, images: AnyImages, *, flip: bool = False, normalize: bool = False, batch_size: int = 128
     ) -> np.ndarray:
-        """Features of images, in evaluation mode and float32; afterwards mode and precision are restored.
+        """Extract features of images, in evaluation mode and float32; mode and precision are restored afterwards.
 
-        A terminal shows a progress bar if it takes more than two seconds. Files are decoded while the network computes.
-        A model from :func:`lreid.load_model` uses merged layers and small batches on the CPU; its features have a
-        cosine similarity of at least 0.99999 to those of the plain network.
+        A progress bar appears in a terminal if extraction takes more than two seconds. Files are decoded while the
+        network computes. On the CPU, a model from :func:`lreid.load_model` uses merged layers and small batches, which
+        is faster. Its features have a cosine similarity of at least 0.99999 to those of the plain network.
 
         Args:
-            images: n images: a path, a folder, a pattern such as ``"people/*.jpg"``, an image of PIL, a uint8 array
-                (H, W, 3) or grey (H, W), of any size; a list or an iterator of these; one array or tensor
-                (n, H, W, 3) of uint8; or a float tensor (n, 3, H, W) that is normalised already, on any device.
+            images: n images of any size: a path, a folder, a pattern such as ``"people/*.jpg"``, a PIL image, a uint8
+                array (H, W, 3) or grey (H, W); a list or an iterator of these; a uint8 array or tensor (n, H, W, 3); or
+                a normalised float tensor (n, 3, H, W) on any device.
             flip: add the features of the flipped images, as DwoPP's evaluation does.
             normalize: scale every row to length 1, so that the product of two rows is their cosine similarity.
             batch_size: maximum number of images in a forward pass.
 
         Returns:
-            (n, dim) float32, one row per image: pooled, and after the neck if there is one. Compare them by cosine
+            (n, dim) float32, one row per image: pooled features, after the neck if there is one. Compare them by cosine
             similarity.
 
         Raises:
             InputError: a file is missing or cannot be read, the images have none of these forms, or an image has no
-                pixels or, as a float tensor, values that are not finite or that overflow float32 in the network; the
-                message names its position.
+                pixels. Also if a float tensor has values that are not finite or that overflow float32 in the network.
+                The message names the position of the image.
         """
         given = sequence_of(images)
         total = None if isinstance(given, Iterator) else len(given)
@@ -304,13 +304,13 @@ class Embedder(nn.Module):
         return features / np.linalg.norm(features, axis=1, keepdims=True).clip(1e-12) if normalize else features
 
     def _for_extraction(self, batch_size: int) -> tuple[Embedder, int]:
-        """The network that extracts features, and images per forward pass."""
+        """The network that extracts features, and the number of images per forward pass."""
         if self.inference is None or self.mean.device.type != "cpu":
             return self, batch_size
         return self.inference.network(self), min(batch_size, images_per_pass(self.height, self.width))
 
     def _batches(self, images: Sequence[Any] | np.ndarray | Tensor | Iterator[Any], step: int) -> Iterator[Tensor]:
-        """Batches for :meth:`_features`; threads decode the next ones while the caller computes."""
+        """Yield batches for :meth:`_features`; threads decode the next batches while the caller computes."""
         with ExitStack() as stack:
             pool: ThreadPoolExecutor | None = None
             waiting: deque[Future[Tensor]] = deque()
@@ -327,15 +327,15 @@ class Embedder(nn.Module):
                 yield waiting.popleft().result()
 
     def _checked(self, part: Any, first: int) -> Tensor:
-        """Images of a batch as a uint8 tensor (B, H, W, 3) of the input size, or the float tensor that they are."""
+        """Check a batch, and decode it to a uint8 tensor (B, H, W, 3) of the input size unless it is a float tensor."""
         require_pixels(part, first)
         return part if isinstance(part, Tensor) and part.is_floating_point() else self._decoded(part)
 
     def ready(self, images: Any) -> Tensor:
-        """Images as of :meth:`extract`, ready for :meth:`forward`: float (B, 3, H, W), where the model is.
+        """Convert images that :meth:`extract` takes to float (B, 3, H, W) on the model's device, for :meth:`forward`.
 
         Raises:
-            InputError: a file is missing or cannot be read, or the images are of another form.
+            InputError: a file is missing or cannot be read, or the images have none of the forms.
         """
         if not (isinstance(images, Tensor) and images.is_floating_point()):
             images = self.normalise(self._decoded(images))
@@ -349,7 +349,7 @@ class Embedder(nn.Module):
         return features + self.neck(self(batch.flip(-1))) if flip else features
 
     def _decoded(self, images: Any) -> Tensor:
-        """uint8 images (B, H, W, 3) of the input size."""
+        """Decode images to a uint8 tensor (B, H, W, 3) of the input size."""
         if isinstance(images, (np.ndarray, Tensor)) and images.shape[1:] == (self.height, self.width, 3):
             tensor = images if isinstance(images, Tensor) else torch.from_numpy(images.copy())
             if tensor.dtype == torch.uint8:
@@ -357,7 +357,7 @@ class Embedder(nn.Module):
         return torch.from_numpy(np.stack([self._read(image) for image in images]))
 
     def _read(self, image: Any) -> np.ndarray:
-        """One image (H, W, 3) uint8 of the input size."""
+        """Read one image as (H, W, 3) uint8 of the input size."""
         size = {"height": self.height, "width": self.width}
         if not isinstance(image, (str, os.PathLike)):
             return fit_image(pixels_of(image), **size)
@@ -366,12 +366,12 @@ class Embedder(nn.Module):
 
 
 def pooled(maps: Tensor, pooling: str) -> Tensor:
-    """Means over the positions of maps, (B, dim, h, w) to (B, dim), plain or generalised, see :class:`Embedder`."""
+    """Pool maps (B, dim, h, w) to (B, dim) by a plain or a generalised mean, see :class:`Embedder`."""
     if pooling == "gem":
         return maps.clamp(min=1e-6).pow(3).mean((2, 3)).pow(1 / 3)
     return maps.mean((2, 3))
 
 
 def frozen_copy(model: Network) -> Network:
-    """A frozen copy of the model: in evaluation mode, without gradients, in the model's precision."""
+    """Copy a model, in evaluation mode, without gradients and with the same precision."""
     return copy.deepcopy(model).eval().requires_grad_(False)

@@ -1,4 +1,4 @@
-"""A network out of an ``.onnx`` file, which extracts features without its weights in torch."""
+"""A network in an ``.onnx`` file, which onnxruntime runs."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from lreid.models.embedder import Embedder
 from lreid.models.inference import images_per_pass
 from lreid.reading import misfit, read_bytes
 
-RAW, NORMALISED = "uint8 (n, H, W, 3)", "normalised float32 (n, 3, H, W)"  # what a file can take
-PREPARATION = {"height": int, "width": int, "mean": [(int, float)], "std": [(int, float)]}  # of images
-PROPERTIES = 14  # number of the field of an ONNX model that holds its properties
+RAW, NORMALISED = "uint8 (n, H, W, 3)", "normalised float32 (n, 3, H, W)"  # the two kinds of input images
+PREPARATION = {"height": int, "width": int, "mean": [(int, float)], "std": [(int, float)]}  # types of the values
+PROPERTIES = 14  # number of the field with the properties of an ONNX model
 
 
 class OnnxEmbedder(Embedder):
     """A model exported by :func:`lreid.export.export`, run by onnxruntime on the CPU; it cannot be trained.
 
-    :meth:`extract` gives the features of the network that was exported, to the rounding of float32. A file with the
-    normalisation inside takes no images that are normalised already.
+    :meth:`extract` returns the features of the exported network, up to the rounding of float32. A file that normalises
+    images itself does not accept images that are normalised already.
 
     Args:
         file: the path of an ONNX file, or its content.
 
     Attributes:
-        fingerprint: that of the exported network, so that a gallery of the one can be searched with the other; but
-            where the file is not as :func:`seal` left it, a hash of what is run.
-        origin: the fingerprint of the exported network, as the file declares it.
-        config: config of the run that trained it, YAML; empty if unknown.
+        fingerprint: fingerprint of the exported network, so that a gallery of either can be searched with the other. If
+            the file does not match its :func:`seal`, it is a hash of the file's network instead.
+        origin: fingerprint of the exported network that the file declares.
+        config: YAML config of the run that trained the network; empty if unknown.
 
     Raises:
-        InputError: there is no such file, it is damaged, it was not written by lreid, or its weights are elsewhere.
+        InputError: the file does not exist, is damaged, was not written by lreid, or stores its weights in other files.
     """
 
     def __init__(self, file: str | Path | bytes) -> None:
@@ -75,10 +75,10 @@ class OnnxEmbedder(Embedder):
         self.register_buffer("std", std, persistent=False)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> OnnxEmbedder:
-        return self  # nothing in it ever changes, and a session cannot be copied
+        return self  # it never changes, and a session cannot be copied
 
     def forward(self, images: Tensor) -> Tensor:
-        """Features (B, dim), on the CPU, of images as the file takes them."""
+        """Compute features (B, dim) on the CPU of images in the form that the file takes."""
         size = _size(self.takes, self.height, self.width)
         if images.shape[1:] != size or images.is_floating_point() == (self.takes == RAW):
             raise InputError(
@@ -102,25 +102,27 @@ class OnnxEmbedder(Embedder):
 
 
 def _size(takes: str, height: int, width: int) -> tuple[int, int, int]:
-    """The shape of one image as the file takes it."""
+    """The shape of one image in the form that the file takes."""
     return (height, width, 3) if takes == RAW else (3, height, width)
 
 
 def seal(content: bytes, properties: Mapping[str, str]) -> str:
-    """Hash of all that decides on the features that an ONNX file gives, and of the fingerprint that it declares.
+    """Hash everything that determines the features of an ONNX file, and the fingerprint that it declares.
 
-    A file that holds its seal has been changed neither in weights nor in what it says of itself since it was exported.
-    This detects files that were mixed up or edited, not forged ones: who forges a file can seal it, too.
+    An exported file stores this hash, its seal. If the seal still matches, neither the weights nor these properties
+    have changed. This detects files that were mixed up or edited, but not forged files, whose author can compute the
+    seal, too.
 
     Args:
-        content: content of the file; its properties make no difference.
-        properties: properties of the file; only ``fingerprint``, ``images`` and the preparation of images count.
+        content: content of the file; the properties in it are ignored.
+        properties: properties of the file, of which ``fingerprint``, ``images`` and the keys of ``PREPARATION`` are
+            hashed.
 
     Returns:
         64 hexadecimal digits.
 
     Raises:
-        ValueError: the content is no ONNX file.
+        ValueError: the content is not an ONNX file.
         KeyError: a property is missing.
     """
     digest = hashlib.sha256()
@@ -132,7 +134,7 @@ def seal(content: bytes, properties: Mapping[str, str]) -> str:
 
 
 def _fields(content: bytes) -> Iterator[tuple[int, memoryview]]:
-    """Number and bytes of each field of a message of Protocol Buffers."""
+    """Yield number and bytes of each field of a Protocol Buffers message."""
     view, at = memoryview(content), 0
 
     def varint() -> int:
@@ -151,7 +153,7 @@ def _fields(content: bytes) -> Iterator[tuple[int, memoryview]]:
             if kind == 0:
                 varint()
             elif kind == 2:
-                length = varint()  # which moves on, too
+                length = varint()  # this moves ``at``, too
                 at += length
             else:
                 at += {1: 8, 5: 4}[kind]
@@ -175,23 +177,23 @@ def _session(content: bytes, name: str) -> Any:
     onnxruntime, onnx = Extra("onnxruntime", "export").load(), Extra("onnx", "export").load()
     try:
         model = onnx.ModelProto.FromString(content)
-    except Exception as error:  # of whichever library of Protocol Buffers is installed
+    except Exception as error:  # its type depends on the installed protobuf library
         raise _unreadable(name, error) from None
     if _elsewhere(model, onnx.TensorProto):
         raise InputError(f"{name}: its weights are in other files; make one file with lreid export")
     del model  # the session takes the content
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
-    options.log_severity_level = 3  # errors; they are raised anyway
+    options.log_severity_level = 3  # errors only, which are raised anyway
     try:
         return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # its exceptions share no base
+    except Exception as error:  # its exceptions share no base class
         refuse_out_of_memory(error, name)
         raise _unreadable(name, error) from None
 
 
 def _elsewhere(message: Any, tensor: Any) -> bool:
-    """Whether the numbers of a tensor anywhere in a message of ONNX are in another file, which can be exchanged."""
+    """Whether a tensor in an ONNX message has its values in another file, which could be exchanged."""
     if isinstance(message, tensor):
         return bool(message.external_data) or message.data_location == tensor.EXTERNAL
     values = [value for field, value in message.ListFields() if field.message_type is not None]

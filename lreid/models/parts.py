@@ -1,4 +1,4 @@
-"""Small parts that networks and methods share: layers of a backbone, a neck, a temporary evaluation mode."""
+"""Small parts that networks and methods share: the layers of a backbone, a neck, a temporary evaluation mode."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from lreid.extras import Extra
 
 
 def layers_of(backbone: nn.Module) -> list[list[nn.Parameter]]:
-    """Parameters by depth, from the images on: the first are frozen first, and learn at lower rates.
+    """Group the parameters of a backbone by layer, from the input to the output.
 
-    Networks of timm define them: the stem, then a block at a time, to which the norms between them belong. Of
-    others a layer is a child of the module, of the outermost that has several.
+    timm defines the layers of its networks: the stem, then each block with its norms. For other networks, the layers
+    are the children of the outermost module that has several children.
     """
     inner: Any = getattr(backbone, "network", backbone)
     if hasattr(inner, "group_matcher"):
@@ -30,9 +30,9 @@ def layers_of(backbone: nn.Module) -> list[list[nn.Parameter]]:
 
 
 def bn_neck(dim: int) -> nn.BatchNorm1d:
-    """BatchNorm of features (B, dim) whose shift stays 0, so that they lie around the origin of a linear classifier.
+    """Create BoT's neck: a BatchNorm of features (B, dim) whose shift stays 0, so that outputs have mean 0.
 
-    Source: BNNeck of BoT (Luo et al., CVPRW 2019), as in its official code.
+    Source: BNNeck in the official code of BoT (Luo et al., CVPRW 2019).
     """
     neck = nn.BatchNorm1d(dim)
     neck.bias.requires_grad_(False)
@@ -41,7 +41,7 @@ def bn_neck(dim: int) -> nn.BatchNorm1d:
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """A context with a module in evaluation mode (running statistics of BatchNorm); its mode is restored afterwards."""
+    """A context in which a module is in evaluation mode; its mode is restored afterwards."""
     training = module.training
     module.eval()
     try:

@@ -1,4 +1,4 @@
-"""PatchKD's sampler: which positions of a feature map are its patches."""
+"""PatchKD's sampler, which chooses the positions of a feature map that serve as patches."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from lreid.devices import to_device
 
 
 class PatchNet(nn.Module):
-    """One position of a map for each of k patches, drawn; gradients go through as if it were a softmax.
+    """Chooses one position of a feature map for each of k patches; the gradient is that of a softmax.
 
-    Two 1 x 1 convolutions, with BatchNorm and ReLU in between, score the positions. One position of each patch is drawn
-    by straight-through Gumbel softmax in training, and the highest score is taken else.
+    Two 1 x 1 convolutions, with BatchNorm and ReLU in between, score the positions. In training, the position of each
+    patch is drawn by straight-through Gumbel softmax; otherwise it is the position with the highest score.
 
     Source: PatchKD (ACM MM 2022), official code.
 
     Args:
-        dim: channels of the map; the hidden layer has twice as many.
-        patches: k.
+        dim: number of channels of the map; the hidden layer has twice as many.
+        patches: number k of patches.
     """
 
     def __init__(self, dim: int, patches: int = 3) -> None:
@@ -29,7 +29,7 @@ class PatchNet(nn.Module):
         )  # fmt: skip
 
     def forward(self, maps: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """One-hot (n, k, h, w) over the positions of maps (n, dim, h, w)."""
+        """Return weights (n, k, h, w) for maps (n, dim, h, w), which are 1 at the chosen position and 0 elsewhere."""
         scores = self.scores(maps).flatten(2)  # (n, k, h * w)
         soft = scores
         if self.training:

@@ -1,4 +1,4 @@
-"""The projection head of contrastive methods, which stands between the features and the loss."""
+"""The projection head of contrastive methods, which comes between the features and the loss."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from lreid.models.parts import bn_neck
 class ProjectionHead(nn.Sequential):
     """A perceptron with one hidden layer, which is as wide as the features; maps (B, dim) to (B, width).
 
-    Source: the head ``mlp`` of SupCon (Khosla et al., NeurIPS 2020), which Co²L and CCLIS took over. Its outputs are
-    not yet of unit length, since distillation of projections (Co²L, Table 6) needs them as they are.
+    Source: the head ``mlp`` of SupCon (Khosla et al., NeurIPS 2020), which Co²L and CCLIS use, too. Its outputs are not
+    scaled to unit length, because the distillation of projections (Co²L, Table 6) needs the raw outputs.
 
     Args:
         dim: width of the features.
         width: width of the projections.
-        neck: with a BatchNorm before it, as it is not in SupCon.
+        neck: put a BatchNorm before the head, unlike SupCon.
     """
 
     def __init__(self, dim: int, width: int = 128, *, neck: bool = False) -> None:
@@ -36,11 +36,11 @@ class Projected(NamedTuple):
 
 
 class ProjectedEmbedder(nn.Module):
-    """An embedder with a projection head after it; retrieval uses the embedder alone.
+    """An embedder followed by a projection head; retrieval uses the embedder alone.
 
     Args:
-        model: the embedder, which is shared and not copied.
-        width, neck: as in :class:`ProjectionHead`.
+        model: the embedder; it is shared, not copied.
+        width, neck: see :class:`ProjectionHead`.
     """
 
     def __init__(self, model: Embedder, width: int = 128, *, neck: bool = False) -> None:
@@ -49,6 +49,6 @@ class ProjectedEmbedder(nn.Module):
         self.head = ProjectionHead(model.dim, width, neck=neck).to(model.mean.device)
 
     def forward(self, images: Tensor) -> Projected:
-        """Projections of normalised images (B, 3, H, W)."""
+        """Compute features and projections of normalised images (B, 3, H, W)."""
         features = self.model(images)  # (B, dim)
         return Projected(features, self.head(features))

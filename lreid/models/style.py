@@ -1,4 +1,4 @@
-"""DASK's style network: for every image a convolution that gives it the colours of the domain that it has learned."""
+"""DASK's style network, which computes for every image a convolution to the colours of a learned domain."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ KERNEL = 9 * 3 * 3 + 3  # weights and biases of a 3 x 3 convolution from RGB to 
 
 
 class StyleKernels(nn.Module):
-    """AKPNet: 84 numbers for each image, the weights and biases of a 3 x 3 convolution of its own.
+    """AKPNet, which computes 84 numbers for each image: weights and biases of a 3 x 3 convolution for that image.
 
-    The features of a small MobileNetV3, their greatest value over all positions, and two linear layers: 1,105,348
-    weights of convolutions and linear layers, 4.4 MB.
+    It consists of a small MobileNetV3, max-pooling over all positions, and two linear layers. Its convolutions and
+    linear layers have 1,105,348 weights, 4.4 MB.
 
-    Source: DASK (AAAI 2025), official code; here it begins from random weights.
+    Source: DASK (AAAI 2025), official code. Here the initial weights are random.
     """
 
     def __init__(self) -> None:

@@ -16,27 +16,27 @@ from lreid.zoo import PREFIX, find, read_state, read_state_dict
 
 logger = logging.getLogger("lreid")
 
-HEADS = "heads."  # of fast-reid
-SHOWN = 3  # names of tensors in a message
-FOREIGN = {"base.": "", "image_encoder.": "visual."}  # what TransReID and CLIP-ReID call their networks, and timm
+HEADS = "heads."  # prefix in fast-reid's files
+SHOWN = 3  # number of tensor names in a message
+FOREIGN = {"base.": "", "image_encoder.": "visual."}  # prefixes of TransReID and CLIP-ReID, and timm's
 
 
 def load_weights(network: nn.Module, weights: str, norm: str = "batch") -> None:
-    """Starts a backbone from trained weights; every tensor that is left out or missing is logged.
+    """Load trained weights into a backbone, and log every tensor that is left out or missing.
 
-    So is an entry of the zoo that is given images in another way, since no tensor records it.
+    Also log a warning if a zoo entry was trained with a different norm of the input, which no tensor records.
 
-    Weights of the network with plain BatchNorm are loaded before the norms are put in, those of a network with such
-    norms after it.
+    Weights of a network with plain BatchNorm are loaded before ``norm`` is applied. Weights of a network with such
+    norms are loaded afterwards.
 
     Args:
-        network: the backbone. Where it wraps another network, its attribute ``inner`` is what stands before the names
-            of that one's tensors; its method ``adapted``, if it has one, fits a state dict to it.
+        network: the backbone. If it wraps another network, its attribute ``inner`` is the prefix of that network's
+            tensors. If it has a method ``adapted``, that converts state dicts.
         weights: ``zoo:NAME``, ``package:NAME`` or a file.
-        norm: as in :func:`lreid.models.norms.put_norms`.
+        norm: positions of instance norms, see :func:`lreid.models.norms.put_norms`.
 
     Raises:
-        InputError: they cannot be had or do not fit.
+        InputError: the weights are not available or do not fit.
     """
     state = _backbone_state(weights, network)
     if weights.startswith(PREFIX):
@@ -52,13 +52,13 @@ def load_weights(network: nn.Module, weights: str, norm: str = "batch") -> None:
 
 
 def _fitting(weights: str, state: dict[str, Tensor], network: nn.Module) -> dict[str, Tensor]:
-    """The tensors that a network has, too; logs those left out.
+    """Return the tensors that a network has, too, and log the others.
 
     Raises:
-        InputError: one is missing that the network needs, or is of another shape.
+        InputError: a tensor that the network needs is missing or has a different shape.
     """
     wanted = network.state_dict()
-    # torchreid's networks carry a classifier along, and files from before torch 0.4.1 have no counters.
+    # torchreid's networks include a classifier that is not used, and files from before torch 0.4.1 have no counters.
     needed = {key for key in wanted if "classifier" not in key and not key.endswith("num_batches_tracked")}
     misfits = {
         "left out": state.keys() - wanted.keys(),
@@ -84,15 +84,15 @@ def _fitting(weights: str, state: dict[str, Tensor], network: nn.Module) -> dict
 
 
 def _examples(names: Collection[str]) -> str:
-    """The first names in alphabetical order, as many as a message has room for."""
+    """The first names in alphabetical order, for a message."""
     return ", ".join(sorted(names)[:SHOWN]) + (" …" if len(names) > SHOWN else "")
 
 
 def load_neck(neck: nn.Module, weights: str) -> None:
-    """Gives a neck the tensors that weights hold for it.
+    """Load the tensors of a neck.
 
     Raises:
-        InputError: they hold none, or one of another width.
+        InputError: the weights have no neck, or a neck of a different width.
     """
     state = {key.removeprefix("neck."): value for key, value in _state(weights).items() if key.startswith("neck.")}
     try:
@@ -102,11 +102,11 @@ def load_neck(neck: nn.Module, weights: str) -> None:
 
 
 def _backbone_state(weights: str, network: nn.Module) -> dict[str, Tensor]:
-    """The tensors of a file or an entry of the zoo, under the names that they would have in a backbone."""
+    """Read the tensors of a file or a zoo entry, under the names that the backbone has for them."""
     if weights.startswith(packages.PREFIX):
         return packages.packaged_state(weights, network)
     state, inner = _state(weights), getattr(network, "inner", "")
-    if any(f"backbone.{key}" in state for key in network.state_dict() if inner):  # of a model of lreid
+    if any(f"backbone.{key}" in state for key in network.state_dict() if inner):  # an lreid model
         return {key.removeprefix("backbone."): value for key, value in state.items()}
     prefix = _prefix(weights, state, network, inner)
     outside = {key: value for key, value in state.items() if not key.startswith(prefix)}
@@ -129,14 +129,14 @@ def _backbone_state(weights: str, network: nn.Module) -> dict[str, Tensor]:
 
 
 def _prefix(weights: str, state: dict[str, Tensor], network: nn.Module, inner: str) -> str:
-    """The prefix of a network's names in a state dict, such as ``model.`` or ``student.backbone.``; else empty.
+    """Find the prefix of a network's tensors in a state dict, such as ``model.`` or ``student.backbone.``.
 
     Only tensors of two or more dimensions are compared: their names do not depend on the kind of normalisation layer.
 
     Raises:
-        InputError: several networks in it fit.
+        InputError: the state dict holds several networks that fit.
     """
-    adapted = hasattr(network, "adapted")  # which resamples embeddings
+    adapted = hasattr(network, "adapted")  # True: embeddings will be resampled
     wanted = {key.removeprefix(inner): value.shape for key, value in network.state_dict().items() if value.ndim > 1}
     wanted = {key: shape for key, shape in wanted.items() if "classifier" not in key}
     first = next(iter(wanted), "")
@@ -158,7 +158,7 @@ def _prefix(weights: str, state: dict[str, Tensor], network: nn.Module, inner: s
 
 
 def _state(weights: str) -> dict[str, Tensor]:
-    """The tensors of a file or an entry of the zoo; a neck of fast-reid is called as one of lreid."""
+    """Read the tensors of a file or a zoo entry; tensors of a fast-reid head get lreid's names."""
     in_zoo = weights.startswith(PREFIX)
     if not (in_zoo or Path(weights).exists()):
         raise InputError(f"{weights}: no such file; name one, none, imagenet, hub, zoo:NAME or package:NAME")
@@ -167,10 +167,11 @@ def _state(weights: str) -> dict[str, Tensor]:
 
 
 def _name(key: str) -> str:
-    """lreid's name for a tensor of a fast-reid head, whose names have changed twice.
+    """Return lreid's name for a tensor of a fast-reid head; fast-reid has changed the names twice.
 
-    Its BNNeck was ``heads.bnneck`` in 2020, and is ``heads.bottleneck.0`` since; files of January 2021 hold a counter
-    of the former and the latter. The exponent of GeM is of the head there, of the backbone here.
+    Its BNNeck was ``heads.bnneck`` in 2020 and is ``heads.bottleneck.0`` now; files of January 2021 have a counter
+    under the old name and tensors under the new one. The exponent of GeM belongs to the head in fast-reid, and to the
+    backbone in lreid.
     """
     for theirs, ours in (("bnneck.", "neck."), ("bottleneck.0.", "neck."), ("pool_layer.", "backbone.pool.")):
         if key.startswith(HEADS + theirs):

@@ -14,7 +14,7 @@ from lreid.results.metrics import METRICS
 
 LARGEST = 1e100  # squares and sums of figures must stay finite
 
-# What is read by whoever reads results, in the notation of lreid.reading.misfit.
+# The form of all keys that are read, in the notation of lreid.reading.misfit.
 FORM = {
     **{name + "?" * (not key.needed): key.form for name, key in keys().items() if key.form is not None},
     **{metric.name + "?" * (metric.name not in ("mAP", "rank1")): [[NUMBER]] for metric in METRICS},
@@ -22,15 +22,15 @@ FORM = {
 
 
 def write(path: Path, results: Results) -> None:
-    """Writes ``results.json``, atomically, :func:`~lreid.reading.escaped`, so that :func:`read` gives the same."""
+    """Write ``results.json`` atomically, and :func:`~lreid.reading.escaped`, so that :func:`read` returns the same."""
     write_text(path, json.dumps(escaped(results)) + "\n")
 
 
 def read(run: str | Path) -> Results:
-    """Reads the results of a run: of a run folder, or of the ``results.json`` in one.
+    """Read the results of a run from a run folder or a ``results.json``.
 
     Raises:
-        InputError: there is no such file, or it is not a results file of this schema that is whole.
+        InputError: the file does not exist, is damaged, or is not a results file of this schema.
     """
     path = Path(run) / "results.json" if Path(run).is_dir() else Path(run)
     try:
@@ -54,7 +54,7 @@ def read(run: str | Path) -> Results:
 
 
 def rename_old_keys(results: Any) -> None:
-    """Gives keys that earlier versions wrote their present names, in place; other content stays as it is."""
+    """Rename keys of earlier versions to their current names, in place."""
     summaries = results.get("accuracy_summary")
     for kinds in summaries.values() if isinstance(summaries, dict) else ():
         for figures in kinds.values() if isinstance(kinds, dict) else ():
@@ -63,7 +63,7 @@ def rename_old_keys(results: Any) -> None:
 
 
 def fault(results: Any) -> str | None:
-    """The fault in the content of a ``results.json``, in words; None if it is consistent."""
+    """Describe the first fault in the content of a ``results.json``; None if it is consistent."""
     if reason := misfit(results, FORM) or _no_figure(results):
         return reason
     tasks, galleries = len(results["tasks"]), results["galleries"]
@@ -115,7 +115,7 @@ def _no_figure(results: dict[str, Any]) -> str | None:
     """Describes the first number that is infinite, NaN or too large to compute with; None if all are usable."""
     read_keys = {name.removesuffix("?") for name in FORM}
     waiting = [(key, value) for key, value in results.items() if key in read_keys]
-    while waiting:  # a config may be nested more deeply than functions can call themselves
+    while waiting:  # a loop, because a config may be nested too deeply for recursion
         key, value = waiting.pop()
         if isinstance(value, (int, float)) and not abs(value) < LARGEST:
             return f"{key} has a number that is not finite or beyond {LARGEST:g}"

@@ -1,4 +1,4 @@
-"""Confidence intervals of differences between two models on the same queries."""
+"""Confidence intervals for the difference between two models on the same queries."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ DRAWS = 2000
 def gain_interval(
     before: Sequence[float], after: Sequence[float], queries: Sequence[int], *, level: float = 0.95
 ) -> tuple[float, float]:
-    """The bootstrap interval of a difference of mAP, by resampling identities.
+    """Bootstrap interval of the difference between two mAPs, by resampling identities.
 
-    The queries of an identity are drawn together, as their precisions depend on each other; both models are scored on
-    the same draw. The draws are the same in every call.
+    The queries of an identity are drawn together, because their precisions depend on each other. Both models are scored
+    on the same draw. Every call makes the same draws.
 
     Args:
-        before, after: average precision of each of n identities by the two models.
+        before, after: average precision of each of n identities, for the two models.
         queries: number of queries of each identity, 1 or more.
-        level: share of the draws inside the interval, in (0, 1).
+        level: confidence level, in (0, 1).
 
     Returns:
         Lower and upper end of ``mAP(after) - mAP(before)``, in the unit of the precisions.

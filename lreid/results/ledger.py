@@ -1,4 +1,4 @@
-"""Create ``results.json``, continue it, and record the measurements of a run."""
+"""Create the content of ``results.json``, continue it, and record the measurements of a run."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from lreid.results.summaries import summarise_accuracies, summary
 
 
 class Figures(Protocol):
-    """The figures of a test set after a task, see :class:`lreid.evaluation.TestFigures`."""
+    """The metrics of a test set after a task, see :class:`lreid.evaluation.TestFigures`."""
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """By name, in per cent."""
+        """Metrics by name, in per cent."""
 
     @property
     def identity_ap(self) -> Mapping[int, float]:
@@ -26,22 +26,23 @@ class Figures(Protocol):
 
     @property
     def identity_queries(self) -> Mapping[int, int]:
-        """Queries of each of these identities that have a match."""
+        """Number of queries with a match, per identity."""
 
     @property
     def num_valid(self) -> int:
-        """Queries that have a match."""
+        """Number of queries with a match."""
 
     @property
     def cross_model(self) -> Sequence[Mapping[str, float]]:
-        """``metrics`` in the galleries of the models so far; empty where they were not searched."""
+        """``metrics`` in the gallery features of the models so far; empty if these were not searched."""
 
 
 def start(**given: Any) -> Results:
-    """The content before the first task.
+    """Create the content before the first task.
 
     Args:
-        given: all keys of :class:`Results` that do not begin empty, but ``schema`` and the counts of images.
+        given: values of all keys of :class:`Results` without an initial value, except ``schema`` and
+            ``skipped_images``.
     """
     content: Any = {"schema": SCHEMA, **given} | {metric.name: [] for metric in METRICS}
     content |= {name: key.empty() for name, key in keys().items() if key.empty is not None}
@@ -50,10 +51,10 @@ def start(**given: Any) -> Results:
 
 
 def resumed(fresh: Results, saved: Results, path: Path) -> Results:
-    """The content that a run continues with: that of the checkpoint at ``path``, and what is new in ``fresh``.
+    """Return the content of the checkpoint at ``path``, with missing keys from ``fresh``, to continue a run.
 
     Raises:
-        InputError: the data are not those that the run was begun with.
+        InputError: the data have changed since the start of the run.
     """
     rename_old_keys(saved)
     if saved.get("protocol", fresh["protocol"]) != fresh["protocol"]:
@@ -65,13 +66,13 @@ def resumed(fresh: Results, saved: Results, path: Path) -> Results:
             f"{path}: {changed} than those that the run was begun with; put these back, or choose another --out"
         )
     missing: Any = {key: value for key, value in fresh.items() if key not in saved}
-    for metric in METRICS:  # of an earlier version that knew fewer
+    for metric in METRICS:  # an earlier version had fewer metrics
         missing.pop(metric.name, None)
     return saved | missing
 
 
 def _other_content(fresh: Results, saved: Results) -> str:
-    """Which images have been replaced, in words; those of tasks that are over may be gone."""
+    """Describe which images have been replaced; images of finished tasks are not checked."""
     then, now, done = saved.get("content", fresh["content"]), fresh["content"], len(saved["mAP"])
     for kind, names, first in (
         ("tasks", fresh["tasks"], done),
@@ -84,12 +85,12 @@ def _other_content(fresh: Results, saved: Results) -> str:
 
 
 def add_task(results: Results, figures: Sequence[Figures], unfused: Sequence[Figures] = ()) -> None:
-    """Records the figures of all galleries after a task, and updates the summary.
+    """Record the metrics of all galleries after a task, and update the summary.
 
     Args:
-        results: gets a row more in every matrix.
-        figures: figures of each of its galleries.
-        unfused: the same figures of the network before it was averaged; empty if it was not evaluated.
+        results: content of ``results.json``; every matrix gets one more row.
+        figures: metrics of each gallery.
+        unfused: metrics of each gallery by the network before it was averaged; empty if it was not evaluated.
     """
     for name in names_of(results):
         matrix(results, name).append([round(figure.metrics[name], 4) for figure in figures])
@@ -111,7 +112,7 @@ def add_task(results: Results, figures: Sequence[Figures], unfused: Sequence[Fig
 
 
 def add_initial(results: Results, figures: Sequence[Figures]) -> None:
-    """Record the figures of all galleries before the first task, as :func:`add_task` after one."""
+    """Record the metrics of all galleries before the first task."""
     results["initial"] = {name: [round(figure.metrics[name], 4) for figure in figures] for name in names_of(results)}
     results["initial_ap"] = {
         gallery["name"]: [round(value, 4) for value in figure.identity_ap.values()]
@@ -120,12 +121,12 @@ def add_initial(results: Results, figures: Sequence[Figures]) -> None:
 
 
 def add_accuracies(results: Results, rows: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
-    """Records the classification accuracies after a task, and updates the summary.
+    """Record the classification accuracies after a task, and update their summary.
 
     Args:
-        results: ``accuracy`` gets one more row per accuracy matrix, ``accuracy_summary`` their new summary
-            (:func:`summarise_accuracies`), both by classifier and then ``class`` or ``task``.
-        rows: as of :meth:`lreid.classification.AccuracyEvaluator.evaluate`.
+        results: content of ``results.json``. Every matrix in ``accuracy`` gets one more row, and ``accuracy_summary``
+            is replaced (:func:`summarise_accuracies`). Both are by classifier, then ``class`` or ``task``.
+        rows: rows from :meth:`lreid.classification.AccuracyEvaluator.evaluate`.
     """
     for name, kinds in rows.items():
         matrices = results["accuracy"].setdefault(name, {"class": [], "task": []})

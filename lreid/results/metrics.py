@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 
 
 class Metric(NamedTuple):
-    """A figure of a ranked test set.
+    """A metric of a ranked test set.
 
     Attributes:
-        name: its key in ``results.json``, and after ``seen_`` and ``unseen_`` in the summary.
+        name: key in ``results.json``; in the summary, ``seen_`` or ``unseen_`` comes before it.
         title: heading in tables.
-        label: the same in words.
-        of: takes a :class:`lreid.retrieval.Evaluation`, gives a fraction in [0, 1].
-        main: it stands in tables for a terminal and for print, and has a learning curve.
-        depth: ranks of the CMC curve that it needs.
+        label: name in sentences.
+        of: function from a :class:`lreid.retrieval.Evaluation` to a fraction in [0, 1].
+        main: show the metric in tables on the terminal and in print, and as a learning curve.
+        depth: number of ranks of the CMC curve that the metric needs.
     """
 
     name: str
@@ -31,7 +31,7 @@ def rank(k: int, *, main: bool = False) -> Metric:
     return Metric(f"rank{k}", f"R{k}", f"Rank-{k}", lambda ranked: ranked.cmc[k - 1], main, depth=k)
 
 
-# Metrics in this list are computed after every task, averaged, saved, checked and shown.
+# All metrics that are computed after every task, averaged, saved, checked and shown.
 METRICS = (
     Metric("mAP", "mAP", "mAP", lambda ranked: ranked.mAP, main=True),
     Metric("mINP", "mINP", "mINP", lambda ranked: ranked.mINP),

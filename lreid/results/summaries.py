@@ -12,7 +12,7 @@ from lreid.results.content import KINDS, Kind, Results, columns, matrix, names_o
 
 
 def average(results: Results, metric: str, row: int, kind: Kind) -> float | None:
-    """Mean of a metric after task ``row`` over the :func:`columns` of a kind; None where there are none."""
+    """Mean of a metric after task ``row`` over the :func:`columns` of a kind; None without such columns."""
     values = [matrix(results, metric)[row][column] for column in columns(results, row, kind)]
     return float(np.mean(values)) if values else None
 
@@ -23,13 +23,13 @@ def curve(results: Results, metric: str, kind: Kind) -> list[float | None]:
 
 
 def identity_changes(results: Results, name: str, row: int) -> np.ndarray:
-    """Change of the AP of each identity of a gallery by task ``row``: (identities,), points; empty if not known."""
+    """Change of the AP (identities,), in points, of each identity of a gallery in task ``row``; empty if not known."""
     history = results.get("identity_ap", {}).get(name, {"ap": []})["ap"]
     return np.subtract(history[row], history[row - 1]) if 0 < row < len(history) else np.empty(0)
 
 
 def falls_and_rises(changes: np.ndarray) -> tuple[float, float] | None:
-    """Mean fall (0 or less) and mean rise (0 or more), both over all changes; None if there are no changes."""
+    """Mean fall (0 or less) and mean rise (0 or more), both over all changes; None without changes."""
     if not len(changes):
         return None
     return float(np.minimum(changes, 0).mean()), float(np.maximum(changes, 0).mean())
@@ -38,11 +38,12 @@ def falls_and_rises(changes: np.ndarray) -> tuple[float, float] | None:
 def task_changes(results: Results) -> list[tuple[float, float] | None]:
     """Forgetting (0 or less) and plasticity (0 or more) in every task but the first, in points of AP.
 
-    From one task to the next the AP of a test identity falls or rises. Both are averages over all identities of the
-    seen galleries that are trained by then (DwoPP, BMVC 2022, supplementary Table 4).
+    From one task to the next, the AP of a test identity falls or rises. Forgetting is the mean fall and plasticity the
+    mean rise, over all identities of the seen galleries that have been trained (DwoPP, BMVC 2022, supplementary Table
+    4).
 
     Returns:
-        A pair for each finished task from the second on; None where there are no identities.
+        One pair per finished task from the second on; None if there are no identities.
     """
     galleries = results["galleries"]
     return [
@@ -57,27 +58,29 @@ def task_changes(results: Results) -> list[tuple[float, float] | None]:
 
 
 def summary(results: Results) -> dict[str, float | None]:
-    """Averages, forgetting and plasticity of a run with one finished task or more.
+    """Averages, forgetting and plasticity of a run with at least one finished task.
 
     Returns:
         * ``seen_mAP``, ``seen_rank1`` …: mean over the galleries whose domain has been trained, after the last task;
-        * ``unseen_mAP``, ``unseen_rank1`` …: mean over the unseen galleries, after the last task; None without any;
-        * ``merged_mAP``, ``merged_rank1`` …: of the merged unseen gallery, after the last task (Table 2 of
-          DwoPP, BMVC 2022, and AKA, CVPR 2021); there is no such key without one;
-        * ``reindex_free_mAP``, ``reindex_free_rank1`` …: of the last model's queries in each seen gallery as the model
-          right after its domain was first trained had extracted it, mean over these galleries (RFL-ReID of Bi-C2R,
-          TPAMI 2026, with the identity for a map between the two); there is no such key where past galleries were not
-          searched;
-        * ``unfused_seen_mAP``, ``unfused_unseen_mAP`` …: the same means of the last network before it was averaged;
-          there are no such keys where it was not evaluated;
-        * ``mean_over_tasks_mAP``, ``mean_over_tasks_rank1`` …: the seen mean, averaged over all tasks;
+        * ``unseen_mAP``, ``unseen_rank1`` …: mean over the unseen galleries, after the last task; None without unseen
+          galleries;
+        * ``merged_mAP``, ``merged_rank1`` …: metrics of the merged unseen gallery, after the last task (Table 2 of
+          DwoPP, BMVC 2022, and AKA, CVPR 2021); these keys exist only with a merged gallery;
+        * ``reindex_free_mAP``, ``reindex_free_rank1`` …: queries of the last model, searched in gallery features that
+          are never updated: those of the model right after the gallery's domain was first trained. It is the mean over
+          the seen galleries (RFL-ReID in Bi-C2R, TPAMI 2026, but without a mapping between old and new features); these
+          keys exist only if past galleries were searched;
+        * ``unfused_seen_mAP``, ``unfused_unseen_mAP`` …: seen and unseen means of the last network before it was
+          averaged; these keys exist only if it was evaluated;
+        * ``mean_over_tasks_mAP``, ``mean_over_tasks_rank1`` …: average incremental metric: the mean over the seen
+          galleries, averaged over all tasks;
         * ``forgetting`` (0 or less: a drop is negative), ``plasticity`` (0 or more): means of :func:`task_changes`;
           None after one task;
-        * ``backward_transfer``: final mAP minus that right after a gallery's domain was first trained, averaged
-          over seen galleries that were not trained last; None if there is no such gallery;
+        * ``backward_transfer``: final mAP minus the mAP right after a gallery's domain was first trained, averaged over
+          seen galleries that were not trained last; None if there is no such gallery;
         * ``forward_transfer``: mAP right before a gallery's domain was first trained, averaged over the seen galleries
-          that were not trained first: what earlier tasks teach about a domain to come. GEM (NeurIPS 2017) subtracts
-          that of the untrained network, which is not measured here. None where there is no such gallery.
+          that were not trained first. It measures what earlier tasks teach about later domains. GEM (NeurIPS 2017)
+          subtracts the mAP of the untrained network, which is not measured here. None if there is no such gallery.
     """
     last = len(results["mAP"]) - 1
     summary: dict[str, float | None] = {}
@@ -106,9 +109,9 @@ def summary(results: Results) -> dict[str, float | None]:
 
 
 def cross_average(results: Results, metric: str, row: int, past: int) -> float | None:
-    """A metric of the queries of the model after task ``row`` in the galleries of the one after task ``past``.
+    """Metric of queries by the model after task ``row`` in gallery features by the model after task ``past``.
 
-    Mean over the seen galleries whose domain had been trained by then; None where there are none.
+    It is the mean over the seen galleries whose domain was trained by task ``past``; None if there are none.
     """
     names = [results["galleries"][column]["name"] for column in columns(results, past, "seen")]
     values = [results["cross_model"][name][metric][row][past] for name in names]
@@ -116,7 +119,7 @@ def cross_average(results: Results, metric: str, row: int, past: int) -> float |
 
 
 def _reindex_free(results: Results, crossed: Mapping[str, Any], metric: str) -> float | None:
-    """Mean over the seen galleries of a metric after the last task, each as it was when its domain was trained."""
+    """Mean of a metric of the last model's queries in the seen galleries as extracted when their domain was trained."""
     last = len(results["mAP"]) - 1
     seen = [results["galleries"][column] for column in columns(results, last, "seen")]
     values = [crossed[gallery["name"]][metric][last][gallery["first_task"] or 0] for gallery in seen]
@@ -124,22 +127,22 @@ def _reindex_free(results: Results, crossed: Mapping[str, Any], metric: str) -> 
 
 
 def summarise_accuracies(matrix: Sequence[Sequence[float]]) -> dict[str, Any]:
-    """The summary of an accuracy matrix.
+    """Summarise an accuracy matrix.
 
     Args:
-        matrix: a row after each task, of :func:`task_accuracies`: ``matrix[t][i]`` after task t on test images of
-            task i, for i up to t.
+        matrix: one row of :func:`task_accuracies` per task: ``matrix[t][i]`` is the accuracy after task t on test
+            images of task i, for i up to t.
 
     Returns:
-        In the unit of the matrix:
+        These values, in the unit of the matrix:
 
-        * ``accuracy``: mean over the tasks, after the last one (Table 1 of ER-ACE, Co²L and CCLIS);
-        * ``anytime_accuracy``: the mean over the tasks so far, after each task; a list (ER-ACE, Fig. 3);
-        * ``average_incremental_accuracy``: the mean of these (iCaRL, CVPR 2017, Section 4);
-        * ``accuracy_forgetting``: for each task but the last, its best accuracy at an earlier time minus that after the
-          last task, mean over these tasks (Chaudhry et al., ECCV 2018; Table 2 of CCLIS). A drop is positive, unlike in
-          the ``forgetting`` of :func:`summary`; below 0 where old tasks gain; None after one task.
-          ER-ACE's official code counts the last accuracy among the best ones, so that a task that gains counts 0.
+        * ``accuracy``: mean over the tasks, after the last task (Table 1 of ER-ACE, Co²L and CCLIS);
+        * ``anytime_accuracy``: list with the mean over the tasks so far, after each task (ER-ACE, Fig. 3);
+        * ``average_incremental_accuracy``: mean of ``anytime_accuracy`` (iCaRL, CVPR 2017, Section 4);
+        * ``accuracy_forgetting``: for each task but the last, the task's best earlier accuracy minus its accuracy after
+          the last task, as a mean over these tasks (Chaudhry et al., ECCV 2018; Table 2 of CCLIS). A drop is positive,
+          unlike in ``forgetting`` of :func:`summary`; a gain is negative; None after one task. In ER-ACE's official
+          code, the best accuracy may be the last one, so that a gain counts as 0.
 
     Raises:
         InputError: no row, or row t does not have t + 1 numbers.

@@ -1,4 +1,4 @@
-"""Build the batches of a task: their images and loaders."""
+"""Build the batches of a task from a config: samplers, images and augmentation."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from lreid.methods import Method
 
 @dataclass
 class Batching:
-    """Options that turn tasks into batches, for any method.
+    """Options from which the batches of a task are built, for any method.
 
     Attributes:
         device: device of the batches.
         seed: seed of the run.
         train, data, input, episode, batch, stream: sections of a config.
-        augment: augmentation of the images.
-        on_device: whether the device augments the images (``DATA.AUGMENT_ON``).
+        augment: augmentation of the training images.
+        on_device: whether ``device`` computes the augmentation (``DATA.AUGMENT_ON``).
     """
 
     device: torch.device
@@ -58,13 +58,13 @@ class Batching:
         self.on_device = where == "device" or (where == "auto" and self.device.type == "cuda")
 
     def epochs_of(self, task: int) -> int:
-        """Epochs of a task, from 0."""
+        """Number of epochs of a task; tasks count from 0."""
         return self.train.FIRST_EPOCHS if task == 0 and self.train.FIRST_EPOCHS else self.train.EPOCHS
 
     def sampler(
         self, method: Method, task: Task, records: Sequence[Record], exemplars: Sequence[int] | np.ndarray = ()
     ) -> Sampler:
-        """The sampler of a task's batches, from the records of its images and the class labels of exemplars.
+        """Create the sampler of a task's batches from the records of its images and the labels of exemplars.
 
         Raises:
             ArgumentError: the task or a batch is too small, or does not fit the method or the number of processes.
@@ -133,25 +133,25 @@ class Batching:
         return IdentitySampler(labels, **shape, **common)
 
     def replayed(self, pixels: Sequence[np.ndarray], *, seed: int, progress: float) -> Tensor:
-        """Augments images (n, H, W, 3) uint8 that a method chose itself, like those of a batch: (n, 3, H, W)."""
+        """Augment images (n, H, W, 3) uint8 from a method's memory like those of a batch: (n, 3, H, W)."""
         if not self.on_device:
             return to_device(torch.from_numpy(self.augment(pixels, seed=seed, progress=progress)), self.device)
         left, changes = self.augment.left_to_device(pixels, seed=seed, progress=progress)
         return self.augment.on_device(to_device(left, self.device), changes)
 
     def epoch_steps(self, method: Method, task: Task) -> int:
-        """Batches of an epoch of a task.
+        """Number of batches per epoch of a task.
 
         Raises:
-            ArgumentError: as :meth:`sampler`.
+            ArgumentError: see :meth:`sampler`.
         """
         return self.sampler(method, task, task.records).batches_per_epoch
 
     def batches(self, method: Method, task: Task, *, first: int = 0) -> TaskBatches:
-        """All batches of a task for a method, from number ``first`` on, with exemplars where it wants them.
+        """Create all batches of a task from number ``first`` on, with exemplars if the method adds them.
 
         Raises:
-            InputError: an image cannot be read, or as :meth:`sampler`.
+            InputError: an image cannot be read, or an error of :meth:`sampler`.
         """
         images = Images(
             task.records,
@@ -177,5 +177,5 @@ class Batching:
 
 
 def _is_too_small(images: int, method: Method) -> bool:
-    """Whether a batch has too few images for a method; several processes need two for a variance."""
+    """Whether a batch has too few images for a method; several processes need at least two for BatchNorm."""
     return images < 2 > method.views and (distributed.world() > 1 or images < method.smallest_batch)

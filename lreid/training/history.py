@@ -1,4 +1,4 @@
-"""Record the loss history: means of the loss terms, several times a task."""
+"""Record the loss history: the means of the loss terms, several times per task."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from lreid.data.records import Task
 from lreid.evaluation.observer import Observer
 from lreid.results import Results
 
-POINTS = 50  # values kept per task
+POINTS = 50  # number of entries per task
 
 
 class History(Observer):
-    """Puts down the mean of each loss term since the last time."""
+    """Records the mean of each loss term since the previous entry."""
 
     def __init__(self, results: Results, log: Callable[[dict[str, float], int], None], epochs: Sequence[int]) -> None:
         self.results, self.log, self.epochs = results, log, epochs
         self.task = 0
-        self.sums: dict[str, Tensor] = {}  # on the device: to read them is to wait for it
-        self.updates = 0  # that they are sums of
+        self.sums: dict[str, Tensor] = {}  # stay on the device, since reading them waits for it
+        self.updates = 0  # number of updates in the sums
 
     def before_task(self, task: Task) -> None:
-        """Begins new sums."""
+        """Start new sums."""
         self.task, self.sums, self.updates = task.index, {}, 0
 
     def after_loss(self, batch: Batch, terms: dict[str, Tensor], loss: Tensor, batches: int) -> None:
-        """Adds the terms of a batch to the sums."""
+        """Add the terms of a batch to the sums."""
         for name, term in terms.items():
             self.sums[name] = self.sums.get(name, 0) + term.detach() / batches
 
     def after_step(self) -> None:
-        """Counts the updates that the means are of."""
+        """Count the update."""
         self.updates += 1
 
     def after_epoch(self, epoch: int, epochs: int, rate: float) -> None:
-        """Writes the means since the last entry, at some epochs of a task and at its last one."""
+        """Record the means since the previous entry, at some epochs of a task and at its last epoch."""
         if epoch % max(1, epochs // POINTS) and epoch != epochs:
             return
         means = {name: total.item() / self.updates for name, total in self.sums.items()}
@@ -48,7 +48,7 @@ class History(Observer):
         self.log(entry, sum(self.epochs[: self.task]) + epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """The sums of the epochs since the last entry."""
+        """The sums since the previous entry."""
         return {"task": self.task, "sums": self.sums, "updates": self.updates}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

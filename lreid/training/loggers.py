@@ -1,4 +1,4 @@
-"""Loggers of figures during a run: TensorBoard, Weights & Biases, MLflow (``TRAIN.LOGGERS``)."""
+"""Loggers that receive metrics during a run: TensorBoard, Weights & Biases, MLflow (``TRAIN.LOGGERS``)."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ class Logger(Protocol):
     """The interface of a logger."""
 
     def scalars(self, values: Mapping[str, float], step: int, axis: str) -> None:
-        """Takes down figures by name.
+        """Log values by name.
 
         Args:
-            values: ``train/NAME`` or ``summary/NAME``.
-            step: when it was, from 1.
-            axis: what is counted, ``epoch`` (of all tasks together) or ``task``.
+            values: values by their names, ``train/NAME`` or ``summary/NAME``.
+            step: number of the epoch or task, from 1.
+            axis: what ``step`` counts: ``epoch`` (of all tasks together) or ``task``.
         """
 
     def close(self) -> None:
-        """Ends the log."""
+        """End the log."""
 
 
 class TensorBoard:
-    """Writes events into ``tensorboard/`` of the run folder."""
+    """Writes event files to ``tensorboard/`` in the run folder."""
 
     def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
         self.writer = Extra("torch.utils.tensorboard", "tensorboard").SummaryWriter(str(folder / "tensorboard"))
@@ -39,12 +39,12 @@ class TensorBoard:
             self.writer.flush()
 
     def close(self) -> None:
-        """Writes what is left."""
+        """Write the remaining events."""
         self.writer.close()
 
 
 class WeightsAndBiases:
-    """A run of the project ``lreid`` at Weights & Biases; ``WANDB_MODE=offline`` keeps it in the run folder."""
+    """Logs to the project ``lreid`` at Weights & Biases; ``WANDB_MODE=offline`` logs to the run folder instead."""
 
     def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
         wandb = Extra("wandb", "wandb")
@@ -62,7 +62,7 @@ class WeightsAndBiases:
 
 
 class MLflow:
-    """A run of the experiment ``lreid`` where ``MLFLOW_TRACKING_URI`` says, as MLflow does."""
+    """Logs to the experiment ``lreid`` at MLflow's ``MLFLOW_TRACKING_URI``."""
 
     def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
         self.mlflow = Extra("mlflow", "mlflow")

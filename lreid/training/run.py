@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from lreid.evaluation.gallery_features import GalleryFeatures
 
 logger = logging.getLogger("lreid")
-OF_BATCHES = {  # keys by arguments of samplers, for naming_keys
+OF_BATCHES = {  # config keys of sampler arguments, for naming_keys
     "segment": "STREAM.SEGMENT",
     "correlation": "STREAM.CORRELATION",
     "num_support": "EPISODE.SUPPORT",
@@ -70,16 +70,16 @@ def train(
     before: Path | None = None,
     command: str = "",
 ) -> Results:
-    """Trains the method of a config on its benchmark and writes a run folder.
+    """Train the method of a config on its benchmark and write a run folder.
 
     Args:
-        cfg: as in :func:`~lreid.training.run_config.load_run_config` or :func:`~lreid.config.load_config`.
-        out: the run folder. It must not contain a run yet, unless ``resume``.
+        cfg: config from :func:`~lreid.training.run_config.load_run_config` or :func:`~lreid.config.load_config`.
+        out: the run folder. Unless ``resume`` is true, it must not contain a run yet.
         resume: continue from the newest checkpoint in ``out``, or start if there is none.
         observers: additional observers, by the name of their state in checkpoints.
-        before: checkpoint of a finished task of another run, from which this run fine-tunes unless ``out`` has a
-            checkpoint; ``BENCHMARK.LEARNED`` and ``BENCHMARK.LEARNED_IDENTITIES`` describe the data of that run.
-        command: the typed command, for the report; empty for a command that sets all changed keys.
+        before: checkpoint of a finished task of another run, from which this run fine-tunes. It is ignored if ``out``
+            has a checkpoint. ``BENCHMARK.LEARNED`` and ``BENCHMARK.LEARNED_IDENTITIES`` describe the data of that run.
+        command: the typed command, for the report; if empty, the report shows a command that sets all changed keys.
 
     Returns:
         The content of ``results.json``.
@@ -93,7 +93,7 @@ def train(
     try:
         cfg = resolved(cfg)
         check_values(cfg)
-        # The folder is ours before its state is read: of two starts one must see what the other has done.
+        # The folder is locked before its state is read, so that the second of two runs sees the first.
         how = {"rounded": cfg.TRAIN.PRECISION == "tf32", "deterministic": cfg.TRAIN.DETERMINISTIC}
         with StopSignals() as stop, RunFolder(out, writes=distributed.rank() == 0) as folder, computing(**how):
             return _train(cfg, folder, resume, observers, stop, before, command)
@@ -105,10 +105,10 @@ def train(
 
 
 def _refuse(cfg: Config, error: Exception) -> None:
-    """Names the keys to change where an error comes of memory, determinism or another process.
+    """Say which keys to change if memory, determinism or another process caused an error.
 
     Raises:
-        InputError: it does.
+        InputError: one of these caused it.
     """
     refuse_out_of_memory(
         error,
@@ -124,7 +124,7 @@ def _refuse(cfg: Config, error: Exception) -> None:
 
 
 def _batch_key(cfg: Config) -> str:
-    """The key that says how many images a batch has."""
+    """The config key that sets the size of a batch."""
     if class_of(cfg).batches == "episodes":
         return "EPISODE.IDENTITIES"
     return "STREAM.SEGMENT" if cfg.STREAM.SEGMENT else "BATCH.IDENTITIES"
@@ -147,7 +147,8 @@ def _train(
     benchmark = learned(cfg, benchmark)
     method = method_of(cfg, device, pretrained=start is None and before is None)
     _divide(cfg, method)
-    # Tries which algorithm is fastest for every shape that it meets: good for few, and others may round otherwise.
+    # cuDNN's benchmark mode tries the algorithms for every new input shape. So it is off if shapes vary, and if runs
+    # must be deterministic, because algorithms round differently.
     torch.backends.cudnn.benchmark = not (cfg.TRAIN.DETERMINISTIC or cfg.STREAM.SEGMENT or method.memory.of_stream)
     evaluator = evaluator_of(cfg, benchmark, method.model.dim, _stored_features(cfg, folder))
     results = new_results(cfg, benchmark, protocol, evaluator, before)
@@ -182,7 +183,7 @@ def _train(
 
 
 def _resume(trainer: Trainer, path: Path, checkpoint: dict[str, Any], others: str) -> None:
-    """Continues from a checkpoint, which was written under ``others``: what decides the last bits, where it differs."""
+    """Continue from a checkpoint; ``others`` lists the versions that it was written with, if they differ."""
     with fitting(path):
         trainer.resume(checkpoint)
     logger.info("resuming from %s", path)
@@ -191,7 +192,7 @@ def _resume(trainer: Trainer, path: Path, checkpoint: dict[str, Any], others: st
 
 
 def _run(trainer: Trainer, *, take_over: bool) -> None:
-    """Trains all tasks that are left; ``take_over`` evaluates the model of another run first.
+    """Train all remaining tasks; ``take_over`` evaluates the model of another run first.
 
     Raises:
         InputError: the loss is not finite.
@@ -206,12 +207,12 @@ def _run(trainer: Trainer, *, take_over: bool) -> None:
 
 def _seed_all(seed: int) -> None:
     random.seed(seed)
-    np.random.seed(seed)  # noqa: NPY002  what libraries draw from
+    np.random.seed(seed)  # noqa: NPY002  libraries use it
     torch.manual_seed(seed)
 
 
 def _stored_features(cfg: Config, folder: RunFolder) -> GalleryFeatures | None:
-    """The files of gallery features after every task, where ``EVAL.CROSS_MODEL`` asks for them."""
+    """The files for gallery features after every task, if ``EVAL.CROSS_MODEL`` is set."""
     if not cfg.EVAL.CROSS_MODEL:
         return None
     from lreid.evaluation.gallery_features import GalleryFeatures
@@ -223,7 +224,7 @@ def _newest(cfg: Config, folder: RunFolder, resume: bool, before: Path | None) -
     """The checkpoint that a run continues from; None for a new run.
 
     Raises:
-        InputError: the folder holds a run that is not to be resumed, or of another config, or needs ``before``.
+        InputError: the folder holds a run but ``resume`` is false, its config is different, or ``before`` is missing.
     """
     if checkpoints_of(folder.checkpoints) and not resume:
         raise InputError(
@@ -238,7 +239,7 @@ def _newest(cfg: Config, folder: RunFolder, resume: bool, before: Path | None) -
 
 
 def _resumed(results: Results, path: Path, checkpoint: dict[str, Any]) -> tuple[Results, str]:
-    """The results so far, and in words which versions have changed since; a finished run keeps its versions."""
+    """Return the results so far, and which versions have changed, in words; a finished run keeps its versions."""
     now, results = results["versions"], ledger.resumed(results, checkpoint["results"], path)
     if len(results["mAP"]) == len(results["tasks"]):
         return results, ""
@@ -249,7 +250,7 @@ def _resumed(results: Results, path: Path, checkpoint: dict[str, Any]) -> tuple[
 def _observers(
     cfg: Config, benchmark: Benchmark, method: Method, evaluator: Evaluator, results: Results
 ) -> dict[str, Observer]:
-    """The observers that a config asks for besides the test sets."""
+    """Create the observers that a config asks for."""
     observers: dict[str, Observer] = {}
     if (accuracy := accuracy_observer_of(cfg, benchmark, method, results)) is not None:
         observers["accuracy"] = accuracy
@@ -261,7 +262,7 @@ def _observers(
 
 
 def _take(method: Method, state: dict[str, Any], path: Path) -> None:
-    """Restores the state of a method from a checkpoint.
+    """Restore the state of a method from a checkpoint.
 
     Raises:
         InputError: the checkpoint belongs to a different method, or is damaged.
@@ -277,12 +278,13 @@ def _take(method: Method, state: dict[str, Any], path: Path) -> None:
 
 
 def _inherit(method: Method, cfg: Config, before: Path) -> None:
-    """Gives a method the network of another run, and all that the method kept there.
+    """Load the network of another run and, if the method is the same, the state of the method.
 
-    The neck belongs to the method: one that the other had not begins new, and one that this has not is left.
+    The neck belongs to the method. If only this method has a neck, the neck is new; if only the other method has one,
+    it is ignored.
 
     Raises:
-        InputError: the network is another, or the method needs what the one before did not keep.
+        InputError: the network is different, or the method needs state that the other method did not store.
     """
     checkpoint = load_checkpoint(before)
     neck = {name: value for name, value in method.model.state_dict().items() if name.startswith("neck.")}
@@ -301,14 +303,14 @@ def _inherit(method: Method, cfg: Config, before: Path) -> None:
 
 
 def batching_of(cfg: Config, device: torch.device) -> Batching:
-    """The batch options of a config for a device."""
+    """Create the batch options of a config for a device."""
     return Batching(device, cfg.SEED, cfg.TRAIN, cfg.DATA, cfg.INPUT, cfg.EPISODE, cfg.BATCH, cfg.STREAM)
 
 
 def run_folder_for(cfg: Config, *, resume: bool) -> Path:
-    """``runs/BENCHMARK-METHOD-seedN``, with ``-2``, ``-3`` … added if that exists.
+    """Choose a run folder: ``runs/BENCHMARK-METHOD-seedN``, or with ``-2``, ``-3`` … if that exists.
 
-    To ``resume``, the last one that is there.
+    With ``resume``, the last existing folder is returned.
     """
     first = Path("runs") / f"{cfg.BENCHMARK.NAME}-{method_title(cfg)}-seed{cfg.SEED}"
     folder, number = first, 2
@@ -321,7 +323,7 @@ def run_folder_for(cfg: Config, *, resume: bool) -> Path:
 def new_results(
     cfg: Config, benchmark: Benchmark, protocol: str, evaluator: Evaluator, before: Path | None = None
 ) -> Results:
-    """The content of ``results.json`` before the first task."""
+    """Create the content of ``results.json`` before the first task."""
     packages = ("lreid", "torch", "torchvision", "numpy", "pillow", "albumentations", "faiss-cpu", "faiss-gpu")
     return ledger.start(
         method=method_title(cfg),
@@ -364,18 +366,18 @@ def new_results(
 
 
 def changed_versions(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """The differences between the ``versions`` of two results, in words; empty if all that both record is equal."""
+    """Describe the differences between the ``versions`` of two results; empty if there are none."""
     names = [name for name in before if name in now and before[name] != now[name]]
     return ", ".join(f"{name} {before[name]} (now {now[name]})" for name in names)
 
 
 def recorded_config(keys: dict[str, Any]) -> dict[str, Any]:
-    """The keys that distinguish runs: without the seed, and without where and how often a run writes."""
+    """Select the keys that distinguish runs, without the seed and keys for where and how often a run writes."""
     return {key: value for key, value in keys.items() if key not in ("SEED", *FREE_KEYS)}
 
 
 def changed_keys(cfg: Config, saved: str, path: Path) -> list[str]:
-    """Keys in which the config that a run was made with, as text, differs from ``cfg`` in what is computed."""
+    """List the keys that differ between ``cfg`` and the saved config text of a run and affect the results."""
     old = resolved(config_from_text(saved, str(path)))
     return [key for key in differing_keys(cfg, old) if key not in FREE_KEYS]
 
@@ -390,10 +392,10 @@ def _check_same_config(cfg: Config, saved: str, path: Path) -> None:
 
 
 def _divide(cfg: Config, method: Method) -> None:
-    """Has the processes of a run share every batch.
+    """Let the processes of a run share every batch.
 
     Raises:
-        InputError: the method cannot be trained by several processes, and there are several.
+        InputError: there are several processes, but the method supports only one.
     """
     if distributed.world() > 1 and not method.divisible:
         raise InputError(
@@ -404,7 +406,7 @@ def _divide(cfg: Config, method: Method) -> None:
 
 
 def _diverged(trainer: Trainer, fault: NotFinite) -> InputError:
-    """Stops a run whose loss is not finite, without touching its saved files."""
+    """Create the error for a loss that is not finite, and list the images of its batch in a file."""
     at, folder = trainer.at, trainer.folder
     images = ""
     if fault.paths:

@@ -1,4 +1,4 @@
-"""The config of a run: load it with every option of its method, and name the command that trains the same."""
+"""The config of a run: load it with every option of its method, and build the command that repeats the run."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ LEARNS_FROM = {
     "identities": "P x K images and reads BATCH.* (STREAM.* where STREAM.SEGMENT is set)",
     "stream": "a stream and reads STREAM.* (and BATCH.* where STREAM.SEGMENT is 0)",
 }
-OF_A_METHOD = ("METHOD.", "EPISODE.", "BATCH.")  # groups of keys whose values depend on the method
+OF_A_METHOD = ("METHOD.", "EPISODE.", "BATCH.")  # keys whose values depend on the method
 
 
 def load_run_config(files: Sequence[Source] = (), overrides: Sequence[str] = (), *, report: bool = True) -> Config:
-    """:func:`lreid.config.load_config` for a run: :func:`~lreid.build.resolved`, and refused where keys are ignored.
+    """Load the config of a run, resolve it (:func:`~lreid.build.resolved`), and refuse keys that the method ignores.
 
-    Benchmarks that come with lreid are meant for all methods and not looked at. Nor are the keys of EPISODE and BATCH
-    in a source that sets both, or options of a method in a file for another one.
+    Three kinds of keys are not checked: those in lreid's benchmark files, which are for all methods; keys of EPISODE
+    and BATCH if a source sets both; and options in a file for another method.
 
     Raises:
-        InputError: such a key is set, or as for ``load_config``.
+        InputError: a key is ignored, or an error of :func:`lreid.config.load_config`.
     """
     cfg = load_config(files, overrides, report=report)
     for source, keys in layers(files, overrides):
@@ -53,7 +53,7 @@ def load_run_config(files: Sequence[Source] = (), overrides: Sequence[str] = (),
 
 
 def _require_own_joint(files: Sequence[Source], overrides: Sequence[str]) -> None:
-    """Refuses ``BENCHMARK.JOINT`` that a source set together with a method, where a later one names another method."""
+    """Refuse ``BENCHMARK.JOINT`` from a source that sets a method, too, if a later source names another method."""
     joint = named = None
     for source, keys in layers(files, overrides):
         keys = method_file(keys.get("METHOD.NAME")) | keys
@@ -67,10 +67,10 @@ def _require_own_joint(files: Sequence[Source], overrides: Sequence[str]) -> Non
 
 
 def _ignored(cfg: Config, keys: dict[str, Any], *, typed: bool) -> Iterator[tuple[str, str]]:
-    """The keys of a source that the config's method ignores, each with the reason.
+    """Yield the keys of a source that the config's method ignores, each with the reason.
 
-    A file may set options that the method has no use for to their defaults, as ``config.yaml`` of a run does; what is
-    ``typed`` may not.
+    A file may set unused options to their defaults, as ``config.yaml`` of a run does. On the command line (``typed``),
+    unused options are refused.
     """
     cls = class_of(cfg)
     groups = {name.partition(".")[0] for name in keys}
@@ -94,11 +94,11 @@ def _ignored(cfg: Config, keys: dict[str, Any], *, typed: bool) -> Iterator[tupl
 
 
 def command_of(cfg: Config, method: str | None = None, *, before: Path | None = None) -> str:
-    """The command that trains what a config describes.
+    """Build the command that trains a config.
 
     Args:
         cfg: the resolved config.
-        method: another one to train in the same way, which has its own options and batches.
+        method: another method to train instead, with its own options and batches.
         before: the checkpoint that a run on custom images fine-tunes from.
     """
     values = dict(leaves(cfg))
@@ -107,7 +107,7 @@ def command_of(cfg: Config, method: str | None = None, *, before: Path | None = 
         words += [cfg.BENCHMARK.TRAIN[0].partition(":")[2], "--from", str(before)]
     for file in _files(cfg, method):
         words += ["--config", str(file.relative_to(CONFIGS.parent))]
-    # Refused where they are typed, since the method ignores them.
+    # The method ignores these keys, and the command line would refuse them.
     ignored = "BATCH." if method_class(cfg.METHOD.NAME).batches == "episodes" else "EPISODE."
     others = OF_A_METHOD if method else (ignored,)
     elsewhere = ["DATA.ROOT"] * (KEYS["DATA.ROOT"].default != cfg.DATA.ROOT)
@@ -118,9 +118,9 @@ def command_of(cfg: Config, method: str | None = None, *, before: Path | None = 
 
 
 def changed_by(cfg: Config) -> dict[str, Any]:
-    """By key what the files of benchmark and method set, or None, where a config has another value.
+    """Map each key that a config changes to its value in the files of benchmark and method, or to None.
 
-    Neither the seed is among them nor where and how often a run works, nor options of another method than the config's.
+    The seed, keys that affect only where and how often a run writes, and options of other methods are left out.
     """
     base = load_run_config(_files(cfg))
     own, values = dict(leaves(cfg)).keys() - {"SEED", *FREE_KEYS}, dict(leaves(base))
@@ -128,19 +128,19 @@ def changed_by(cfg: Config) -> dict[str, Any]:
 
 
 def _files(cfg: Config, method: str | None = None) -> list[Path]:
-    """The files that come with lreid for the config's benchmark and method (or another method)."""
+    """List lreid's files for the config's benchmark and method (or another method)."""
     method = method or method_title(cfg)
     named = (CONFIGS / "benchmarks" / f"{cfg.BENCHMARK.NAME}.yaml", CONFIGS / "methods" / f"{method}.yaml")
     return [file for file in named if file.exists()]
 
 
 def commit() -> str | None:
-    """The commit of the source tree, and whether files have changed since; None where lreid runs out of none."""
+    """The commit of the source tree, and whether files have changed since; None if lreid is an installed package."""
     tree = Path(__file__).parents[2]
     if not (tree / ".git").exists():
         return None
     describe = ["git", "-C", str(tree), "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty=, with changes"]
     try:
         return subprocess.run(describe, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
-    except (OSError, subprocess.SubprocessError):  # no git here, or a tree of somebody else
+    except (OSError, subprocess.SubprocessError):  # no git, or another user's tree
         return None

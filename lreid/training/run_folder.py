@@ -45,8 +45,8 @@ class RunFolder(AbstractContextManager["RunFolder"]):
     replaced meanwhile, every method that writes raises InputError.
 
     Args:
-        path: path of the folder; created if needed, and deleted if nothing was written to it.
-        writes: False for all but the first of several processes that train together, which do not write files.
+        path: path of the folder; created if needed, and deleted at the end if nothing was written to it.
+        writes: whether this process writes files. Of several processes that train together, only the first does.
 
     Raises:
         InputError: the folder cannot be written to, or another run uses it.
@@ -56,8 +56,8 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         self.path, self.checkpoints, self.writes = path, path / "checkpoints", writes
         self.config = ""  # YAML, which checkpoints hold as well
         self.loggers: list[Logger] = []
-        self.handler: logging.Handler | None = None  # of log.txt
-        self.live: Results | None = None  # results of the current task for the page, which are in no file yet
+        self.handler: logging.Handler | None = None  # writes log.txt
+        self.live: Results | None = None  # results on the report page that are not saved yet
         if not writes:
             logger.setLevel(logging.WARNING)
             return
@@ -65,7 +65,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             make_folder(self.checkpoints)
         try:
             self.lock = lock(path / ".lock")
-            self.locked = os.stat(path / ".lock")  # which is open, so that no other file gets its number
+            self.locked = os.stat(path / ".lock")  # stays open, so that no other file gets its inode number
         except filelock.Timeout:
             raise InputError(
                 f"{path}: another run is using this folder; wait for its end, or choose a different --out"
@@ -78,11 +78,11 @@ class RunFolder(AbstractContextManager["RunFolder"]):
     def begin(
         self, config: str, *, loggers: Collection[str] = (), keys: Mapping[str, Any] = MappingProxyType({})
     ) -> None:
-        """Writes the config, and has ``log.txt`` record what is logged.
+        """Write the config, and start to log to ``log.txt``.
 
         Args:
-            config: YAML.
-            loggers: names of :data:`lreid.training.loggers.LOGGERS` that receive the metrics as well.
+            config: the config as YAML.
+            loggers: names of :data:`lreid.training.loggers.LOGGERS` that also receive the metrics.
             keys: keys of the config, for the loggers.
         """
         self.config = config
@@ -100,7 +100,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         logger.addHandler(self.handler)
 
     def close(self) -> None:
-        """Lets others have the folder."""
+        """Close the log and unlock the folder."""
         if self.live is not None:  # the run stopped early: the page stops refreshing
             with suppress(InputError):
                 self.require_ours()
@@ -109,27 +109,27 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             each.close()
         if self.handler is not None:
             logger.removeHandler(self.handler)
-            with suppress(OSError):  # a full disk is told by what cannot be saved, not by the log of it
+            with suppress(OSError):  # saving a file reports a full disk, not the log
                 self.handler.close()
         if not self.writes:
             return
-        with suppress(OSError, InputError):  # it holds something of others, or is another folder
+        with suppress(OSError, InputError):  # it holds other files, or is another folder
             self.require_ours()
             if not (self.path / "config.yaml").exists():
                 (self.path / ".lock").unlink()
                 self.checkpoints.rmdir()
                 self.path.rmdir()
-        with suppress(OSError):  # the system lets go of it at the end of the process
+        with suppress(OSError):  # the system releases it at the end of the process
             self.lock.release()
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def require_ours(self) -> None:
-        """Looks whether the folder at the path is still the one that is locked; called before each save.
+        """Check that the folder at the path is still the locked folder; called before each save.
 
         Raises:
-            InputError: it was renamed, deleted or replaced.
+            InputError: the folder was renamed, deleted or replaced.
         """
         with suppress(OSError):
             if not self.writes or os.path.samestat(os.stat(self.path / ".lock"), self.locked):
@@ -147,7 +147,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             raise InputError(f"{self.path}: cannot be written to ({error.strerror}); choose another --out") from None
 
     def save_current(self, state: dict[str, Any]) -> None:
-        """The checkpoint of the current task; the previous one stays until the task is finished.
+        """Save the checkpoint of the current task; the previous checkpoint stays until the task is finished.
 
         Raises:
             InputError: it cannot be written; the ones before stay.
@@ -157,7 +157,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             save_checkpoint(self.checkpoints / CURRENT, state, previous=self.checkpoints / PREVIOUS)
 
     def save_task(self, index: int, state: dict[str, Any]) -> None:
-        """The checkpoint of a finished task, its index from 0 and its name from 1.
+        """Save the checkpoint of a finished task; its index counts from 0, the number in its file name from 1.
 
         Raises:
             InputError: it cannot be written; the ones before stay.
@@ -168,11 +168,11 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             for name in (CURRENT, PREVIOUS):
                 try:
                     (self.checkpoints / name).unlink(missing_ok=True)
-                except OSError as error:  # going on from it would give the same
+                except OSError as error:  # resuming from it would give the same results
                     logger.warning("%s: cannot be deleted (%s)", self.checkpoints / name, error.strerror)
 
     def list_images(self, paths: Sequence[str]) -> Path:
-        """Writes down the images of a batch that was not to be learned from."""
+        """List the images of a batch whose loss is not finite in a file."""
         path = self.path / "not_finite.txt"
         if self.writes:
             self.require_ours()
@@ -180,19 +180,19 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         return path
 
     def write_results(self, results: Results) -> None:
-        """Writes results.json."""
+        """Write results.json."""
         if self.writes:
             self.require_ours()
             ledger.write(self.path / "results.json", results)
 
     def report_task(self, results: Results) -> None:
-        """Prints the table of the tasks so far and renews learning curve and report."""
+        """Print the table of the tasks so far, and write learning curve and report."""
         if not self.writes:
             return
         self.live = None
         self.require_ours()
         logger.info("\n%s\n", task_table(results))
-        if len(results["tasks"]) > 1:  # one task is a point
+        if len(results["tasks"]) > 1:  # a curve needs two tasks
             figure = learning_curve([results])
             write_atomically(self.path / "learning_curve.png", lambda file: figure.savefig(file, format="png", dpi=120))
         write_report(self.path)
@@ -201,9 +201,9 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             each.scalars(summary, len(results["mAP"]), "task")
 
     def show_progress(self, results: Results, progress: Progress, *, aloud: bool = False) -> None:
-        """Write a line into log.txt, ``aloud`` to the console too, and a page that shows how far the run is.
+        """Log the progress to log.txt (with ``aloud`` also to the console) and write it to the report page.
 
-        A page that cannot be written is left out.
+        If the page cannot be written, the run continues without it.
         """
         if self.handler is None:
             return
@@ -215,11 +215,11 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         try:
             self.require_ours()
             write_page(self.path / "report.html", [results], links=links_in(self.path), progress=progress)
-        except InputError as error:  # what is wrong with the disk is told by what must be saved
+        except InputError as error:  # saving a checkpoint will report the problem
             logger.debug("%s", error)
 
     def log_scalars(self, entry: Mapping[str, float], step: int) -> None:
-        """Loss terms and learning rate of an epoch, for the loggers."""
+        """Send loss terms and learning rate of an epoch to the loggers."""
         values = {f"train/{name}": value for name, value in entry.items() if name not in ("task", "epoch")}
         for each in self.loggers:
             each.scalars(values, step, "epoch")

@@ -1,4 +1,4 @@
-"""Signals that end a run: it saves its state, and ends with the exit status of the signal."""
+"""Signals that end a run: the run saves its state and ends with the exit status of the signal."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from typing import Any
 from lreid.errors import InputError, Stopped
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-LEASH = "LREID_ENDS_WITH_STDIN"  # in the environment of a process that shall not outlive the one that started it
+LEASH = "LREID_ENDS_WITH_STDIN"  # environment variable of a process that must end with its parent
 
 
 def end_with_parent() -> None:
-    """Sends this process SIGTERM when standard input ends, if ``LEASH`` is set: the other end died, however it died."""
+    """If ``LEASH`` is set, send this process SIGTERM when standard input ends, which means that the parent has died."""
     if not os.environ.pop(LEASH, ""):
         return
 
@@ -32,23 +32,23 @@ def end_with_parent() -> None:
 
 
 class StopSignals(AbstractContextManager["StopSignals"]):
-    """Turns SIGINT (Ctrl-C), SIGTERM (of a scheduler) and SIGHUP into :class:`~lreid.errors.Stopped`.
+    """Turns SIGINT (Ctrl-C), SIGTERM (from a scheduler) and SIGHUP into the exception :class:`~lreid.errors.Stopped`.
 
-    SIGHUP, of a terminal that is closed, stays ignored where nohup had it ignored. Where Python swallows the exception,
-    since the signal came while an object was being destroyed, the signal is sent again.
+    SIGHUP is sent when a terminal closes; under nohup it stays ignored. If the signal comes while an object is
+    destroyed, Python discards the exception; then the signal is sent again.
 
     Attributes:
-        received: a signal that waits to be looked at, while they are :meth:`deferred`.
+        received: the received signal, which waits for its handling while signals are :meth:`deferred`; None before.
     """
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
         self._deferred = False
-        self._raised = False  # for it
+        self._raised = False  # whether Stopped was raised
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> StopSignals:
-        with suppress(ValueError):  # where this is not the main thread, which alone is sent signals
+        with suppress(ValueError):  # only the main thread can handle signals
             ignored = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
             stops = [stop for stop in STOPS if not (stop is signal.SIGHUP and ignored)]
             self._before = {stop: signal.signal(stop, self._receive) for stop in stops}
@@ -60,8 +60,9 @@ class StopSignals(AbstractContextManager["StopSignals"]):
         sys.unraisablehook = self._unraisable
         for stop, handler in self._before.items():
             signal.signal(stop, handler)
-        # A C library may turn the signal into an error of its own, and our code that into one of an unreadable file,
-        # which it is not. While signals are deferred, our own errors are genuine.
+        # A signal can make a C library fail, and lreid would report its failure as an unreadable file. So any error
+        # after a signal counts as the signal, except lreid's errors while signals are deferred, which have other
+        # causes.
         if self.received and isinstance(error, Exception) and (self._raised or not isinstance(error, InputError)):
             raise Stopped(self.received) from None
 
@@ -81,7 +82,7 @@ class StopSignals(AbstractContextManager["StopSignals"]):
             self._unraisable(event)
             return
         self.received, self._raised = None, False
-        # By a thread, and so when this is over: here it would be swallowed again.
+        # A thread sends the signal later; here Python would discard it again.
         threading.Timer(0.01, os.kill, (os.getpid(), event.exc_value.signal)).start()
 
     def _receive(self, number: int, frame: FrameType | None) -> None:

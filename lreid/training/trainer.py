@@ -1,4 +1,4 @@
-"""The training loop over tasks, epochs and batches; all test sets are evaluated after each task."""
+"""The training loop over tasks, epochs and batches, with an evaluation on all test sets after each task."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ from lreid.training.updates import Schedule, Updates
 
 logger = logging.getLogger("lreid")
 
-ASK_EVERY = 10  # steps between questions of several processes whether one of them was sent a signal
+ASK_EVERY = 10  # steps between checks of several processes whether one of them received a signal
 
 BAR = "{desc}{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} steps [{elapsed}{postfix}]"
 FORWARD_SHARE = 3  # a training step costs about three times as much as its forward pass
-TOLD_EVERY = 30.0  # seconds between two lines about the progress where no terminal shows a bar
-SHOWN_EVERY = 10.0  # least seconds between two updates of the progress
+TOLD_EVERY = 30.0  # seconds between two progress lines if there is no progress bar
+SHOWN_EVERY = 10.0  # minimum seconds between two updates of the progress page
 QUIET, QUIET_EPOCHS = 600.0, 3  # a page counts a run as stopped after this many seconds and epochs without updates
 
 
 @dataclass
 class Position:
-    """Where a run is: the current task, its finished epochs, and the finished batches of the next epoch."""
+    """Position of a run: the current task, its finished epochs, and the finished batches of the current epoch."""
 
     task: int = 0
     epoch: int = 0
@@ -64,16 +64,16 @@ class Trainer:
         method: the method with its network, on its device.
         benchmark: tasks and test sets.
         evaluator: evaluates the network on the test sets.
-        folder: run folder for all files.
-        results: receives all figures.
-        batching: builds batches of tasks.
+        folder: run folder, to which all files are written.
+        results: content of ``results.json``, to which the trainer adds.
+        batching: options from which batches are built.
         train: the section ``TRAIN`` of a config.
         stop: signals that end the run.
 
     Attributes:
-        at: the position.
+        at: the position of the run.
         observers: observers by name, so that a checkpoint can hold their states; add to them before :meth:`run`.
-        unfused: also evaluate the network before its method changes it after a task.
+        unfused: also evaluate the network before :meth:`~lreid.methods.base.Method.finish_task` changes it.
         initial: model to evaluate before the first task.
     """
 
@@ -96,7 +96,7 @@ class Trainer:
         self.stop = stop or StopSignals()
         self.epochs = [batching.epochs_of(task.index) for task in benchmark.tasks]
         self.observers: dict[str, Observer] = {"history": History(results, folder.log_scalars, self.epochs)}
-        # Made up front, so that a task that is too small is found before hours are spent on those before it.
+        # Computed now, so that a later task which is too small is reported before hours of training.
         self.epoch_steps = [batching.epoch_steps(method, task) if task.records else 0 for task in benchmark.tasks]
         self.at = Position()
         self.saved: dict[str, Any] = {}  # the checkpoint that the run resumes from, until its task starts
@@ -104,27 +104,27 @@ class Trainer:
         self.bar = tqdm(disable=True)
         self.started, self.shown_at, self.reported_at = time.monotonic(), 0.0, time.monotonic()
         self.test_images = sum(len(test.query) + len(test.gallery) for test in evaluator.tests)
-        self.image_seconds = 0.0  # of a test image, once an evaluation has taken place
-        self.finished: list[float] = []  # seconds between the last step of a task and its end, of each task so far
-        self.steps_then = 0  # steps done when the run started or resumed
-        self.saved_at, self.unsaved = time.monotonic(), 0  # steps since then
-        self.unasked = 0  # steps since processes asked each other
+        self.image_seconds = 0.0  # per test image; 0 before the first evaluation
+        self.finished: list[float] = []  # seconds from the last step of each finished task to its end
+        self.steps_then = 0  # finished steps at the start of the run
+        self.saved_at, self.unsaved = time.monotonic(), 0  # number of steps since then
+        self.unasked = 0  # steps since processes checked for signals
         self.clock = (time.perf_counter(), time.process_time())
 
     def resume(self, checkpoint: dict[str, Any]) -> None:
-        """Takes the position of a checkpoint; model, method and results are in place.
+        """Take the position of a checkpoint; model, method and results were restored before.
 
         Raises:
             ValueError: the position is beyond the end of its task.
         """
         self.at, self.saved = Position(**checkpoint["position"]), checkpoint
-        here = slice(self.at.task, self.at.task + 1)  # of nothing where the run had ended
+        here = slice(self.at.task, self.at.task + 1)  # empty if the run was finished
         tasks = zip(self.epochs[here], self.epoch_steps[here], strict=True)
         if any(self.at.epoch > epochs or self.at.step >= steps for epochs, steps in tasks):
             raise ValueError(f"position {checkpoint['position']} is beyond the end of the task")
 
     def take_over(self) -> None:
-        """Saves the model as it is as the outcome of the first task, which was learned before this run."""
+        """Evaluate and save the model as the result of the first task, which another run has trained."""
         self._evaluate(self.benchmark.tasks[0])
         self.at = Position(1)
         self.folder.save_task(0, self._state())
@@ -132,7 +132,7 @@ class Trainer:
     # ------------------------------------------------------------ the loop
 
     def run(self) -> None:
-        """Trains what is left of the benchmark."""
+        """Train the remaining tasks of the benchmark."""
         left = self.benchmark.tasks[self.at.task :]
         if not self.batching.data.SKIP_BAD_IMAGES:  # report a missing file now, not tasks later
             for task in left:
@@ -141,7 +141,7 @@ class Trainer:
         with logging_redirect_tqdm(), self.bar:
             self._evaluate_initial()
             self.started, self.steps_then = time.monotonic(), self._steps_done
-            if self.results["mAP"]:  # resumed: the run may have stopped before it wrote these
+            if self.results["mAP"]:  # a resumed run may have stopped before it wrote the report
                 self._report()
             for task in left:
                 if self.at.epoch == self.at.step == 0:
@@ -163,7 +163,7 @@ class Trainer:
                     self._show_progress()
 
     def _train(self, task: Task) -> None:
-        """Trains the rest of a task, from the position on."""
+        """Train the rest of a task, from the current position."""
         epochs, steps, done = self.epochs[task.index], self.epoch_steps[task.index], self.saved
         self.saved = {}
         if self.at.epoch == epochs:  # the run stopped between training and evaluation
@@ -176,7 +176,7 @@ class Trainer:
         updates = self.begin_updates(done)
         loader = batch_loader(batches, workers=self.batching.data.WORKERS, pin_memory=self.device.type == "cuda")
         self.clock = (time.perf_counter(), time.process_time())
-        # A signal waits for the end of a step, so that what is saved is whole.
+        # A signal waits for the end of a step, so that a saved state is consistent.
         with self.stop.deferred(), naming_dead_workers(self.batching.data.WORKERS):
             while self.at.epoch < epochs:
                 updates.set_rates(partial(self.schedule.rate, task.index, self.at.epoch, self.epochs))
@@ -200,7 +200,7 @@ class Trainer:
             self._save(updates)
 
     def step(self, loader: Iterator[Batch], updates: Updates, count: int = 1) -> None:
-        """Learns from the next ``count`` batches: one update by their mean gradient, in streams several."""
+        """Make one update by the mean gradient of the next ``count`` batches, or ``STREAM.ITERATIONS`` updates."""
         batches = [next(loader).to(self.device, self.batching.augment) for _ in range(count)]
         seen = updates.images + self.method.replayed
         for batch, observer in product(batches, self.observers.values()):
@@ -230,7 +230,7 @@ class Trainer:
         self.image_seconds = seconds / max(self.test_images, 1)
 
     def _evaluated_before_fusion(self) -> list[TestFigures]:
-        """The network as it was trained, where it is asked for and the method does something to it then."""
+        """Evaluate the network before ``finish_task``, if ``unfused`` is set and the method overrides that hook."""
         started = time.perf_counter()
         if not (self.unfused and type(self.method).finish_task is not Method.finish_task):
             return []
@@ -241,7 +241,7 @@ class Trainer:
     def _evaluate(self, task: Task, trained: Sequence[TestFigures] = ()) -> None:
         self._say(f"evaluating {counted(self.test_images, 'test image')}")
         started = time.perf_counter()
-        self.folder.require_ours()  # features of galleries are kept in it
+        self.folder.require_ours()  # gallery features are stored in it
         figures = self.evaluator.evaluate(self.method.model, once=distributed.by_the_first, task=task.index)
         self._count_evaluation(time.perf_counter() - started)
         self.results["peak_memory_mib"] = max(self.results["peak_memory_mib"], peak_memory_mib(self.device))
@@ -250,7 +250,7 @@ class Trainer:
             observer.after_evaluation(task)
 
     def _close(self, task: Task) -> None:
-        """Saves a finished task and reports it."""
+        """Save and report a finished task."""
         self.results["exemplars"] = self.method.exemplars
         identities = {each for done in self.benchmark.tasks[: task.index + 1] for each in done.classes}
         self.results["stored"] = self.method.stored(len(identities))
@@ -263,7 +263,7 @@ class Trainer:
     # ------------------------------------------------------------ around it
 
     def begin_updates(self, saved: Mapping[str, Any] = MappingProxyType({})) -> Updates:
-        """A fresh optimiser for every task, as in the official code; the saved one within a task."""
+        """Create the optimiser, which is new for every task, as in the official code, and restored within a task."""
         updates = Updates(self.method, self.train)
         if saved.get("updates") is not None:
             with fitting(self.folder.checkpoints):
@@ -271,7 +271,7 @@ class Trainer:
         return updates
 
     def _restore_observers(self, task: Task, saved: Mapping[str, Any]) -> None:
-        """Observers begin the task, or continue within it."""
+        """Let the observers begin the task, or restore their states within it."""
         states = saved.get("observers", {})
         for name, observer in self.observers.items():
             if self.at.epoch == self.at.step == 0:
@@ -281,11 +281,11 @@ class Trainer:
                     observer.load_state_dict(states[name])
 
     def _augment_at(self, epoch: int, epochs: int) -> None:
-        """Tells the method how images are augmented that it draws by itself."""
+        """Give the method the augmentation for images from its memory."""
         self.method.augment = partial(self.batching.replayed, progress=progress_of(epoch, epochs))
 
     def _announce(self, task: Task, batches: TaskBatches) -> None:
-        """Says what a task has, and what of it cannot be read."""
+        """Log the contents of a task, and its images that cannot be read."""
         images = batches.images.images if isinstance(batches.images, WithExemplars) else batches.images
         if images.skipped:
             self._leave_out(images.skipped)
@@ -304,7 +304,7 @@ class Trainer:
         )
 
     def _leave_out(self, paths: Sequence[str]) -> None:
-        """Notes images that cannot be read."""
+        """Record images that cannot be read in the results."""
         self.results["skipped"] = sorted({*self.results["skipped"], *paths})
 
     def _readable(self, task: Task) -> Task:
@@ -313,25 +313,26 @@ class Trainer:
         return replace(task, records=tuple(each for each in task.records if each.path not in skipped))
 
     def _progress(self) -> tqdm:
-        """One bar for the steps of the whole run; none without a terminal.
+        """Create the progress bar for all steps of the run, which is hidden without a terminal.
 
-        It leaves out the time that tqdm expects, which ends with the last step; :meth:`_left` knows what follows.
+        It does not show tqdm's estimate of the remaining time, which ignores evaluations; :meth:`_left` includes them.
         """
         quiet = True if not self.folder.writes else None
         total, done = sum(self._task_steps), self._steps_done
         return tqdm(total=total, initial=done, unit="step", disable=quiet, leave=False, bar_format=BAR)
 
     def _say(self, phase: str, *, of_task: bool = True) -> None:
-        """Shows what the run does besides its steps: on the bar, or in a line if there is none."""
+        """Show what the run does between training steps: on the bar, or in a log line if there is no bar."""
         name = f"task {self.at.task + 1}/{len(self.epochs)}: {phase}" if of_task else phase
         self.bar.set_description(name)
         if self.bar.disable:
             logger.info("%s", name)
 
     def _left(self) -> float:
-        """Seconds to the end of the run: steps at their mean time, and what follows the last step of each task.
+        """Estimate the seconds to the end of the run, from the mean time per step and the mean time after each task.
 
-        Before a task has ended, that is estimated from the images which method and evaluation pass through the network.
+        Before the first task has ended, the time after a task is estimated from the number of images that the method
+        and the evaluation pass through the network.
         """
         tasks = self.benchmark.tasks[self.at.task :]
         trained = max(self._steps_done - self.steps_then, 1)
@@ -353,7 +354,7 @@ class Trainer:
         return sum(self._task_steps[: at.task]) + sum(self.epoch_steps[at.task : at.task + 1]) * at.epoch + at.step
 
     def _show_progress(self) -> None:
-        """Report the progress to the log and the page, once the time per step is known."""
+        """Write the progress to log and page, once the time per step is known."""
         task, done = self.at.task, self._steps_done - self.steps_then
         if not done:
             return
@@ -365,7 +366,7 @@ class Trainer:
             self.epochs[task],
             left=self._left(),
             at=time.time(),
-            # The next evaluation takes hardly longer than all those before.
+            # The next evaluation should take no longer than all previous evaluations together.
             patience=QUIET + QUIET_EPOCHS * step * self.epoch_steps[task] + self.results["seconds"]["evaluate"],
         )
         self.shown_at = time.monotonic()
@@ -374,13 +375,13 @@ class Trainer:
         self.folder.show_progress(self.results, at, aloud=aloud)
 
     def _show_status(self) -> None:
-        """The time left and the last loss terms, after the bar."""
+        """Show the remaining time and the last loss terms after the bar."""
         entry = self.results["loss_history"][-1:] or [{}]
         terms = {name: f"{value:.3f}" for name, value in entry[0].items() if name not in ("task", "epoch", "lr")}
         self.bar.set_postfix({"left": duration(self._left())} | terms, refresh=False)
 
     def _read_clock(self) -> None:
-        """Adds the time since the last look to that of the training; on a busy machine CPU time is the truer one."""
+        """Add the time since the last call to the training time; on a busy machine, CPU time is more accurate."""
         now = (time.perf_counter(), time.process_time())
         for name, before, after in zip(("train", "train_cpu"), self.clock, now, strict=True):
             self.results["seconds"][name] += after - before
@@ -393,16 +394,16 @@ class Trainer:
     # ------------------------------------------------------------ checkpoints
 
     def _save_if_due(self, updates: Updates) -> None:
-        """Saves by time and by steps, and when the run is to end, which it then does.
+        """Save a checkpoint if its time or step has come, or if a signal ends the run.
 
         Raises:
-            Stopped: a signal has come, to this process or to another one of the run.
+            Stopped: this process or another process of the run received a signal.
         """
         steps, minutes = self.train.CHECKPOINT_STEPS, self.train.CHECKPOINT_MINUTES
         waited = time.monotonic() - self.saved_at >= 60 * minutes
-        due = waited if minutes > 0 else self.at.step == 0  # 0 stands for every epoch
+        due = waited if minutes > 0 else self.at.step == 0  # 0 means every epoch
         stopping = False
-        if distributed.world() == 1 or self.unasked >= ASK_EVERY:  # several all ask in the same steps, and wait for it
+        if distributed.world() == 1 or self.unasked >= ASK_EVERY:  # all processes check in the same step
             stopping = distributed.any_of(self.stop.received is not None)
             self.unasked = 0
         if stopping or due or (steps and self.unsaved >= steps):
@@ -417,7 +418,7 @@ class Trainer:
         self.saved_at, self.unsaved = time.monotonic(), 0
 
     def _state(self, updates: Updates | None = None) -> dict[str, Any]:
-        """The state for a checkpoint."""
+        """Collect the state for a checkpoint."""
         return {
             "model": self.method.model.state_dict(),
             "method": self.method.state_dict(),

@@ -19,11 +19,11 @@ from lreid.evaluation.observer import Observer
 from lreid.methods import Method
 from lreid.models.parts import layers_of
 
-CHECK_EVERY = 20  # updates on a GPU between checks of the loss, each of which waits for the GPU
+CHECK_EVERY = 20  # updates between checks of the loss on a GPU, because each check waits for the GPU
 
 
 class NotFinite(InputError):
-    """A loss is infinite or not a number; ``paths`` contains the images of the batch."""
+    """A loss or a parameter is infinite or NaN; ``paths`` holds the image paths of the batch."""
 
     def __init__(self, message: str, paths: Sequence[str]) -> None:
         super().__init__(message)
@@ -31,7 +31,7 @@ class NotFinite(InputError):
 
 
 class Updates:
-    """Updates the parameters of a method by the gradient of its loss; a new one for every task.
+    """Updates the parameters of a method by the gradient of its loss; every task has a new instance.
 
     Args:
         method: the method to train, on its device.
@@ -42,7 +42,7 @@ class Updates:
     def __init__(self, method: Method, train: Train) -> None:
         self.method, self.device = method, method.model.mean.device
         device, fp16, sgd = self.device, train.PRECISION == "fp16", train.OPTIMIZER == "sgd"
-        # Fused, an optimiser leaves a step out by itself where gradients are infinite; else the host has to wait.
+        # A fused optimiser itself skips a step with infinite gradients; otherwise the CPU has to wait for the GPU.
         scaled_sgd = fp16 and sgd
         fused = device.type == "cuda" or (device.type == "cpu" and not scaled_sgd)
         common: dict[str, Any] = {"weight_decay": train.WEIGHT_DECAY, "fused": fused}
@@ -50,27 +50,28 @@ class Updates:
         self.optimizer: Optimizer = (
             SGD(trained, lr=0.0, momentum=train.MOMENTUM, **common) if sgd else Adam(trained, lr=0.0, **common)
         )
-        if fused and scaled_sgd and train.MOMENTUM:  # else the first step fills them, and GradScaler may skip that one
+        if fused and scaled_sgd and train.MOMENTUM:  # the first step would create them, but GradScaler may skip it
             for group in self.optimizer.param_groups:
                 for each in group["params"]:
                     self.optimizer.state[each]["momentum_buffer"] = torch.zeros_like(each)
         self.scaler = torch.amp.GradScaler(device.type, enabled=fp16)
         self.rate = 0.0
-        self.images = 0  # looked at in all
-        self.unchecked: list[tuple[Tensor, Sequence[str]]] = []  # losses, and the images they come from
+        self.images = 0  # number of training images so far
+        self.unchecked: list[tuple[Tensor, Sequence[str]]] = []  # losses and paths of their images
 
     def set_rates(self, rate: Callable[..., float]) -> None:
-        """The learning rates from now on.
+        """Set the learning rates of the next updates.
 
         Args:
-            rate: called with ``first``, the task with which the schedule of a group of parameters begins.
+            rate: function that returns the rate. It is called with ``first``, the task with which the schedule of a
+                parameter group begins.
         """
         self.rate = rate(first=0)
         for group in self.optimizer.param_groups:
             group["lr"] = rate(first=group.get("first_task", 0)) * group.get("rate_factor", 1.0)
 
     def update(self, batches: Sequence[Batch], observers: Sequence[Observer] = ()) -> None:
-        """One update by the mean gradient over one or more batches, which need not fit into memory at once.
+        """Update by the mean gradient of one or more batches, which need not fit into memory together.
 
         Raises:
             NotFinite: the loss is not finite; on a GPU up to ``CHECK_EVERY`` updates later.
@@ -96,7 +97,7 @@ class Updates:
             self.check()
 
     def check(self) -> None:
-        """Looks at the losses since the last time.
+        """Check that all losses since the last check are finite.
 
         Raises:
             NotFinite: a loss was not finite.
@@ -109,7 +110,7 @@ class Updates:
         self.unchecked.clear()
 
     def check_parameters(self) -> None:
-        """Before anything is saved: a finite loss can have an infinite gradient.
+        """Check all parameters before a checkpoint is saved, because a finite loss can have an infinite gradient.
 
         Raises:
             NotFinite: a loss was not finite, or a parameter is not.
@@ -139,12 +140,12 @@ class Updates:
 def parameter_groups(method: Method, *, layer_decay: float, bias_rate: float) -> list[dict[str, Any]]:
     """The parameters that a method trains, grouped by the factor of their learning rate, ``rate_factor``.
 
-    A group's ``first_task`` is the one with which its schedule begins, where one goes over all tasks.
+    A group's ``first_task`` is the task with which its schedule begins if one schedule covers all tasks.
 
     Args:
-        method: what is trained.
-        layer_decay: learning rate of each layer of the backbone relative to the next one, and of the last one relative
-            to the layers after it (BEiT, ICLR 2022; :func:`~lreid.models.parts.layers_of`).
+        method: the method to train.
+        layer_decay: ratio of the learning rates of each layer of the backbone and the next layer. The last layer of the
+            backbone has this ratio to the parts after it (BEiT, ICLR 2022; :func:`~lreid.models.parts.layers_of`).
         bias_rate: factor of the learning rate of the network's biases (2 in CLIP-ReID, AAAI 2023).
     """
     given: list[Any] = list(method.parameters())
@@ -167,37 +168,39 @@ def parameter_groups(method: Method, *, layer_decay: float, bias_rate: float) ->
 class Schedule:
     """The learning rate in every epoch: ``TRAIN.LR`` times :meth:`factor`.
 
-    With ``end`` for ``TRAIN.END_FACTOR`` and S for ``TRAIN.DECAY_START * epochs``, ``TRAIN.SCHEDULE`` is
+    Here ``end`` is ``TRAIN.END_FACTOR``, S is ``TRAIN.DECAY_START * epochs``, and e is the epoch, from 1. The factor is
+    1 up to epoch S. ``TRAIN.SCHEDULE`` is one of these:
 
-    * ``exponential``: that of DwoPP's official code, ``end ** ((e + 1 - S) / (epochs + 1 - S))`` in epoch e (from 1),
-      which arrives at ``end`` in the last one; an only epoch is the last one. The paper prints a slightly slower decay.
-    * ``cosine``: falls from 1 in epoch S to almost ``end``, as in Co2L's and CCLIS's official code (there S = 0).
-    * ``steps``: multiplied by ``TRAIN.STEP_FACTOR`` in each of ``TRAIN.MILESTONES``, and stays there, as in BoT's
-      official code. Milestones and warm-up count from ``TRAIN.FIRST_EPOCH_NUMBER``. Official codes set the rate before
-      an epoch (BoT's: 1; with a warm-up of 10 the first epoch is at 0.109), after it (LSTKC's: 0), or after it for the
-      epoch that is over (AKA's: -1).
+    * ``exponential``: the factor is ``end ** ((e + 1 - S) / (epochs + 1 - S))``, as in DwoPP's official code. It
+      reaches ``end`` in the last epoch. The paper prints a slightly slower decay.
+    * ``cosine``: the factor falls from 1 in epoch S to almost ``end``, as in Co2L's and CCLIS's official code, where S
+      is 0.
+    * ``steps``: the factor is multiplied by ``TRAIN.STEP_FACTOR`` at each epoch in ``TRAIN.MILESTONES``, as in BoT's
+      official code. For milestones and warm-up, the first epoch has the number ``TRAIN.FIRST_EPOCH_NUMBER``, because
+      official codes differ: it is 1 in BoT's code (with a warm-up of 10, the first epoch has the factor 0.109), 0 in
+      LSTKC's and -1 in AKA's.
 
-    The first ``TRAIN.WARMUP_EPOCHS`` rise linearly from a hundredth, as in BoT.
+    During the first ``TRAIN.WARMUP_EPOCHS``, the factor is also multiplied by a warm-up, which rises linearly from 0.01
+    to 1, as in BoT.
 
     Args:
-        train: the section of a config.
+        train: the section ``TRAIN`` of a config.
     """
 
     def __init__(self, train: Train) -> None:
         self.train = train
 
     def rate(self, task: int, epoch: int, epochs: Sequence[int], *, first: int = 0) -> float:
-        """In an epoch, from 0, of a task, from 0, where the tasks have so many epochs.
+        """Compute the learning rate; epochs and tasks count from 0, and ``epochs`` holds the number of epochs per task.
 
-        ``first`` is the task with which a schedule that goes over several (``TRAIN.RESTARTS False``) begins; the tasks
-        before are all like it.
+        ``first`` is the task with which a schedule over all tasks (``TRAIN.RESTARTS False``) begins.
         """
         if self.train.RESTARTS:
             return self.train.LR * self.factor(epoch, epochs[task])
         return self.train.LR * self.factor(sum(epochs[first:task]) + epoch, sum(epochs[first:]))
 
     def factor(self, epoch: int, epochs: int) -> float:
-        """The factor of the base rate in an epoch, from 0, of all epochs: 1 at first, then a decay."""
+        """Compute the factor of the base rate in an epoch, which counts from 0."""
         train, end = self.train, self.train.END_FACTOR
         if train.SCHEDULE == "steps":
             number = max(epoch + train.FIRST_EPOCH_NUMBER, 0)
@@ -211,6 +214,6 @@ class Schedule:
         return self._rise(epoch) * end ** ((epoch + 2 - start) / (epochs + 1 - start))
 
     def _rise(self, number: int) -> float:
-        """Factor of the warm-up in the epoch of a number."""
+        """Compute the warm-up factor of an epoch by its number."""
         warmup = self.train.WARMUP_EPOCHS
         return 1.0 if number >= warmup else 0.01 + 0.99 * number / warmup

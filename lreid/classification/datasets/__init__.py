@@ -1,1 +1,1 @@
-"""Data sets of classes, a file each; :mod:`lreid.data.datasets` finds them by name."""
+"""Data sets for classification, one file per data set; :mod:`lreid.data.datasets` finds them by name."""

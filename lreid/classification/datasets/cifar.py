@@ -5,10 +5,10 @@
     ├── test_batch                               ├── test
     └── batches.meta                             └── meta
 
-For training classifiers, not for re-identification: classes of things, 32 x 32 pixels, each class trained and tested.
-The binary archives (`cifar-10-batches-bin/`, `cifar-100-binary/`) work as well. The images are unpacked as PNG files
-into `images/train/CLASS/` and `images/test/CLASS/` next to the archive when first needed. CIFAR-100 has its 100
-fine classes. Classes are learned in the order of their labels.
+The data sets are for classification, not for re-identification: classes of objects in images of 32 x 32 pixels, each
+class with training and test images. The binary archives (`cifar-10-batches-bin/`, `cifar-100-binary/`) work as well.
+The images are unpacked as PNG files into `images/train/CLASS/` and `images/test/CLASS/` next to the archive when first
+needed. CIFAR-100 has its 100 fine classes. Classes are trained in the order of their labels.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from lreid.data.records import CameraPolicy, DataSet
 from lreid.data.spec import Layout, Spec, published
 from lreid.errors import InputError, refuse_out_of_memory
 
-PIXELS = 3 * 32 * 32  # of an image: a plane a colour
-# What arrays are made of in the pickles of all versions of numpy; nothing else is run.
+PIXELS = 3 * 32 * 32  # values per image, one plane per colour
+# The functions that pickles of arrays call, in all versions of numpy; no other functions are allowed.
 HARMLESS: dict[tuple[str, str], Any] = {("numpy", "ndarray"): np.ndarray, ("numpy", "dtype"): np.dtype}
 HARMLESS |= {
     (f"numpy.{core}.{module}", name): np.empty(0).__reduce_ex__(protocol)[0]
@@ -42,12 +42,12 @@ class Archive:
     """File names and contents of CIFAR-10 or CIFAR-100.
 
     Args:
-        title: for errors.
-        files: pickled and binary files of each split.
+        title: name of the data set in error messages.
+        files: names of the files of each split.
         labels: key of the labels in a pickle.
-        names: key of the names of the classes in the pickled file ``meta``.
-        meta: pickled and plain file of the names.
-        label_bytes: in front of each image of a binary file; the last one is the label.
+        names: key of the class names in the pickled file ``meta``.
+        meta: names of the pickled and of the plain text file with the class names.
+        label_bytes: number of bytes before each image in a binary file; the last of them is the label.
     """
 
     def __init__(
@@ -63,14 +63,14 @@ class Archive:
         self.meta, self.label_bytes = meta, label_bytes
 
     def read(self, home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
-        """The data set, whose images are unpacked where they are not yet."""
+        """Read the data set; its images are unpacked first if they are not yet."""
         return unpacked(self.title.lower().replace("-", ""), home, lambda: self.images(home), cameras=cameras)
 
     def images(self, home: Path) -> Iterator[Unpacked]:
-        """All images; a class is called ``07_horse``, so that the order of names is that of labels.
+        """Yield all images. Classes have names like ``07_horse``, so that they sort by label.
 
         Raises:
-            InputError: as :meth:`read`.
+            InputError: files are missing or damaged.
         """
         batches = [name for names in self.files.values() for name in names]
         pickled = not any((home / f"{name}.bin").is_file() for name in batches)
@@ -100,7 +100,7 @@ class Archive:
             names = [name.decode() if isinstance(name, bytes) else str(name) for name in content[self.names]]
         else:
             names = file.read_text(encoding="ascii", errors="replace").split()
-        if not all(name.isidentifier() for name in names):  # they name folders
+        if not all(name.isidentifier() for name in names):  # they become folder names
             raise self._other(file, "has names of classes that are no words")
         return names
 
@@ -128,7 +128,7 @@ class Archive:
 
 
 class _Plain(pickle.Unpickler):
-    """Loads arrays and plain values, and runs nothing that a file might name besides."""
+    """Unpickler of arrays and plain values, which refuses all other functions that a file may name."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in HARMLESS:
@@ -137,12 +137,12 @@ class _Plain(pickle.Unpickler):
 
 
 def _unpickled(file: Path) -> dict[str, Any]:
-    """The mapping of a pickle, its keys as text."""
+    """Read a pickled mapping, with its keys as text."""
     try:
         with open(file, "rb") as stream:
             content = _Plain(stream, encoding="bytes").load()
         return {key.decode() if isinstance(key, bytes) else key: value for key, value in content.items()}
-    except Exception as error:  # damage shows in many ways
+    except Exception as error:  # a damaged file can raise anything
         refuse_out_of_memory(error, file)
         raise InputError(f"{file}: is no batch of CIFAR as it is released ({error}); get the archive again") from None
 

@@ -6,11 +6,12 @@
     ├── val.csv
     └── test.csv                                 filename,label: n0153282900000005.jpg,n01532829
 
-For training classifiers: 100 classes of things, 600 images of each. The usual lists (Ravi and Larochelle, ICLR 2017)
-cut the *classes* into 64, 16 and 20 for few-shot learning. A class-incremental benchmark learns all hundred and tests
-other images of them, so the lists are joined, and of each class the last sixth of the images, by name, is tested: 500
-and 100. ER-ACE's paper does not say how it cuts them. A folder a class works as well, right in the folder or in
-`train/`, `val/` and `test/`. Classes are learned in ascending order of their names.
+The data set is for classification: 100 classes of objects with 600 images per class. The usual lists (Ravi and
+Larochelle, ICLR 2017) divide the *classes* into 64, 16 and 20 for few-shot learning. A class-incremental benchmark
+trains all 100 classes and tests them on other images. So lreid joins the lists and uses the last sixth of the images of
+each class, by name, for the test: 500 training and 100 test images. ER-ACE's paper does not give its division. One
+folder per class is supported, too, either directly in the folder or in `train/`, `val/` and `test/`. Classes are
+trained in ascending order of their names.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from lreid.data.spec import Layout, Spec, published
 from lreid.errors import InputError
 
 PARTS = ("train", "val", "test")
-TESTED = 6  # one of so many
+TESTED = 6  # one of this many images is a test image
 
 
 def read(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
-    """Reads mini-ImageNet by its lists where they are there, else by its folders."""
+    """Read mini-ImageNet by its lists if they exist, otherwise by its folders."""
     lists = [home / f"{part}.csv" for part in PARTS if (home / f"{part}.csv").is_file()]
     classes = _listed(home, lists) if lists else _in_folders(home)
     if not classes:

@@ -6,9 +6,9 @@
     ├── t10k-images-idx3-ubyte
     └── t10k-labels-idx1-ubyte
 
-For training classifiers: ten handwritten digits, 28 x 28 pixels. The folder may also be torchvision's `MNIST/raw`. The
-images are unpacked as PNG files into `images/train/DIGIT/` and `images/test/DIGIT/` next to the files when they are
-first wanted. Rotated MNIST is `rotated:DEGREES:mnist`, see `configs/benchmarks/rotated-mnist.yaml`.
+The data set is for classification: ten handwritten digits, 28 x 28 pixels. The folder may also be torchvision's
+`MNIST/raw`. When first needed, the images are unpacked as PNG files into `images/train/DIGIT/` and `images/test/DIGIT/`
+next to the files. Rotated MNIST is `rotated:DEGREES:mnist`, see `configs/benchmarks/rotated-mnist.yaml`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PIXELS = (28, 28)
 
 
 def read(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
-    """Reads MNIST, whose images are unpacked where they are not yet."""
+    """Read MNIST; its images are unpacked first if they are not yet."""
     return unpacked("mnist", home, lambda: _images(home), cameras=cameras)
 
 
@@ -51,7 +51,7 @@ def _images(home: Path) -> Iterator[Unpacked]:
 
 
 def _idx(home: Path, name: str, axes: int) -> np.ndarray:
-    """The array of an idx file: bytes 0 0 8 AXES, then the size of every axis as four bytes, the first the highest."""
+    """Read an idx file: bytes 0 0 8 AXES, the size of every axis as a big-endian 4-byte number, the values."""
     file = next((home / each for each in (name, f"{name}.gz") if (home / each).is_file()), None)
     if file is None:
         raise InputError(f"MNIST: {home} lacks {name}; {describe_folder(home)}; put the four files there as they come")

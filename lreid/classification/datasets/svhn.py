@@ -4,9 +4,9 @@
     ├── train_32x32.mat
     └── test_32x32.mat
 
-For training classifiers: ten digits of house numbers, 32 x 32 pixels ("format 2", cropped). The images are unpacked as
-PNG files into `images/train/DIGIT/` and `images/test/DIGIT/` next to the files when first needed. The label 10
-of the files is the digit 0.
+The data set is for classification: ten digits of house numbers, 32 x 32 pixels ("format 2", cropped). When first
+needed, the images are unpacked as PNG files into `images/train/DIGIT/` and `images/test/DIGIT/` next to the files. In
+the files, the digit 0 has the label 10.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FILES = {split: f"{split}_32x32.mat" for split in ("train", "test")}
 
 
 def read(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
-    """Reads SVHN, whose images are unpacked where they are not yet."""
+    """Read SVHN; its images are unpacked first if they are not yet."""
     return unpacked("svhn", home, lambda: _images(home), cameras=cameras)
 
 

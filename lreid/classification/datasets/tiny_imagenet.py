@@ -7,8 +7,8 @@
         ├── images/                              val_0.JPEG …   (10000 images)
         └── val_annotations.txt                  val_0.JPEG n03444034 0 32 44 62
 
-For training classifiers: 200 classes of things, 64 x 64 pixels. Its test images have no labels, so those of `val/` are
-tested, as everybody does. Classes are learned in ascending order of their WordNet numbers.
+The data set is for classification: 200 classes of objects, 64 x 64 pixels. Its test images have no labels, so the
+images of `val/` serve as test images, as is usual. Classes are trained in ascending order of their WordNet numbers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ANNOTATIONS = "val/val_annotations.txt"
 
 
 def read(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
-    """Reads Tiny-ImageNet as released."""
+    """Read Tiny-ImageNet in its original layout."""
     train = {
         folder.name: visible_images(folder / "images")
         for folder in sorted((home / "train").iterdir())

@@ -1,10 +1,10 @@
-"""Backbones by name: those in the files of this folder, and those that a script registers.
+"""Backbones by name, from the files of this folder or registered by a script.
 
-Every file contains ``BACKBONES``, a mapping from names to builders. A name that ends with ``:`` stands for all names
-that begin with it, and its builder receives the rest. A builder returns a module that maps (B, 3, H, W) float images to
-(B, dim, h, w) maps or (B, dim) vectors and has an attribute ``dim``. If it has an argument ``imagenet`` or ``hub``,
-lreid passes whether to load ImageNet weights or weights from its library's hub; if it has an argument ``size``, lreid
-passes height and width of the images.
+Every file contains ``BACKBONES``, a mapping from names to builders. A name that ends with ``:`` is a family: it covers
+all names that begin with it, and its builder receives the rest of the name. A builder returns a module that maps (B, 3,
+H, W) float images to (B, dim, h, w) maps or (B, dim) vectors and has an attribute ``dim``. A builder may have arguments
+that lreid passes: ``imagenet``, whether to load ImageNet weights; ``hub``, whether to load weights from its library's
+hub; ``size``, height and width of the images.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from lreid.errors import ArgumentError
 
 Builder = TypeVar("Builder", bound=Callable[..., nn.Module])
 
-SOURCES = {"imagenet": "ImageNet weights", "hub": "weights on a hub"}  # kinds of weights that builders load themselves
+SOURCES = {"imagenet": "ImageNet weights", "hub": "weights on a hub"}  # weights that builders load
 
 _registered: dict[str, Callable[..., nn.Module]] = {}
 
 
 def register_backbone(name: str) -> Callable[[Builder], Builder]:
-    """Registers a network outside this package as ``MODEL.BACKBONE`` for this process.
+    """Register a network outside this package as ``MODEL.BACKBONE`` for this process.
 
     To load a checkpoint of such a run, register the network again. Registering a name again replaces the network, as
     when a notebook cell runs twice.
@@ -38,10 +38,10 @@ def register_backbone(name: str) -> Callable[[Builder], Builder]:
         name: name of a network, or of a family if it ends with ``:``.
 
     Returns:
-        A decorator of its builder: a class, or a function that gives a module.
+        A decorator for the builder, which is a class of modules or a function that returns a module.
 
     Raises:
-        ArgumentError: a file of this package has that name.
+        ArgumentError: a backbone of this package has that name.
     """
     if _from_files(name) is not None:
         raise ArgumentError("name", f"is {name}, which comes with lreid; choose a different name")
@@ -59,7 +59,7 @@ def _builders(file: str) -> dict[str, Callable[..., nn.Module]]:
 
 
 def _from_files(name: str) -> Callable[..., nn.Module] | None:
-    """The builder of a name out of the files; those that are called like it are imported first, others if need be."""
+    """Find the builder of a name; files whose name begins the backbone's name are imported first."""
     files = sorted(_files(), key=lambda file: not name.startswith(file))
     return next((builders[name] for builders in map(_builders, files) if name in builders), None)
 
@@ -69,24 +69,23 @@ def _files() -> list[str]:
 
 
 def backbone_names() -> list[str]:
-    """Names of all backbones, and what the names of families begin with, sorted."""
+    """Return the names of all backbones and families, sorted."""
     return sorted({name for file in _files() for name in _builders(file)} | _registered.keys())
 
 
 def build_backbone(
     name: str, weights: str = "none", norm: str = "batch", *, size: tuple[int, int] = (256, 128)
 ) -> nn.Module:
-    """A backbone by name.
+    """Build a backbone by its name.
 
     Args:
         name: ``resnet18/34/50/101`` (torchvision, last stride removed), ``resnet50_layer3`` (without the last stage),
             ``resnet18_plain`` (with the last stride), ``resnet18_cifar``, ``resnet18_reduced`` and ``digits`` for small
-            images, ``small``, ``mobilenet_v2``, ``torchreid:NAME``, ``timm:NAME``, or a registered one.
-        weights: ``none`` (random), ``imagenet`` (torchvision's IMAGENET1K_V1, as in the papers; of
-            torchreid's own choice for its networks), ``hub`` (those that timm has for the name), ``zoo:NAME`` (see
-            :mod:`lreid.zoo`), ``package:NAME`` (see :mod:`lreid.models.packages`), or a file: a state dict of
-            torchvision, torchreid or timm, a checkpoint of a run, or ``.safetensors``. Necks and classifiers are left
-            out.
+            images, ``small``, ``mobilenet_v2``, ``torchreid:NAME``, ``timm:NAME``, or a registered name.
+        weights: ``none`` (random), ``imagenet`` (torchvision's IMAGENET1K_V1, as in the papers; torchreid loads its
+            own), ``hub`` (timm's weights for the name), ``zoo:NAME`` (see :mod:`lreid.zoo`), ``package:NAME`` (see
+            :mod:`lreid.models.packages`), or a file: a state dict of torchvision, torchreid or timm, a checkpoint of a
+            run, or ``.safetensors``. Necks and classifiers in it are ignored.
         norm: positions of instance norms, see :func:`lreid.models.norms.put_norms`.
         size: height and width of the images, for networks with a fixed input size.
 
@@ -95,7 +94,7 @@ def build_backbone(
         is the width of the features.
 
     Raises:
-        ArgumentError: the name is unknown (the message gives the nearest), the weights are not available, or the
+        ArgumentError: the name is unknown (the message gives the nearest name), the weights are not available, or the
             network does not support the norms or the image size.
         InputError: the file does not match the network.
     """
@@ -124,7 +123,7 @@ def build_backbone(
 
 
 def give_norms(network: nn.Module, norm: str) -> None:
-    """Puts instance norms into a network where it is to have some, see :func:`lreid.models.norms.put_norms`."""
+    """Put instance norms into a network unless ``norm`` is ``batch``, see :func:`lreid.models.norms.put_norms`."""
     if norm != "batch":
         from lreid.models.norms import put_norms
 
@@ -132,11 +131,11 @@ def give_norms(network: nn.Module, norm: str) -> None:
 
 
 def normalisation(backbone: str, weights: str) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-    """Means and deviations of RGB in [0, 1] that trained weights need; None if they are ImageNet's or unknown.
+    """Return means and deviations of RGB in [0, 1] that weights need; None if they are ImageNet's or unknown.
 
     Raises:
         ArgumentError: timm has no such network.
-        InputError: no package or entry of the zoo is known by that name.
+        InputError: no package or zoo entry has this name.
     """
     if weights == "hub" and backbone.startswith("timm:"):
         return importlib.import_module(f"{__name__}.timm").normalisation(backbone.removeprefix("timm:"))

@@ -10,9 +10,9 @@ from lreid.errors import ArgumentError
 
 
 class NonLocal(nn.Module):
-    """Adds to each position what it sees at all others (Wang et al., CVPR 2018), dot product over their number.
+    """Non-local block (Wang et al., CVPR 2018) that weights positions by dot products, divided by their number.
 
-    fast-reid's code computes with a single inner channel, and so do its weights.
+    As in fast-reid's code and weights, it has a single inner channel.
     """
 
     def __init__(self, channels: int) -> None:
@@ -23,31 +23,31 @@ class NonLocal(nn.Module):
         self.W = nn.Sequential(nn.Conv2d(1, channels, 1), norm)
 
     def forward(self, maps: Tensor) -> Tensor:
-        """Maps of the same shape, (B, C, h, w)."""
+        """Transform maps (B, C, h, w); the shape stays."""
         g, theta, phi = (layer(maps).flatten(2) for layer in (self.g, self.theta, self.phi))  # (B, 1, hw)
-        # (theta^T phi) g^T is theta times a number, as there is one inner channel.
+        # With one inner channel, (theta^T phi) g^T is theta times a number.
         seen = theta * (phi * g).mean(2, keepdim=True)  # (B, 1, hw)
         return maps + self.W(seen.view(-1, 1, *maps.shape[2:]))
 
 
 class LearnedGeM(nn.Module):
-    """The generalised mean of maps over their positions, its exponent learned (Radenović et al., TPAMI 2019)."""
+    """Generalised-mean pooling (GeM) of maps with a learned exponent (Radenović et al., TPAMI 2019)."""
 
     def __init__(self) -> None:
         super().__init__()
         self.p = nn.Parameter(torch.tensor([3.0]))
 
     def forward(self, maps: Tensor) -> Tensor:
-        """Vectors, (B, C)."""
+        """Pool maps (B, C, h, w) to vectors (B, C)."""
         return maps.clamp(min=1e-6).pow(self.p).mean((2, 3)).pow(1 / self.p)
 
 
 class FastReidResNet50(nn.Module):
-    """ResNet-50 as fast-reid builds it: no last stride, its max-pooling rounds up.
+    """ResNet-50 as fast-reid builds it: without the last stride, and with max-pooling that rounds sizes up.
 
     Args:
-        nl: non-local blocks after the last two blocks of the second stage and the last three of the third.
-        gem: generalised mean with its own exponent; else maps come out, whose pooling is chosen elsewhere.
+        nl: add non-local blocks after the last two blocks of the second stage and the last three of the third stage.
+        gem: pool maps with a learned generalised mean; if False, the network returns maps.
     """
 
     dim = 2048
@@ -65,7 +65,7 @@ class FastReidResNet50(nn.Module):
 
     @property
     def stages(self) -> list[nn.Sequential]:
-        """All four."""
+        """The four stages of residual blocks."""
         return [self.layer1, self.layer2, self.layer3, self.layer4]
 
     def forward(self, images: Tensor) -> Tensor:
@@ -77,7 +77,7 @@ class FastReidResNet50(nn.Module):
 
 
 def _with_non_local(blocks: nn.Module, non_local: nn.ModuleList, maps: Tensor) -> Tensor:
-    """A stage whose last blocks are followed by a non-local one each."""
+    """Apply a stage, with a non-local block after each of its last blocks."""
     before = len(list(blocks.children())) - len(non_local)
     for place, block in enumerate(blocks.children()):
         maps = block(maps)
@@ -87,10 +87,10 @@ def _with_non_local(blocks: nn.Module, non_local: nn.ModuleList, maps: Tensor) -
 
 
 def build(name: str) -> FastReidResNet50:
-    """``resnet50``, with ``_nl``, ``_gem`` or ``_nl_gem`` added for what it has.
+    """Build ``resnet50``; the suffixes ``_nl``, ``_gem`` and ``_nl_gem`` add non-local blocks and GeM pooling.
 
     Raises:
-        ArgumentError: another name.
+        ArgumentError: the name is unknown.
     """
     parts = name.split("_")[1:]
     if name not in ("resnet50", "resnet50_nl", "resnet50_gem", "resnet50_nl_gem"):

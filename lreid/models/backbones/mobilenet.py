@@ -11,7 +11,7 @@ from lreid.models.backbones.resnet import torchvision_network
 
 
 class MobileNetV2(nn.Module):
-    """MobileNetV2 (Sandler et al., CVPR 2018) up to its last map."""
+    """MobileNetV2 (Sandler et al., CVPR 2018) up to its last feature map."""
 
     dim = 1280
 
@@ -23,7 +23,7 @@ class MobileNetV2(nn.Module):
 
     @property
     def stages(self) -> list[nn.Sequential]:
-        """Blocks, without the one of the stem, by the size of their maps in the original: 1/4, 1/8, 1/16, 1/32."""
+        """The blocks after the stem, grouped by the size of their maps in the original: 1/4, 1/8, 1/16, 1/32."""
         return [self.features[begin:end] for begin, end in pairwise((2, 4, 7, 14, 18))]
 
     def forward(self, images: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""ResNets of torchvision without their last stride (BoT, DMML), with or without its ImageNet weights."""
+"""ResNets of torchvision without their last stride (as in BoT and DMML), random or with ImageNet weights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lreid.errors import ArgumentError
 
 
 class FeatureMap(nn.Module):
-    """A torchvision ResNet up to its last feature map, or that before; its own forward flattens after pooling."""
+    """A torchvision ResNet up to its last feature map or, with three stages, up to the one before."""
 
     inner = "resnet."
 
@@ -28,7 +28,7 @@ class FeatureMap(nn.Module):
 
     @property
     def stages(self) -> list[nn.Sequential]:
-        """All four, of which the last may be empty."""
+        """The four stages of residual blocks; the last may be empty."""
         return [self.resnet.layer1, self.resnet.layer2, self.resnet.layer3, self.resnet.layer4]
 
     def forward(self, images: Tensor) -> Tensor:
@@ -39,10 +39,10 @@ class FeatureMap(nn.Module):
 
 
 def torchvision_network(name: str, imagenet: bool) -> nn.Module:
-    """A network of torchvision, random or with its first ImageNet weights.
+    """Build a network of torchvision, with random weights or its first ImageNet weights (V1).
 
     Raises:
-        ArgumentError: they cannot be downloaded.
+        ArgumentError: the weights cannot be downloaded.
     """
     try:
         return torchvision.models.get_model(name, weights="IMAGENET1K_V1" if imagenet else None)

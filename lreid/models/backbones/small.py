@@ -1,4 +1,4 @@
-"""A small residual network for the built-in benchmark: trains from scratch on two cores in a minute or two."""
+"""A small residual network for the built-in benchmark, which trains from scratch on two cores in about two minutes."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from torchvision.models.resnet import BasicBlock
 
 
 class SmallResNet(nn.Module):
-    """Four residual blocks of widths 32 to 256, the last one without stride, as in re-ID ResNets.
+    """Four residual blocks of widths 32 to 256; the last one has no stride, as in ResNets for re-ID.
 
-    Maps images (B, 3, H, W) to a feature map (B, 256, H/8, W/8). About 1.2 M parameters and
-    0.06 GMAC at 64 x 32 pixels.
+    It maps images (B, 3, H, W) to a feature map (B, 256, H/8, W/8). It has about 1.2 M parameters and takes 0.06
+    billion multiply-accumulate operations for an image of 64 x 32 pixels.
     """
 
     dim = 256
@@ -28,7 +28,7 @@ class SmallResNet(nn.Module):
 
     @property
     def stages(self) -> list[list[nn.Module]]:
-        """A block each."""
+        """The stages, of one block each."""
         return [[block] for block in self.blocks]
 
     def forward(self, images: Tensor) -> Tensor:

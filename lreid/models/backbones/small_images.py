@@ -1,4 +1,4 @@
-"""The networks of class-incremental learning: ResNet-18 as it is, with two other stems, and one of two convolutions."""
+"""Networks of class-incremental learning: three forms of ResNet-18, and a network of two convolutions."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from lreid.models.backbones.resnet import FeatureMap
 
 
 def resnet18_cifar() -> FeatureMap:
-    """ResNet-18 of torchvision with a stem for images of 32 or 64 pixels: 3 x 3 without stride, and no max-pooling.
+    """Build torchvision's ResNet-18 with a stem for images of 32 or 64 pixels: 3 x 3, no stride, no max-pooling.
 
-    Source: SimCLR (Chen et al., ICML 2020, Appendix B.9); the network of Co²L (ICCV 2021), CCLIS (AAAI 2024) and
-    Contrast Scoring. Maps images (B, 3, H, W) to (B, 512, H/8, W/8): the last stage keeps its stride of 2.
+    Source: SimCLR (Chen et al., ICML 2020, Appendix B.9). Co²L (ICCV 2021), CCLIS (AAAI 2024) and Contrast Scoring use
+    this network. It maps images (B, 3, H, W) to (B, 512, H/8, W/8); the last stage keeps its stride of 2.
     """
     network = torchvision.models.resnet18()
     network.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
@@ -25,7 +25,7 @@ def resnet18_cifar() -> FeatureMap:
 
 
 def resnet18_plain() -> FeatureMap:
-    """ResNet-18 of torchvision as it is, with its last stride: (B, 3, H, W) to (B, 512, H/32, W/32).
+    """Build torchvision's ResNet-18 with its last stride: (B, 3, H, W) to (B, 512, H/32, W/32).
 
     Source: Contrast Scoring (Wu et al., 2021, Appendix A.1) for subsets of ImageNet.
     """
@@ -33,12 +33,12 @@ def resnet18_plain() -> FeatureMap:
 
 
 class ReducedResNet18(nn.Module):
-    """ResNet-18 with 20 filters in the first stage in place of 64, the network of ER-ACE and ER-AML.
+    """ResNet-18 with 20 instead of 64 filters in the first stage, the network of ER-ACE and ER-AML.
 
-    Source: GEM (Lopez-Paz and Ranzato, NeurIPS 2017), which all online papers after it share. Its stem is 3 x 3 without
-    stride and without max-pooling; the stages have 20, 40, 80 and 160 filters. Maps images (B, 3, H, W) to
-    (B, 160, H/8, W/8); the official codes pool 4 x 4 maps, which for 32 x 32 pixels is the whole map, as here. Of
-    larger images they keep several averages, which makes their vectors longer; here it is one.
+    Source: GEM (Lopez-Paz and Ranzato, NeurIPS 2017); later papers on online learning use the same network. Its stem is
+    3 x 3 without stride and without max-pooling. The stages have 20, 40, 80 and 160 filters. It maps images (B, 3, H,
+    W) to (B, 160, H/8, W/8). The official codes pool parts of 4 x 4 positions, which is the entire map for images of 32
+    x 32 pixels, as here. For larger images, they concatenate several averages; here there is one average.
     """
 
     dim = 160
@@ -55,7 +55,7 @@ class ReducedResNet18(nn.Module):
 
 
 def _stage(width_in: int, width: int, stride: int) -> nn.Sequential:
-    """Two residual blocks, of which the first has the stride."""
+    """Two residual blocks; the first has the stride."""
     shortcut = None
     if stride != 1 or width_in != width:
         shortcut = nn.Sequential(nn.Conv2d(width_in, width, 1, stride=stride, bias=False), nn.BatchNorm2d(width))
@@ -65,8 +65,9 @@ def _stage(width_in: int, width: int, stride: int) -> nn.Sequential:
 class DigitNet(nn.Module):
     """The network of Co²L (ICCV 2021, Appendix A.2) for R-MNIST.
 
-    Convolutions of 20 and 50 filters, 5 x 5 without padding, each with max-pooling by 2, and a layer of 500. The paper
-    does not name its activation: here it is ReLU. Maps images (B, 3, 28, 28), and no other size, to (B, 500).
+    It has convolutions of 20 and 50 filters, 5 x 5 without padding, each followed by max-pooling by 2, and a linear
+    layer of width 500. The paper does not name the activation; here it is ReLU. It maps images (B, 3, 28, 28), and no
+    other size, to (B, 500).
     """
 
     dim = 500
@@ -83,7 +84,7 @@ class DigitNet(nn.Module):
         """Features, ``(B, 500)``.
 
         Raises:
-            ArgumentError: the images have another size than 28 x 28.
+            ArgumentError: the images are not of 28 x 28 pixels.
         """
         height, width = images.shape[2:]
         if (height, width) != (28, 28):

@@ -1,4 +1,4 @@
-"""Networks of timm, such as ``timm:vit_base_patch16_clip_224.openai``, at the input size that they are asked for."""
+"""Networks of timm, such as ``timm:vit_base_patch16_clip_224.openai``, at the input size of the images."""
 
 from __future__ import annotations
 
@@ -15,23 +15,22 @@ from lreid.errors import ArgumentError, refuse_out_of_memory
 from lreid.extras import Extra
 from lreid.models.parts import evaluating
 
-POOLS = {"class": "token", "patches": "avg"}  # of MODEL.POOLING, and what timm calls them
+POOLS = {"class": "token", "patches": "avg"}  # values of MODEL.POOLING, and timm's names for them
 
 
 class TimmFeatures(nn.Module):
-    """A network of timm without its classifier: to maps, or to vectors where it works on tokens.
+    """A network of timm without its classifier, which returns maps, or vectors if it works on tokens.
 
-    Convolutional networks and Swin end with a map. Of a network of tokens the features are those that it pools by
-    itself, after its last norm: the class token, the mean of the patches, or what it was made with.
+    Convolutional networks and Swin end with a map. A network of tokens pools its tokens itself, after its last norm: it
+    returns the class token, the mean of the patches, or what it was built to return.
 
     Args:
-        network: made by timm, or of one of its classes; of ``num_classes=0``, and where it has position embeddings of
-            the input size.
-        size: height and width of the images, which are looked at once.
-        title: what errors call it.
+        network: a network of timm, built with ``num_classes=0`` and, if it has position embeddings, for the input size.
+        size: height and width of the images; a blank image of this size is tried.
+        title: name of the network in error messages.
 
     Raises:
-        ArgumentError: it cannot take images of that size.
+        ArgumentError: the network cannot take images of that size.
 
     Attributes:
         dim: width of the features.
@@ -46,7 +45,7 @@ class TimmFeatures(nn.Module):
         self.title = title or type(network).__name__
         self._check_patches(size)
         blank = torch.zeros(1, 3, *size)
-        self.stages: list[list[nn.Module]] = []  # blocks by the size of their maps, where they are known
+        self.stages: list[list[nn.Module]] = []  # blocks by map size, if known
         with torch.no_grad(), evaluating(network):
             try:
                 outputs = forward_features(blank)
@@ -64,7 +63,7 @@ class TimmFeatures(nn.Module):
         sides = getattr(embedding, "patch_size", None)
         sides = (sides, sides) if isinstance(sides, int) else sides
         if strides is None or sides is None or tuple(strides) != tuple(sides):
-            return  # no patches side by side
+            return  # no patches, or overlapping ones
         for argument, pixels, side in zip(("height", "width"), size, sides, strict=True):
             if pixels % side:
                 near = [str(each) for each in (pixels // side * side, (pixels // side + 1) * side) if each]
@@ -75,17 +74,17 @@ class TimmFeatures(nn.Module):
                 )
 
     def forward(self, images: Tensor) -> Tensor:
-        """Maps ``(B, dim, h, w)``, or vectors ``(B, dim)`` of a network of tokens."""
+        """Return maps ``(B, dim, h, w)``, or vectors ``(B, dim)`` of a network of tokens."""
         outputs = self.network.forward_features(images)
         if not self.gives_maps:
             return self.network.forward_head(outputs, pre_logits=True)
         return outputs.permute(0, 3, 1, 2) if getattr(self.network, "output_fmt", "") == "NHWC" else outputs
 
     def pool_by(self, pooling: str) -> None:
-        """Takes the class token (``class``) or the mean of all patches (``patches``) for the features.
+        """Let the network return the class token (``class``) or the mean of all patches (``patches``).
 
         Raises:
-            ArgumentError: it has no such thing.
+            ArgumentError: the network has no class token or no patches.
         """
         has_class = getattr(self.network, "num_prefix_tokens", 0) > 0
         if self.gives_maps or not hasattr(self.network, "num_prefix_tokens") or (pooling == "class" and not has_class):
@@ -94,33 +93,33 @@ class TimmFeatures(nn.Module):
         self.network.reset_classifier(0, POOLS[pooling])
 
     def adapted(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
-        """A state dict of timm, its position embeddings resampled to this network's input size.
+        """Adapt a state dict of timm: resample its position embeddings to this network's input size.
 
-        Other forms that timm knows, such as OpenAI's, are translated. A grid whose sides are not recorded is taken
-        for a square.
+        State dicts of other libraries that timm supports, such as OpenAI's, are converted. If the sides of a position
+        grid are unknown, it is assumed to be square.
         """
         adapt = getattr(sys.modules[type(self.network).__module__], "checkpoint_filter_fn", None)
         return state if adapt is None else adapt(state, self.network)
 
 
 def build(name: str, *, hub: bool, size: tuple[int, int]) -> nn.Module:
-    """A network of timm by its name there, with random weights or those of timm's hub.
+    """Build a network of timm by its name in timm, with random weights or weights from timm's hub.
 
-    EfficientNets and MobileNetV2 lose their last stride, as the ResNets do.
+    EfficientNets and MobileNetV2 are built without their last stride, like the ResNets.
 
     Args:
-        name: name of the network, then a dot and the weights, as in ``vit_base_patch16_clip_224.openai``.
-        hub: load them.
+        name: name of the network, optionally with a dot and the weights, as in ``vit_base_patch16_clip_224.openai``.
+        hub: load the weights from timm's hub.
         size: height and width of the images.
 
     Raises:
-        ArgumentError: timm has no such network or no such weights, or these cannot be downloaded; the network cannot
-            take images of that size.
+        ArgumentError: timm has no such network or weights, the weights cannot be downloaded, or the network cannot take
+            images of that size.
         InputError: timm is not installed.
     """
     timm = _checked(name)
     how = timm.get_pretrained_cfg(name)
-    # Networks of a fixed size are made for that of the images.
+    # Networks with a fixed input size are built for the size of the images.
     options: dict[str, Any] = {"img_size": size} if how is not None and how.fixed_input_size else {}
 
     def made(pretrained: bool) -> Any:
@@ -139,28 +138,28 @@ def build(name: str, *, hub: bool, size: tuple[int, int]) -> nn.Module:
     features = TimmFeatures(network, size, f"timm:{name}")
     features.stages = stages
     if hub:
-        for name_of in ("timm", "huggingface_hub"):  # errors of lreid are one line
+        for name_of in ("timm", "huggingface_hub"):  # keeps lreid's error one line
             logging.getLogger(name_of).setLevel(logging.ERROR)
         try:
             network.load_state_dict(made(True).state_dict())
-        except Exception as error:  # whatever a download may raise
+        except Exception as error:  # a download may raise anything
             refuse_out_of_memory(error, f"timm:{name}")
             raise ArgumentError("weights", f"is hub, but {_to_fetch(name, how, error)}") from None
     return features
 
 
 def normalisation(name: str) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-    """Means and deviations of RGB in [0, 1] that the weights of timm's hub were trained with; None of a name without.
+    """Means and deviations of RGB in [0, 1] for the weights on timm's hub; None if there are none.
 
     Raises:
-        ArgumentError: as :func:`build`.
+        ArgumentError: timm has no such network or weights.
     """
     how = _checked(name).get_pretrained_cfg(name)
     return None if how is None else (tuple(how.mean), tuple(how.std))
 
 
 def _checked(name: str) -> ModuleType:
-    """timm, which has a network of that name."""
+    """Import timm, and check that it has a network of that name."""
     timm: ModuleType = Extra("timm", "timm").load()
     kind, dot, _ = name.partition(".")
     if not timm.is_model(kind):
@@ -174,7 +173,7 @@ def _checked(name: str) -> ModuleType:
 
 
 def _without_last_stride(network: Any) -> list[list[nn.Module]]:
-    """Blocks of an EfficientNet by the size of their maps, without those of the stem's; takes its last stride away."""
+    """Remove the last stride of an EfficientNet; return its blocks by map size, without those of the stem's size."""
     stages: list[list[nn.Module]] = []
     if type(network).__name__ != "EfficientNet":
         return stages
@@ -185,13 +184,13 @@ def _without_last_stride(network: Any) -> list[list[nn.Module]]:
             strided = layers
         for stage in stages[-1:]:
             stage += blocks
-    for each in strided:  # the last ones of the network
+    for each in strided:  # of the last blocks with a stride
         each.stride = (1, 1)
     return stages
 
 
 def _to_fetch(name: str, how: Any, error: Exception) -> str:
-    """Advice for weights that cannot be downloaded."""
+    """What to do about weights that cannot be downloaded, as part of a message."""
     repository, url = getattr(how, "hf_hub_id", None), getattr(how, "url", None)
     if repository:
         file = getattr(how, "hf_hub_filename", None) or "model.safetensors"

@@ -10,7 +10,7 @@ from lreid.extras import Extra
 
 
 class TorchreidFeatures(nn.Module):
-    """The features of a network of torchreid, without its logits."""
+    """A network of torchreid that returns its features, without its logits."""
 
     inner = "network."
     dim: int
@@ -21,22 +21,22 @@ class TorchreidFeatures(nn.Module):
 
     @property
     def stages(self) -> list[list[nn.Module]]:
-        """Stages of an OSNet, without the transitions between them; other networks do not name theirs."""
+        """The stages of an OSNet, without the transitions between them; empty for other networks."""
         layers = [getattr(self.network, name, nn.Identity()) for name in ("conv2", "conv3", "conv4")]
         stages = [[block for block in layer.children() if hasattr(block, "conv2a")] for layer in layers]
         return stages if all(stages) else []
 
     def forward(self, images: Tensor) -> Tensor:
-        """Features, ``(B, dim)``; in training some networks give logits as well."""
+        """Features ``(B, dim)``; logits, which some networks return in training, are dropped."""
         output = self.network(images)
         return output[1] if isinstance(output, tuple) else output  # (B, dim)
 
 
 def build(name: str, *, imagenet: bool) -> nn.Module:
-    """A network of torchreid by its name there; the ImageNet weights are those of its own choice."""
+    """Build a network of torchreid by its name in torchreid; torchreid chooses its ImageNet weights."""
     models = Extra("torchreid", "torchreid").models
     try:
-        # With the triplet loss the network returns (logits, features) in training and features else.
+        # With the triplet loss, the network returns (logits, features) in training and otherwise features.
         network = models.build_model(name, num_classes=1, loss="triplet", pretrained=imagenet)
     except KeyError as error:
         raise ArgumentError("backbone", f"torchreid:{name}: {' '.join(str(error).split())}") from None
