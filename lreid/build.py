@@ -83,6 +83,8 @@ def benchmark_of(cfg: Config) -> Benchmark:
                 order=bench.ORDER,
                 order_seed=bench.ORDER_SEED,
                 scenario=bench.SCENARIO,
+                groups=bench.GROUPS,
+                group_by=bench.GROUP_BY,
             ),
             sources=sources_of(cfg),
         )
@@ -152,7 +154,7 @@ def evaluator_of(cfg: Config, benchmark: Benchmark, dim: int = 0, stored: Galler
     evaluation, size = cfg.EVAL, _test_images(cfg)
     batch_size = size.pop("batch_size")
     with naming_index_keys():
-        rules = Rules(evaluation.METRIC, evaluation.AP, evaluation.CAMERA_FILTER)
+        rules = Rules(evaluation.METRIC, evaluation.AP, evaluation.CAMERA_FILTER, evaluation.OUTFITS)
         tests = load_tests(benchmark.tests, rules, **size)
         evaluator = Evaluator(tests, flip=evaluation.FLIP, batch_size=batch_size, index=index_of(cfg), stored=stored)
         if dim:

@@ -136,6 +136,12 @@ class Benchmark(Section):
     ORDER_SEED = key(0, "seed of the random order of identities", **_SEED)
     UNSEEN_GALLERIES = key(
         "separate",
+    GROUPS: list[list[Any]] = key(
+        [],
+        "tasks of a single data set, each a name and its cameras or dates; identities that return keep their label",
+        check=_groups,
+    )
+    GROUP_BY: Literal["camera", "date"] = key("camera", "what GROUPS lists", choices=("camera", "date"))
         "how unseen data sets are tested: separate, merged into one gallery (as AKA does), or both",
         choices=("separate", "merged", "both"),
     )
@@ -366,6 +372,11 @@ class Eval(Section):
     )
     PROBE_LR = key(1.0, "learning rate of the linear probe", above=0)
     PROBE_EPOCHS = key(100, "number of epochs that train the linear probe", least=1)
+    OUTFITS: Literal["both", "same", "changed"] = key(
+        "both",
+        "clothes in which a query's identity is searched: both, the same, or changed; the data set must have outfits",
+        choices=("both", "same", "changed"),
+    )
     BATCH_SIZE = key(128, "number of images per forward pass", least=1)
 
 

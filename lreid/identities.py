@@ -12,8 +12,8 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 
@@ -30,6 +30,8 @@ WRITTEN_MISSING = frozenset({"nan", "NaN", "NaT", "<NA>", "None", "NA", "null", 
 JUNK_TEXT = re.compile(r"\s*-0*1(\.0*)?\s*", re.ASCII)
 NUMBER_TEXT = re.compile(r"\s*([+-]?)(?=[0-9])0*([1-9][0-9]*)?(\.0*)?\s*", re.ASCII)
 INT64 = np.iinfo(np.int64)
+
+Outfits = Literal["both", "same", "changed"]  # the clothes in which a query's identity is searched
 
 
 def label_of(value: Any, name: str) -> int | str:
@@ -172,22 +174,27 @@ def as_numbers(queries: np.ndarray, gallery: np.ndarray, name: str) -> tuple[np.
 
 @dataclass(frozen=True)
 class Labels:
-    """Identities and cameras of N images.
+    """Identities, cameras and outfits of N images.
 
     Attributes:
         ids: ``(N,)`` identities from :func:`as_names`; int64 after :func:`comparable`.
         cameras: ``(N,)`` cameras, or any other number for the origin of images; None disables the camera filter.
+        outfits: ``(N,)`` int64 outfits, numbered for each identity on its own; None disables the outfit filter.
+        worn: the outfits in which the identity of a query is searched: its own (same) or all others (changed).
     """
 
     ids: Any
     cameras: Any = None
+    outfits: Any = None
+    worn: Outfits = "both"
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def __getitem__(self, rows: Any) -> Labels:
         """The labels of some rows, by any numpy index."""
-        return Labels(self.ids[rows], None if self.cameras is None else self.cameras[rows])
+        cameras, outfits = (None if each is None else each[rows] for each in (self.cameras, self.outfits))
+        return Labels(self.ids[rows], cameras, outfits, self.worn)
 
 
 def comparable(query: Labels, gallery: Labels, shape: tuple[int, int]) -> tuple[Labels, Labels]:
@@ -206,26 +213,32 @@ def comparable(query: Labels, gallery: Labels, shape: tuple[int, int]) -> tuple[
         return as_numbers(queries, others, name)
 
     query_ids, gallery_ids = numbers(query.ids, gallery.ids, "identities")
-    if query.cameras is None and gallery.cameras is None:
-        return Labels(query_ids), Labels(gallery_ids)
-    query_cameras, gallery_cameras = numbers(query.cameras, gallery.cameras, "cameras")
-    return Labels(query_ids, query_cameras), Labels(gallery_ids, gallery_cameras)
+    cameras: tuple[Any, Any] = (None, None)
+    if query.cameras is not None or gallery.cameras is not None:
+        cameras = numbers(query.cameras, gallery.cameras, "cameras")
+    return replace(query, ids=query_ids, cameras=cameras[0]), replace(gallery, ids=gallery_ids, cameras=cameras[1])
 
 
 def usable(query: Labels, gallery: Labels) -> np.ndarray:
-    """The gallery images that count in the ranking of a query: all but junk and images of its identity and camera.
+    """The gallery images that count in the ranking of a query: all but junk, and some images of its identity.
+
+    Images of its identity do not count by its camera, nor, with an outfit filter, in its outfit (``changed``) or in
+    others (``same``), as in the official evaluation of MEVID.
 
     Args:
         query, gallery: labels from :func:`comparable`, broadcast against each other. Without cameras there is no camera
-            filter.
+            filter, without outfits no outfit filter.
 
     Returns:
         bool, in the broadcast shape.
     """
     ranked = np.broadcast_to(gallery.ids != JUNK, np.broadcast_shapes(query.ids.shape, gallery.ids.shape))
-    if query.cameras is None:
-        return ranked
-    return ranked & ~(same(query.ids, gallery.ids) & same(query.cameras, gallery.cameras))
+    own = same(query.ids, gallery.ids)
+    if query.cameras is not None:
+        ranked = ranked & ~(own & same(query.cameras, gallery.cameras))
+    if query.outfits is not None:
+        ranked = ranked & ~(own & ((query.outfits == gallery.outfits) == (query.worn == "changed")))
+    return ranked
 
 
 def ascending_ranks(names: Iterable[str]) -> dict[str, int]:

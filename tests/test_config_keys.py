@@ -33,12 +33,12 @@ def values(key: Key) -> st.SearchStrategy[object]:
         )
     name = st.from_regex(r"[a-z]{2,9}", fullmatch=True).map("x{}".format)  # no word of Python such as none
     if isinstance(key.default, str):
-        return st.just(key.default) if key.rule.fault("xname") else name
-    return (
-        st.lists(st.floats(0.1, 1), min_size=3, max_size=3)
-        if len(key.default) == 3
-        else st.lists(name if not key.rule.fault(["xname"]) else st.integers(1, 99))
-    )
+        return name if not key.rule.fault("xname") else st.just(key.default)
+    if len(key.default) == 3:
+        return st.lists(st.floats(0.1, 1), min_size=3, max_size=3)
+    group = st.tuples(name, st.integers(1, 99)).map(list)
+    fitting = [(name, "xname"), (st.integers(1, 99), 1), (group, ["xname", 1])]
+    return st.lists(next(strategy for strategy, example in fitting if not key.rule.fault([example])))
 
 
 @pytest.mark.slow

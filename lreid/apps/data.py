@@ -32,8 +32,10 @@ def _list(args: argparse.Namespace) -> None:
 def _prepare(args: argparse.Namespace) -> None:
     if len(args.names) > 1 and args.archive:
         raise InputError("prepare: name one data set for --archive")
+    if args.frames < 0:
+        raise InputError(f"--frames: {args.frames} is below 1; name how many frames of a tracklet to write")
     for name in args.names:
-        prepare(name, args.root, args.archive)
+        prepare(name, args.root, args.archive, frames=args.frames)
     findings = [finding for name in args.names for finding in look(name, args.root, files=True)]
     print(table(findings))
     _require_complete(findings)

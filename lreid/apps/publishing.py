@@ -276,8 +276,8 @@ class TestSets:
         scores: list[list[np.ndarray]] = [[], []]
         for test in chosen:
             rows = slice(None, None, max(1, len(test.query) // MOST_QUERIES))
-            query = model.extract(test.query[rows], **evaluator.extraction)
-            gallery = model.extract(test.gallery, **evaluator.extraction)
+            query = evaluator.extract(model, test.query)[rows]
+            gallery = evaluator.extract(model, test.gallery)
             labels = test.labels
             for parts, each in zip(
                 scores, pair_scores(cosines_of(query, gallery), labels[0][rows], labels[1]), strict=True

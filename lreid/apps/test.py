@@ -44,7 +44,7 @@ logger = logging.getLogger("lreid")
 SHOWN = 30  # rankings per test set on the page
 MATRICES = ("mAP", "rank1")  # for queries and galleries of different models
 # Keys that affect the figures of a test.
-SCORING = tuple(f"EVAL.{key}" for key in ("AP", "BACKEND", "CAMERA_FILTER", "FLIP", "INDEX", "METRIC"))
+SCORING = tuple(f"EVAL.{key}" for key in ("AP", "BACKEND", "CAMERA_FILTER", "FLIP", "INDEX", "METRIC", "OUTFITS"))
 
 Features = tuple[np.ndarray, np.ndarray]  # (Q, D), (G, D)
 
@@ -271,7 +271,7 @@ def _queries_of_all(suite: _Suite, checkpoints: dict[str, Path]) -> dict[str, li
     for name, path in checkpoints.items():
         model = suite.ready(path)
         evaluator = suite.evaluator(model)
-        queries[name] = [model.extract(test.query, **evaluator.extraction) for test in evaluator.tests]
+        queries[name] = [evaluator.extract(model, test.query) for test in evaluator.tests]
     widths = {name: features[0].shape[1] for name, features in queries.items()}
     if len(set(widths.values())) > 1:
         lengths = ", ".join(f"{name} {width}" for name, width in widths.items())
@@ -288,7 +288,7 @@ def _extracted(
         evaluator = suite.evaluator(model)
         for place, test in enumerate(evaluator.tests):
             parts = [test.query, test.gallery][bool(queries) :]
-            features = [model.extract(each, **evaluator.extraction) for each in parts]
+            features = [evaluator.extract(model, each) for each in parts]
             query, gallery = [queries[name][place], *features] if queries else features
             yield name, model, test, (query, gallery), [each[place] for each in queries.values()]
 

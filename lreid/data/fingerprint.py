@@ -44,6 +44,7 @@ def protocol_fingerprint(benchmark: Benchmark) -> str:
             # included only if there are any, so that the fingerprints of all other test sets do not change
             | ({"tracks": _tracks(test)} if test.tracks else {})
             | ({"single_shot": True} if test.single_shot else {})
+            | ({"tracklets": True} if test.tracklets else {})
             for test in benchmark.tests
         ],
     }

@@ -31,20 +31,29 @@ from lreid.reading import require_regular
 logger = logging.getLogger("lreid")
 
 ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz")
+FRAMES = 16  # of a tracklet
 
 
-def prepare(name: str, root: Path, archives: Sequence[Path] = ()) -> None:
+def prepare(name: str, root: Path, archives: Sequence[Path] = (), *, frames: int = 0) -> None:
     """Unpacks the archives of a data set and prepares its images.
 
     Archives that lie in the data set's own folder are found there unless some are named. Most sets need nothing but
     unpacking; the others are converted.
+
+    Args:
+        name: the data set.
+        root: folder of all data sets.
+        archives: its archives.
+        frames: number of frames of each tracklet; 0 is 16. Only for data sets of tracklets.
 
     Raises:
         InputError: the name is unknown, an archive is damaged or unsafe, the disk is full, or there is nothing
             to prepare from.
     """
     spec = spec_of(name)
-    if not archives and _loads(spec, root):
+    if frames and not spec.unpack_frames:
+        raise InputError(f"--frames: {name} has no tracklets; remove the option")
+    if not archives and not frames and _loads(spec, root):
         logger.info("%s: there already, nothing to prepare", name)
         return
     folder = root / spec.folder
@@ -56,6 +65,9 @@ def prepare(name: str, root: Path, archives: Sequence[Path] = ()) -> None:
                 f"{name}: nothing to prepare: {describe_folder(folder)}; put the archive there (from "
                 f"{spec.source or 'its authors'}), or name it with --archive"
             )
+    if spec.unpack_frames:
+        spec.unpack_frames(archives, folder, frames or FRAMES)
+        return
     for archive in archives:
         unpack(archive, folder)
     if spec.conversion:
@@ -80,41 +92,54 @@ def unpack(archive: Path, folder: Path) -> None:
         InputError: the archive is missing, damaged, locked by a password, unsafe, of another kind, or larger than
             the space on the disk.
     """
-    try:
-        with _members(archive) as members:
-            for member in members:
-                _require_safe(archive, member)
-            missing = [
-                member
-                for member in members
-                if not (target := folder / member.name).is_file() or target.stat().st_size != member.size
-            ]
-            try:
-                folder.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise InputError(f"{folder}: cannot be made ({error.strerror}); choose another --root") from None
-            wanted, free = sum(member.size for member in missing), shutil.disk_usage(folder).free
-            if wanted > free:
-                raise InputError(
-                    f"{folder}: {wanted / 2**30:.1f} GiB to unpack, {free / 2**30:.1f} GiB free; free some space"
-                )
-            for place in {(folder / member.name).parent for member in missing}:
-                remove_leftovers(place)
-            logger.info("%s: %d files, %d there already", archive, len(members), len(members) - len(missing))
-            for member in tqdm(missing, desc=f"unpack {archive.name}", unit="file", disable=None):
+    with _members(archive, folder) as found:
+        members = [*found]
+        for member in members:
+            _require_safe(archive, member)
+        missing = [
+            member
+            for member in members
+            if not (target := folder / member.name).is_file() or target.stat().st_size != member.size
+        ]
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{folder}: cannot be made ({error.strerror}); choose another --root") from None
+        wanted, free = sum(member.size for member in missing), shutil.disk_usage(folder).free
+        if wanted > free:
+            raise InputError(
+                f"{folder}: {wanted / 2**30:.1f} GiB to unpack, {free / 2**30:.1f} GiB free; free some space"
+            )
+        for place in {(folder / member.name).parent for member in missing}:
+            remove_leftovers(place)
+        logger.info("%s: %d files, %d there already", archive, len(members), len(members) - len(missing))
+        for member in tqdm(missing, desc=f"unpack {archive.name}", unit="file", disable=None):
+            with member.open() as source:
+                _write(folder / member.name, source)
+
+
+def extract(archive: Path, wanted: dict[str, Path]) -> None:
+    """Writes some files of an archive, in one pass that ends with the last of them.
+
+    Args:
+        archive: a zip or tar file of any size; it is never held in memory.
+        wanted: where to write each file, by its name without folders; what is written is taken out.
+
+    Raises:
+        InputError: the archive is missing, cut short or damaged (the files before the damage are written), or the disk
+            is full.
+    """
+    for place in {path.parent for path in wanted.values()}:
+        place.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(place)
+    bar = tqdm(total=len(wanted), desc=f"read {archive.name}", unit="file", disable=None)
+    with _members(archive, archive.parent) as members, bar:
+        while wanted and (member := next(members, None)) is not None:
+            if member.plain and (target := wanted.get(PurePosixPath(member.name).name)):
                 with member.open() as source:
-                    _write(folder / member.name, source)
-    except InputError:
-        raise
-    except FileNotFoundError:
-        raise InputError(f"{archive}: no such archive; check the path") from None
-    except RuntimeError as error:  # how zipfile reports a password
-        refuse_out_of_memory(error, archive)
-        raise InputError(f"{archive}: cannot be unpacked ({error}); unpack it manually into {folder}") from None
-    except Exception as error:  # damage shows in the many ways of two kinds of archives
-        refuse_out_of_memory(error, archive)
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{archive}: cannot be unpacked ({reason}); get it again if it is damaged") from None
+                    _write(target, source)
+                del wanted[target.name]
+                bar.update()
 
 
 def _write(file: Path, source: IO[bytes]) -> None:
@@ -139,30 +164,43 @@ class Member(NamedTuple):
 
 
 @contextmanager
-def _members(archive: Path) -> Iterator[list[Member]]:
-    """The files of an open archive, without its folders."""
-    if archive.is_dir():
-        raise InputError(f"{archive}: is a folder; name the zip or tar file")
-    require_regular(archive)
-    if zipfile.is_zipfile(archive):
-        with zipfile.ZipFile(archive) as content:
-            yield [
-                Member(
-                    info.filename.replace("\\", "/"),
-                    info.file_size,
-                    not stat.S_ISLNK(info.external_attr >> 16),
-                    partial(content.open, info),
-                )
-                for info in content.infolist()
-                if not info.is_dir()
-            ]
-        return
-    with tarfile.open(archive) as tar:
-        yield [
-            Member(info.name, info.size, info.isfile(), partial(tar.extractfile, info))
-            for info in tar
-            if not info.isdir()
-        ]
+def _members(archive: Path, folder: Path) -> Iterator[Iterator[Member]]:
+    """The files of an open archive, one after the other, without its folders.
+
+    Raises:
+        InputError: whatever fails while it is open; ``folder`` is where it is to be unpacked.
+    """
+    try:
+        if archive.is_dir():
+            raise InputError(f"{archive}: is a folder; name the zip or tar file")
+        require_regular(archive)
+        with zipfile.ZipFile(archive) if zipfile.is_zipfile(archive) else tarfile.open(archive) as content:
+            yield _in_zip(content) if isinstance(content, zipfile.ZipFile) else _in_tar(content)
+    except InputError:
+        raise
+    except FileNotFoundError:
+        raise InputError(f"{archive}: no such archive; check the path") from None
+    except RuntimeError as error:  # how zipfile reports a password
+        refuse_out_of_memory(error, archive)
+        raise InputError(f"{archive}: cannot be unpacked ({error}); unpack it manually into {folder}") from None
+    except Exception as error:  # damage shows in the many ways of two kinds of archives
+        refuse_out_of_memory(error, archive)
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(f"{archive}: cannot be unpacked ({reason}); get it again if it is damaged") from None
+
+
+def _in_zip(content: zipfile.ZipFile) -> Iterator[Member]:
+    for info in content.infolist():
+        if not info.is_dir():
+            plain = not stat.S_ISLNK(info.external_attr >> 16)
+            yield Member(info.filename.replace("\\", "/"), info.file_size, plain, partial(content.open, info))
+
+
+def _in_tar(content: tarfile.TarFile) -> Iterator[Member]:
+    while (info := content.next()) is not None:
+        content.members.clear()  # type: ignore[attr-defined]  # of millions of files, which need not be remembered
+        if not info.isdir():
+            yield Member(info.name, info.size, info.isfile(), partial(content.extractfile, info))
 
 
 def _require_safe(archive: Path, member: Member) -> None:

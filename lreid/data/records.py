@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+from lreid.identities import UNKNOWN
 
 CameraPolicy = Literal["apart", "same"]  # see lreid.data.layout.cameras_of_test
 
@@ -21,6 +23,33 @@ class Record(NamedTuple):
     path: str
     pid: int
     camid: int
+
+    @property
+    def outfit(self) -> int:
+        """Number of the clothes that its identity wears; -1 where it is not known, as in all but a :class:`Frame`."""
+        return UNKNOWN
+
+    @property
+    def tracklet(self) -> int:
+        """Number of its tracklet in its split; -1 where it belongs to none."""
+        return UNKNOWN
+
+
+class Frame(Record):
+    """An image of a tracklet: a record with an outfit and a tracklet, which still unpacks to three values."""
+
+    outfit = UNKNOWN
+    tracklet = UNKNOWN
+
+    def __new__(cls, path: str, pid: int, camid: int, outfit: int = UNKNOWN, tracklet: int = UNKNOWN) -> Frame:
+        """The record; outfits are numbered for each identity on its own."""
+        frame = super().__new__(cls, path, pid, camid)
+        frame.outfit, frame.tracklet = outfit, tracklet
+        return frame
+
+    def _replace(self, **changes: Any) -> Frame:
+        """The frame with other path, identity or camera."""
+        return Frame(*super()._replace(**changes), self.outfit, self.tracklet)
 
 
 @dataclass(frozen=True)
@@ -55,7 +84,8 @@ class DataSet:
     :class:`QueryGallery`. ``held_out`` are other images of the training identities, to classify; empty where those
     tested are others, as in re-identification. ``classes`` are then the names of the identities ``0, 1, …``. ``names``
     are those of data whose identities and cameras are no numbers. ``has_cameras`` says whether cameras are known; the
-    records of a set without have those of :func:`lreid.data.layout.cameras_of_test`.
+    records of a set without have those of :func:`lreid.data.layout.cameras_of_test`. ``tracklets`` is that of
+    :class:`QueryGallery`. ``dates`` are the days on which outfits were worn, by identity and outfit.
     """
 
     name: str
@@ -68,11 +98,13 @@ class DataSet:
     classes: tuple[str, ...] = ()
     names: Names = field(default_factory=Names, compare=False)
     has_cameras: bool = field(default=True, compare=False)
+    tracklets: bool = False
+    dates: Mapping[tuple[int, int], str] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)
 class Task:
-    """One step of a lifelong sequence: images of identities that no other task holds.
+    """One step of a lifelong sequence: images of identities that no other task holds, unless tasks are groups.
 
     In a domain-incremental sequence they are the same classes in every task, in the same order, so that a label modulo
     ``shared_classes`` is the class. Labels still differ between tasks: so does Co²L (ICCV 2021, Section 5.1).
@@ -81,7 +113,7 @@ class Task:
         index: position in the sequence, from 0.
         name: shown in tables, for instance ``market1501 3/10``.
         records: training images; ``pid`` is the class label. Labels of all tasks together are
-            ``0 .. C-1``, ascending from task to task.
+            ``0 .. C-1``, ascending from task to task; in tasks by groups, who returns has the label of before.
         held_out: test images of the same classes, with class labels; empty in re-identification.
         shared_classes: classes that all tasks of a domain-incremental sequence share; 0 if every task has its own
             classes.
@@ -121,6 +153,8 @@ class QueryGallery:
         has_cameras: whether cameras are known; where they are not, no image is left out by its camera.
     """
 
+        tracklets: whether queries and gallery are tracklets, each with the mean feature of its frames. ``query`` and
+            ``gallery`` are then all frames.
     name: str
     kind: Literal["seen", "unseen", "merged"]
     query: tuple[Record, ...]
@@ -134,6 +168,16 @@ class QueryGallery:
     has_cameras: bool = True
 
 
+    tracklets: bool = False
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Numbers of queries and of gallery entries: images, or tracklets."""
+        query, gallery = (
+            {record.tracklet for record in records} if self.tracklets else records
+            for records in (self.query, self.gallery)
+        )
+        return len(query), len(gallery)
 @dataclass(frozen=True)
 class Benchmark:
     """A sequence of tasks, to be iterated over, and the test sets that are evaluated after each of them."""

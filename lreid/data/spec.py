@@ -104,6 +104,8 @@ class Spec:
         layout: its folders and files.
         folder: folder for its archives, relative to the folder of all data sets.
         conversion: conversion from the release to images, if it needs one.
+        unpack_frames: function that unpacks its archives into a folder, with so many frames of each tracklet; None
+            unpacks them whole.
         splits: number of splits over which its figures are averaged.
         cameras: whether it has cameras.
         renumbered: whether test identities are numbered from 0 again.
@@ -120,6 +122,7 @@ class Spec:
     layout: Layout
     folder: str = ""
     conversion: Conversion | None = None
+    unpack_frames: Callable[[Sequence[Path], Path, int], None] | None = None
     splits: int = 1
     cameras: bool = True
     renumbered: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,8 +14,10 @@ import numpy as np
 from lreid.data.datasets import load_datasets, splits_of
 from lreid.data.records import Benchmark, DataSet, Names, QueryGallery, Record, Task
 from lreid.data.schemes import Sources
-from lreid.errors import ArgumentError
+from lreid.errors import ArgumentError, counted
 from lreid.identities import UNKNOWN
+
+logger = logging.getLogger("lreid")
 
 BEFORE = "before"  # the task that stands for all that was learned before a run
 Splits = Sequence[DataSet]  # one data set, cut into train and test in several ways
@@ -32,6 +35,9 @@ class Cut:
         order_seed: decides the random order. That of a data set does not depend on the others.
         scenario: ``"class-incremental"``, where every task has classes or identities of its own, or
             ``"domain-incremental"``, where every data set is one task with the same classes.
+        groups: tasks of a single data set instead: the name and the cameras or dates of each. An identity may be in
+            several, always with the label of its first one; images of no group are left out.
+        group_by: ``"camera"`` or ``"date"``, see :attr:`lreid.data.records.DataSet.dates`.
     """
 
     tasks_per_dataset: int = 1
@@ -40,6 +46,8 @@ class Cut:
     order: str = "ascending"
     order_seed: int = 0
     scenario: str = "class-incremental"
+    groups: Sequence[Sequence[Any]] = ()
+    group_by: str = "camera"
 
 
 @dataclass(frozen=True)
@@ -114,6 +122,9 @@ def build_benchmark(
     for data_set in seen:
         if data_set.query:  # without, it is trained on and not measured
             tests.append(replace(query_gallery([data_set], "seen"), first_task=len(tasks)))
+        if cut.groups:
+            tasks += _group_tasks(data_set, cut, first=label, index=len(tasks))
+            continue
         parts = split_identities(data_set, cut.tasks_per_dataset, order=cut.order, order_seed=cut.order_seed)
         for number, part in enumerate(parts, start=1):
             title = f"{data_set.name} {number}/{len(parts)}" if len(parts) > 1 else data_set.name
@@ -122,6 +133,43 @@ def build_benchmark(
             tasks.append(Task(len(tasks), title, records, held_out, shared_classes))
             label += len(part)
     return Benchmark(name, tuple(tasks), (*tests, *_unseen_tests(unseen, others)))
+
+
+def _group_tasks(data_set: DataSet, cut: Cut, *, first: int, index: int) -> list[Task]:
+    """A task for each group of cameras or dates, whose labels start at ``first``.
+
+    Raises:
+        ArgumentError: the data set has no dates, a member is in two groups, or a group has no image.
+    """
+    by_date = cut.group_by == "date"
+    if by_date and not data_set.dates:
+        raise ArgumentError("group_by", f"is date, but no date of {data_set.name} is known; see its entry in the docs")
+    group_of: dict[Any, int] = {}
+    for number, (name, *members) in enumerate(cut.groups):
+        for member in members:
+            if group_of.setdefault(member, number) != number:
+                raise ArgumentError("groups", f"has {member} in {cut.groups[group_of[member]][0]} and in {name}")
+    chosen: list[list[Record]] = [[] for _ in cut.groups]
+    without: Counter[Any] = Counter()
+    for record in data_set.train:
+        member = data_set.dates.get((record.pid, record.outfit)) if by_date else record.camid
+        if member in group_of:
+            chosen[group_of[member]].append(record)
+        else:
+            without[member] += 1
+    if without:
+        names = ", ".join(sorted(map(str, without)))
+        line = "%s: left out %s whose %s is in none of the groups: %s"
+        logger.warning(line, data_set.name, counted(without.total(), "image"), cut.group_by, names)
+    labels: dict[int, int] = {}
+    tasks: list[Task] = []
+    for (name, *_), records in zip(cut.groups, chosen, strict=True):
+        if not records:
+            raise ArgumentError("groups", f"has {name} without an image of {data_set.name}; remove it")
+        for pid in _identities(records):
+            labels.setdefault(pid, first + len(labels))
+        tasks.append(Task(index + len(tasks), f"{data_set.name} {name}", _labelled(records, labels)))
+    return tasks
 
 
 def _unseen_tests(unseen: Unseen, others: Sequence[Splits]) -> Iterator[QueryGallery]:
@@ -146,6 +194,10 @@ def _require_allowed(train: Sequence[str], unseen: Unseen, learned: Learned, cut
     ):
         if choice not in choices:
             raise ArgumentError(argument, f"is {choice!r}; must be {' or '.join(choices)}")
+    if cut.groups and (len(train) > 1 or cut.pool or cut.identities or cut.tasks_per_dataset > 1):
+        raise ArgumentError(
+            "groups", "makes the tasks of a single data set, with all identities: set tasks_per_dataset to 1"
+        )
     if learned.names and not learned.identities:
         raise ArgumentError("learned", "is named without the number of identities; use lreid train --from")
 
@@ -184,6 +236,7 @@ def query_gallery(versions: Splits, kind: Literal["seen", "unseen", "merged"]) -
             tracks=first.tracks,
             single_shot=first.single_shot,
             names=first.names,
+            tracklets=first.tracklets,
         )
     query = tuple(sorted({record for version in versions for record in version.query}))
     gallery = tuple(sorted({record for version in versions for record in version.gallery}))
@@ -246,8 +299,10 @@ def pool_data_sets(name: str, data_sets: Iterable[DataSet]) -> DataSet:
         records = [*data_set.train, *data_set.query, *data_set.gallery]
         for split, merged in splits.items():
             merged += [
-                Record(path, pid + pid_offset, camid if camid == UNKNOWN else camid + camid_offset)
-                for path, pid, camid in getattr(data_set, split)
+                each._replace(
+                    pid=each.pid + pid_offset, camid=UNKNOWN if each.camid == UNKNOWN else each.camid + camid_offset
+                )
+                for each in getattr(data_set, split)
             ]
         names = names.behind(data_set.names, pid_offset, camid_offset)
         pid_offset += max(record.pid for record in records) + 1

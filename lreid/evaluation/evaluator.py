@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from lreid.data.images import Images
 from lreid.evaluation.scoring import score, searches_of
-from lreid.evaluation.test_set import TestSet
+from lreid.evaluation.test_set import TestSet, Tracklets
 from lreid.models.embedder import Embedder
 from lreid.results import figures_of
 from lreid.retrieval.index import FaissIndex
@@ -84,7 +85,13 @@ class Evaluator:
 
     def features(self, model: Embedder, test: TestSet) -> tuple[np.ndarray, np.ndarray]:
         """Extract the features of a test set's queries (Q, D) and gallery (G, D)."""
-        return model.extract(test.query, **self.extraction), model.extract(test.gallery, **self.extraction)
+        return self.extract(model, test.query), self.extract(model, test.gallery)
+
+    def extract(self, model: Embedder, images: Images | Tracklets) -> np.ndarray:
+        """Extract the features of images (N, D), or the mean features of tracklets (T, D)."""
+        if isinstance(images, Tracklets):
+            return images.means(self.extract(model, images.frames))
+        return model.extract(images, **self.extraction)
 
     def evaluate(
         self,

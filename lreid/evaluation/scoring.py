@@ -195,21 +195,20 @@ def _cost(
 
 def described(test: ListedTest) -> dict[str, Any]:
     """The entry of a test set in the list ``tests`` of ``test.json``."""
-    return {
-        "name": test.name,
-        "queries": len(test.test.query),
-        "gallery": len(test.test.gallery),
-        "camera_filter": test.camera_filter,
-    }
+    queries, gallery = test.test.sizes
+    outfits = {} if test.rules.outfits == "both" else {"outfits": test.rules.outfits}
+    return {"name": test.name, "queries": queries, "gallery": gallery, "camera_filter": test.camera_filter} | outfits
 
 
 def notes_on(test: ListedTest, row: dict[str, Any]) -> list[str]:
     """Notes on the metrics of one test set (:func:`row_of`), one line each."""
-    notes, name, queries = [], test.name, len(test.test.query)
+    notes, name, (queries, _) = [], test.name, test.test.sizes
     itself = 0 if test.camera_filter else test.test.in_gallery  # queries that are left out of their own ranking by file
     absent, filtered = row["num_absent"], row["num_filtered"]
     if absent or filtered:
         only = "in the query itself" if itself else "under the query's own camera"
+        if test.rules.outfits != "both":
+            only += f" or not in {'its' if test.rules.outfits == 'same' else 'another'} outfit"
         notes.append(
             f"{name}: {absent + filtered} queries have no match: {absent} with an identity that is not in the "
             f"gallery, {filtered} with one that is there only {only}"

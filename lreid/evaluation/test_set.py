@@ -12,8 +12,8 @@ import numpy as np
 
 from lreid.data.images import Images
 from lreid.data.records import QueryGallery, Record
-from lreid.errors import InputError
-from lreid.identities import Labels, usable
+from lreid.errors import ArgumentError, InputError
+from lreid.identities import UNKNOWN, Labels, Outfits, usable
 from lreid.retrieval.matches import SameIdentity
 from lreid.retrieval.ranking import AveragePrecision
 from lreid.retrieval.scores import Metric
@@ -21,15 +21,16 @@ from lreid.retrieval.scores import Metric
 
 @dataclass(frozen=True)
 class Rules:
-    """Options of the evaluation, see :func:`lreid.retrieval.evaluate`."""
+    """Options of the evaluation, see :func:`lreid.retrieval.evaluate` and :func:`lreid.identities.usable`."""
 
     metric: Metric = "cosine"
     ap: AveragePrecision = "rectangular"
     camera_filter: bool = True
+    outfits: Outfits = "both"
 
 
 class Labelled(Protocol):
-    """Images with labels: :class:`lreid.data.images.Images`, or a list without pixels."""
+    """Images with labels: :class:`lreid.data.images.Images`, :class:`Tracklets`, or a list without pixels."""
 
     @property
     def records(self) -> Sequence[Record]:
@@ -42,6 +43,49 @@ class Labelled(Protocol):
     @property
     def camids(self) -> np.ndarray:
         """``(N,)`` int64 cameras."""
+
+
+class Tracklets(Sequence[np.ndarray]):
+    """Tracklets instead of images, in the order of their numbers; each is shown by its first frame.
+
+    Args:
+        frames: images of all frames.
+
+    Attributes:
+        records: first frame of each tracklet.
+    """
+
+    def __init__(self, frames: Images) -> None:
+        self.frames = frames
+        numbers = [record.tracklet for record in frames.records]
+        self._order = np.argsort(numbers, kind="stable")
+        self._starts = np.unique(np.asarray(numbers)[self._order], return_index=True)[1]  # (T,)
+        self._first = self._order[self._starts]  # (T,)
+        self.records = tuple(frames.records[row] for row in self._first)
+        self.skipped, self.cached_gib = frames.skipped, frames.cached_gib
+
+    @property
+    def pids(self) -> np.ndarray:
+        """``(T,)`` int64 identities."""
+        return np.array([record.pid for record in self.records], np.int64)
+
+    @property
+    def camids(self) -> np.ndarray:
+        """``(T,)`` int64 cameras."""
+        return np.array([record.camid for record in self.records], np.int64)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __getitem__(self, index: Any) -> Any:
+        """The first frame of a tracklet, (H, W, 3) uint8, RGB."""
+        return self.frames[int(self._first[index])]
+
+    def means(self, features: np.ndarray) -> np.ndarray:
+        """The mean feature of each tracklet ``(T, D)``, from those of all frames ``(N, D)`` float32."""
+        sums = np.add.reduceat(features[self._order], self._starts, axis=0, dtype=np.float64)
+        counts = np.diff([*self._starts, len(features)])
+        return (sums / counts[:, None]).astype(features.dtype)
 
 
 class Split(NamedTuple):
@@ -100,7 +144,11 @@ class ListedTest:
             cameras = self.query.camids, self.gallery.camids
         elif self.test.in_gallery:
             cameras = file_numbers(*([record.path for record in each.records] for each in (self.query, self.gallery)))
-        return Labels(self.query.pids, cameras[0]), Labels(self.gallery.pids, cameras[1])
+        query, gallery = Labels(self.query.pids, cameras[0]), Labels(self.gallery.pids, cameras[1])
+        if (worn := self.rules.outfits) == "both":
+            return query, gallery
+        outfits = (np.array([record.outfit for record in each.records]) for each in (self.query, self.gallery))
+        return replace(query, outfits=next(outfits), worn=worn), replace(gallery, outfits=next(outfits), worn=worn)
 
     @cached_property
     def splits(self) -> tuple[Split, ...]:
@@ -134,8 +182,8 @@ class TestSet(ListedTest):
 
     __test__ = False  # pytest: not a test
 
-    query: Images
-    gallery: Images
+    query: Images | Tracklets
+    gallery: Images | Tracklets
 
     def require_match(self) -> None:
         """Check, before training, that the test set can be evaluated.
@@ -151,6 +199,11 @@ class TestSet(ListedTest):
             )
         if usable(query[rows], gallery[columns]).any():
             return
+        if self.rules.outfits != "both":
+            raise ArgumentError(
+                "outfits",
+                f"is {self.rules.outfits}, but {self.name} has no such match by another camera; set it to both",
+            )
         if not self.camera_filter:
             raise InputError(f"{self.name}: no query has a second image of its identity in the gallery; add some")
         raise InputError(
@@ -180,14 +233,19 @@ def load_tests(
 
     Raises:
         InputError: an image cannot be read, or no query of a test set has a match.
+        ArgumentError: a test set without outfits is to be filtered by them.
     """
     loaded = []
     for test in tests:
-        pair: list[Images] = []
+        if rules.outfits != "both" and any(each.outfit == UNKNOWN for each in (*test.query, *test.gallery)):
+            fault = f"is {rules.outfits}, but the outfits of {test.name} are unknown; set it to both"
+            raise ArgumentError("outfits", fault)
+    for test in tests:
+        pair: list[Images | Tracklets] = []
         for records in (test.query, test.gallery):
             images = Images(records, height=height, width=width, cache_gib=cache_gib, skip_bad=skip_bad)
             cache_gib -= images.cached_gib
-            pair.append(images)
+            pair.append(Tracklets(images) if test.tracklets else images)
         loaded.append(TestSet(test, pair[0], pair[1], rules))
         loaded[-1].require_match()
     return loaded

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -254,7 +255,9 @@ class Method:
         self.model.merge_adapter()
         if self.keeps_teacher:
             self.teacher = self.frozen_network()
-        if isinstance(self.memory, ExemplarMemory) and self.memory.budget:
+        stored = set(self.memory.labels.tolist())  # who returns keeps the images of before
+        task = replace(task, records=tuple(each for each in task.records if each.pid not in stored))
+        if isinstance(self.memory, ExemplarMemory) and self.memory.budget and task.records:
             size: dict[str, Any] = {"height": self.model.height, "width": self.model.width}
             images: Sequence[np.ndarray] = (
                 ImagePaths([record.path for record in task.records], **size)

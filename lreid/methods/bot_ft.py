@@ -57,8 +57,8 @@ class BoTFineTuning(Method):
 
     def begin_task(self, task: Task) -> None:
         """Add a classifier row for each new identity."""
-        self.first_class = 0 if self.memory else len(self.classifier)
-        self.classifier.grow(len(task.classes))
+        self.first_class = 0 if self.memory else min(task.classes)
+        self.classifier.cover(task.classes)
 
     def parameters(self) -> Iterable[Parameter]:
         """The network and the classifier."""

@@ -99,7 +99,7 @@ class CCLIS(Co2L):
     def begin_task(self, task: Task) -> None:
         """Add prototypes, and compute the weights of the task's images: one over the size of their class."""
         super().begin_task(task)
-        self.prototypes.grow(len(task.classes))
+        self.prototypes.cover(task.classes)
         if self.reid_head:
             with torch.no_grad():
                 self.prototypes.weight[task.classes] = self.mean_directions(task).to(self.prototypes.weight)

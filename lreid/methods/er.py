@@ -102,7 +102,7 @@ class ER(Method):
         If tasks share their classes, all tasks use the rows of the first one.
         """
         self.shared_classes = task.shared_classes
-        self.classifier.grow(self.shared_classes - len(self.classifier) if self.shared_classes else len(task.classes))
+        self.classifier.cover(range(self.shared_classes) if self.shared_classes else task.classes)
         self.task_classes, self.offered = tuple(task.classes), set()
         if self.reid_head and not (self.shared_classes and task.index):
             self.begin_rows(task)

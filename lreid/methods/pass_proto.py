@@ -75,8 +75,8 @@ class PASS(BoTFineTuning):
 
     def begin_task(self, task: Task) -> None:
         """Add a classifier row for each rotation of each new identity."""
-        self.first_class = 0 if self.memory or self.weights["prototypes"] else len(self.classifier)
-        self.classifier.grow(self.rotations * len(task.classes))
+        self.first_class = 0 if self.memory or self.weights["prototypes"] else self.rotations * min(task.classes)
+        self.classifier.cover([self.rotations * (max(task.classes) + 1) - 1])
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Compute BoT's terms on rotated images and, from the second task on, the terms against forgetting."""

@@ -89,7 +89,7 @@ class PatchKD(LwF):
         super().begin_task(task)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(torch.randint(2**31, (), generator=self.generator)))
-            self.patch_classifier.grow(len(task.classes))
+            self.patch_classifier.cover(task.classes)
 
     def parameters(self) -> Iterable[Parameter] | list[dict[str, Any]]:
         """The network, both classifiers and, from the second task on, the sampler with a separate learning rate."""

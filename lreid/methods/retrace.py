@@ -78,7 +78,7 @@ class Retrace(BoTFineTuning):
         self.rate, self.keep, self.centre = rate, keep, centre
         model.neck.requires_grad_(False)  # it stores a mean and is not trained
         self.began: Embedder | None = None  # the previous network, until the end of the task
-        self.first_label = 0
+        self.labels = torch.empty(0, dtype=torch.int64)  # of the identities of the task, ascending
         self.share = 1.0  # alpha of the last task
         self._new_head()
 
@@ -100,7 +100,7 @@ class Retrace(BoTFineTuning):
         self._new_head()
         self._neck().reset_running_stats()
         self.began = frozen_copy(self.model)
-        self.first_label = min(task.classes)
+        self.labels = torch.tensor(task.classes)
         self.classifier.grow(len(task.classes))
         with torch.no_grad():
             self.classifier.weight.copy_(self.mean_directions(task))
@@ -114,7 +114,8 @@ class Retrace(BoTFineTuning):
         """Compute the softmax over the identities of the task, and the triplet loss."""
         features = self.model(batch.images)  # (B, dim)
         logits = self.classifier(self.task_neck(features))  # (B, identities of the task)
-        return self.softmax_triplet(features, logits, batch._replace(labels=batch.labels - self.first_label))
+        rows = torch.searchsorted(self.labels, batch.labels)
+        return self.softmax_triplet(features, logits, batch._replace(labels=rows))
 
     def finish_task(self, task: Task) -> None:
         """Interpolate the weights to the smallest alpha that retains the gain on the task."""
@@ -158,14 +159,18 @@ class Retrace(BoTFineTuning):
     def state_dict(self) -> dict[str, Any]:
         """The state of the base class, and head and previous network within a task."""
         began = None if self.began is None else self.began.state_dict()
-        head = {"task_neck": self.task_neck.state_dict(), "first_label": self.first_label}
+        head = {"task_neck": self.task_neck.state_dict(), "labels": self.labels}
         return super().state_dict() | head | {"began": began, "share": self.share}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state that :meth:`state_dict` returned."""
         super().load_state_dict(state)
         self.task_neck.load_state_dict(state["task_neck"])
-        self.first_label, self.share = state["first_label"], state["share"]
+        self.share = state["share"]
+        if "labels" in state:
+            self.labels = state["labels"].cpu()
+        else:  # of a version whose tasks could not share identities, so that the labels of a task were consecutive
+            self.labels = state["first_label"] + torch.arange(len(self.classifier))
         self.began = None if state["began"] is None else frozen_copy(self.model)
         if self.began is not None:
             self.began.load_state_dict(state["began"])

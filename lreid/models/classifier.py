@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -33,6 +34,10 @@ class GrowingClassifier(nn.Module):
         """Add normally distributed rows for new identities; other rows stay. ``weight`` becomes a new parameter."""
         new = torch.randn(classes, self.weight.shape[1]).to(self.weight) * self.std
         self.weight = nn.Parameter(torch.cat([self.weight.detach(), new]))
+
+    def cover(self, classes: Iterable[int]) -> None:
+        """Adds rows up to the highest class; identities that return have theirs already."""
+        self.grow(max(0, max(classes) + 1 - len(self)))
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         """Load a state, also as part of a larger module; the classifier gets as many rows as the state."""

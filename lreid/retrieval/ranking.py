@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from lreid.errors import ArgumentError, InputError
-from lreid.identities import JUNK, Labels, comparable, usable
+from lreid.identities import JUNK, Labels, Outfits, comparable, usable
 from lreid.retrieval.index import Search, unfound_last
 from lreid.retrieval.matches import SameIdentity, count_ahead
 from lreid.retrieval.scores import BlockScores, Metric, Scorer, blocks, scores_of
@@ -166,7 +166,7 @@ def evaluate_scores(
     num_valid = int(np.isfinite(average_precisions).sum())
     num_absent = num_queries - num_valid - num_filtered
     if not num_valid:
-        raise InputError(_no_match(num_absent, num_filtered))
+        raise InputError(_no_match(num_absent, num_filtered, query.worn))
     divisor = num_valid if ap == "rectangular" else num_queries
     hits = np.bincount(first_ranks, minlength=max_rank)[:max_rank]  # queries per rank of their first match
     return Evaluation(
@@ -237,9 +237,11 @@ def _measure(ranks: np.ndarray, matches: np.ndarray, ap: AveragePrecision) -> tu
     return np.add.reduceat(precision, start) / matches, matches / (last + 1), ranks[start]
 
 
-def _no_match(num_absent: int, num_filtered: int) -> str:
+def _no_match(num_absent: int, num_filtered: int, worn: Outfits) -> str:
     if not num_filtered:
         return f"no query has a match: not one identity of the {num_absent} queries is in the gallery"
+    if worn != "both":
+        return f"no query has a match in the {worn} outfit by another camera; search both"
     absent = f" ({num_absent} more queries have an identity that is not there at all)" if num_absent else ""
     return (
         f"no query has a match: the camera filter removed them all, the identities of {num_filtered} queries "

@@ -347,8 +347,7 @@ def new_results(
                 "name": test.name,
                 "kind": test.kind,
                 "first_task": test.first_task,
-                "queries": len(test.query),
-                "gallery": len(test.gallery),
+                **dict(zip(("queries", "gallery"), test.sizes, strict=True)),
             }
             for test in benchmark.tests
         ],

@@ -7,6 +7,7 @@
     lreid data check my/folder --pattern "{pid}/{camid}_{n}.png"       # your own pattern of file names
     lreid data from-tracks gate.mp4 --tracks gate.txt --out gate     # a video with a tracker's results
     lreid data prepare cuhk_sysu --archive ~/Downloads/CUHK-SYSU.zip
+    lreid data prepare mevid --frames 8                 # eight frames of each tracklet of MEVID's archives
 
 The exit status is 2 if a data set that was checked or prepared is not complete.
 """
@@ -47,6 +48,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="FILE",
         help="zip or tar file to unpack; repeat it for more (default: the archives in the data set's folder)",
+    )
+
+    prepare.add_argument(
+        "--frames", type=int, default=0, metavar="N", help="frames per tracklet, if it has tracklets (default: 16)"
     )
 
     about = "video files, or folders in the layout of MOT Challenge or MTMC"

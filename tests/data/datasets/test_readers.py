@@ -87,6 +87,8 @@ def lists(content: dict[str, str | bytes], image: str) -> dict[str, str | bytes]
 
 # The images of each data set below its home, or its files with what they hold.
 TREES: dict[str, list[str] | dict[str, str | bytes]] = {
+    "cobra": [f"re_identification_youngstock/{side}/{cow}/{image}.png"
+              for side in ("left", "right") for cow in ("ada", "bo", "cleo", "dora") for image in (1, 2, 3)],
     "cuhk01": [f"campus/{pid:04d}{image:03d}.png" for pid in range(1, 8) for image in (1, 2, 3, 4)],
     "cuhk02": [
         f"{pair}/cam{camera}/{pid:03d}_{image:04d}.png"
@@ -109,6 +111,7 @@ TREES: dict[str, list[str] | dict[str, str | bytes]] = {
     "market1501": [
         *in_folders(MARKET), "bounding_box_train/Thumbs.db", "bounding_box_train/._0002_c1s1_000451_03.jpg",
     ],
+    "mpdd": in_folders({"train": "0_c1s1_1 0_c2s1_2 3_c1s1_1", "query": "146_c1_s3_1", "gallery": "146_c2s1_1"}),
     "msmt17_v1": msmt("msmt17_v1"),
     "msmt17_v2": msmt("msmt17_v2"),
     "msmt17_v2+val": msmt("msmt17_v2"),
@@ -145,6 +148,7 @@ RECORDS = {
     ),
     "lpw_s2": ([(3, 4)], [(1, 1)], [(1, 2)]),
     "market1501": ([(2, 1), (2, 2), (7, 3)], [(1, 1), (1501, 6)], [(0, 1), (1, 2), (1501, 4)]),
+    "mpdd": ([(1, 1), (1, 2), (4, 1)], [(147, 1)], [(147, 2)]),
     "msmt17_v1": ([(0, 1), (1, 15)], [(0, 3)], [(0, 4), (1, 5)]),
     "msmt17_v2": ([(0, 1), (1, 15)], [(0, 3)], [(0, 4), (1, 5)]),
     "msmt17_v2+val": ([(0, 1), (0, 2), (1, 15)], [(0, 3)], [(0, 4), (1, 5)]),
@@ -222,7 +226,7 @@ def test_every_home_is_found_and_what_it_lacks_is_named(tmp_path: Path, name: st
         (tmp_path / "away").rename(home / needed)
 
 
-@pytest.mark.parametrize("name", ["viper", "cuhk01", "ilids", "prid2011", "vehicleid_small"])
+@pytest.mark.parametrize("name", ["viper", "cobra", "cuhk01", "ilids", "prid2011", "vehicleid_small"])
 def test_splits_are_decided_by_the_seed(planted, name: str) -> None:
     spec, root = spec_of(name), planted(name)
 
@@ -259,6 +263,16 @@ def test_ilids_has_a_query_and_a_gallery_image_of_every_tested_person(planted, s
     for query, match in zip(data_set.query, data_set.gallery, strict=True):
         assert query.camid != match.camid
         assert query.path.endswith(f"{query.pid:04d}{query.camid:03d}.jpg")
+
+
+def test_cobra_asks_for_the_first_image_of_each_side_of_half_of_the_cows(planted) -> None:
+    data_set = spec_of("cobra").load(planted("cobra"))
+    sides = [(Path(each.path).parts[-3:], each.pid, each.camid) for each in data_set.query]
+    tested = sorted({data_set.names.identities[each.pid] for each in data_set.gallery})
+    numbers = {"ada": 1, "bo": 2, "cleo": 3, "dora": 4}
+    assert sides == [((side, cow, "1.png"), numbers[cow], 0) for side in ("left", "right") for cow in tested]
+    assert len(tested) == 2 and len(data_set.gallery) == 8 and len(data_set.train) == 12
+    assert not {each.pid for each in data_set.train} & {numbers[cow] for cow in tested}
 
 
 def test_prid_trains_and_asks_for_shared_people_only(planted) -> None:

@@ -1,0 +1,57 @@
+"""CoBRA, re-identification of young stock (Perneel et al., Sensors 25(10), 2971, 2025).
+
+    datasets/cobra/re_identification_youngstock/
+    └── ORIENTATION/COW/    11438 images of 48 cows, over two years
+
+There is no official split. Ten random halves of the cows are trained on; of the others, the first image of each
+orientation is a query. The two sides of a cow look different, so queries have matches of their own orientation. There
+are no cameras.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from lreid.data.layout import cameras_of_test, random_half, require_splits, visible_images
+from lreid.data.records import CameraPolicy, DataSet, Names, Record
+from lreid.data.spec import Layout, Spec, published
+from lreid.identities import ascending_ranks
+
+
+def read(home: Path, *, split: int = 0, seed: int = 0, cameras: CameraPolicy = "apart") -> DataSet:
+    """Reads one of ten splits of CoBRA; cows are numbered from 1 by their names, see ``cameras`` for the others."""
+    folders = {Path(folder): visible_images(Path(folder)) for folder, *_ in sorted(os.walk(home))}
+    folders = {folder: images for folder, images in folders.items() if images}
+    pids = {name: rank + 1 for name, rank in ascending_ranks(folder.name for folder in folders).items()}
+    query_camera, gallery_camera = cameras_of_test(cameras)
+    trained = random_half(pids.values(), seed=[seed, split])
+    train, query, gallery = [], [], []
+    for folder, images in folders.items():
+        pid = pids[folder.name]
+        first, *others = map(str, images)
+        if pid in trained:
+            train += [Record(path, pid, 0) for path in (first, *others)]
+        else:
+            query.append(Record(first, pid, query_camera))
+            gallery += [Record(path, pid, gallery_camera) for path in others]
+    names = Names({pid: name for name, pid in pids.items()})
+    data_set = DataSet("cobra", tuple(train), tuple(query), tuple(gallery), names=names, has_cameras=False)
+    return require_splits(data_set, dict.fromkeys(("train", "query", "gallery"), home))
+
+
+SPECS = (
+    Spec(
+        name="cobra",
+        read=read,
+        title="CoBRA",
+        source="https://zenodo.org/records/15018518",
+        licence="CC BY 4.0",
+        layout=Layout(("cobra",)),
+        folder="cobra",
+        splits=10,
+        cameras=False,
+        published=published(train=(24, None), query=(24, None), gallery=(24, None)),
+        remark="cattle",
+    ),
+)

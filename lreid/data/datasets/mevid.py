@@ -1,0 +1,226 @@
+"""MEVID (Davila et al., Multi-view Extended Videos with Identities for Video Person Re-Identification, WACV 2023).
+
+    datasets/mevid/
+    ├── bbox_train/0103/    0103O020C424T000F00009.jpg …   (person, outfit, camera, tracklet, frame)
+    ├── bbox_test/0201/     0201O003C330T004F00192.jpg …
+    ├── train_name.txt, test_name.txt   an image per line
+    ├── track_train_info.txt, track_test_info.txt   first and last image, person, outfit and camera per tracklet
+    ├── query_IDX.txt       the lines of track_test_info.txt, from 0, that are queries; the others are the gallery
+    └── outfit_dates.txt   for `mevid-dates`, not published: a person, an outfit and its date, such as 103 20 2018-03-07
+
+158 actors, who consented, in 598 outfits; 8,092 tracklets. `lreid data prepare mevid --frames 16` reads the archives
+(`mevid-v1-bbox-train.tgz`, 30 GB, `mevid-v1-bbox-test.tgz`, 13 GB, and `mevid-v1-annotation-data.zip`) as streams and
+writes up to 16 frames of each tracklet. Queries and gallery are tracklets, with the mean feature of the frames that are
+there; the authors' figures use all frames. `EVAL.OUTFITS` selects the same or changed clothes. On the tasks of
+`mevid-dates` and `mevid-sites` people return. The published files do not say when an outfit was worn.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from lreid.data.layout import describe_folder, require_splits
+from lreid.data.records import DataSet, Frame
+from lreid.data.spec import Layout, Spec, published
+from lreid.errors import InputError
+from lreid.identities import JUNK
+from lreid.reading import read_text
+
+SPLITS = ("train", "test")
+QUERIES, DATES = "query_IDX.txt", "outfit_dates.txt"
+TEXTS = (*(name.format(split) for split in SPLITS for name in ("{}_name.txt", "track_{}_info.txt")), QUERIES)
+NAME = re.compile(r"(?P<pid>\d{4})O(?P<outfit>\d{3})C(?P<camid>\d+)T\d{3}F\d{5}\.jpg")
+
+
+class Tracklet(NamedTuple):
+    """A line of ``track_train_info.txt`` or ``track_test_info.txt``.
+
+    Attributes:
+        number: number of the line, from 0.
+        first, last: its images, as lines of the file of names, from 0; an empty tracklet ends before it starts.
+        pid, outfit, camid: its person, who is -1 where it is junk, outfit and camera.
+    """
+
+    number: int
+    first: int
+    last: int
+    pid: int
+    outfit: int
+    camid: int
+
+
+def read(home: Path) -> DataSet:
+    """Reads MEVID, of every tracklet the frames that are there; cameras have the numbers of the release.
+
+    Raises:
+        InputError: a line is malformed or contradicts another file, or no frame of a tracklet is there.
+    """
+    train, test = (_frames(home, split) for split in SPLITS)
+    queries = {query for (query,) in _numbers(home / QUERIES, 1)}
+    last = len(_lines(home / "track_test_info.txt")) - 1
+    if beyond := [query for query in sorted(queries) if not 0 <= query <= last]:
+        raise InputError(f"{home / QUERIES}: has tracklet {beyond[0]}, but the last is {last}; get the file again")
+    data_set = DataSet(
+        "mevid",
+        tuple(train),
+        tuple(frame for frame in test if frame.tracklet in queries),
+        tuple(frame for frame in test if frame.tracklet not in queries),
+        tracklets=True,
+        dates=_dates(home / DATES) if (home / DATES).exists() else {},
+    )
+    folders = {"train": home / "bbox_train", "query": home / QUERIES, "gallery": home / "bbox_test"}
+    return require_splits(data_set, folders)
+
+
+def _frames(home: Path, split: str) -> list[Frame]:
+    """The frames of a split that are there, tracklet by tracklet."""
+    folder = home / f"bbox_{split}"
+    there = {person.name: set(os.listdir(person)) for person in folder.iterdir() if person.is_dir()}
+    frames, lacking = [], {}
+    for tracklet, names in _named_tracklets(home, split):
+        person = f"{tracklet.pid:04d}"
+        here = [name for name in names if name in there.get(person, ())]
+        paths = (f"{folder}/{person}/{name}" for name in here)
+        frames += [Frame(path, tracklet.pid, tracklet.camid, tracklet.outfit, tracklet.number) for path in paths]
+        if not here:
+            lacking[tracklet.number] = names[0]
+    if lacking:
+        number, name = next(iter(lacking.items()))
+        raise InputError(
+            f"{folder}: has no frame of {len(lacking)} tracklets, such as {name} of line {number + 1} in "
+            f"track_{split}_info.txt; run: lreid data prepare mevid --root {home.parent}"
+        )
+    return frames
+
+
+def _named_tracklets(home: Path, split: str) -> Iterator[tuple[Tracklet, list[str]]]:
+    """Tracklets, without empty and junk ones, with the names of their images; reads the file of names line by line."""
+    file = home / f"{split}_name.txt"
+    tracklets = sorted(_tracklets(home, split), key=lambda tracklet: tracklet.first)
+    with open(file, encoding="utf-8", errors="replace") as lines:
+        line = -1
+        for tracklet in tracklets:
+            names = []
+            while line < tracklet.last:
+                name = next(lines, "").strip()
+                line += 1
+                if line >= tracklet.first:
+                    match = NAME.fullmatch(name)
+                    if match is None or [int(each) for each in match.groups()] != [*tracklet[3:]]:
+                        raise InputError(
+                            f"{file}:{line + 1}: has {name!r}, expected an image of person {tracklet.pid}, outfit "
+                            f"{tracklet.outfit}, camera {tracklet.camid} (line {tracklet.number + 1} of "
+                            f"track_{split}_info.txt); get both files again"
+                        )
+                    names.append(name)
+            yield tracklet, names
+
+
+def _tracklets(home: Path, split: str) -> list[Tracklet]:
+    """The tracklets of a split that have images of a person."""
+    file = home / f"track_{split}_info.txt"
+    tracklets = [Tracklet(number, *row) for number, row in enumerate(_numbers(file, 5))]
+    tracklets = [each for each in tracklets if each.pid != JUNK and each.last >= each.first]
+    line_of: dict[int, int] = {}
+    end = -1
+    for each in sorted(tracklets, key=lambda tracklet: tracklet.first):
+        if each.first <= end:
+            raise InputError(f"{file}:{each.number + 1}: shares images with line {line_of[end]}; get the file again")
+        end = each.last
+        line_of[end] = each.number + 1
+    return tracklets
+
+
+def _numbers(file: Path, columns: int) -> Iterator[tuple[int, ...]]:
+    """The whole numbers of each line, which may be written as decimals, as numpy does."""
+    for number, line in enumerate(_lines(file), start=1):
+        try:
+            values = [float(value) for value in line.split()]
+            if len(values) != columns or not all(value.is_integer() for value in values):
+                raise ValueError
+        except ValueError:
+            raise InputError(
+                f"{file}:{number}: unexpected line {line.strip()!r}; expected {columns} whole numbers: get the file "
+                "again"
+            ) from None
+        yield tuple(map(int, values))
+
+
+def _dates(file: Path) -> dict[tuple[int, int], str]:
+    """The dates of outfits, by person and outfit."""
+    dates: dict[tuple[int, int], str] = {}
+    for number, line in enumerate(_lines(file), start=1):
+        match = re.fullmatch(r"\s*(\d+)\s+(\d+)\s+(\d{4}-\d\d-\d\d)\s*", line)
+        if match is None:
+            raise InputError(
+                f"{file}:{number}: unexpected line {line.strip()!r}; expected a person, an outfit and its date like "
+                "'103 20 2018-03-07'"
+            )
+        if dates.setdefault((int(match[1]), int(match[2])), match[3]) != match[3]:
+            raise InputError(f"{file}:{number}: gives outfit {match[2]} of person {match[1]} a second date; remove one")
+    return dates
+
+
+def _lines(file: Path) -> list[str]:
+    return read_text(file, errors="replace").rstrip().splitlines()
+
+
+def unpack_frames(archives: Sequence[Path], home: Path, frames: int) -> None:
+    """Unpacks the text files and evenly spread frames of each tracklet; what is there is not read again.
+
+    Raises:
+        InputError: an archive is damaged, or files are still missing after all have been read.
+    """
+    from lreid.data.prepare import extract
+
+    texts = {name: home / name for name in TEXTS if not (home / name).is_file()}
+    for archive in sorted(archives, key=lambda archive: archive.stat().st_size if archive.exists() else 0):
+        if texts:
+            extract(archive, texts)
+    if texts:
+        raise InputError(
+            f"{home}: lacks {', '.join(texts)}; put mevid-v1-annotation-data.zip there, or name it with --archive; "
+            f"{describe_folder(home)}"
+        )
+    for split in SPLITS:
+        wanted = {
+            name: home / f"bbox_{split}" / f"{tracklet.pid:04d}" / name
+            for tracklet, names in _named_tracklets(home, split)
+            for name in _spread(names, frames)
+        }
+        wanted = {name: path for name, path in wanted.items() if not path.is_file()}
+        for archive in [each for each in archives if split in each.name] or archives:
+            if wanted:
+                extract(archive, wanted)
+        if wanted:
+            raise InputError(
+                f"{home}: {len(wanted)} frames of bbox_{split} are in none of the archives, such as {min(wanted)}; put "
+                f"the whole mevid-v1-bbox-{split}.tgz there, or name it with --archive, and run the command again"
+            )
+
+
+def _spread(names: Sequence[str], count: int) -> list[str]:
+    """The middle ones of ``count`` equal parts of a tracklet; all where there are no more."""
+    if len(names) <= count:
+        return [*names]
+    return [names[(2 * part + 1) * len(names) // (2 * count)] for part in range(count)]
+
+
+SPECS = (
+    Spec(
+        name="mevid",
+        read=read,
+        title="MEVID",
+        source="https://mevadata.org/",
+        licence="video: CC BY 4.0; annotations: unknown, none is stated",
+        layout=Layout(("mevid",), tuple(f"bbox_{split}" for split in SPLITS), TEXTS),
+        folder="mevid",
+        unpack_frames=unpack_frames,
+        published=published(train=(104, None)),
+        remark="tracklets; outfits",
+    ),
+)

@@ -1,0 +1,46 @@
+"""MPDD (He et al., Multi-Pose Dog Dataset, Mendeley Data 2023).
+
+    datasets/mpdd/MPDD/pytorch/
+    ├── train/      0_c1s1_1.jpg …   (921 images: dog, camera, sequence, number)
+    ├── query/      (104)
+    └── gallery/    (521)
+
+The archive holds a second one, `MPDD.zip`; unpack that, too. Its folder `val`, further images of the same dogs, is not
+read. Dogs are shown whole, in several poses. The authors do not explain what they call a camera.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from lreid.data.layout import read_folder, require_splits
+from lreid.data.records import DataSet
+from lreid.data.spec import SPLITS, Layout, Spec, published
+
+EXAMPLE = "0_c1s1_1.jpg"  # dog 0, camera 1
+PATTERN = r"(?P<pid>\d+)_c(?P<camid>\d+)_?s\d+_\d+"  # one query is named 146_c1_s3_1
+
+
+def read(home: Path) -> DataSet:
+    """Reads MPDD; dogs are numbered from 1, since 0 stands for distractors, and cameras as in the file names."""
+    splits: dict[str, Any] = {
+        split: tuple(dog._replace(pid=dog.pid + 1) for dog in read_folder(home / split, PATTERN, EXAMPLE))
+        for split in SPLITS
+    }
+    return require_splits(DataSet("mpdd", **splits), {split: home / split for split in SPLITS})
+
+
+SPECS = (
+    Spec(
+        name="mpdd",
+        read=read,
+        title="MPDD",
+        source="https://data.mendeley.com/datasets/v5j6m8dzhv/1",
+        licence="CC BY 4.0",
+        layout=Layout(("mpdd/MPDD/pytorch", "mpdd/pytorch", "MPDD/pytorch"), SPLITS),
+        folder="mpdd",
+        published=published(train=(95, 921), query=(96, 104), gallery=(96, 521)),
+        remark="dogs",
+    ),
+)
