@@ -392,6 +392,8 @@ def _typed(value: Any, default: Any, name: str, source: str) -> Any:
         return list(value) if isinstance(value, tuple) else [value]
     if isinstance(default, str) and value is None:  # YAML's and Python's "none", written without quotes
         return "none"
+    if isinstance(default, str) and type(value) in (int, float):  # text that looks like a number
+        return str(value)
     if type(value) is not type(default):
         raise InputError(
             f"{source}: {name} must be of type {type(default).__name__} (such as {default!r}), got {value!r}"

@@ -95,6 +95,20 @@ def _data_sets(value: list[Any]) -> str:
     return "" if fits else "it must be a list of data sets, such as ['market1501']"
 
 
+def _groups(value: list[Any]) -> str:
+    fits = all(type(each) is list and len(each) > 1 and type(each[0]) is str for each in value)
+    return "" if fits else "it must be a list of groups, each a name and its members, such as [['bus', 331, 340]]"
+
+
+def _labels(value: str) -> str:
+    try:
+        fits = value in ("all", "none") or 0 < float(value) <= 1
+    except ValueError:
+        fits = False
+    wanted = "it must be all, none for pseudo-labels, or a fraction in (0, 1]"
+    return "" if fits else f"every method trains on labels of some kind, so {wanted}"
+
+
 def _files(value: list[Any]) -> str:
     fits = all(type(name) is str for name in value)
     return "" if fits else "it must be a list of files, such as ['flip', 'mine.yaml']"
@@ -122,6 +136,12 @@ class Benchmark(Section):
     LEARNED_IDENTITIES = key(0, "number of identities trained before this run, which count as its first task", least=0)
     TASKS_PER_DATASET = key(10, "number of tasks into which the identities of each data set are split", least=1)
     POOL = key(False, "merge the data sets of TRAIN into one before splitting them into tasks")
+    GROUPS: list[list[Any]] = key(
+        [],
+        "tasks of a single data set, each a name and its cameras or dates; identities that return keep their label",
+        check=_groups,
+    )
+    GROUP_BY: Literal["camera", "date"] = key("camera", "what GROUPS lists", choices=("camera", "date"))
     IDENTITIES = key(0, "maximum number of training identities per data set; 0 = all", least=0)
     SCENARIO = key(
         "class-incremental",
@@ -136,12 +156,6 @@ class Benchmark(Section):
     ORDER_SEED = key(0, "seed of the random order of identities", **_SEED)
     UNSEEN_GALLERIES = key(
         "separate",
-    GROUPS: list[list[Any]] = key(
-        [],
-        "tasks of a single data set, each a name and its cameras or dates; identities that return keep their label",
-        check=_groups,
-    )
-    GROUP_BY: Literal["camera", "date"] = key("camera", "what GROUPS lists", choices=("camera", "date"))
         "how unseen data sets are tested: separate, merged into one gallery (as AKA does), or both",
         choices=("separate", "merged", "both"),
     )
@@ -279,6 +293,12 @@ class Method(Section):
 
     NAME = key("dwopp", "lifelong method: a file of lreid/methods or configs/methods, or a registered name")
     ALIAS = key("", "name in results and tables, if the options turn it into a different method")
+    LABELS = key(
+        "all",
+        "labels to train on: all; those of a fraction of the identities of each task; or none. Clusters of the other "
+        "images are their pseudo-labels, for methods that train on P x K batches",
+        check=_labels,
+    )
     RECIPE = key("dmml", "training recipe on benchmarks of real images: a file of configs/recipes")
 
 
@@ -352,6 +372,11 @@ class Eval(Section):
         "rectangular", "average precision; trapezoidal as in DwoPP's code", choices=("rectangular", "trapezoidal")
     )
     CAMERA_FILTER = key(True, "leave out gallery images with the query's identity and camera")
+    OUTFITS: Literal["both", "same", "changed"] = key(
+        "both",
+        "clothes in which a query's identity is searched: both, the same, or changed; the data set must have outfits",
+        choices=("both", "same", "changed"),
+    )
     FLIP = key(False, "add the features of the horizontally flipped image")
     CROSS_MODEL = key(
         False, "after each task, also search the gallery features of all earlier models; stores them on disk"
@@ -372,11 +397,6 @@ class Eval(Section):
     )
     PROBE_LR = key(1.0, "learning rate of the linear probe", above=0)
     PROBE_EPOCHS = key(100, "number of epochs that train the linear probe", least=1)
-    OUTFITS: Literal["both", "same", "changed"] = key(
-        "both",
-        "clothes in which a query's identity is searched: both, the same, or changed; the data set must have outfits",
-        choices=("both", "same", "changed"),
-    )
     BATCH_SIZE = key(128, "number of images per forward pass", least=1)
 
 

@@ -80,7 +80,9 @@ class WithExemplars(Sequence[np.ndarray]):
         labels: their class labels (n,) int64.
     """
 
-    def __init__(self, images: Images, exemplars: Sequence[np.ndarray] | np.ndarray, labels: np.ndarray) -> None:
+    def __init__(
+        self, images: Images | Relabelled, exemplars: Sequence[np.ndarray] | np.ndarray, labels: np.ndarray
+    ) -> None:
         self.images, self.exemplars = images, exemplars
         self.pids = np.concatenate([images.pids, labels])
 
@@ -90,6 +92,26 @@ class WithExemplars(Sequence[np.ndarray]):
     def __getitem__(self, index: int) -> np.ndarray:
         own = len(self.images)
         return self.images[index] if index < own else self.exemplars[index - own]
+
+
+class Relabelled(Sequence[np.ndarray]):
+    """Some images of a task, with other labels.
+
+    Args:
+        images: all images of the task.
+        labels: (n,) int64 labels; images with -1 are left out.
+    """
+
+    def __init__(self, images: Images, labels: np.ndarray) -> None:
+        self.images, self.rows, self.skipped = images, np.flatnonzero(labels >= 0), images.skipped
+        self.pids = labels[self.rows]
+        self.records = [images.records[row]._replace(pid=int(labels[row])) for row in self.rows]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        return self.images[int(self.rows[index])]
 
 
 class TaskBatches(Dataset[Batch]):
@@ -113,7 +135,7 @@ class TaskBatches(Dataset[Batch]):
 
     def __init__(
         self,
-        images: Images | WithExemplars,
+        images: Images | Relabelled | WithExemplars,
         sampler: Sampler,
         augment: Augment,
         *,

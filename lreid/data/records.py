@@ -117,6 +117,7 @@ class Task:
         held_out: test images of the same classes, with class labels; empty in re-identification.
         shared_classes: classes that all tasks of a domain-incremental sequence share; 0 if every task has its own
             classes.
+        labels: labels without an image so far, which pseudo-labels may use in a later epoch.
     """
 
     index: int
@@ -124,11 +125,12 @@ class Task:
     records: tuple[Record, ...]
     held_out: tuple[Record, ...] = ()
     shared_classes: int = 0
+    labels: tuple[int, ...] = ()
 
     @property
     def classes(self) -> list[int]:
         """The class labels of this task, ascending."""
-        return sorted({record.pid for record in self.records})
+        return sorted({*self.labels, *(record.pid for record in self.records)})
 
 
 @dataclass(frozen=True)
@@ -151,10 +153,10 @@ class QueryGallery:
             filter is off.
         names: names of the identities and cameras.
         has_cameras: whether cameras are known; where they are not, no image is left out by its camera.
-    """
-
         tracklets: whether queries and gallery are tracklets, each with the mean feature of its frames. ``query`` and
             ``gallery`` are then all frames.
+    """
+
     name: str
     kind: Literal["seen", "unseen", "merged"]
     query: tuple[Record, ...]
@@ -166,8 +168,6 @@ class QueryGallery:
     in_gallery: int = 0
     names: Names = field(default_factory=Names, compare=False)
     has_cameras: bool = True
-
-
     tracklets: bool = False
 
     @property
@@ -178,6 +178,8 @@ class QueryGallery:
             for records in (self.query, self.gallery)
         )
         return len(query), len(gallery)
+
+
 @dataclass(frozen=True)
 class Benchmark:
     """A sequence of tasks, to be iterated over, and the test sets that are evaluated after each of them."""

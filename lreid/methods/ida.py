@@ -51,7 +51,7 @@ class IDA(DwPP):
         super().end_task(task)
         features = self.model.extract([record.path for record in task.records])  # (n, dim)
         labels = np.array([record.pid for record in task.records])
-        means = [features[labels == label].mean(0) for label in task.classes]
+        means = [features[labels == label].mean(0) for label in np.unique(labels)]
         self.anchors = torch.cat([self.anchors, torch.from_numpy(np.stack(means)).to(self.anchors.device)])
 
     def state_dict(self) -> dict[str, Any]:

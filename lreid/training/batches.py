@@ -15,7 +15,7 @@ from lreid.config import find_config
 from lreid.config_keys import Batch as BatchKeys
 from lreid.config_keys import Data, Episode, Input, Stream, Train
 from lreid.data.images import Images
-from lreid.data.loaders import TaskBatches, WithExemplars
+from lreid.data.loaders import Relabelled, TaskBatches, WithExemplars
 from lreid.data.records import Record, Task
 from lreid.data.samplers import CameraSampler, EpisodeSampler, IdentitySampler, Sampler, StreamSampler
 from lreid.data.transforms import Augment, load_pipeline
@@ -147,13 +147,18 @@ class Batching:
         """
         return self.sampler(method, task, task.records).batches_per_epoch
 
-    def batches(self, method: Method, task: Task, *, first: int = 0) -> TaskBatches:
+    def batches(self, method: Method, task: Task, *, first: int = 0, images: Relabelled | None = None) -> TaskBatches:
         """Create all batches of a task from number ``first`` on, with exemplars if the method adds them.
+
+        Args:
+            method, task: the method and the task.
+            first: number of the first batch.
+            images: the images of the task if they are read already.
 
         Raises:
             InputError: an image cannot be read, or an error of :meth:`sampler`.
         """
-        images = Images(
+        images_of_task = images or Images(
             task.records,
             height=self.input.HEIGHT,
             width=self.input.WIDTH,
@@ -161,9 +166,9 @@ class Batching:
             skip_bad=self.data.SKIP_BAD_IMAGES,
         )
         memory = method.memory if method.exemplar_share is not None else None
-        sampler = self.sampler(method, task, images.records, memory.labels if memory else ())
+        sampler = self.sampler(method, task, images_of_task.records, memory.labels if memory else ())
         batches = TaskBatches(
-            WithExemplars(images, memory.images, memory.labels) if memory else images,
+            WithExemplars(images_of_task, memory.images, memory.labels) if memory else images_of_task,
             sampler,
             self.augment,
             epochs=self.epochs_of(task.index),

@@ -52,6 +52,7 @@ logger = logging.getLogger("lreid")
 OF_BATCHES = {  # config keys of sampler arguments, for naming_keys
     "segment": "STREAM.SEGMENT",
     "correlation": "STREAM.CORRELATION",
+    "labels": "METHOD.LABELS",
     "num_support": "EPISODE.SUPPORT",
     "num_query": "EPISODE.QUERY",
 }
@@ -168,7 +169,15 @@ def _train(
     folder.begin(cfg.dump(), loggers=cfg.TRAIN.LOGGERS, keys={"SEED": cfg.SEED, **recorded_config(dict(leaves(cfg)))})
     with naming_keys("EPISODE" if method.batches == "episodes" else "BATCH", **OF_BATCHES):
         trainer = Trainer(
-            method, benchmark, evaluator, folder, results, batching=batching_of(cfg, device), train=cfg.TRAIN, stop=stop
+            method,
+            benchmark,
+            evaluator,
+            folder,
+            results,
+            batching=batching_of(cfg, device),
+            train=cfg.TRAIN,
+            stop=stop,
+            labelled=_labelled(cfg),
         )
     trainer.unfused = cfg.EVAL.UNFUSED
     if cfg.EVAL.INITIAL and start is None and before is None:
@@ -388,6 +397,21 @@ def _check_same_config(cfg: Config, saved: str, path: Path) -> None:
             f"{path}: was made with another config: {', '.join(changed)} differ; "
             "resume with the same one (leave --config out to take that of the run), or choose another --out"
         )
+
+
+def _labelled(cfg: Config) -> float:
+    """The share of the identities whose labels are used.
+
+    Raises:
+        InputError: a part of the run needs all labels.
+    """
+    share = {"all": 1.0, "none": 0.0}.get(cfg.METHOD.LABELS)
+    share = float(cfg.METHOD.LABELS) if share is None else share
+    if share < 1 and (cfg.EVAL.ACCURACY or distributed.world() > 1):
+        needs = "EVAL.ACCURACY needs all labels" if cfg.EVAL.ACCURACY else "only one process can cluster"
+        remedy = "set it to False" if cfg.EVAL.ACCURACY else "start it without torchrun"
+        raise InputError(f"METHOD.LABELS is {cfg.METHOD.LABELS}, but {needs}; {remedy}")
+    return share
 
 
 def _divide(cfg: Config, method: Method) -> None:

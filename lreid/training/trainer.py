@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
@@ -36,6 +36,9 @@ from lreid.training.history import History
 from lreid.training.run_folder import RunFolder
 from lreid.training.signals import StopSignals
 from lreid.training.updates import Schedule, Updates
+
+if TYPE_CHECKING:
+    from lreid.training.pseudo_labels import PseudoLabels
 
 logger = logging.getLogger("lreid")
 
@@ -69,6 +72,7 @@ class Trainer:
         batching: options from which batches are built.
         train: the section ``TRAIN`` of a config.
         stop: signals that end the run.
+        labelled: share of the identities of each task whose labels are used; the others get pseudo-labels.
 
     Attributes:
         at: the position of the run.
@@ -88,6 +92,7 @@ class Trainer:
         batching: Batching,
         train: Train,
         stop: StopSignals | None = None,
+        labelled: float = 1.0,
     ) -> None:
         self.method, self.benchmark, self.evaluator = method, benchmark, evaluator
         self.folder, self.results, self.unfused = folder, results, False
@@ -97,7 +102,14 @@ class Trainer:
         self.epochs = [batching.epochs_of(task.index) for task in benchmark.tasks]
         self.observers: dict[str, Observer] = {"history": History(results, folder.log_scalars, self.epochs)}
         # Computed now, so that a later task which is too small is reported before hours of training.
-        self.epoch_steps = [batching.epoch_steps(method, task) if task.records else 0 for task in benchmark.tasks]
+        steps: Callable[[Task], int] = partial(batching.epoch_steps, method)
+        self.pseudo_labels: PseudoLabels | None = None
+        if labelled < 1:
+            from lreid.training.pseudo_labels import PseudoLabels
+
+            self.pseudo_labels = PseudoLabels(method, batching, benchmark, labelled)
+            steps = self.pseudo_labels.steps
+        self.epoch_steps = [steps(task) if task.records else 0 for task in benchmark.tasks]
         self.at = Position()
         self.saved: dict[str, Any] = {}  # the checkpoint that the run resumes from, until its task starts
         self.initial: Embedder | None = None
@@ -144,33 +156,57 @@ class Trainer:
             if self.results["mAP"]:  # a resumed run may have stopped before it wrote the report
                 self._report()
             for task in left:
-                if self.at.epoch == self.at.step == 0:
-                    if self.batching.data.SKIP_BAD_IMAGES:
-                        self._leave_out(unreadable(task.records))
-                    self.method.begin_task(self._readable(task))
-                self._train(task)
+                learned = self._begun(task)
+                if learned is not None:
+                    learned = self._train(learned)
                 ended = time.monotonic()
-                trained = self._evaluated_before_fusion()
-                if type(self.method).finish_task is not Method.finish_task:
-                    self._say(self.method.finishing)
-                self.method.finish_task(self._readable(task))
+                trained: list[TestFigures] = []
+                if learned is not None:
+                    trained = self._evaluated_before_fusion()
+                    if type(self.method).finish_task is not Method.finish_task:
+                        self._say(self.method.finishing)
+                    self.method.finish_task(self._readable(learned))
                 self._evaluate(task, trained)
-                self.method.end_task(self._readable(task))
+                if learned is not None:
+                    self.method.end_task(self._readable(learned))
                 self._say("writing checkpoint and report")
                 self._close(task)
                 self.finished.append(time.monotonic() - ended)
                 if self.at.task < len(self.epochs):
                     self._show_progress()
 
-    def _train(self, task: Task) -> None:
-        """Train the rest of a task, from the current position."""
+    def _begun(self, task: Task) -> Task | None:
+        """The task as it is learned, begun unless the run resumes within it; None if it has no pseudo-labels."""
+        if self.at.epoch or self.at.step:
+            if self.pseudo_labels is None:
+                return task
+            with fitting(self.folder.checkpoints):
+                self.pseudo_labels.load_state_dict(self.saved["pseudo_labels"], task)
+            return self.pseudo_labels.current
+        if self.batching.data.SKIP_BAD_IMAGES:
+            self._leave_out(unreadable(task.records))
+        learned = self._readable(task)
+        if self.pseudo_labels is not None:
+            found = self.pseudo_labels.begin(learned)
+            if found is None:
+                return None
+            learned = found
+        self.method.begin_task(learned)
+        return learned if self.pseudo_labels else task
+
+    def _train(self, task: Task) -> Task | None:
+        """Train the rest of a task, from the current position.
+
+        Returns:
+            The task with the labels of its last epoch; None if pseudo-labels failed and the model is as before.
+        """
         epochs, steps, done = self.epochs[task.index], self.epoch_steps[task.index], self.saved
         self.saved = {}
         if self.at.epoch == epochs:  # the run stopped between training and evaluation
             self._restore_observers(task, done)
             self._augment_at(epochs - 1, epochs)  # end_task may need it
-            return
-        batches = self.batching.batches(self.method, task, first=self.at.epoch * steps + self.at.step)
+            return task
+        batches = self._batches(task)
         self._announce(task, batches)
         self._restore_observers(task, done)
         updates = self.begin_updates(done)
@@ -179,6 +215,13 @@ class Trainer:
         # A signal waits for the end of a step, so that a saved state is consistent.
         with self.stop.deferred(), naming_dead_workers(self.batching.data.WORKERS):
             while self.at.epoch < epochs:
+                if self.pseudo_labels and self.at.epoch and not self.at.step:
+                    relabelled = self.pseudo_labels.refresh()
+                    if relabelled is None:
+                        self.pseudo_labels.undo()
+                        return None
+                    task = relabelled
+                    loader = batch_loader(self._batches(task), workers=0, pin_memory=self.device.type == "cuda")
                 updates.set_rates(partial(self.schedule.rate, task.index, self.at.epoch, self.epochs))
                 self._augment_at(self.at.epoch, epochs)
                 self.method.model.train()
@@ -198,6 +241,14 @@ class Trainer:
             for observer in self.observers.values():
                 observer.after_task(task)
             self._save(updates)
+        return task
+
+    def _batches(self, task: Task) -> TaskBatches:
+        """The batches of a task from the position on."""
+        first = self.at.epoch * self.epoch_steps[task.index] + self.at.step
+        if self.pseudo_labels is not None:
+            return self.pseudo_labels.batches(first)
+        return self.batching.batches(self.method, task, first=first)
 
     def step(self, loader: Iterator[Batch], updates: Updates, count: int = 1) -> None:
         """Make one update by the mean gradient of the next ``count`` batches, or ``STREAM.ITERATIONS`` updates."""
@@ -209,6 +260,8 @@ class Trainer:
             updates.update(batches, tuple(self.observers.values()))
         for batch in batches:
             self.method.end_step(batch)
+        if self.pseudo_labels is not None:
+            self.pseudo_labels.after_step()
         self.results["images_trained"] += updates.images + self.method.replayed - seen
         self.results["steps_trained"] += self.batching.stream.ITERATIONS
         self.at.step += count
@@ -427,4 +480,5 @@ class Trainer:
             "position": vars(self.at),
             "config": self.folder.config,
             "results": self.results,
+            **({"pseudo_labels": self.pseudo_labels.state_dict()} if updates and self.pseudo_labels else {}),
         }

@@ -1,0 +1,225 @@
+"""Pseudo-labels: clusters of a task's images in place of identities, made again before every epoch."""
+
+from __future__ import annotations
+
+import copy
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lreid.data.images import Images
+from lreid.data.loaders import Relabelled, TaskBatches
+from lreid.data.records import Benchmark, Record, Task
+from lreid.errors import ArgumentError, counted
+from lreid.evaluation.clusters import FEWEST, cluster
+from lreid.methods import Method
+from lreid.models.embedder import Embedder, frozen_copy
+from lreid.training.batches import Batching
+
+logger = logging.getLogger("lreid")
+
+
+class PseudoLabels:
+    """The labels of unlabelled tasks, for a method that trains on P x K batches.
+
+    Before each epoch of a task, a teacher extracts the features of all images, DBSCAN clusters them by the Jaccard
+    distance of their k-reciprocal neighbours (:class:`lreid.retrieval.KReciprocal`), and the clusters are the
+    identities of the epoch (as in MMT, ICLR 2020, and SpCL, NeurIPS 2020). Images outside all clusters are left out of
+    the epoch. The teacher is the exponential moving average of the network's weights, with a time constant of one
+    epoch. A cluster keeps the label of the earlier one with which it shares most images, so the rows of a classifier
+    keep their meaning; a task has as many labels as clusters are possible. Images of a tracklet always share their
+    label, and a tracklet outside all clusters is an identity of its own.
+
+    Args:
+        method: the method, with its network.
+        batching: builds batches of tasks.
+        benchmark: the tasks.
+        labelled: share of the identities of each task whose labels are used, in [0, 1).
+
+    Attributes:
+        before: model and method before the task, for the case that clustering fails.
+
+    Raises:
+        ArgumentError: the method does not train on P x K batches.
+    """
+
+    def __init__(self, method: Method, batching: Batching, benchmark: Benchmark, labelled: float) -> None:
+        if method.batches == "stream" or batching.stream.SEGMENT:
+            raise ArgumentError("labels", "needs a method that trains on P x K batches, not on a stream; set it to all")
+        self.method, self.batching, self.labelled = method, batching, labelled
+        self.teacher: Embedder = method.model
+        self.before: dict[str, Any] = {}
+        self.labels = np.empty(0, np.int64)  # (n,) of the images of the task; -1 outside all clusters
+        self.known = np.empty(0, bool)  # (n,) whether the label is a true one
+        # First label of each task; those of a run before this one come before all.
+        self.firsts = [next((min(task.classes) for task in benchmark.tasks if task.records), 0)]
+        for task in benchmark.tasks:
+            self.firsts.append(self.firsts[-1] + self._most(task.records, self._chosen(task)))
+
+    def steps(self, task: Task) -> int:
+        """Batches of an epoch: ``TRAIN.EPOCH_STEPS``, or as many as show each image once."""
+        method, keys = self.method, self.batching
+        episode = method.batches == "episodes"
+        identities = keys.episode.IDENTITIES if episode else keys.batch.IDENTITIES
+        images = keys.episode.SUPPORT + keys.episode.QUERY if episode else keys.batch.IMAGES
+        return keys.train.EPOCH_STEPS or max(len(task.records) // (identities * images), 1)
+
+    def begin(self, task: Task) -> Task | None:
+        """The task with its first labels; None if there are fewer than two clusters."""
+        self.before = copy.deepcopy({"model": self.method.model.state_dict(), "method": self.method.state_dict()})
+        self._load(task)
+        self.teacher = frozen_copy(self.method.model)
+        chosen = self._chosen(task)
+        ranks = {pid: self.firsts[task.index] + rank for rank, pid in enumerate(sorted(chosen))}
+        self.labels = np.array([ranks.get(record.pid, -1) for record in self.images.records], np.int64)
+        self.known = self.labels >= 0
+        return self.refresh()
+
+    def refresh(self) -> Task | None:
+        """The task with new clusters as labels; None if there are fewer than two, which a warning says."""
+        free = np.flatnonzero(~self.known)
+        units = _units([self.images.records[row] for row in free])  # (m,)
+        clusters = cluster(self.teacher.extract(self.images)[free], units, self.images.camids[free])  # (m,)
+        first = self.firsts[self.task.index] + len(set(self.labels[self.known].tolist()))
+        self.labels[free] = follow(clusters, self.labels[free], range(first, self.firsts[self.task.index + 1]))
+        found = set(self.labels.tolist()) - {-1}
+        outside = int((self.labels == -1).sum())
+        logger.info(
+            "%s: %s, %d of %d images in none", self.task.name, counted(len(found), "cluster"), outside, len(self.labels)
+        )
+        if len(found) > 1:
+            return self.current
+        what = "in one cluster" if found else "outside all clusters"
+        logger.warning(
+            "%s: pseudo-labels failed: its %d images are %s; the task is skipped, and the model stays as it was; "
+            "start from a better model, or set METHOD.LABELS all",
+            self.task.name,
+            len(self.labels),
+            what,
+        )
+        return None
+
+    @property
+    def current(self) -> Task:
+        """The task with its current labels, and without images outside all clusters."""
+        return replace(
+            self.task,
+            records=tuple(self._relabelled().records),
+            labels=tuple(range(self.firsts[self.task.index], self.firsts[self.task.index + 1])),
+        )
+
+    def batches(self, first: int) -> TaskBatches:
+        """The batches of the task by its current labels, from number ``first`` on."""
+        batching, identities = copy.copy(self.batching), len(set(self.labels.tolist()) - {-1})
+        batching.train = _changed(batching.train, EPOCH_STEPS=self.steps(self.task))
+        if identities < self.batching.episode.IDENTITIES:
+            batching.episode = _changed(batching.episode, IDENTITIES=identities)
+        if identities < self.batching.batch.IDENTITIES:
+            batching.batch = _changed(batching.batch, IDENTITIES=identities, NEIGHBOURS=1)
+        return batching.batches(self.method, self.current, first=first, images=self._relabelled())
+
+    @torch.no_grad()
+    def after_step(self) -> None:
+        """Moves the teacher towards the network."""
+        share = 1 / max(self.steps(self.task), 2)
+        for old, new in zip(_tensors(self.teacher), _tensors(self.method.model), strict=True):
+            if old.is_floating_point():
+                old.lerp_(new, share)
+            else:
+                old.copy_(new)
+
+    def undo(self) -> None:
+        """Restores model and method as they were before the task."""
+        self.method.model.load_state_dict(self.before["model"])
+        self.method.load_state_dict(self.before["method"])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Labels, teacher, and what was before the task."""
+        state = {"labels": torch.from_numpy(self.labels), "known": torch.from_numpy(self.known)}
+        return state | {"teacher": self.teacher.state_dict(), "before": self.before}
+
+    def load_state_dict(self, state: dict[str, Any], task: Task) -> None:
+        """Restores the state of :meth:`state_dict` within a task."""
+        self._load(task)
+        self.labels, self.known = (state[name].cpu().numpy().copy() for name in ("labels", "known"))
+        self.teacher, self.before = frozen_copy(self.method.model), state["before"]
+        self.teacher.load_state_dict(state["teacher"])
+
+    def _load(self, task: Task) -> None:
+        keys = self.batching
+        size: dict[str, Any] = {
+            "height": keys.input.HEIGHT,
+            "width": keys.input.WIDTH,
+            "cache_gib": keys.data.CACHE_GIB,
+        }
+        self.images = Images(task.records, **size, skip_bad=keys.data.SKIP_BAD_IMAGES)
+        self.task = task
+
+    def _relabelled(self) -> Relabelled:
+        return Relabelled(self.images, self.labels)
+
+    def _chosen(self, task: Task) -> set[int]:
+        """The identities of a task whose labels are used, the same in every run of a seed."""
+        if not self.labelled or not task.records:
+            return set()
+        pids = task.classes
+        order = np.random.default_rng([self.batching.seed, task.index]).permutation(len(pids))
+        return {pids[row] for row in order[: max(round(self.labelled * len(pids)), 1)]}
+
+    def _most(self, records: Sequence[Record], chosen: set[int]) -> int:
+        """The largest number of identities that a task can have."""
+        free = [record for record in records if record.pid not in chosen]
+        units = _units(free)
+        return len(chosen) + (len(set(units.tolist())) if _tracked(free) else len(free) // FEWEST)
+
+
+def follow(clusters: np.ndarray, before: np.ndarray, labels: range) -> np.ndarray:
+    """Labels of clusters that continue earlier labels.
+
+    Args:
+        clusters: (n,) numbers of clusters, -1 for none.
+        before: (n,) earlier labels, -1 for none.
+        labels: the labels to choose from, at least one for each cluster.
+
+    Returns:
+        (n,) labels: the pairs of a cluster and an earlier label share as many images as one-to-one pairs can; clusters
+        that share none with their partner get unused labels, the lowest first. -1 for images in none.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    names, old = np.unique(clusters[clusters >= 0]), np.unique(before[before >= 0])
+    shared = np.zeros((len(names), len(old)), np.int64)
+    both = (clusters >= 0) & (before >= 0)
+    np.add.at(shared, (np.searchsorted(names, clusters[both]), np.searchsorted(old, before[both])), 1)
+    rows, columns = linear_sum_assignment(shared, maximize=True)
+    label_of = {int(names[r]): int(old[c]) for r, c in zip(rows, columns, strict=True) if shared[r, c]}
+    unused = iter(sorted(set(labels) - set(label_of.values())))
+    label_of = {int(name): label_of[int(name)] if int(name) in label_of else next(unused) for name in names}
+    return np.array([label_of.get(int(each), -1) for each in clusters], np.int64)
+
+
+def _units(records: Sequence[Record]) -> np.ndarray:
+    """Numbers of the units of records (n,): tracklets, or single images."""
+    tracked = _tracked(records)
+    return np.array([record.tracklet if tracked else row for row, record in enumerate(records)], np.int64)
+
+
+def _tracked(records: Sequence[Record]) -> bool:
+    return bool(records) and all(record.tracklet >= 0 for record in records)
+
+
+def _tensors(model: Embedder) -> list[Tensor]:
+    return [*model.parameters(), *model.buffers()]
+
+
+def _changed(section: Any, **values: Any) -> Any:
+    """A section of a config with other values."""
+    section = section.clone()
+    section.defrost()
+    section.update(values)
+    return section
