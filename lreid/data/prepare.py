@@ -92,8 +92,8 @@ def unpack(archive: Path, folder: Path) -> None:
         InputError: the archive is missing, damaged, locked by a password, unsafe, of another kind, or larger than
             the space on the disk.
     """
-    with _members(archive, folder) as found:
-        members = [*found]
+    with _members(archive, folder) as stream:
+        members = [*stream]
         for member in members:
             _require_safe(archive, member)
         missing = [

@@ -47,7 +47,7 @@ def cluster(features: np.ndarray, units: np.ndarray, cameras: np.ndarray) -> np.
         near = np.nonzero(distances <= RADIUS)
         rows.append(csr_array((distances[near], near), shape=distances.shape))
     graph = vstack(rows, format="csr")
-    found = sklearn.DBSCAN(eps=RADIUS, min_samples=FEWEST, metric="precomputed").fit_predict(graph)
-    alone = (found == -1) & (sizes > 1)
-    found[alone] = found.max(initial=-1) + 1 + np.arange(alone.sum())
-    return found.astype(np.int64)[unit]
+    numbers = sklearn.DBSCAN(eps=RADIUS, min_samples=FEWEST, metric="precomputed").fit_predict(graph)
+    single = (numbers == -1) & (sizes > 1)
+    numbers[single] = numbers.max(initial=-1) + 1 + np.arange(single.sum())
+    return numbers.astype(np.int64)[unit]

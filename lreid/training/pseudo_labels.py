@@ -27,13 +27,12 @@ logger = logging.getLogger("lreid")
 class PseudoLabels:
     """The labels of unlabelled tasks, for a method that trains on P x K batches.
 
-    Before each epoch of a task, a teacher extracts the features of all images, DBSCAN clusters them by the Jaccard
-    distance of their k-reciprocal neighbours (:class:`lreid.retrieval.KReciprocal`), and the clusters are the
-    identities of the epoch (as in MMT, ICLR 2020, and SpCL, NeurIPS 2020). Images outside all clusters are left out of
-    the epoch. The teacher is the exponential moving average of the network's weights, with a time constant of one
-    epoch. A cluster keeps the label of the earlier one with which it shares most images, so the rows of a classifier
-    keep their meaning; a task has as many labels as clusters are possible. Images of a tracklet always share their
-    label, and a tracklet outside all clusters is an identity of its own.
+    Before each epoch of a task, a teacher extracts the features of all images, and their clusters are the identities of
+    the epoch (:func:`~lreid.evaluation.clusters.cluster`), as in MMT (ICLR 2020) and SpCL (NeurIPS 2020). Images
+    outside all clusters are left out of the epoch. The teacher is the exponential moving average of the network's
+    weights, with a time constant of one epoch. A cluster keeps the label of the earlier one with which it shares most
+    images, so the rows of a classifier keep their meaning; a task has as many labels as clusters are possible. Images
+    of a tracklet always share their label, and a tracklet outside all clusters is an identity of its own.
 
     Args:
         method: the method, with its network.
@@ -55,7 +54,7 @@ class PseudoLabels:
         self.teacher: Embedder = method.model
         self.before: dict[str, Any] = {}
         self.labels = np.empty(0, np.int64)  # (n,) of the images of the task; -1 outside all clusters
-        self.known = np.empty(0, bool)  # (n,) whether the label is a true one
+        self.annotated = np.empty(0, bool)  # (n,) whether the label is a true one
         # First label of each task; those of a run before this one come before all.
         self.firsts = [next((min(task.classes) for task in benchmark.tasks if task.records), 0)]
         for task in benchmark.tasks:
@@ -77,24 +76,23 @@ class PseudoLabels:
         chosen = self._chosen(task)
         ranks = {pid: self.firsts[task.index] + rank for rank, pid in enumerate(sorted(chosen))}
         self.labels = np.array([ranks.get(record.pid, -1) for record in self.images.records], np.int64)
-        self.known = self.labels >= 0
+        self.annotated = self.labels >= 0
         return self.refresh()
 
     def refresh(self) -> Task | None:
         """The task with new clusters as labels; None if there are fewer than two, which a warning says."""
-        free = np.flatnonzero(~self.known)
+        free = np.flatnonzero(~self.annotated)
         units = _units([self.images.records[row] for row in free])  # (m,)
         clusters = cluster(self.teacher.extract(self.images)[free], units, self.images.camids[free])  # (m,)
-        first = self.firsts[self.task.index] + len(set(self.labels[self.known].tolist()))
+        first = self.firsts[self.task.index] + len(set(self.labels[self.annotated].tolist()))
         self.labels[free] = follow(clusters, self.labels[free], range(first, self.firsts[self.task.index + 1]))
-        found = set(self.labels.tolist()) - {-1}
+        identities = set(self.labels.tolist()) - {-1}
         outside = int((self.labels == -1).sum())
-        logger.info(
-            "%s: %s, %d of %d images in none", self.task.name, counted(len(found), "cluster"), outside, len(self.labels)
-        )
-        if len(found) > 1:
+        line = "%s: %s as labels, %d of %d images outside"
+        logger.info(line, self.task.name, counted(len(identities), "cluster"), outside, len(self.labels))
+        if len(identities) > 1:
             return self.current
-        what = "in one cluster" if found else "outside all clusters"
+        what = "in one cluster" if identities else "outside all clusters"
         logger.warning(
             "%s: pseudo-labels failed: its %d images are %s; the task is skipped, and the model stays as it was; "
             "start from a better model, or set METHOD.LABELS all",
@@ -140,13 +138,13 @@ class PseudoLabels:
 
     def state_dict(self) -> dict[str, Any]:
         """Labels, teacher, and what was before the task."""
-        state = {"labels": torch.from_numpy(self.labels), "known": torch.from_numpy(self.known)}
+        state = {"labels": torch.from_numpy(self.labels), "annotated": torch.from_numpy(self.annotated)}
         return state | {"teacher": self.teacher.state_dict(), "before": self.before}
 
     def load_state_dict(self, state: dict[str, Any], task: Task) -> None:
         """Restores the state of :meth:`state_dict` within a task."""
         self._load(task)
-        self.labels, self.known = (state[name].cpu().numpy().copy() for name in ("labels", "known"))
+        self.labels, self.annotated = (state[name].cpu().numpy().copy() for name in ("labels", "annotated"))
         self.teacher, self.before = frozen_copy(self.method.model), state["before"]
         self.teacher.load_state_dict(state["teacher"])
 

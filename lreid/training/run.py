@@ -140,6 +140,7 @@ def _train(
     before: Path | None,
     command: str,
 ) -> Results:
+    labelled = _labelled(cfg)
     start = _newest(cfg, folder, resume, before)
     _seed_all(cfg.SEED)
     device = pick_device(cfg.DEVICE)
@@ -177,7 +178,7 @@ def _train(
             batching=batching_of(cfg, device),
             train=cfg.TRAIN,
             stop=stop,
-            labelled=_labelled(cfg),
+            labelled=labelled,
         )
     trainer.unfused = cfg.EVAL.UNFUSED
     if cfg.EVAL.INITIAL and start is None and before is None:

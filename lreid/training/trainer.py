@@ -156,7 +156,7 @@ class Trainer:
             if self.results["mAP"]:  # a resumed run may have stopped before it wrote the report
                 self._report()
             for task in left:
-                learned = self._begun(task)
+                learned = self._start_task(task)
                 if learned is not None:
                     learned = self._train(learned)
                 ended = time.monotonic()
@@ -175,7 +175,7 @@ class Trainer:
                 if self.at.task < len(self.epochs):
                     self._show_progress()
 
-    def _begun(self, task: Task) -> Task | None:
+    def _start_task(self, task: Task) -> Task | None:
         """The task as it is learned, begun unless the run resumes within it; None if it has no pseudo-labels."""
         if self.at.epoch or self.at.step:
             if self.pseudo_labels is None:
@@ -187,10 +187,10 @@ class Trainer:
             self._leave_out(unreadable(task.records))
         learned = self._readable(task)
         if self.pseudo_labels is not None:
-            found = self.pseudo_labels.begin(learned)
-            if found is None:
+            relabelled = self.pseudo_labels.begin(learned)
+            if relabelled is None:
                 return None
-            learned = found
+            learned = relabelled
         self.method.begin_task(learned)
         return learned if self.pseudo_labels else task
 
