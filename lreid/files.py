@@ -316,9 +316,21 @@ def sync_folder(folder: Path, changed: Path) -> None:
         ) from None
 
 
-def _sync(folder: Path) -> None:
+def sync_below(folder: Path, top: Path) -> None:
+    """Forces the files below a folder to disk, with their names and those of the folders from ``top`` on.
+
+    Raises:
+        OSError: the disk does not confirm it.
+    """
+    for path in (*folder.rglob("*"), folder):
+        _sync(path)
+    for parent in folder.relative_to(top).parents:
+        _sync(top / parent)
+
+
+def _sync(path: Path) -> None:
     try:
-        descriptor = os.open(folder, os.O_RDONLY)
+        descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:

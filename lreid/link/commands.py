@@ -24,13 +24,13 @@ from lreid.data.images import Images
 from lreid.data.records import Record as ImageRecord
 from lreid.data.tracks import Choice, shown
 from lreid.errors import InputError, NotConfirmed, counted
-from lreid.files import files_below, list_folder, make_folder, only_one_process, write_text
+from lreid.files import files_below, list_folder, make_folder, only_one_process, sync_below, write_text
 from lreid.gallery import Gallery
 from lreid.gallery.store import place_of
 from lreid.identities import UNKNOWN
 from lreid.link.constraints import OVERLAPPING, least_times
 from lreid.link.cutting import BOXES, Clip, Cut, cut
-from lreid.link.offline import Rule, link
+from lreid.link.offline import Rule, impostors, link
 from lreid.link.online import OnlineLinker
 from lreid.link.page import write_page
 from lreid.link.record import FILE, Json, Record
@@ -111,7 +111,10 @@ def add(
                 {"key": each.key, "camera": camera, "start": each.start, "end": each.end, "identity": 0}
                 | {"score": None, "why": "", "crops": each.crops}
             )
+        _require_threshold(record, record.tracklets[earlier:], travel, options)
         named = _with_features(folder, record.tracklets[earlier:], named, checkpoint, model, flip)
+        for clip in clips:
+            sync_below(folder / CROPS / clip.name, folder)
         _link(record, named, record.tracklets[earlier:], record.tracklets[:earlier], travel, options)
         later(named)
     if keep_days is not None:
@@ -285,9 +288,8 @@ def _link(
         if name not in numbers:
             numbers[name] = record.new_identity()
             record.content["names"][str(numbers[name])] = name
-    names = list(dict.fromkeys(each["camera"] for each in record.content["clips"]))
-    place = {camera: index for index, camera in enumerate(names)}
-    rows = [*old, *new]
+    place, least = _travel(record, travel)
+    names, rows = [*place], [*old, *new]
     features, of_enrolled = _features(record, named, rows, [path for path, _ in enrolled], options, len(old))
     cameras = np.array([place[row["camera"]] for row in rows] + [len(names)] * len(enrolled))
     times = np.array([[row["start"], row["end"]] for row in rows] + [[-np.inf] * 2] * len(enrolled)).reshape(-1, 2)
@@ -297,8 +299,6 @@ def _link(
     numbered = [row["identity"] for row in old] + [numbers[name] for _, name in enrolled]
     order = sorted(set(numbered))
     identities = np.searchsorted(order, numbered).astype(np.int64)
-    given = [*record.content["travel"], *travel]
-    least = least_times(len(names) + 1, [(place[a], place[b], s) for a, b, s in given if {a, b} <= place.keys()])
     labels, least = _labels(record, fresh, earlier, identities, least, new, options)
     record.content["travel"] = [
         [names[a], names[b], round(float(least[a, b]), 3)]
@@ -320,6 +320,32 @@ def _link(
         row["why"] = f"{'new' if label >= len(order) else 'earlier'} identity, {counted(others, 'other tracklet')}"
 
 
+def _travel(record: Record, travel: Sequence[tuple[str, str, float]]) -> tuple[dict[str, int], np.ndarray]:
+    """Numbers of the cameras, and minimum travel times between them; one more camera stands for enrolled images."""
+    place = {name: number for number, name in enumerate(dict.fromkeys(e["camera"] for e in record.content["clips"]))}
+    given = [*record.content["travel"], *travel]
+    times = [(place[a], place[b], seconds) for a, b, seconds in given if {a, b} <= place.keys()]
+    return place, least_times(len(place) + 1, times)
+
+
+def _require_threshold(
+    record: Record, new: Sequence[Json], travel: Sequence[tuple[str, str, float]], options: Options
+) -> None:
+    """Checks before features are extracted that a threshold is known, or can be calibrated on the new tracklets.
+
+    Raises:
+        InputError: it is not.
+    """
+    if options.rule.threshold is not None:
+        return
+    if options.delay is None:
+        place, least = _travel(record, travel)
+        cameras, times = np.array([place[row["camera"]] for row in new]), [(row["start"], row["end"]) for row in new]
+        impostors(Tracklets(cameras, *np.array(times).T, np.zeros((len(new), 0), np.float32)), least)
+    elif record.content["threshold"] is None:
+        raise InputError("--online has no data to calibrate on yet; link one day without it first, or pass --threshold")
+
+
 def _labels(
     record: Record,
     fresh: Tracklets,
@@ -338,9 +364,7 @@ def _labels(
         links = link(fresh, least, options.rule, earlier=earlier, identities=identities, must=must, cannot=cannot)
         record.content["threshold"] = links.threshold
         return links.labels, links.least
-    threshold = options.rule.threshold or record.content["threshold"]
-    if threshold is None:
-        raise InputError("--online has no data to calibrate on yet; link one day without it first, or pass --threshold")
+    threshold = record.content["threshold"] if options.rule.threshold is None else options.rule.threshold
     record.content["threshold"] = threshold
     linker = OnlineLinker(least, threshold, earlier, identities)
     labels = np.zeros(len(fresh), np.int64)

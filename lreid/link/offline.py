@@ -195,8 +195,8 @@ def link(
     count = len(nodes.weights) - len(tracklets)  # of earlier identities
     strict = threshold = rule.threshold
     if threshold is None:
-        impostors = _impostors(tracklets, least)
-        strict, threshold = (threshold_for(impostors, share * rule.false_accept_rate) for share in (STRICT, 1))
+        scores = impostors(tracklets, least)
+        strict, threshold = (threshold_for(scores, share * rule.false_accept_rate) for share in (STRICT, 1))
     if rule.learn and strict is not None:
         _forbid(nodes, tracklets, earlier, identities, least)
         least = learn_travel(tracklets, agglomerate(nodes.copy(), strict)[count:], least)
@@ -211,7 +211,7 @@ def link(
     return Links(labels, least, threshold)
 
 
-def _impostors(tracklets: Tracklets, least: np.ndarray) -> np.ndarray:
+def impostors(tracklets: Tracklets, least: np.ndarray) -> np.ndarray:
     """(P,) similarities of pairs that cannot be one person by their times: impostors without labels.
 
     Raises:
@@ -222,13 +222,12 @@ def _impostors(tracklets: Tracklets, least: np.ndarray) -> np.ndarray:
         apart = ~possible(tracklets[rows], tracklets, least)
         apart &= np.arange(len(tracklets)) > np.arange(len(tracklets))[rows, None]  # each pair once
         scores.append((tracklets.features[rows] @ tracklets.features.T)[apart])
-    impostors = np.concatenate(scores)
-    if len(impostors) < FEWEST:
+    if (count := sum(map(len, scores))) < FEWEST:
         raise InputError(
-            f"{counted(len(impostors), 'pair')} of tracklets cannot be one person, too few to calibrate a threshold on "
+            f"{counted(count, 'pair')} of tracklets cannot be one person, too few to calibrate a threshold on "
             f"({FEWEST}); pass --threshold"
         )
-    return impostors
+    return np.concatenate(scores)
 
 
 def _nodes(tracklets: Tracklets, earlier: Tracklets, identities: np.ndarray) -> Nodes:

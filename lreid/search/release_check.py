@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lreid.errors import InputError, OutOfMemory
+from lreid.files import only_one_process
 from lreid.gallery.scoring import GallerySearch
 from lreid.gallery.store import Rows, place_of
 from lreid.identities import Labels, comparable
@@ -28,6 +30,7 @@ from lreid.search.named_gallery import NamedGallery, extract, flips
 from lreid.search.versions import extract_beside, migrate
 
 DEPTH = 1000  # images per query in a gallery that stores codes instead of features
+WORK = ".galleries.lreid"  # folder of temporary galleries
 GROUPS = 4  # number of groups of people, by time of enrolment
 AS_IS, MIGRATED, EXTRACTED = "as it is", "migrated", "re-extracted"  # options, the least expensive first
 
@@ -202,9 +205,8 @@ def check(
     listed, pixels = read_images(listed, old, named.gallery.about.names, skip_bad=skip_bad)
     today = _ranked(named, named.extract(old, pixels), listed, rate)
     queries = Queries.of(listed, today, named)
-    out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="check-", dir=out) as folder:
-        options = _Options(named, new, models.new, listed, rate, skip_bad).tried(Path(folder))
+    with _work_folder(out) as folder:
+        options = _Options(named, new, models.new, listed, rate, skip_bad).tried(folder)
     for figures, ranked in options:
         if ranked is not None:
             figures |= _figures(ranked, queries) | _changes(today, ranked, queries)
@@ -233,6 +235,20 @@ def check(
     }
     named.gallery.close()
     return Comparison(results, listed, today, ranked)
+
+
+@contextmanager
+def _work_folder(out: Path) -> Iterator[Path]:
+    """An empty folder for temporary galleries, which is deleted; also deletes the one that a killed process left."""
+    out.mkdir(parents=True, exist_ok=True)
+    with only_one_process(out):
+        folder = out / WORK
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _labelled(named: NamedGallery, images: Sequence[SearchImage], limits: Limits) -> tuple[list[SearchImage], float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from checkpoints import write_checkpoint
 
 from lreid.apps.cli import run_command
 from lreid.data.tracks import shown
+from lreid.link import commands
 from lreid.search.named_gallery import NamedGallery
 
 COLOURS = ((220, 30, 30), (30, 200, 30), (40, 40, 220))
@@ -119,6 +121,26 @@ def test_online_needs_a_threshold_and_joins_what_is_known(films: Path, tmp_path:
     linked = tmp_path / "linked"
     assert add(films, linked) == 0 and add(films, linked, 2, "--online", "--delay", 2) == 0
     assert {*identities(linked).values()} == {1, 2, 3}
+
+
+def test_a_threshold_that_is_not_there_is_named_before_features_are_extracted(
+    films: Path, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "extract", None)
+    words = ("add", tmp_path / "linked", films / "day-1.yaml", "--checkpoint", films / "model.pt", "--device", "cpu")
+    for more, message in (((), "too few to calibrate"), (("--online",), "no data to calibrate on")):
+        assert lreid(*words, *more) == 2 and message in capsys.readouterr().err
+    assert not (tmp_path / "linked" / "identities.json").exists()
+
+
+def test_crops_are_on_the_disk_before_the_record_lists_them(
+    films: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append(os.readlink(f"/proc/self/fd/{file}")))
+    assert add(films, tmp_path / "linked") == 0
+    before = synced[: next(place for place, name in enumerate(synced) if "identities.json" in name)]
+    assert {str(each) for each in (tmp_path / "linked" / "tracklets").rglob("*")} <= {*before}
 
 
 def test_a_url_is_read_as_a_video_and_its_password_is_not_stored(films: Path, tmp_path: Path) -> None:

@@ -112,6 +112,7 @@ FIGURES = ("threshold", "mAP", "rank1", "true_positive_rate", "fpir")
 
 def test_figures_are_those_of_nested_loops_and_nothing_changes(world: World, tmp_path: Path) -> None:
     before = (world.folder / "people.gallery").read_bytes()
+    (tmp_path / ".galleries.lreid").mkdir()  # of a killed process
     assert checked(world, tmp_path) == 0
     assert (world.folder / "people.gallery").read_bytes() == before
     assert sorted(each.name for each in tmp_path.iterdir()) == ["check.html", "check.json"]

@@ -152,6 +152,12 @@ def galleries(folder: Path) -> Any:
     return found
 
 
+def checked(folder: Path) -> Any:
+    """The galleries, and the figures of ``lreid search check`` that no clock decides."""
+    figures = folder / "checked" / "check.json"
+    return galleries(folder) | {"check.json": read_json(figures)["today"] if figures.exists() else None}
+
+
 def rewritten(folder: Path) -> None:
     """Saves every version of every gallery as it is."""
     for named in versions(folder):
@@ -246,6 +252,10 @@ def commands(world: World) -> dict[str, Command]:
     def link_command(words: list[str], *hours: int) -> Command:
         return Command(words, lambda: with_days(*hours), linked, parts=True, rewrite=swept)
 
+    def calibrated() -> None:
+        world.build("people.gallery")
+        call(world.search("calibrate", "people.gallery", there / "q", *device), Path())
+
     def reindexed() -> None:
         world.build("people.gallery")
         call(world.search("reindex", "people.gallery", "--checkpoint", there / "other.pt", "--device", "cpu"), Path())
@@ -297,6 +307,15 @@ def commands(world: World) -> dict[str, Command]:
             world.search("query", "people.gallery", there / "q", "--out", "matches", *device),
             lambda: world.build("people.gallery"),
             queried,
+            parts=True,
+        ),
+        "check": Command(
+            world.search(
+                *("check", "people.gallery", "--new", there / "other.pt", "--images", there / "q", "--out", "checked"),
+                *device,
+            ),
+            calibrated,
+            checked,
             parts=True,
         ),
         "reindex": Command(
