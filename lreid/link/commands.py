@@ -340,8 +340,11 @@ def _require_threshold(
         return
     if options.delay is None:
         place, least = _travel(record, travel)
-        cameras, times = np.array([place[row["camera"]] for row in new]), [(row["start"], row["end"]) for row in new]
-        impostors(Tracklets(cameras, *np.array(times).T, np.zeros((len(new), 0), np.float32)), least)
+        cameras, starts, ends = (
+            np.array(each)
+            for each in zip(*((place[row["camera"]], row["start"], row["end"]) for row in new), strict=True)
+        )
+        impostors(Tracklets(cameras, starts, ends, np.zeros((len(new), 0), np.float32)), least)
     elif record.content["threshold"] is None:
         raise InputError("--online has no data to calibrate on yet; link one day without it first, or pass --threshold")
 
