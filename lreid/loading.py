@@ -21,6 +21,7 @@ from lreid.extras import Extra
 from lreid.files import list_folder
 from lreid.models.embedder import Embedder
 from lreid.models.inference import Inference
+from lreid.models.parts import neck_in
 
 if TYPE_CHECKING:
     from lreid.models.exported import OnnxEmbedder
@@ -85,7 +86,7 @@ def _torch_model(source: str | Path) -> Embedder:
     except InputError as error:
         raise InputError(f"{source}: its config is not that of a trained model: {error}") from None
     # The weights show whether there is a neck, so a model of a user's own method loads without the method's class.
-    model = network_of(cfg, neck="neck.weight" in state["model"])
+    model = network_of(cfg, neck=neck_in(state["model"]))
     load_model_state(model, state["model"], Path(source))
     return model.eval()
 
@@ -120,12 +121,12 @@ def network_of_entry(cfg: CfgNode) -> Embedder | None:
     if not weights.startswith(zoo.PREFIX):
         return None
     state = read_checkpoint(weights)["model"]
-    model = network_of(cfg, neck="neck.weight" in state)
+    model = network_of(cfg, neck=neck_in(state))
     load_model_state(model, state, Path(weights))
     return model.eval()
 
 
-def network_of(cfg: CfgNode, *, weights: str = "none", neck: bool = False) -> Embedder:
+def network_of(cfg: CfgNode, *, weights: str = "none", neck: bool | nn.Module = False) -> Embedder:
     """The network that the groups ``MODEL`` and ``INPUT`` of a config describe.
 
     Args:

@@ -54,7 +54,8 @@ class Embedder(nn.Module):
         height, width: input size in pixels.
         mean, std: mean and standard deviation of RGB values in [0, 1], three each; None means the values of weights
             from a package or timm's hub, otherwise ImageNet's values.
-        neck: add a BatchNorm without shift after the features (BoT's neck).
+        neck: add a BatchNorm without shift after the features (BoT's neck), or a module of
+            :mod:`lreid.models.transforms`, whose ``dim`` is then the length of the features.
         pooling: pooling of maps: ``avg``, or ``gem``, the generalised mean ``(mean x^3)^(1/3)`` of values clamped at
             1e-6 (GeM: Radenović et al., TPAMI 2019, with a fixed exponent). For a transformer that returns vectors,
             ``class`` takes the class token and ``patches`` the mean of the patches; with ``avg`` or ``gem``, the
@@ -100,7 +101,7 @@ class Embedder(nn.Module):
         width: int = 128,
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
-        neck: bool = False,
+        neck: bool | nn.Module = False,
         pooling: str = "avg",
         norm: str = "batch",
         scale: float = 1.0,
@@ -140,7 +141,9 @@ class Embedder(nn.Module):
             add_adapter(backbone, adapter, adapter_size, adapter_layers, torch.zeros(1, 3, height, width), self.name)
             self.freeze(0)
         self.precision: torch.dtype | Literal["tf32"] | None = None
-        self.neck: nn.Module = bn_neck(self.dim) if neck else nn.Identity()
+        self.neck: nn.Module = bn_neck(self.dim) if neck is True else neck or nn.Identity()
+        if isinstance(neck, nn.Module):
+            self.dim = int(neck.dim)  # type: ignore[arg-type]
         own_mean, own_std = normalisation(self.name, weights) or IMAGENET
         mean, std = mean or own_mean, std or own_std
         if norm.endswith("+grey"):

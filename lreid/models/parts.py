@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from lreid.extras import Extra
 
@@ -37,6 +37,17 @@ def bn_neck(dim: int) -> nn.BatchNorm1d:
     neck = nn.BatchNorm1d(dim)
     neck.bias.requires_grad_(False)
     return neck
+
+
+def neck_in(state: Mapping[str, Tensor]) -> bool | nn.Module:
+    """The neck that a model's state dict holds: whether it is a BatchNorm, or a new transform of its shape."""
+    if "neck.matrix" not in state:
+        return "neck.weight" in state
+    from lreid.models.transforms import RandomProjection, Whitening
+
+    if "neck.projection" in state:
+        return RandomProjection(*state["neck.projection"].shape)
+    return Whitening(len(state["neck.matrix"]))
 
 
 @contextmanager

@@ -1,0 +1,74 @@
+"""FeCAM: frozen features, whitened by a covariance that all classes share; a control without gradients."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from lreid.methods.simple_cil import SimpleCIL
+from lreid.models.embedder import Embedder
+from lreid.models.transforms import Whitening
+from lreid.rules import Rule
+
+
+class FeCAM(SimpleCIL):
+    """Feature covariance-aware metric (Goswami et al., NeurIPS 2023) with one covariance of all classes, as retrieval.
+
+    Features are raised to a power and scaled to unit length. Their covariance ``C`` within the classes is the mean over
+    all images so far. It is shrunk and divided by the deviations: ``C' = D^-1 (C + a v I + b c (1 - I)) D^-1``, with
+    the mean variance ``v`` and the mean covariance ``c``. Between features times ``C'^(-1/2)`` the Euclidean distance
+    (``EVAL.METRIC euclidean``) is Mahalanobis' distance. The official code measures the covariance before it scales
+    features to unit length, and gives transformers no power; here negative features keep their sign.
+    """
+
+    keeps: ClassVar = {**SimpleCIL.keeps, "scatter": "domain"}
+
+    def __init__(
+        self,
+        model: Embedder,
+        *,
+        power: Annotated[float, Rule("Tukey's power of the features; 1 leaves them as they are", above=0)] = 0.5,
+        shrink_variance: Annotated[float, Rule("a, weight of the mean variance in the shrinkage", above=0)] = 1.0,
+        shrink_covariance: Annotated[float, Rule("b, weight of the mean covariance in it", least=0)] = 1.0,
+    ) -> None:
+        super().__init__(model)
+        self.shrink_variance, self.shrink_covariance = shrink_variance, shrink_covariance
+        self.scatter = torch.zeros(model.dim, model.dim, dtype=torch.float64)  # sum over images
+        self.count = 0
+        self.transform = Whitening(model.dim, power).to(model.mean.device)
+        model.neck = self.transform
+
+    def learn(self, features: Tensor, labels: Tensor) -> None:
+        """Adds the scatter of a task within its classes, and whitens by that of all tasks."""
+        features = self.transform.expand(features)
+        super().learn(features, labels)
+        inner = features - self.means[labels]  # (n, dim)
+        self.scatter, self.count = self.scatter + inner.T @ inner, self.count + len(features)
+        self.transform.matrix.copy_(self.whitening())
+
+    def whitening(self) -> Tensor:
+        """``C'^(-1/2)`` (dim, dim), float64."""
+        covariance = self.scatter / self.count
+        dim, diagonal = len(covariance), covariance.diagonal()
+        others = (covariance.sum() - diagonal.sum()) / max(dim * (dim - 1), 1)
+        unit = torch.eye(dim, dtype=torch.float64)
+        shrunk = covariance + self.shrink_variance * diagonal.mean() * unit
+        shrunk += self.shrink_covariance * others * (1 - unit)
+        deviations = shrunk.diagonal().sqrt()
+        values, vectors = torch.linalg.eigh(shrunk / deviations[:, None] / deviations)
+        return vectors @ (values.clamp(min=1e-12).rsqrt()[:, None] * vectors.T)
+
+    def class_scores(self, features: Tensor) -> Tensor:
+        """Negative squared distances of whitened features (n, dim) to the class means, (n, classes)."""
+        return -torch.cdist(features, self.means.to(features) @ self.transform.matrix).square()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The scatter and the number of images, in addition to the state of the base class."""
+        return super().state_dict() | {"scatter": self.scatter, "count": self.count}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores the state of :meth:`state_dict`."""
+        super().load_state_dict(state)
+        self.scatter, self.count = state["scatter"].cpu(), state["count"]

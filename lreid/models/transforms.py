@@ -1,0 +1,59 @@
+"""Transforms of features in place of a neck, whose matrices are computed in closed form."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class Whitening(nn.Module):
+    """``f(x) M``, where ``f`` scales ``sign(x) |x|^p`` to unit length, and ``M`` is the identity until it is set.
+
+    Args:
+        dim: length of the features.
+        power: ``p``, Tukey's power.
+    """
+
+    matrix: Tensor  # (dim, dim)
+    power: Tensor  # ()
+
+    def __init__(self, dim: int, power: float = 1.0) -> None:
+        super().__init__()
+        self.dim = dim
+        self.register_buffer("matrix", torch.eye(dim))
+        self.register_buffer("power", torch.tensor(power))
+
+    def expand(self, features: Tensor) -> Tensor:
+        """``f(x)`` of features (n, dim), in their precision."""
+        return F.normalize(features.sign() * features.abs().pow(self.power.to(features)), dim=1)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Transformed features (n, dim)."""
+        return self.expand(features) @ self.matrix
+
+
+class RandomProjection(nn.Module):
+    """``max(x W, 0) M`` with a random ``W`` from N(0, 1); ``M`` is the identity until it is set.
+
+    Args:
+        dim: length of the features.
+        width: columns of ``W``, the length of the transformed features.
+    """
+
+    matrix: Tensor  # (width, width)
+    projection: Tensor  # (dim, width)
+
+    def __init__(self, dim: int, width: int) -> None:
+        super().__init__()
+        self.dim = width
+        self.register_buffer("projection", torch.randn(dim, width))
+        self.register_buffer("matrix", torch.eye(width))
+
+    def expand(self, features: Tensor) -> Tensor:
+        """``max(x W, 0)`` of features (n, dim): (n, width), in their precision."""
+        return F.relu(features @ self.projection.to(features))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Transformed features (n, width)."""
+        return self.expand(features) @ self.matrix
