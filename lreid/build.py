@@ -119,7 +119,7 @@ def method_of(cfg: Config, device: torch.device, *, pretrained: bool) -> Method:
     """The method that a config describes, with its network, on a device."""
     model = model_of(cfg, pretrained=pretrained).to(device).to(memory_format=torch.channels_last)
     model.precision = PRECISIONS[cfg.TRAIN.PRECISION]
-    with naming_keys("METHOD", backbone="MODEL.BACKBONE"):
+    with naming_keys("METHOD", backbone="MODEL.BACKBONE", adapter="MODEL.ADAPTER"):
         return build_method(cfg.METHOD.NAME, model, **method_options(cfg))
 
 

@@ -168,6 +168,8 @@ def load_model_state(model: torch.nn.Module, state: dict[str, torch.Tensor], pat
     Raises:
         InputError: the checkpoint has a different architecture, or is damaged.
     """
+    if callable(make_room := getattr(getattr(model, "backbone", None), "make_room", None)):
+        make_room(state)
     wanted = model.state_dict()
     faulty = [key for key, value in state.items() if not _is_plain(value)]
     if faulty:

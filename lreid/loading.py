@@ -87,6 +87,8 @@ def _torch_model(source: str | Path) -> Embedder:
         raise InputError(f"{source}: its config is not that of a trained model: {error}") from None
     # The weights show whether there is a neck, so a model of a user's own method loads without the method's class.
     model = network_of(cfg, neck=neck_in(state["model"]))
+    if "backbone.values" in state["model"]:
+        model.store_adapters()
     load_model_state(model, state["model"], Path(source))
     return model.eval()
 

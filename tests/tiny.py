@@ -36,6 +36,7 @@ TINY = {
 }
 
 FEW = {"MODEL.BACKBONE": "few"}  # for what depends on the method, not on the network
+NETWORKS = {"per_task_adapters": {"MODEL.BACKBONE": "timm:test_vit", "MODEL.ADAPTER": "prompts"}}  # if few does not do
 ONE_TASK = {"TRAIN.EPOCHS": 1, "BENCHMARK.TASKS_PER_DATASET": 1}  # the shortest run
 
 

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
@@ -35,6 +36,8 @@ from lreid.models.parts import bn_neck, evaluating, layers_of
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from lreid.models.adapters.bank import AdapterBank
 
 DECODED_AHEAD = 4  # maximum number of decoded batches that wait for the network
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # means and deviations of RGB values in [0, 1]
@@ -134,7 +137,7 @@ class Embedder(nn.Module):
                 raise ArgumentError("pooling", f"is {pooling}, but {self.name} has no tokens; take avg")
             pool_by(pooling)
         self.frozen_norms: list[nn.Module] = []
-        self.adapter, self.adapter_merge = adapter, adapter_merge
+        self.adapter, self.adapter_merge, self.per_task = adapter, adapter_merge, False
         if adapter != "none":
             from lreid.models.adapters import add_adapter
 
@@ -233,9 +236,22 @@ class Embedder(nn.Module):
 
             merge(self.backbone)
 
+    def store_adapters(self) -> AdapterBank:
+        """Lets the backbone keep one adapter per task, see :class:`~lreid.models.adapters.bank.AdapterBank`.
+
+        Raises:
+            ArgumentError: it has no adapter.
+        """
+        from lreid.models.adapters.bank import AdapterBank
+
+        require(self.adapter != "none" and not self.adapter_merge, "adapter", self.adapter, "an adapter, not merged")
+        bank = AdapterBank(self.backbone, self.dim, partial(pooled, pooling=self.pooling))
+        self.backbone, self.per_task = bank, True
+        return bank
+
     def remove_adapter(self) -> None:
         """Merges LoRA into the weights of a network that is not trained any more; other adapters stay."""
-        if self.adapter == "lora":
+        if self.adapter == "lora" and not self.per_task:
             from lreid.models.adapters.lora import remove
 
             remove(self.backbone)
@@ -243,7 +259,7 @@ class Embedder(nn.Module):
 
     def pool(self, outputs: Tensor) -> Tensor:
         """Pool maps (B, dim, h, w) to features (B, dim); vectors do not change."""
-        return outputs if outputs.ndim != 4 else pooled(outputs, self.pooling)
+        return pooled(outputs, self.pooling)
 
     def _outputs(self, images: Tensor) -> Tensor:
         if isinstance(self.precision, torch.dtype):
@@ -369,7 +385,9 @@ class Embedder(nn.Module):
 
 
 def pooled(maps: Tensor, pooling: str) -> Tensor:
-    """Pool maps (B, dim, h, w) to (B, dim) by a plain or a generalised mean, see :class:`Embedder`."""
+    """Pool maps (B, dim, h, w) to (B, dim) by a plain or a generalised mean, see :class:`Embedder`; vectors stay."""
+    if maps.ndim != 4:
+        return maps
     if pooling == "gem":
         return maps.clamp(min=1e-6).pow(3).mean((2, 3)).pow(1 / 3)
     return maps.mean((2, 3))

@@ -9,6 +9,7 @@ import pytest
 import timm
 import torch
 from torch import Tensor, nn
+from vits import IMAGES, SIZE, adapted, features, trunk
 
 from lreid.apps.cli import run_command
 from lreid.checkpoint import load_model_state
@@ -16,22 +17,9 @@ from lreid.errors import ArgumentError, InputError
 from lreid.models import Embedder
 from lreid.models.adapters import add_adapter
 from lreid.models.adapters.prompts import PromptedAttention
-from lreid.models.backbones.timm import TimmFeatures
 
-IMAGES = torch.randn(3, 3, 32, 16, generator=torch.Generator().manual_seed(0))
-SIZE = {"height": 32, "width": 16}
 LORA = pytest.param("lora", marks=pytest.mark.slow)  # peft takes five seconds to import
 KINDS = pytest.mark.parametrize("kind", ["bottleneck", "prompts", LORA])
-
-
-def trunk() -> TimmFeatures:
-    torch.manual_seed(0)
-    options: dict[str, Any] = {"depth": 3, "embed_dim": 24, "num_classes": 0, "img_size": (32, 16)}
-    return TimmFeatures(timm.create_model("vit_tiny_patch16_224", **options), (32, 16))
-
-
-def adapted(kind: str, **options: Any) -> Embedder:
-    return Embedder(trunk(), adapter=kind, adapter_size=4, **SIZE, **options).eval()
 
 
 def disturb(model: Embedder) -> None:
@@ -40,11 +28,6 @@ def disturb(model: Embedder) -> None:
     with torch.no_grad():
         for each in model.adapter_parameters():
             each += 0.1 * torch.randn(each.shape, generator=generator)
-
-
-@torch.no_grad()
-def features(model: Embedder) -> Tensor:
-    return model.eval()(IMAGES)
 
 
 @KINDS

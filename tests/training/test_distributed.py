@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from processes import start, together, wait
-from tiny import FEW, broken_off, tiny_config
+from tiny import FEW, NETWORKS, broken_off, tiny_config
 from torch import Tensor
 
 from lreid import build, distributed
@@ -165,6 +165,7 @@ DIVISIBLE = [name for name in method_names() if method_class(name).divisible]
 def test_every_method_learns_and_is_watched_in_two_processes_as_in_one(tmp_path: Path, name: str) -> None:
     """Losses, figures, drift, and gradients of stored and of incoming images, of which each process has a share."""
     cfg = config(
+        NETWORKS.get(name, {}),
         METHOD__NAME=name,
         BENCHMARK__TASKS_PER_DATASET=2,
         SYNTHETIC__TRAIN_IDENTITIES=8,

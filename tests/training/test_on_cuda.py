@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from processes import PATIENCE
+from tiny import NETWORKS
 
 from lreid.methods import method_names
 
@@ -45,7 +46,7 @@ def test_what_the_device_sees_an_index_options_the_random_state_and_every_method
     on_cuda: Callable[..., str], tmp_path: Path
 ) -> None:
     scripts = ["rules.py", "index.py", "options.py", "methods.py"]
-    for line in on_cuda(scripts, str(tmp_path), *method_names()).splitlines():
+    for line in on_cuda(scripts, str(tmp_path), *sorted(set(method_names()) - NETWORKS.keys())).splitlines():
         found: dict[str, Any] = json.loads(line)
         name = found["method"]
         assert found["different"] == [], name

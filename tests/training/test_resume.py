@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 from PIL import Image
-from tiny import FEW, BreakOff, broken_off, figures, of_files, tiny_config
+from tiny import FEW, NETWORKS, BreakOff, broken_off, figures, of_files, tiny_config
 
 import lreid
 from lreid.checkpoint import load_checkpoint, load_newest, save_checkpoint
@@ -68,7 +68,7 @@ def test_every_method_goes_on_to_the_same_figures(name: str, tmp_path: Path) -> 
     """Broken off in the middle of the second task of three, or of the only one."""
     options = method_defaults(method_class(name))
     short = {f"METHOD__{option.upper()}": 2 for option in ("style_steps", "passes") if option in options}
-    cfg = config(METHOD__NAME=name, TRAIN__EPOCHS=2, **short)
+    cfg = config(NETWORKS.get(name, {}), METHOD__NAME=name, TRAIN__EPOCHS=2, **short)
     whole = train(cfg, tmp_path / "whole")
     broken_off(cfg, tmp_path / "broken", 3)
     assert figures(train(cfg, tmp_path / "broken", resume=True)) == figures(whole)
