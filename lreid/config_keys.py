@@ -251,7 +251,7 @@ class Model(Section):
     BACKBONE = key(
         "small",
         "network: small, resnet18/34/50/101, resnet50_layer3, resnet18_plain/_cifar/_reduced, digits, mobilenet_v2, "
-        "torchreid:NAME, timm:NAME",
+        "torchreid:NAME, timm:NAME, open_clip:NAME",
     )
     WEIGHTS = key(
         "none", "initial weights: none, imagenet, hub (timm's), zoo:NAME, package:NAME, or a file", paths=("",)

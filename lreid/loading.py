@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 import yaml
-from torch import nn
+from torch import Tensor, nn
 from yacs.config import CfgNode
 
 from lreid import zoo
@@ -87,10 +87,19 @@ def _torch_model(source: str | Path) -> Embedder:
         raise InputError(f"{source}: its config is not that of a trained model: {error}") from None
     # The weights show whether there is a neck, so a model of a user's own method loads without the method's class.
     model = network_of(cfg, neck=neck_in(state["model"]))
-    if "backbone.values" in state["model"]:
-        model.store_adapters()
+    add_parts(model, state["model"])
     load_model_state(model, state["model"], Path(source))
     return model.eval()
+
+
+def add_parts(model: Embedder, state: Mapping[str, Tensor]) -> None:
+    """Adds the parts that a method gave to the backbone of a state dict: one adapter per task, or PAD's prompts."""
+    if "backbone.values" in state:
+        model.store_adapters()
+    if "backbone.prompts.experts" in state:
+        _, slots, length, _ = state["backbone.prompts.experts"].shape
+        put_prompts: Any = model.backbone.put_prompts
+        put_prompts(general=state["backbone.prompts.general"].shape[1], length=length, slots=slots)
 
 
 def _onnx_model(source: str | Path) -> OnnxEmbedder:

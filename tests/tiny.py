@@ -36,7 +36,10 @@ TINY = {
 }
 
 FEW = {"MODEL.BACKBONE": "few"}  # for what depends on the method, not on the network
-NETWORKS = {"per_task_adapters": {"MODEL.BACKBONE": "timm:test_vit", "MODEL.ADAPTER": "prompts"}}  # if few does not do
+NETWORKS = {  # of methods that refuse few; clips.register makes the CLIP known
+    "pad": {"MODEL.BACKBONE": "open_clip:tiny-clip", "METHOD.TEXT_EPOCHS": 1, "METHOD.FIRST_TEXT_EPOCHS": 1},
+    "per_task_adapters": {"MODEL.BACKBONE": "timm:test_vit", "MODEL.ADAPTER": "prompts"},
+}
 ONE_TASK = {"TRAIN.EPOCHS": 1, "BENCHMARK.TASKS_PER_DATASET": 1}  # the shortest run
 
 

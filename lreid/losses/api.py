@@ -18,7 +18,7 @@ from lreid.losses.icarl import icarl_loss
 from lreid.losses.ida import discriminant_alignment_loss
 from lreid.losses.lstkc import lstkc_rskt_loss, lstkcpp_dual_loss, lstkcpp_single_loss
 from lreid.losses.lwf import knowledge_distillation_loss
-from lreid.losses.pad import pad_viskd_loss
+from lreid.losses.pad import pad_image_text_loss, pad_text_anchor_loss, pad_viskd_loss
 from lreid.losses.pass_ import augment_prototypes, feature_distillation_loss, prototype_radius, rotate_batch
 from lreid.losses.patch_kd import (
     patchkd_conf_loss,
@@ -67,6 +67,8 @@ __all__ = [
     "mean_squared_distillation_loss",
     "nt_xent_loss",
     "pad_ema",
+    "pad_image_text_loss",
+    "pad_text_anchor_loss",
     "pad_viskd_loss",
     "patchkd_conf_loss",
     "patchkd_div_loss",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
-from lreid.losses._ops import check_alike, log_probabilities, to_loss
+from lreid.losses._ops import check_alike, check_rows, log_probabilities, to_loss, unit
 from lreid.losses.affinity import mean_divergence
 
 
@@ -52,3 +53,58 @@ def pad_viskd_loss(
     log_old = log_probabilities(teacher_logits.detach(), temperature)  # (B, C)
     divergence = mean_divergence(log_old, log_probabilities(student_logits, temperature)) * temperature**2
     return to_loss(feature_weight * squares / len(student_features) + logit_weight * divergence, student_logits)
+
+
+def pad_image_text_loss(images: Tensor, texts: Tensor, labels: Tensor) -> Tensor:
+    """Supervised contrast between images and sentences, in both directions.
+
+    The mean log probability of a row's partners with its label, by a softmax over the raw products with all rows of the
+    other side. Features are not scaled, and the temperature is 1.
+
+    Source: CLIP-ReID (AAAI 2023), whose code PAD (CVPR 2026) takes over. Computed in float64.
+
+    Args:
+        images, texts: ``(B, D)`` float.
+        labels: ``(B,)`` integers of both.
+
+    Returns:
+        Scalar in the precision of ``images``, at least float32.
+
+    Raises:
+        ValueError: the shapes do not match.
+    """
+    check_alike(images, texts, "images and texts", "(B, D)")
+    check_rows(images, labels, "images")
+    products = images.double() @ texts.double().T  # (B, B)
+    same = (labels[:, None] == labels).double()
+    rows = [-(same * each.log_softmax(1)).sum(1).div(same.sum(1)).mean() for each in (products, products.T)]
+    return to_loss(torch.stack(rows).sum(), images)
+
+
+def pad_text_anchor_loss(
+    images: Tensor, texts: Tensor, anchors: Tensor, *, scale: float = 7.0, temperature: float = 0.07
+) -> Tensor:
+    """``T² KL(anchors || texts)`` of softmaxes over sentences, of ``scale`` times cosines to images; mean over images.
+
+    Source: PAD (CVPR 2026), official code (``TEXTKD``). Computed in float64.
+
+    Args:
+        images: ``(B, D)`` float.
+        texts, anchors: ``(C, D)`` float features of the same sentences by learned and by fixed tokens. Anchors get no
+            gradient.
+        scale: factor of the cosines.
+        temperature: divides them, above 0.
+
+    Returns:
+        Scalar in the precision of ``images``, at least float32.
+
+    Raises:
+        ValueError: the shapes do not match, or the temperature is not above 0.
+    """
+    check_alike(texts, anchors, "texts and anchors", "(C, D)")
+    if images.ndim != 2 or images.shape[1] != texts.shape[1]:
+        raise ValueError(f"images must be (B, {texts.shape[1]}), as long as texts, got {tuple(images.shape)}")
+    queries, fixed = unit(images.double()), unit(anchors.detach().double())
+    log_old = log_probabilities(scale * queries @ fixed.T, temperature)  # (B, C)
+    log_new = log_probabilities(scale * queries @ unit(texts.double()).T, temperature)
+    return to_loss(mean_divergence(log_old, log_new) * temperature**2, images)

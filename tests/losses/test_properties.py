@@ -170,6 +170,7 @@ CASES = [
     Case("dkp-pkt", transfer, ((6, 5),), temperatures=("temperature", "relation_temperature")),
     Case("dkp-pkt-detached", partial(transfer, detach_target=True), ((6, 5),), smooth=False),
     Case("pad", pad, ((3, 5), (3, 4), (3, 6)), ((3, 5), (3, 4), (3, 6)), temperatures=("temperature",), equal=True),
+    Case("pad-image-text", losses.pad_image_text_loss, ((5, 4), (5, 4)), labels=COLUMNS),
     Case("patchkd-kd", losses.patchkd_kd_loss, **LOGITS, temperatures=("temperature",)),
     Case("patchkd-kd-learned", losses.patchkd_kd_loss, ((5, 4), (5, 4))),
     Case("patchkd-conf", losses.patchkd_conf_loss, ((5, 4),), temperatures=("temperature",)),

@@ -177,7 +177,7 @@ def tokens(monkeypatch: pytest.MonkeyPatch) -> None:
 
 MAPS = {"dkp", "dkp_pp", "patch_kd"}
 OTHER_BATCHES = {"contrast_scoring", "gdumb"}  # not two tasks of batches
-ADAPTED = {"per_task_adapters"}  # need an adapter
+ADAPTED = {"per_task_adapters", "pad"}  # need an adapter, or a CLIP
 UNTRAINED = {name for name in method_names() if issubclass(method_class(name), Start)}
 
 

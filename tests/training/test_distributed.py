@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import clips
 import numpy as np
 import pytest
 import torch
@@ -164,6 +165,8 @@ DIVISIBLE = [name for name in method_names() if method_class(name).divisible]
 @pytest.mark.usefixtures("double", "unwritten_pages")
 def test_every_method_learns_and_is_watched_in_two_processes_as_in_one(tmp_path: Path, name: str) -> None:
     """Losses, figures, drift, and gradients of stored and of incoming images, of which each process has a share."""
+    if name == "pad":
+        clips.register()
     cfg = config(
         NETWORKS.get(name, {}),
         METHOD__NAME=name,

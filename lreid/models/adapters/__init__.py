@@ -51,7 +51,7 @@ def add_adapter(network: nn.Module, kind: str, size: int, layers: int, image: to
         raise ArgumentError("adapter", f"is {kind}, but {title} has no attention; take a transformer of timm, or none")
     most = len(blocks)
     require(0 <= layers <= most, "adapter_layers", layers, f"from 0 to {most}, the attention blocks of {title}")
-    places = [Place(name, _called_linears(network, name, image)) for name in blocks[-layers:]]
+    places = _places(network, blocks[-layers:], image)
     network.requires_grad_(False)
     importlib.import_module(f"{__name__}.{kind}").insert(network, places, size)
 
@@ -62,7 +62,8 @@ def require_narrow(size: int, places: list[Place]) -> None:
     Raises:
         ArgumentError: it exceeds the width of all layers.
     """
-    width = max(min(each.in_features, each.out_features) for place in places for each in place.linears.values())
+    linears = [each for place in places for each in place.linears.values()]
+    width = max((min(each.in_features, each.out_features) for each in linears), default=0)
     require(size <= width, "adapter_size", size, f"at most {width}, the width of the network")
 
 
@@ -71,20 +72,19 @@ def _attends(block: nn.Module) -> bool:
     return isinstance(attention, nn.Module) and any(isinstance(each, nn.Linear) for each in attention.modules())
 
 
-def _called_linears(network: nn.Module, block: str, image: torch.Tensor) -> dict[str, nn.Linear]:
-    """Linear layers of a block that are called; some attentions use only the weight of a layer."""
-    called: dict[str, nn.Linear] = {}
+def _places(network: nn.Module, blocks: list[str], image: torch.Tensor) -> list[Place]:
+    """The blocks with their linear layers that are called; some attentions use only the weight of a layer."""
+    places, hooks = [Place(block, {}) for block in blocks], []
 
-    def note(name: str, layer: nn.Linear, *_: object) -> None:
-        called[name] = layer
+    def note(linears: dict[str, nn.Linear], name: str, layer: nn.Linear, *_: object) -> None:
+        linears[name] = layer
 
-    hooks = [
-        each.register_forward_hook(partial(note, f"{block}.{name}"))
-        for name, each in network.get_submodule(block).named_modules()
-        if isinstance(each, nn.Linear)
-    ]
+    for place in places:
+        for name, each in network.get_submodule(place.name).named_modules():
+            if isinstance(each, nn.Linear):
+                hooks.append(each.register_forward_hook(partial(note, place.linears, f"{place.name}.{name}")))
     with torch.no_grad(), evaluating(network):
         network(image)
     for hook in hooks:
         hook.remove()
-    return called
+    return places

@@ -81,11 +81,12 @@ def build_backbone(
     Args:
         name: ``resnet18/34/50/101`` (torchvision, last stride removed), ``resnet50_layer3`` (without the last stage),
             ``resnet18_plain`` (with the last stride), ``resnet18_cifar``, ``resnet18_reduced`` and ``digits`` for small
-            images, ``small``, ``mobilenet_v2``, ``torchreid:NAME``, ``timm:NAME``, or a registered name.
+            images, ``small``, ``mobilenet_v2``, ``torchreid:NAME``, ``timm:NAME``, ``open_clip:NAME``, or a registered
+            name.
         weights: ``none`` (random), ``imagenet`` (torchvision's IMAGENET1K_V1, as in the papers; torchreid loads its
-            own), ``hub`` (timm's weights for the name), ``zoo:NAME`` (see :mod:`lreid.zoo`), ``package:NAME`` (see
-            :mod:`lreid.models.packages`), or a file: a state dict of torchvision, torchreid or timm, a checkpoint of a
-            run, or ``.safetensors``. Necks and classifiers in it are ignored.
+            own), ``hub`` (timm's or open_clip's weights for the name), ``zoo:NAME`` (see :mod:`lreid.zoo`),
+            ``package:NAME`` (see :mod:`lreid.models.packages`), or a file: a state dict of torchvision, torchreid,
+            timm or open_clip, a checkpoint of a run, or ``.safetensors``. Necks and classifiers in it are ignored.
         norm: positions of instance norms, see :func:`lreid.models.norms.put_norms`.
         size: height and width of the images, for networks with a fixed input size.
 

@@ -1,0 +1,268 @@
+"""PAD: prompts of a CLIP, text anchors of its identities, and a moving average as the teacher."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterable
+from typing import Annotated, Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn import Parameter
+from torch.optim import Adam
+
+from lreid.data.loaders import Batch
+from lreid.data.records import Task
+from lreid.errors import ArgumentError
+from lreid.losses.fusion import pad_ema
+from lreid.losses.pad import pad_image_text_loss, pad_text_anchor_loss, pad_viskd_loss
+from lreid.losses.triplet import batch_hard_triplet_loss
+from lreid.methods.base import Method
+from lreid.models.backbones.open_clip import ClipFeatures
+from lreid.models.classifier import GrowingClassifier
+from lreid.models.embedder import Embedder, frozen_copy
+from lreid.models.parts import bn_neck
+from lreid.models.text_tower import LEARNED, TextTower
+from lreid.rules import Rule
+
+logger = logging.getLogger("lreid")
+
+WARMUP, FIRST_RATE, LAST_RATE = 3, 1e-5, 1e-6  # epochs of stage 1, and its learning rates at both ends
+
+
+class PAD(Method):
+    """Prompts for text and images with a moving average (CVPR 2026), in the form of its official code.
+
+    A task has two stages. Stage 1 (at its beginning) caches the projected features of all images and trains four text
+    tokens per identity, so that images and sentences of an identity agree. Stage 2 trains the image tower:
+
+    * cross-entropy after the necks of both features, class token and projection; triplet losses on these two and on the
+      class token before the last block; cross-entropy of the projection's products with the text features;
+    * from the second task on, :func:`~lreid.losses.pad_viskd_loss` to the moving average of the network, which is
+      updated after each step and begins as the network at the start of the task, with the new prompts.
+
+    The first task trains the whole tower, later ones its last blocks and the prompts, of which every task opens new
+    slots. Heads and text tokens are drawn again for each task; the network, its prompts and the necks remain. Retrieval
+    compares class token and projection before the necks.
+
+    From the second task on, stage 1 also holds the sentences to those of a text teacher. In the official code that is a
+    copy made before stage 1, whose tokens are the random initial ones of the new identities: it pulls towards untrained
+    sentences, not towards old knowledge. ``text_teacher`` is ``initial`` for that, and ``none`` leaves the term out.
+
+    Differences from the official code: float32 instead of autocast; the schedule of stage 2 is that of the config, so
+    the first task has the milestones of all; at test time only open slots are chosen, where the official test script
+    opens all; the last batch of stage 1 is shorter.
+    """
+
+    batches = "identities"
+    finishing = "finishing the task"
+    keeps: ClassVar = {**Method.keeps, "text": "network", "necks": "network", "heads": "identity", "bank": "identity"}
+
+    def __init__(
+        self,
+        model: Embedder,
+        *,
+        margin: Annotated[float, Rule("margin of the triplet losses", least=0)] = 0.3,
+        label_smoothing: Annotated[float, Rule("label smoothing of all cross-entropies", least=0, most=1)] = 0.1,
+        id_weight: Annotated[float, Rule("weight of the cross-entropies after the necks", least=0)] = 0.25,
+        text_weight: Annotated[float, Rule("weight of the cross-entropy over text features", least=0)] = 1.0,
+        distillation_weight: Annotated[float, Rule("weight of both parts of the distillation", least=0)] = 0.5,
+        temperature: Annotated[float, Rule("temperature of the distilled logits", above=0)] = 4.0,
+        momentum: Annotated[float, Rule("share of the teacher that stays in a step", least=0, most=1)] = 0.997,
+        last_blocks: Annotated[int, Rule("number of blocks that train after the first task", least=0)] = 4,
+        prompt_rate: Annotated[float, Rule("learning rate of prompts, relative to TRAIN.LR", above=0)] = 1000.0,
+        first_prompt_rate: Annotated[float, Rule("the same in the first task", above=0)] = 400.0,
+        slots: Annotated[int, Rule("number of prompt slots per block, for all tasks", least=1)] = 36,
+        new_slots: Annotated[int, Rule("number of slots that a task opens", least=1)] = 8,
+        chosen_slots: Annotated[int, Rule("number of slots that an image takes", least=1)] = 4,
+        prompt_length: Annotated[int, Rule("number of general prompts, and of prompts in a slot", least=1)] = 6,
+        text_epochs: Annotated[int, Rule("epochs of stage 1", least=0)] = 12,
+        first_text_epochs: Annotated[int, Rule("epochs of stage 1 in the first task", least=0)] = 20,
+        text_batch: Annotated[int, Rule("images in a batch of stage 1", least=1)] = 64,
+        text_rate: Annotated[float, Rule("learning rate of stage 1", above=0)] = 5e-3,
+        first_text_rate: Annotated[float, Rule("learning rate of stage 1 in the first task", above=0)] = 2e-3,
+        text_teacher: Annotated[
+            str,
+            Rule("text teacher of stage 1: the initial random tokens, as in the official code; or none",
+                 choices=("initial", "none")),
+        ] = "initial",
+        anchor_weight: Annotated[float, Rule("weight of the text teacher", least=0)] = 0.5,
+        negatives: Annotated[int, Rule("further identities that the text teacher compares", least=0)] = 256,
+        noun: Annotated[str, Rule("what the images show, in the sentence of an identity")] = "person",
+        **options: Any,
+    ) -> None:  # fmt: skip
+        super().__init__(model, **options)
+        if not isinstance(model.backbone, ClipFeatures) or model.backbone.aside.module is None:
+            raise ArgumentError(
+                "backbone", f"is {model.name}, and pad needs a CLIP; take open_clip:ViT-B-16-quickgelu.openai"
+            )
+        device = model.mean.device
+        self.margin, self.label_smoothing = margin, label_smoothing
+        self.weights = {"softmax": id_weight, "text": text_weight}
+        self.distillation: dict[str, float] = {
+            "feature_weight": distillation_weight, "logit_weight": distillation_weight, "temperature": temperature,
+        }  # fmt: skip
+        self.momentum, self.last_blocks, self.new_slots = momentum, last_blocks, new_slots
+        self.prompt_rates, self.text_rates = (first_prompt_rate, prompt_rate), (first_text_rate, text_rate)
+        self.text_epochs, self.text_batch = (first_text_epochs, text_epochs), text_batch
+        self.text_teacher, self.anchor_weight, self.negatives = text_teacher, anchor_weight, negatives
+        self.backbone = model.backbone
+        self.text = TextTower(self.backbone.aside.module, noun).to(device)
+        self.backbone.aside.module = None
+        self.prompts = self.backbone.put_prompts(
+            general=prompt_length, length=prompt_length, slots=slots, chosen=chosen_slots
+        )
+        self.widths = (self.backbone.width, self.backbone.projected)
+        self.necks = nn.ModuleList(map(bn_neck, self.widths)).to(device)
+        self.average: Embedder | None = None  # the teacher within a task
+        self.finished, self.first_label = 0, 0
+        self.bank = torch.empty(0, self.widths[1], device=device)  # text features (identities, projected)
+        self.generator = torch.Generator().manual_seed(torch.initial_seed())
+        self._new_heads(0)
+
+    def _new_heads(self, classes: int) -> None:
+        heads = [GrowingClassifier(width, classes) for width in self.widths]
+        self.heads = nn.ModuleList(heads).to(self.model.mean.device)
+
+    @property
+    def later(self) -> int:
+        """0 in the first task, otherwise 1; index of values for both."""
+        return min(self.finished, 1)
+
+    # ------------------------------------------------------------ stage 1
+
+    def begin_task(self, task: Task) -> None:
+        """Draws the heads, opens prompts, copies the teacher, and does stage 1."""
+        self._new_heads(len(task.classes))
+        self.first_label = min(task.classes)
+        self.prompts.begin_task(self.new_slots)
+        self.average = self._copy() if self.later else None
+        features = self.features_of(task)[:, self.widths[0] :]  # (n, projected)
+        labels = torch.tensor([record.pid for record in task.records]) - self.first_label
+        device = self.model.mean.device
+        self.bank = self.text_features(features.to(device), labels.to(device))
+
+    def text_features(self, images: Tensor, labels: Tensor) -> Tensor:
+        """Text features (C, dim) of trained tokens, from features of images (n, dim) and labels from 0 to C - 1."""
+        classes, epochs, base = int(labels.max()) + 1, self.text_epochs[self.later], self.text_rates[self.later]
+        tokens = 0.02 * torch.randn(classes, LEARNED, self.text.width, generator=self.generator)
+        learned = Parameter(tokens.to(images))
+        anchors = self._encoded(learned.detach()) if self.later and self.text_teacher == "initial" else None
+        optimizer = Adam([learned], lr=base)
+        for epoch in range(1, epochs + 1):
+            optimizer.param_groups[0]["lr"] = text_rate(epoch, epochs, base)
+            for chosen in (
+                torch.randperm(len(images), generator=self.generator).to(labels.device).split(self.text_batch)
+            ):
+                loss = self.text_loss(learned, images[chosen], labels[chosen], anchors)
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+        return self._encoded(learned.detach())
+
+    def text_loss(self, learned: Tensor, images: Tensor, labels: Tensor, anchors: Tensor | None) -> Tensor:
+        """Loss of stage 1 for features of images (B, dim); anchors (C, dim) are the text teacher's features."""
+        loss = pad_image_text_loss(images, self.text(learned[labels]), labels)
+        if anchors is None:
+            return loss
+        present = labels.unique()
+        others = torch.ones(len(anchors), dtype=torch.bool, device=labels.device)
+        others[present] = False
+        absent = others.nonzero()[:, 0]
+        order = torch.randperm(len(absent), generator=self.generator).to(labels.device)
+        compared = torch.cat([present, absent[order[: self.negatives]]])
+        anchored = pad_text_anchor_loss(images, self.text(learned[compared]), anchors[compared])
+        return loss + self.anchor_weight * anchored
+
+    @torch.no_grad()
+    def _encoded(self, learned: Tensor) -> Tensor:
+        return torch.cat([self.text(part) for part in learned.split(self.text_batch)])
+
+    # ------------------------------------------------------------ stage 2
+
+    def parameters(self) -> Iterable[Parameter] | list[dict[str, Any]]:
+        """In the first task the whole image tower, later its last blocks; always prompts, necks and heads."""
+        visual = self.backbone.visual.requires_grad_(not self.later)
+        blocks = visual.transformer.resblocks
+        for block in blocks[max(len(blocks) - self.last_blocks, 0) :]:
+            block.requires_grad_(True)
+        trained = [each for each in visual.parameters() if each.requires_grad]
+        trained += [*self.necks.parameters(), *self.heads.parameters()]
+        prompts: dict[str, Any] = {"params": list(self.prompts.parameters()), "weight_decay": 0.0}
+        return [{"params": trained}, prompts | {"rate_factor": self.prompt_rates[self.later]}]
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """The terms of stage 2."""
+        labels = batch.labels.to(self.model.mean.device, non_blocking=True) - self.first_label
+        levels = self._levels(self.model(batch.images))
+        logits = levels[2] @ self.bank.T  # (B, identities)
+        heads = zip(self.heads, self.necks, levels[1:], strict=True)
+        triplets = [batch_hard_triplet_loss(each, labels, margin=self.margin) for each in levels]
+        terms = {
+            "softmax": torch.stack([self._cross_entropy(head(neck(each)), labels) for head, neck, each in heads]).sum(),
+            "triplet": torch.stack(triplets).sum(),
+            "text": self._cross_entropy(logits, labels),
+        }
+        if self.average is not None:
+            with torch.no_grad():
+                old = self._levels(self.average(batch.images))
+            terms["distill"] = pad_viskd_loss(levels, old, logits, old[2] @ self.bank.T, **self.distillation)
+        return terms
+
+    def _cross_entropy(self, logits: Tensor, labels: Tensor) -> Tensor:
+        return F.cross_entropy(logits, labels, label_smoothing=self.label_smoothing)
+
+    def _levels(self, features: Tensor) -> tuple[Tensor, ...]:
+        return features.split((self.widths[0], *self.widths), dim=1)
+
+    def end_step(self, batch: Batch) -> None:
+        """Moves the teacher towards the network."""
+        if self.average is not None:
+            state = pad_ema(self.average.state_dict(), self.model.state_dict(), momentum=self.momentum)
+            self.average.load_state_dict(state)
+
+    def end_task(self, task: Task) -> None:
+        """Discards heads, text features and the teacher."""
+        super().end_task(task)
+        self.finished += 1
+        self.average = None
+        self.bank = self.bank[:0]
+        self._new_heads(0)
+
+    def _copy(self) -> Embedder:
+        average = frozen_copy(self.model)
+        assert isinstance(average.backbone, ClipFeatures)
+        average.backbone.all_levels = True
+        return average
+
+    # ------------------------------------------------------------ checkpoints
+
+    def state_dict(self) -> dict[str, Any]:
+        """All parts of both stages, in addition to the state of the base class."""
+        modules = {name: getattr(self, name).state_dict() for name in ("text", "necks", "heads")}
+        average = None if self.average is None else self.average.state_dict()
+        own = {"average": average, "bank": self.bank, "generator": self.generator.get_state()}
+        return super().state_dict() | modules | own | {"finished": self.finished, "first_label": self.first_label}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores the state of :meth:`state_dict`."""
+        super().load_state_dict(state)
+        for name in ("text", "necks", "heads"):
+            getattr(self, name).load_state_dict(state[name])
+        self.finished, self.first_label = state["finished"], state["first_label"]
+        self.bank = state["bank"].to(self.bank.device)
+        self.generator.set_state(state["generator"].cpu())
+        self.average = None if state["average"] is None else self._copy()
+        if self.average is not None:
+            self.average.load_state_dict(state["average"])
+
+
+def text_rate(epoch: int, epochs: int, base: float) -> float:
+    """Learning rate of stage 1 in an epoch, from 1: a warm-up of three epochs, then a cosine that ends in the last."""
+    if epoch < WARMUP:
+        return FIRST_RATE + epoch * (base - FIRST_RATE) / WARMUP
+    if epoch >= epochs:
+        return LAST_RATE
+    return LAST_RATE + (base - LAST_RATE) * (1 + math.cos(math.pi * epoch / epochs)) / 2

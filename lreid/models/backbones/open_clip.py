@@ -1,0 +1,125 @@
+"""CLIP of open_clip, such as ``open_clip:ViT-B-16-quickgelu.openai``; its text tower is set aside for methods."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lreid.errors import ArgumentError, refuse_out_of_memory
+from lreid.extras import Extra
+from lreid.models.adapters.pool import PromptPool
+
+PENULTIMATE = 10  # the block whose class token CLIP-ReID takes as well, or the last one of smaller networks
+
+
+class Aside:
+    """A module that belongs to no state dict and is not copied."""
+
+    def __init__(self, module: nn.Module | None) -> None:
+        self.module = module
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Aside:
+        return Aside(None)
+
+
+class ClipFeatures(nn.Module):
+    """CLIP's vision transformer: the class token after the last norm, and its projection, as one vector.
+
+    Source: the test features of CLIP-ReID (AAAI 2023) and PAD (CVPR 2026).
+
+    Args:
+        clip: a ``CLIP`` of open_clip with a vision transformer.
+
+    Attributes:
+        width, projected: lengths of the class token and of its projection.
+        dim: their sum.
+        all_levels: put the class token after the last block but one first; also in training mode.
+        prompts: PAD's prompts; None without.
+        aside: the whole CLIP, for methods that need its text tower.
+    """
+
+    prompts: PromptPool | None
+
+    def __init__(self, clip: Any) -> None:
+        super().__init__()
+        self.visual = clip.visual
+        self.width, self.projected = self.visual.proj.shape
+        self.dim = self.width + self.projected
+        self.all_levels = False
+        self.prompts = None
+        self.aside = Aside(clip)
+
+    def put_prompts(self, **options: int) -> PromptPool:
+        """Adds PAD's prompts to every block; options are those of :class:`~lreid.models.adapters.pool.PromptPool`."""
+        blocks = len(self.visual.transformer.resblocks)
+        self.prompts = PromptPool(blocks, self.width, **options).to(self.visual.proj.device)
+        return self.prompts
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Features (B, dim) of images (B, 3, H, W); with all levels (B, width + dim)."""
+        visual = self.visual
+        patches = visual.conv1(images).flatten(2).transpose(1, 2)  # (B, N, width)
+        first = visual.class_embedding.expand(patches.shape[0], 1, -1)
+        tokens = visual.ln_pre(torch.cat([first, patches], 1) + visual.positional_embedding)  # (B, 1 + N, width)
+        blocks = visual.transformer.resblocks
+        for number, block in enumerate(blocks):
+            if self.prompts is None:
+                tokens = block(tokens)
+            else:
+                prompts = self.prompts(number, tokens)  # (B, P, width)
+                tokens = block(torch.cat([tokens[:, :1], prompts, tokens[:, 1:]], 1))
+                tokens = torch.cat([tokens[:, :1], tokens[:, 1 + prompts.shape[1] :]], 1)
+            if number == min(PENULTIMATE, len(blocks) - 1):
+                penultimate = tokens[:, 0]
+        last = visual.ln_post(tokens[:, 0])
+        levels = [penultimate] if self.training or self.all_levels else []
+        return torch.cat([*levels, last, last @ visual.proj], 1)
+
+    def adapted(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The state of a CLIP of open_clip with position embeddings for this size; its text tower is loaded aside."""
+        if self.aside.module is not None and "text_projection" in state:
+            state = dict(state)
+            Extra("open_clip.model", "clip").resize_pos_embed(state, self.aside.module)
+            self.aside.module.load_state_dict(state, strict=False)
+        return state
+
+
+def build(name: str, *, hub: bool, size: tuple[int, int]) -> nn.Module:
+    """A CLIP by its name in open_clip, with random weights or those of a tag.
+
+    Args:
+        name: name of the model, then a dot and a tag of weights, as in ``ViT-B-16-quickgelu.openai``.
+        hub: download the weights of the tag.
+        size: height and width of the images; position embeddings are resampled.
+
+    Raises:
+        ArgumentError: open_clip has no such model or tag, the model has no vision transformer or cannot take images of
+            that size, or the weights cannot be downloaded.
+        InputError: open_clip is not installed.
+    """
+    open_clip: Any = Extra("open_clip", "clip").load()
+    kind, _, tag = name.partition(".")
+    models = open_clip.list_models()
+    if kind not in models:
+        nearest = difflib.get_close_matches(kind, models, n=1, cutoff=0.0)[0]
+        raise ArgumentError(
+            "backbone", f"open_clip:{kind} is no model of open_clip; the nearest is open_clip:{nearest}"
+        )
+    tags = open_clip.list_pretrained_tags_by_model(kind)
+    if hub and tag not in tags:
+        raise ArgumentError("weights", f"is hub, but open_clip:{name} names none of the tags {', '.join(tags)}")
+    try:
+        clip = open_clip.create_model(kind, tag if hub else None, force_image_size=size)
+    except Exception as error:  # whatever a download or an invalid size may raise
+        refuse_out_of_memory(error, f"open_clip:{name}")
+        reason = " ".join(str(error).split())[:200]
+        raise ArgumentError("backbone", f"open_clip:{name} cannot be made ({reason}); take another one") from None
+    if not hasattr(clip, "text_projection") or not hasattr(clip.visual, "class_embedding"):
+        raise ArgumentError("backbone", f"open_clip:{kind} is no CLIP with a vision transformer; take ViT-B-16")
+    return ClipFeatures(clip)
+
+
+BACKBONES = {"open_clip:": build}
