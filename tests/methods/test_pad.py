@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import clips
 import pytest
 import torch
 import torch.nn.functional as F
@@ -20,6 +21,7 @@ from lreid.losses import batch_hard_triplet_loss, pad_ema, pad_image_text_loss, 
 from lreid.methods import build_method
 from lreid.methods.pad import PAD, text_rate
 from lreid.models import Embedder
+from lreid.models.text_tower import BEFORE, LEARNED, TextTower
 
 pytestmark = pytest.mark.slow  # open_clip takes seconds to import
 OPTIONS: dict[str, Any] = {"text_epochs": 2, "first_text_epochs": 2, "slots": 5, "new_slots": 2, "chosen_slots": 2,
@@ -213,3 +215,23 @@ def test_other_networks_are_refused(tmp_path: Path) -> None:
         ArgumentError, match="backbone is small, and pad needs a CLIP; take open_clip:ViT-B-16-quickgelu"
     ):
         build_method("pad", Embedder("small"))
+
+
+def test_features_are_those_of_open_clip_and_files_reach_both_towers(tmp_path: Path) -> None:
+    import open_clip
+
+    name = clips.register()
+    clip = open_clip.create_model(clips.NAME, force_image_size=32).eval()
+    torch.save(clip.state_dict(), tmp_path / "clip.pt")
+    model = Embedder(name, str(tmp_path / "clip.pt"), height=32, width=32).eval()
+    images = torch.randn(3, 3, 32, 32)
+    width = model.backbone.width
+    with torch.no_grad():
+        torch.testing.assert_close(model(images)[:, width:], clip.encode_image(images))
+        tower = TextTower(model.backbone.aside.module)
+        fixed = tower.embedding(tower.template)[BEFORE : BEFORE + LEARNED].expand(2, -1, -1)
+        wanted = clip.encode_text(open_clip.tokenize(["A photo of a X X X X person."]))
+        torch.testing.assert_close(tower(fixed), wanted.expand(2, -1))
+    other = Embedder(name, str(tmp_path / "clip.pt"), height=32, width=16)  # a smaller grid
+    assert other.backbone.visual.positional_embedding.shape[0] == 1 + 4 * 2
+    assert torch.equal(other.backbone.aside.module.token_embedding.weight, clip.token_embedding.weight)

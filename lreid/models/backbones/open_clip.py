@@ -116,6 +116,9 @@ def build(name: str, *, hub: bool, size: tuple[int, int]) -> nn.Module:
     except Exception as error:  # whatever a download or an invalid size may raise
         refuse_out_of_memory(error, f"open_clip:{name}")
         reason = " ".join(str(error).split())[:200]
+        if hub:
+            advice = "download them elsewhere and name the file, or take none to start from random ones"
+            raise ArgumentError("weights", f"is hub, but they cannot be downloaded ({reason}); {advice}") from None
         raise ArgumentError("backbone", f"open_clip:{name} cannot be made ({reason}); take another one") from None
     if not hasattr(clip, "text_projection") or not hasattr(clip.visual, "class_embedding"):
         raise ArgumentError("backbone", f"open_clip:{kind} is no CLIP with a vision transformer; take ViT-B-16")
