@@ -1,1 +1,1 @@
-"""Images: data sets, tasks, batches, caches and synthetic images."""
+"""Read images, and build data sets, tasks and batches of them."""

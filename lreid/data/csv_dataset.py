@@ -22,22 +22,22 @@ logger = logging.getLogger("lreid")
 
 COLUMNS = ("path", "pid", "split")
 SPLITS = ("train", "query", "gallery")
-DELIMITERS = ",;\t"  # spreadsheets use ; if the comma is the decimal separator
+DELIMITERS = ",;\t"  # spreadsheets write ";" where the comma is the decimal separator
 OML, WILDLIFE = "label", "identity"  # names of the column pid in OML and wildlife-datasets
-OML_SPLITS = {"is_query": "query", "is_gallery": "gallery"}  # columns that divide the split validation
-OML_BOX = "x_1"  # column
+OML_SPLITS = {"is_query": "query", "is_gallery": "gallery"}  # columns that divide OML's split "validation"
+OML_BOX = "x_1"  # first of OML's columns of a bounding box
 PARQUET = ".parquet"
 TRUE, FALSE = ("true", "1", "1.0"), ("false", "0", "0.0", "")
 
 
 class Row(NamedTuple):
-    """One line of the file, unchanged."""
+    """The values in one line of the file."""
 
-    line: int  # number, from 1
+    line: int  # line number, from 1
     path: str
-    pid: str  # empty where it is not known
-    camid: str  # empty if unknown: no such column, or the cell is empty or -1
-    split: str  # empty without such a column
+    pid: str  # identity; empty if unknown
+    camid: str  # camera; empty if unknown: there is no such column, or the cell is empty or -1
+    split: str  # empty if there is no such column
     domain: str
     time: str  # any text; empty if there is none
 
@@ -45,38 +45,40 @@ class Row(NamedTuple):
 def load(file: Path, *, cameras: CameraPolicy = "apart", root: Path | None = None) -> list[DataSet]:
     """Loads one data set per domain of a CSV file, in the order in which the domains first occur.
 
-    The first line names the columns, in any order, separated by commas, semicolons or tabs. Columns other than these
-    are
-    ignored:
+    The first line names the columns, in any order, separated by commas, semicolons or tabs. The reader ignores columns
+    other than these:
 
-    * ``path``: relative to the folder of the CSV file or to ``root``, or absolute, but inside one of these two folders.
-    * ``pid``: identity, any text; ``-1``, also ``-1.0``, is junk and dropped. Equal identities in different domains are
-      different people.
-    * ``camid``: optional; camera, any text. An empty cell or ``-1`` means unknown; a domain has all cameras or none.
-    * ``split``: ``train``, ``query`` or ``gallery``. No identity may be in train and in one of the other two. A domain
-      may have no train, or neither query nor gallery.
-    * ``domain``: optional; without it the whole file is one data set, named like the file.
+    * ``path``: an image inside the folder of the CSV file or inside ``root``; a path relative to one of these two
+      folders, or an absolute path.
+    * ``pid``: identity, any text. The reader drops lines with ``-1`` or ``-1.0``, which mark junk. Equal identities in
+      different domains are different people.
+    * ``camid``: optional; camera, any text. An empty cell or ``-1`` means unknown. Within a domain, every line must
+      have a camera, or none.
+    * ``split``: ``train``, ``query`` or ``gallery``. An identity in ``train`` may not be in ``query`` or ``gallery``. A
+      domain may lack ``train``, or lack both ``query`` and ``gallery``.
+    * ``domain``: optional; without it the whole file is one data set with the name of the file.
 
-    Backslashes in a path separate folders, unless a file has them in its name. Lists of OML and wildlife-datasets are
-    also supported, see :func:`_translate`.
+    A backslash in a path separates folders, unless a file name contains it. The reader also accepts lists of OML and
+    wildlife-datasets, see :func:`_translate`.
 
-    Identities and cameras become ``0, 1, …`` in ascending order of their names: as numbers if all names of a domain are
-    integers, otherwise as text. Records are sorted by path, so the order of lines does not matter.
+    Identities and cameras get the numbers ``0, 1, …`` in ascending order of their names. Names are compared as numbers
+    if all names of a domain are integers, otherwise as text. Records are sorted by path, so the order of lines does not
+    matter.
 
     Args:
         file: the CSV file, UTF-8.
-        cameras: cameras of queries and gallery if ``camid`` is unknown, see
+        cameras: which camera numbers queries and gallery get if ``camid`` is unknown, see
             :func:`lreid.data.layout.cameras_of_test`.
         root: a second folder whose images the file may name, such as the folder of all data sets.
 
     Raises:
-        InputError: the file cannot be read, lacks a column or has a faulty line (the message names it), or a domain has
-            only one of query and gallery.
+        InputError: the file cannot be read, lacks a column or has a faulty line (the message gives its number), or a
+            domain has queries without a gallery or a gallery without queries.
     """
     rows = read_rows(file, root=root)
-    # One existing path proves that the base folder is right. Missing files are not checked here: the images of a run's
-    # # past tasks may have been deleted before it is resumed.
-    if not any(os.path.exists(file.parent / row.path) for row in rows):  # it returns False for impossible paths
+    # One existing path proves that the base folder is right. The others need not exist: a user may have deleted the
+    # images of past tasks before resuming a run.
+    if not any(os.path.exists(file.parent / row.path) for row in rows):  # exists() is False for impossible paths
         raise InputError(
             f"{file}:{rows[0].line}: none of the images exists, for instance {file.parent / rows[0].path}; "
             f"paths must be relative to {file.parent}, or absolute"
@@ -121,12 +123,12 @@ def _data_set(file: Path, domain: str, rows: Iterable[Row], cameras: CameraPolic
 
 
 def read_rows(file: Path, *, splits: bool = True, named: bool = True, root: Path | None = None) -> list[Row]:
-    """All checked rows except junk.
+    """Reads and checks all rows, and returns them without junk.
 
     Args:
         file: the CSV file.
-        splits: whether the column must exist; without it, all splits are empty.
-        named: whether all identities must be known.
+        splits: whether the column ``split`` must exist; if there is none, the split of every row is empty.
+        named: whether every row must have an identity.
         root: as in :func:`load`.
     """
     require_regular(file)
@@ -139,7 +141,7 @@ def read_rows(file: Path, *, splits: bool = True, named: bool = True, root: Path
         raise InputError(
             f"{file}:1: the header lacks {', '.join(missing)}; expected {','.join(COLUMNS)}[,camid][,domain], "
             f"found {','.join(header) or 'an empty file'}"
-            + "; for a list without split use own:FILE, which splits it"
+            + "; to let lreid choose the splits of a list, pass own:FILE"
             * (missing == ["split"])
         )
     if len(set(header)) < len(header):
@@ -150,7 +152,7 @@ def read_rows(file: Path, *, splits: bool = True, named: bool = True, root: Path
     for line, values in table[1:]:
         row = _row(file, line, header, values, named=named)
         if "\\" in row.path and not os.path.exists(file.parent / row.path):
-            row = row._replace(path=row.path.replace("\\", "/"))  # written on Windows
+            row = row._replace(path=row.path.replace("\\", "/"))  # the list was written on Windows
         if root is not None and not os.path.exists(file.parent / row.path) and os.path.exists(root / row.path):
             row = row._replace(path=os.path.abspath(root / row.path))
         path = _path_inside(file, row, root)
@@ -165,7 +167,7 @@ def read_rows(file: Path, *, splits: bool = True, named: bool = True, root: Path
 
 
 def _lines(file: Path) -> list[tuple[int, list[str]]]:
-    """Number and values of each line that is not empty."""
+    """The line number and the values of each line that is not empty."""
     try:
         with open(file, encoding="utf-8-sig", newline="") as stream:
             lines = csv.reader(stream, delimiter=_delimiter(stream.readline()))
@@ -175,12 +177,12 @@ def _lines(file: Path) -> list[tuple[int, list[str]]]:
         raise InputError(f"{file}: no such CSV file; check the path") from None
     except IsADirectoryError:
         raise InputError(f"{file}: is a folder; name the CSV file in it") from None
-    except (OSError, ValueError, csv.Error) as error:  # not UTF-8, or a NUL in the path
-        raise InputError(f"{file}: cannot be read as CSV in UTF-8 ({error}); save it again as such") from None
+    except (OSError, ValueError, csv.Error) as error:  # ValueError: not UTF-8, or a NUL in the path
+        raise InputError(f"{file}: cannot be read as CSV in UTF-8 ({error}); save it as CSV in UTF-8") from None
 
 
 def _parquet(file: Path) -> list[tuple[int, list[str]]]:
-    """The rows of a Parquet table, as pandas writes it; a row has the line number that it would have in a CSV file."""
+    """The rows of a Parquet table that pandas wrote, each with the line number that it would have in a CSV file."""
     parquet = Extra("pyarrow.parquet", "parquet").load()
     try:
         table = parquet.read_table(file)
@@ -188,7 +190,7 @@ def _parquet(file: Path) -> list[tuple[int, list[str]]]:
     except Exception as error:  # pyarrow raises its own errors
         refuse_out_of_memory(error, file)
         reason = " ".join(str(error).split())[:200]
-        raise InputError(f"{file}: cannot be read as Parquet ({reason}); write it again, or as CSV") from None
+        raise InputError(f"{file}: cannot be read as Parquet ({reason}); write the table again, or write CSV") from None
     rows = [["" if value is None else str(value).strip() for value in row] for row in zip(*columns, strict=True)]
     return list(enumerate([list(table.column_names), *rows], 1))
 
@@ -196,12 +198,12 @@ def _parquet(file: Path) -> list[tuple[int, list[str]]]:
 def _translate(file: Path, table: list[tuple[int, list[str]]]) -> None:
     """Translates a list of OML or wildlife-datasets to the columns of lreid, in place; other lists do not change.
 
-    Without a column ``pid``, ``label`` (OML) or ``identity`` (wildlife-datasets) replaces it. In OML's split
-    ``validation``, ``is_query`` and ``is_gallery`` determine the split. Animals named ``unknown`` in wildlife-datasets
-    are left out, because they are not one animal.
+    If there is no column ``pid``, the column ``label`` (OML) or ``identity`` (wildlife-datasets) is renamed to ``pid``.
+    For OML's split ``validation``, the columns ``is_query`` and ``is_gallery`` determine the split. Rows of
+    wildlife-datasets with the identity ``unknown`` are dropped, because they show different animals.
 
     Raises:
-        InputError: an image is both query and gallery, or neither, or OML crops images to boxes.
+        InputError: an image is both query and gallery, or neither, or OML's list has bounding boxes.
     """
     header = table[0][1]
     columns = {name: place for place, name in enumerate(header)}
@@ -217,10 +219,10 @@ def _translate(file: Path, table: list[tuple[int, list[str]]]) -> None:
         return
     for line, values in table[1:]:
         if len(values) != len(header):
-            continue  # a later check reports it
+            continue  # a later check reports this row
         if OML_BOX in columns and values[columns[OML_BOX]]:
             raise InputError(
-                f"{file}:{line}: has a bounding box ({OML_BOX}); crop the images to their boxes beforehand"
+                f"{file}:{line}: has a bounding box ({OML_BOX}); crop the images to their boxes and remove the column"
             )
         if OML_SPLITS.keys() <= columns.keys() and "split" in columns and values[columns["split"]] == "validation":
             flags = {split: values[columns[column]].lower() for column, split in OML_SPLITS.items()}
@@ -234,12 +236,16 @@ def _translate(file: Path, table: list[tuple[int, list[str]]]) -> None:
 
 
 def _delimiter(header: str) -> str:
-    """The separator of the columns: the candidate that occurs most often in the header."""
-    return max(DELIMITERS, key=header.count)  # a comma if it contains no separator
+    """The separator of the columns: the character of ``DELIMITERS`` that occurs most often in the header."""
+    return max(DELIMITERS, key=header.count)  # the comma if the header contains none of them
 
 
 def _path_inside(file: Path, row: Row, root: Path | None) -> str:
-    """The normalised path of an image, inside the allowed folders: a list must not make a run read other files."""
+    """The normalised path of an image.
+
+    Raises:
+        InputError: the path lies outside the allowed folders; a list must not make a run read other files.
+    """
     folders = [os.path.abspath(each) for each in (file.parent, root) if each is not None]
     path = os.path.normpath(os.path.join(folders[0], row.path))
     if not any(os.path.commonpath([folder, path]) == folder for folder in folders):
@@ -264,8 +270,8 @@ def _row(file: Path, line: int, header: list[str], values: list[str], *, named: 
     for name in ("pid", "camid"):
         if cells[name] in WRITTEN_MISSING:
             raise InputError(
-                f"{file}:{line}: {name} is {cells[name]!r}, as programs write a missing value; fill it in, leave it "
-                "empty if it is not known, or rename it if somebody is called so"
+                f"{file}:{line}: {name} is {cells[name]!r}, which programs write for a missing value; fill in the "
+                "value, leave the cell empty if it is unknown, or rename it if it is a real name"
             )
     if is_junk(cells["camid"]):
         cells["camid"] = ""
@@ -275,7 +281,7 @@ def _row(file: Path, line: int, header: list[str], values: list[str], *, named: 
 
 
 def _load_named(name: str, sources: Sources, split: int) -> list[DataSet]:
-    """Loads ``PATH`` or ``PATH#DOMAIN``. A path may contain #: the longest existing path counts."""
+    """Loads ``PATH`` or ``PATH#DOMAIN``. A path may contain ``#``: the longest path that exists is taken."""
     parts = name.split("#")
     for end in range(len(parts), 0, -1):
         path, domain = "#".join(parts[:end]), "#".join(parts[end:])

@@ -1,4 +1,4 @@
-"""A folder or a list of custom images as a data set: identities and cameras from names, and a test split."""
+"""Make a data set of a folder or a list of custom images: read identities and cameras, and choose a test split."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from lreid.errors import InputError, counted
 from lreid.identities import ascending_ranks, warn_of_spellings
 
 PREFIX = "own:"
-TESTED = 1 / 4  # approximate share of the identities
+TESTED = 1 / 4  # approximate share of the identities that become test identities
 FEWEST = 2  # minimum number of identities for training, and for testing
 
 
@@ -40,12 +40,12 @@ class TooFew(InputError):
 
 @dataclass(frozen=True)
 class CustomSet:
-    """Custom images with the labels from their names.
+    """A data set of custom images, with the labels that their paths or a list contain.
 
     Attributes:
         data_set: the images; query and gallery are empty if there are too few identities for a test.
-        cameras: the cameras; empty if they are unknown, or if most identities were seen by only one.
-        notes: sentences about skipped images and files.
+        cameras: names of the cameras; empty if they are unknown, or if most identities were seen by only one.
+        notes: remarks for the user, such as how many images were skipped.
     """
 
     data_set: DataSet
@@ -69,7 +69,7 @@ def source_of(path: Path, root: Path | None = None) -> str:
 
 
 def title_of(path: Path) -> str:
-    """The title of a folder or file in tables, folder names and pages: one line of printable characters."""
+    """The title of a folder or file for tables, folder names and pages: one line of printable characters."""
     name = path.resolve().name if path.is_dir() else path.resolve().stem
     return "".join(each if each.isprintable() else "_" for each in name) or "own"
 
@@ -80,21 +80,22 @@ def load(path: Path, sources: Sources = Sources()) -> list[DataSet]:  # noqa: B0
 
 
 def read_custom(path: Path, sources: Sources = Sources()) -> list[CustomSet]:  # noqa: B008 (frozen)
-    """Reads identities and cameras from names and chooses the test identities, see :func:`splits_of`.
+    """Reads identities and cameras and chooses the test identities, see :func:`splits_of`.
 
-    A CSV file without ``split`` contains identities and cameras, see :mod:`lreid.data.csv_dataset`; folders are read by
-    :func:`lreid.data.listing.list_folder`. Cameras are used only if every image has one.
+    In a CSV file, columns give identities and cameras, see :mod:`lreid.data.csv_dataset`; the file has no column
+    ``split``. In a folder, paths give them, see :func:`lreid.data.listing.list_folder`. Cameras are used only if every
+    image has one.
 
     Args:
         path: a folder or a CSV file.
-        sources: pattern of the paths in a folder, second folder for images in a CSV file, and cameras of queries and
-            gallery if they are unknown.
+        sources: its ``pattern`` applies to the paths in a folder, its ``root`` to the paths in a CSV file, and its
+            ``cameras`` to images without a known camera.
 
     Returns:
         One custom set per domain of a CSV file; one for a folder.
 
     Raises:
-        TooFew: there are fewer than two identities, or fewer than two have two images.
+        TooFew: there are fewer than two identities that have two images or more.
         InputError: there are no images, or folders are not named after identities.
     """
     if path.is_dir():
@@ -108,13 +109,15 @@ def read_custom(path: Path, sources: Sources = Sources()) -> list[CustomSet]:  #
 def splits_of(images: Sequence[Listed]) -> list[str]:
     """The split of each image: ``train``, ``query`` or ``gallery``.
 
-    About a quarter of the identities are tested: those whose names have the smallest hashes. The choice does not depend
-    on the other identities, so a training identity does not become a test identity when the folder grows. At least two
-    identities are tested and at most half of them; with fewer than four, none is.
+    About a quarter of the identities become test identities: those whose names have the smallest hashes. The hash of a
+    name does not depend on the other identities, so a training identity does not become a test identity when the folder
+    grows. At least two identities are tested, and at most half of those with several images; if there are fewer than
+    four of those, none is.
 
-    If cameras are known (:func:`cameras_of`), the test identities were seen by at least two. The first image from each
-    camera is a query if another camera saw the identity too. Without cameras, the first image of each identity is the
-    query. All other images of test identities, and images of identities with a single image, are the gallery.
+    If cameras are known (:func:`cameras_of`), at least two cameras saw every test identity. The first image from each
+    camera that took several images of the identity is a query. Without cameras, or without such a camera, the first
+    image of the identity is the query. All other images of test identities, and images of identities with a single
+    image, form the gallery.
 
     Args:
         images: images in a stable order, such as that of their paths. Images without identity are distractors.
@@ -144,7 +147,7 @@ def splits_of(images: Sequence[Listed]) -> list[str]:
 
 
 def cameras_of(images: Sequence[Listed]) -> list[str]:
-    """The cameras, ascending; empty if an image has none, or if most identities were seen by only one."""
+    """Names of the cameras, ascending; empty if an image has no camera, or if most identities were seen by only one."""
     seen: dict[str, set[str]] = {}
     number: dict[str, int] = {}
     for image in images:
@@ -166,7 +169,7 @@ def _share(name: str) -> float:
 
 
 def _queries(images: Sequence[Listed], has_cameras: bool) -> list[Listed]:
-    """The images of an identity that become queries."""
+    """The images that become queries, among all images of one identity; see :func:`splits_of`."""
     by_camera: dict[str | None, list[Listed]] = {}
     for image in images:
         by_camera.setdefault(image.camera if has_cameras else None, []).append(image)
@@ -174,7 +177,7 @@ def _queries(images: Sequence[Listed], has_cameras: bool) -> list[Listed]:
 
 
 def _of_folder(folder: Path, pattern: str = "") -> tuple[list[Listed], list[str]]:
-    """The images of a folder with the labels in their names, and notes on skipped files."""
+    """The images of a folder with the labels in their paths, and notes on skipped files."""
     files = image_files(folder)
     if not pattern and named_as_market(files):
         return listed_by_name(files), []
@@ -183,8 +186,8 @@ def _of_folder(folder: Path, pattern: str = "") -> tuple[list[Listed], list[str]
     nameless = (Path(image.path).parent for image in listed if image.identity is None)
     if inner := next((parent for parent in nameless if parent != folder), None):
         raise InputError(
-            f"{folder}: its folders are named after cameras, and none after the people in the images; put those of "
-            f"each person into a folder of its own, such as {inner / 'anna'}"
+            f"{folder}: its folders are named after cameras, and none after the people in the images; put the images "
+            f"of each person into a separate folder, such as {inner / 'anna'}"
         )
     if not images:
         raise InputError(
@@ -192,7 +195,7 @@ def _of_folder(folder: Path, pattern: str = "") -> tuple[list[Listed], list[str]
             + _reading(folder, [image.path for image in listed])
         )
     stray = len(listed) - len(images)
-    return images, [f"{counted(stray, 'image')} outside such folders, without an identity, left out"] * (stray > 0)
+    return images, [f"{counted(stray, 'image')} outside the folders of the identities left out"] * (stray > 0)
 
 
 def _custom_set(
@@ -207,21 +210,21 @@ def _custom_set(
     fault = ""
     if len(numbers) < 2:
         only = next(iter(numbers), "none")
-        fault = f"holds images of one identity ({only}); training needs two or more, so add images of others"
+        fault = f"holds images of one identity ({only}); training needs two or more; add images of other identities"
     elif several < FEWEST:
         fault = (
             f"{counted(len(numbers), 'identity')}, {several} of them with two images or more; training needs several "
-            "images of the same one, so add some"
+            "images of the same identity, so add some"
         )
     cameras, splits = cameras_of(images), ["gallery"] * len(images) if fault else splits_of(images)
     if not cameras:
         notes.append(_without_cameras(path, images))
     if "query" not in splits:
-        notes.append("too few identities to test on others than those trained on, so there will be no figures")
+        notes.append("too few identities to hold some out for a test, so there will be no figures")
     if single := len(numbers) - several:
         use = "of use as distractors only" if "query" in splits else "of little use in training"
         notes.append(f"{counted(single, 'identity')} with a single image, {use}")
-    pids = ascending_ranks(numbers) | {None: len(numbers)}  # distractors
+    pids = ascending_ranks(numbers) | {None: len(numbers)}  # None: distractors
     camids = {camera: number for number, camera in enumerate(cameras)}
     query, gallery = cameras_of_test(policy)
     default_camera = {"train": query, "query": query, "gallery": gallery}
@@ -239,9 +242,9 @@ def _custom_set(
 
 
 def _reading(folder: Path, paths: Sequence[str]) -> str:
-    """What makes lreid read identities and cameras off paths: the pattern that seems to fit, or an example."""
+    """Advice for a message: the ``--pattern`` that fits the paths, or an example if none is known to fit."""
     if text := suggested([PurePath(path).relative_to(folder) for path in paths]):
-        return f'try --pattern "{text}", which fits them (lreid data check --pattern shows what it reads)'
+        return f'try --pattern "{text}", which fits the paths (lreid data check --pattern shows what it reads)'
     return 'pass a pattern such as --pattern "{pid}/{camid}_{n}.png"'
 
 
@@ -250,11 +253,12 @@ def _without_cameras(folder: Path, images: Sequence[Listed]) -> str:
     unlabelled = [image.path for image in images if image.camera is None]
     if len(unlabelled) == len(images):
         if not folder.is_dir():
-            return "no row has a camera; the column camid would give it"
+            return "no row has a camera; add a column camid"
         return f"no path contains a camera; {_reading(folder, unlabelled)}"
     if unlabelled:
-        return f"{counted(len(unlabelled), 'image')} without a camera, such as {unlabelled[0]}; so cameras are not used"
-    return "most identities were seen by one camera only, so cameras are not used"
+        number = counted(len(unlabelled), "image")
+        return f"cameras are not used, because {number} have none in their path or row, such as {unlabelled[0]}"
+    return "cameras are not used, because most identities were seen by one camera only"
 
 
 SCHEME = Scheme(lambda path, sources, split: load(sources.existing(path, "folder or CSV file"), sources))

@@ -1,10 +1,10 @@
-"""Random erasing (Zhong et al., AAAI 2020) as re-ID papers use it: steps of an albumentations pipeline.
+"""Random erasing (Zhong et al., AAAI 2020) as re-ID papers use it, as steps of an albumentations pipeline.
 
-``albumentations.Erasing`` (2.0.8) has a different distribution, because it limits the area so that every aspect ratio
-fits. At 256 x 128 pixels and a range of 2 to 40 %, it erases at most 15 % of an image and 8.5 % on average. The papers'
-code rejects rectangles that do not fit and erases 20.5 % on average.
+``albumentations.Erasing`` (2.0.8) erases smaller areas, because it limits the area so that every aspect ratio fits into
+the image. For images of 256 x 128 pixels and an area of 2 to 40 %, albumentations erases at most 15 % of an image, and
+8.5 % on average. The papers' code draws a new rectangle if one does not fit, and erases 20.5 % on average.
 
-Pipeline files name these steps ``lreid.data.erasing.RandomErasing`` and ``lreid.data.erasing.GrowingErasing``.
+Pipeline files name the two steps ``lreid.data.erasing.RandomErasing`` and ``lreid.data.erasing.GrowingErasing``.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from lreid.extras import Extra
 
 Transform: Any = Extra("albumentations", "albumentations").load().ImageOnlyTransform
 
-ATTEMPTS = 100  # a tall rectangle may not fit into the image; then a new one is drawn
+ATTEMPTS = 100  # number of rectangles to draw until one fits into the image
 NOTHING = (0, 0, 0, 0)
 Box = tuple[int, int, int, int]  # top, bottom, left and right, in pixels
 
 
 class Erasing(Transform):
-    """Erases one rectangle with random aspect ratio and position; subclasses determine its size.
+    """Erases one rectangle with a random aspect ratio and position; subclasses draw its size.
 
-    It must be the last step of a pipeline: lreid normalises the image before it erases, as the papers' code does.
+    This must be the last step of a pipeline: lreid erases after it has normalised the image, as the papers' code does.
 
     Args:
         ratio: range of the aspect ratio, height to width, above 0.
         fill: value of the erased pixels in *normalised* units: one number, or three for red, green and blue.
-        p: probability of the step, in [0, 1].
+        p: probability that the step is applied to an image, in [0, 1].
 
     Raises:
         ValueError: a range is invalid, or the fill is neither one number nor three.
@@ -47,7 +47,11 @@ class Erasing(Transform):
         self.ratio, self.fill = tuple(ratio), fill
 
     def box(self, height: int, width: int, least: float, most: float) -> Box:
-        """Draw a rectangle that covers a share in [least, most] of an image; ``NOTHING`` after 100 failed attempts."""
+        """Draw a rectangle that covers between ``least`` and ``most`` (shares) of an image.
+
+        Returns:
+            The rectangle; ``NOTHING`` if none of 100 drawn rectangles fits into the image.
+        """
         random = self.py_random
         for _ in range(ATTEMPTS):
             area, ratio = random.uniform(least, most) * height * width, random.uniform(*self.ratio)
@@ -58,7 +62,7 @@ class Erasing(Transform):
         return NOTHING
 
     def apply(self, img: np.ndarray, box: Box, **params: Any) -> np.ndarray:
-        """The image (H, W, 3) float32 with the rectangle filled; a new array."""
+        """Return a copy of the image (H, W, 3) float32 whose rectangle is filled."""
         top, bottom, left, right = box
         img = img.copy()
         img[top:bottom, left:right] = self.fill
@@ -66,7 +70,9 @@ class Erasing(Transform):
 
 
 class RandomErasing(Erasing):
-    """Erases a uniformly drawn share, as BoT's official code (Luo et al., 2019), which fills it with the mean of RGB.
+    """Erases a uniformly drawn share of an image, as BoT's official code does (Luo et al., 2019).
+
+    BoT's code fills the rectangle with the mean colour, which is 0 in normalised units.
 
     Args:
         scale: range of the erased share of the image, in (0, 1).
@@ -88,19 +94,20 @@ class RandomErasing(Erasing):
         self.scale = tuple(scale)
 
     def get_params_dependent_on_data(self, params: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
-        """The ``box`` of an image of the ``shape`` (H, W, …) in ``params``."""
+        """Draw the ``box`` to erase in an image of the ``shape`` (H, W, …) in ``params``."""
         height, width, *_ = params["shape"]
         return {"box": self.box(height, width, *self.scale)}
 
 
 class GrowingErasing(Erasing):
-    """Erases more often, and larger parts, as a task progresses: DMML's official code (Chen et al., ICCV 2019).
+    """Erases more images, and larger parts of them, as a task progresses, as DMML's official code does.
 
-    With ``q = min(progress, 0.8)``, ``0.3 + 0.4 q`` of the images lose ``0.1 + 0.3 q`` of their area.
+    With ``q = min(progress, 0.8)``, a share ``0.3 + 0.4 q`` of the images loses a share ``0.1 + 0.3 q`` of the area.
+    Source: Chen et al., "Deep Meta Metric Learning", ICCV 2019.
 
     Args:
         ratio, fill: as in :class:`Erasing`.
-        p: probability that an image is considered at all, in [0, 1].
+        p: probability, in [0, 1], that the step is applied to an image; the share above is a share of these images.
 
     Raises:
         ValueError: as in :class:`Erasing`.
@@ -113,11 +120,11 @@ class GrowingErasing(Erasing):
 
     @property
     def targets_as_params(self) -> list[str]:
-        """The additional argument of a call: ``progress``, the finished share of a task's epochs, in [0, 1]."""
+        """Name the additional argument of a call: ``progress``, the finished share of a task's epochs, in [0, 1]."""
         return ["progress"]
 
     def get_params_dependent_on_data(self, params: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
-        """The ``box`` of an image of the ``shape`` (H, W, …) in ``params``, at the ``progress`` in ``data``."""
+        """Draw the ``box`` to erase in an image of the ``shape`` in ``params``, at the ``progress`` in ``data``."""
         progress = min(data["progress"], 0.8)
         if self.py_random.random() >= 0.3 + 0.4 * progress:
             return {"box": NOTHING}

@@ -1,4 +1,4 @@
-"""Fingerprints of the training and test data of a benchmark, so that only comparable figures are compared."""
+"""Fingerprints of a benchmark's training and test data: lreid compares figures only if their fingerprints agree."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ SAMPLE = 1000  # number of files whose content is hashed
 def protocol_fingerprint(benchmark: Benchmark) -> str:
     """Twelve hexadecimal digits that identify the protocol.
 
-    They cover the images, identities and labels of every task in order, and for every test set its name, kind, first
-    task, query and gallery images with identities and cameras, splits, tracks and single shots. Images are identified
-    by their file names, so the folder of the data does not matter; nor do the titles of tasks.
+    They cover the images, identities and labels of every task, in order. For every test set they cover its name, kind
+    and first task, its query and gallery images with identities and cameras, its splits, tracks and single shots. File
+    names identify the images, so the folder of the data does not matter; nor do the titles of tasks.
 
-    The scoring (AP, camera filter, metric) is not part of it. Joint training of merged tasks
-    (:func:`lreid.data.tasks.merge_tasks`) changes the fingerprint, so compute it before merging.
+    The fingerprint does not cover the scoring (AP, camera filter, metric). Joint training merges the tasks
+    (:func:`lreid.data.tasks.merge_tasks`), which changes the fingerprint, so compute it before merging.
     """
     description = {
         "tasks": [_described(task.records) for task in benchmark.tasks],
@@ -41,7 +41,7 @@ def protocol_fingerprint(benchmark: Benchmark) -> str:
                     for query, gallery in test.splits
                 ],
             }
-            # included only if there are any, so that the fingerprints of all other test sets do not change
+            # The key exists only for tracks, so that the fingerprints of test sets without tracks stay the same.
             | ({"tracks": _tracks(test)} if test.tracks else {})
             | ({"single_shot": True} if test.single_shot else {})
             | ({"tracklets": True} if test.tracklets else {})
@@ -55,8 +55,9 @@ def protocol_fingerprint(benchmark: Benchmark) -> str:
 def content_fingerprint(records: Sequence[Record]) -> str:
     """Twelve hexadecimal digits that change when images are replaced under the same names.
 
-    They cover the size of every file and the bytes of ``SAMPLE`` evenly spread files, because reading all files would
-    take minutes. Data that come with lreid are covered completely; addresses determine synthetic images.
+    They cover the size of every file, and the bytes of ``SAMPLE`` evenly spread files, because reading all files would
+    take minutes. They cover all bytes of the data that come with lreid, and the addresses of synthetic images, which
+    determine the images.
     """
     digest = hashlib.sha256()
     paths = sorted({record.path for record in records})
@@ -78,7 +79,7 @@ def content_fingerprint(records: Sequence[Record]) -> str:
 
 
 def _described(records: Iterable[Record]) -> list[list[Any]]:
-    """A description of records that does not depend on their order and folders."""
+    """A description of records that depends neither on their order nor on their folders."""
     return sorted([[_file_name(path), pid, camid] for path, pid, camid in records])
 
 

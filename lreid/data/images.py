@@ -26,13 +26,13 @@ from lreid.extras import Extra
 from lreid.files import write_file
 from lreid.reading import require_regular
 
-# The formats that PIL may use, for any file name; among its other formats, EPS would start Ghostscript.
+# The formats that PIL may use, whatever the suffix of a file. Of PIL's other formats, EPS would start Ghostscript.
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP") + ("AVIF",) * bool(find_spec("PIL.AvifImagePlugin"))
 if HEIF:
     FORMATS += ("HEIF",)
     Extra("pillow_heif", "heif").register_heif_opener()
-DECODED_AHEAD = 512  # number of decoded images that wait to be cached
-MOMENT = 2.0  # seconds that work may take without a progress bar
+DECODED_AHEAD = 512  # largest number of decoded images that wait to be copied into the cache
+MOMENT = 2.0  # seconds before a progress bar appears
 
 
 class Bar(tqdm):
@@ -42,26 +42,26 @@ class Bar(tqdm):
 
 
 def images_done(total: int | None, what: str) -> Bar:
-    """A bar that counts images by ``update`` and disappears when it is closed; only the first process shows it.
+    """A progress bar of images that disappears when it is closed; only the first process of a run shows it.
 
     Args:
         total: number of images; None if unknown.
         what: name of the work, such as ``reading``.
     """
-    silent = True if os.environ.get("RANK", "0") != "0" else None  # None: disabled unless it is a terminal
+    silent = True if os.environ.get("RANK", "0") != "0" else None  # None: tqdm shows the bar only in a terminal
     return Bar(total=total, desc=what, unit="image", delay=MOMENT, leave=False, disable=silent)
 
 
 def read_image(path: str | Path, *, height: int | None = None, width: int | None = None) -> np.ndarray:
     """Decodes an image file, or generates a synthetic one, and resizes it.
 
-    PIL decodes it, because OpenCV fills the missing part of a truncated file with grey, without an error. PIL's bicubic
-    filter is also used in the official code of DMML and DwoPP. Images are rotated as their EXIF orientation says, and
-    16-bit grey values are converted to 8 bits.
+    PIL decodes the file, because OpenCV fills the missing part of a truncated file with grey, without an error. The
+    official code of DMML and DwoPP also resizes with PIL's bicubic filter. Images are rotated as their EXIF orientation
+    says, and 16-bit grey values are converted to 8 bits.
 
     Args:
-        path: an image file, or the address of one of the :mod:`lreid.data.schemes`, such as a synthetic image.
-        height, width: size in pixels to resize to; both or neither.
+        path: an image file, or an address such as that of a synthetic image, see :mod:`lreid.data.schemes`.
+        height, width: size in pixels to resize to; give both or neither.
 
     Returns:
         (H, W, 3) uint8, RGB.
@@ -103,22 +103,22 @@ def require_files(records: Iterable[Record]) -> None:
 class Images(Sequence[np.ndarray]):
     """The images of a list of records, decoded and resized.
 
-    If they fit into ``cache_gib``, threads decode them once into one array. Otherwise each image is decoded when it is
-    needed, and beforehand the files are only checked to exist; with ``skip_bad`` all are decoded once to find bad ones.
-    Cached images are read-only, so that no augmentation can change them, and are shared with all forked processes.
-    Files that change later are not read again.
+    If the images fit into ``cache_gib``, threads decode all of them into one array. Otherwise an image is decoded each
+    time it is needed; the constructor only checks that the files exist, or, with ``skip_bad``, decodes each of them
+    once to find bad ones. Cached images are read-only, so that no augmentation can change them. Forked processes share
+    the cache. It does not notice files that change later.
 
     Args:
         records: records of the images.
         height, width: size of the images in pixels.
         cache_gib: maximum size of the images in memory, in GiB.
-        skip_bad: leave out missing, empty and damaged files instead of raising.
+        skip_bad: leave out missing, empty and damaged files instead of raising an error.
         workers: number of decoding threads; None means one per core.
 
     Attributes:
         records: the records with readable images, in the given order; ``self[i]`` belongs to ``records[i]``.
-        skipped: paths that were left out.
-        cached_gib: memory that the decoded images take, in GiB.
+        skipped: paths of the images that were left out.
+        cached_gib: memory that the cached images take, in GiB.
 
     Raises:
         InputError: a file is missing, empty or damaged; with ``skip_bad`` only if no image is left.
@@ -186,7 +186,7 @@ class Images(Sequence[np.ndarray]):
 
 @contextlib.contextmanager
 def _naming_skip_bad() -> Iterator[None]:
-    """Names, in errors of images that cannot be read, the argument that leaves them out."""
+    """Adds to errors about unreadable images the name of the argument that leaves such images out."""
     try:
         yield
     except OutOfMemory:
@@ -199,7 +199,7 @@ def unreadable(records: Sequence[Record]) -> list[str]:
     """Paths of images that are missing, empty or damaged.
 
     Raises:
-        InputError: all are.
+        InputError: none of the images can be read.
     """
     read = {index for index, _ in _decoded(records, height=1, width=1, skip_bad=True, workers=None)}
     return [record.path for index, record in enumerate(records) if index not in read]
@@ -207,14 +207,15 @@ def unreadable(records: Sequence[Record]) -> list[str]:
 
 @contextlib.contextmanager
 def decoding_threads(count: int | None) -> Iterator[ThreadPoolExecutor]:
-    """A pool of decoding threads; when the context ends, the system has ended them as well.
+    """A pool of decoding threads; when the context ends, these threads no longer exist in the operating system either.
 
-    An ending thread holds a lock of OpenCV; a loader process that is forked at that moment would wait for it forever.
+    A thread that ends holds a lock of OpenCV. A loader process that is forked at that moment would wait for the lock
+    forever.
     """
     numbers: list[int] = []
     with ThreadPoolExecutor(count, initializer=lambda: numbers.append(threading.get_native_id())) as pool:
         yield pool
-    end = time.monotonic() + 10  # its number may have been reused for a different thread
+    end = time.monotonic() + 10  # stop waiting then: a new thread may have got the number of an old one
     while any(os.path.exists(f"/proc/self/task/{number}") for number in numbers) and time.monotonic() < end:
         time.sleep(0.0005)
 
@@ -222,7 +223,7 @@ def decoding_threads(count: int | None) -> Iterator[ThreadPoolExecutor]:
 def _decoded(
     records: Sequence[Record], *, height: int, width: int, skip_bad: bool, workers: int | None
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """The index and the image of every record; with ``skip_bad``, of every readable one."""
+    """The index and the image of every record; with ``skip_bad``, of every record whose image can be read."""
     read, first_fault, any_read = partial(_read_or_fault, height=height, width=width), None, False
     with decoding_threads(workers or os.cpu_count()) as pool, images_done(len(records), "reading") as bar:
         for start in range(0, len(records), DECODED_AHEAD):
@@ -253,7 +254,7 @@ def _require_file(path: str | Path) -> None:
     require_regular(path)
     try:
         size = os.stat(path).st_size
-    except (OSError, ValueError) as error:  # a NUL in the path
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         refuse_out_of_memory(error, path)
         reason = getattr(error, "strerror", error)
         raise InputError(f"{path}: image cannot be opened ({reason}); replace it") from None
@@ -262,10 +263,14 @@ def _require_file(path: str | Path) -> None:
 
 
 def decode(path: str | Path, content: BytesIO | None = None) -> np.ndarray:
-    """Decodes an image file, or its content (the path is for messages): (H, W, 3) uint8 RGB.
+    """Decodes an image file to (H, W, 3) uint8 RGB.
+
+    Args:
+        path: the image file.
+        content: the content of the file, if it has been read already; ``path`` then only appears in messages.
 
     Raises:
-        InputError: it is damaged, or has 32-bit grey values.
+        InputError: the image is damaged, or has 32-bit grey values.
     """
     try:
         with Image.open(content or path, formats=FORMATS) as image:
@@ -273,7 +278,7 @@ def decode(path: str | Path, content: BytesIO | None = None) -> np.ndarray:
             with contextlib.suppress(Exception):  # with a damaged EXIF block the image is not rotated
                 ImageOps.exif_transpose(image, in_place=True)
             return rgb_of(image)
-    except Exception as error:  # for damaged files PIL's decoders raise many kinds of exceptions
+    except Exception as error:  # PIL's decoders raise many kinds of exceptions for damaged files
         refuse_out_of_memory(error, path)
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"{path}: image cannot be decoded ({reason}); replace it") from None
@@ -283,10 +288,10 @@ def rgb_of(image: Image.Image) -> np.ndarray:
     """A PIL image as (H, W, 3) uint8; 16-bit grey values are converted to 8 bits.
 
     Raises:
-        ValueError: it has 32-bit grey values.
+        ValueError: the image has 32-bit grey values.
     """
-    # PIL's own conversion would clip deeper grey values at 255 instead of scaling them. PIL opens grey of 16 bits as
-    # I;16…, or as I: PPM files, and PNG files in older versions.
+    # PIL's own conversion would clip grey values at 255 instead of scaling them. PIL opens 16-bit grey images in the
+    # mode "I;16…"; it opens PPM files, and in older versions PNG files, in the mode "I".
     if image.mode.startswith("I;16") or (image.mode == "I" and image.format in ("PNG", "PPM")):
         grey = (np.asarray(image) >> 8).astype(np.uint8)
         return np.repeat(grey[..., None], 3, axis=2)

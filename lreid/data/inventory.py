@@ -1,4 +1,4 @@
-"""Check which data sets exist, and whether they equal the published ones."""
+"""Check which data sets exist, and whether their sizes equal the published ones."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ class Finding:
     """The state of one data set.
 
     Attributes:
-        name: name as in ``BENCHMARK.TRAIN``, or of a domain of a CSV file.
-        status: ``"complete"``; ``"there"`` if no counts are published; ``"different"`` from the published counts, or
-            faulty; ``"broken"`` if it cannot be loaded; ``"missing"`` if it does not exist.
-        notes: differences or reasons, one sentence each.
+        name: name of the data set as in ``BENCHMARK.TRAIN``, or name of a domain of a CSV file.
+        status: ``"complete"`` if the data set has the published counts; ``"there"`` if no counts are published;
+            ``"different"`` if the counts differ or the data set has a fault; ``"broken"`` if it cannot be loaded;
+            ``"missing"`` if it does not exist.
+        notes: the differences, faults or reasons, one sentence each.
         data_set: the loaded data set, or None.
     """
 
@@ -40,7 +41,7 @@ def look(name: str, root: Path, *, files: bool = False, pattern: str = "") -> li
     """Loads a data set and compares it with the published counts.
 
     Args:
-        name: as in :func:`lreid.data.datasets.load_datasets`.
+        name: name of the data set, as in :func:`lreid.data.datasets.load_datasets`.
         root: folder of the data sets.
         files: also check that every image exists and is not empty.
         pattern: pattern of the paths in a folder of custom images, see :class:`lreid.data.pattern.Pattern`.
@@ -70,7 +71,7 @@ def look(name: str, root: Path, *, files: bool = False, pattern: str = "") -> li
         wrong = differences(counts(data_set), spec.published if spec else {})
         if files:
             wrong += unreadable([*data_set.train, *data_set.query, *data_set.gallery])
-        # Some published sets have such people, so this alone is not a difference.
+        # Some published sets have queries without a match, so this fault alone does not make a set different.
         odd = faults(data_set, renumbered=spec is not None and spec.renumbered)
         if spec and spec.published:
             status = "different" if wrong else "complete"
@@ -82,9 +83,11 @@ def look(name: str, root: Path, *, files: bool = False, pattern: str = "") -> li
 
 
 def counts(data_set: DataSet) -> Counts:
-    """Identities and images of each split, and cameras of all, by the names in :data:`lreid.data.spec.COLUMNS`.
+    """Count identities and images per split, and the cameras of all splits.
 
-    Without known cameras the count is 0, whatever numbers the records contain.
+    Returns:
+        Counts by the names in :data:`lreid.data.spec.COLUMNS`. The number of cameras is 0 if they are unknown, whatever
+        camera numbers the records contain.
     """
     splits = {split: getattr(data_set, split) for split in SPLITS}
     totals = {f"{split} identities": len({record.pid for record in records}) for split, records in splits.items()}
@@ -94,7 +97,7 @@ def counts(data_set: DataSet) -> Counts:
 
 
 def differences(measured: Counts, published: Counts) -> list[str]:
-    """Every count that differs from the published one, such as ``"query images: 3367, published 3368 (1 missing)"``."""
+    """List the counts that differ from the published ones: ``"query images: 3367, published 3368 (1 missing)"``."""
     notes = []
     for column in COLUMNS:
         if column in published and measured[column] != published[column]:
@@ -105,18 +108,20 @@ def differences(measured: Counts, published: Counts) -> list[str]:
 
 
 def faults(data_set: DataSet, *, renumbered: bool = False) -> list[str]:
-    """Faults that invalidate a test: test identities that are trained, queries without a match, only one camera.
+    """List faults that invalidate a test.
+
+    The faults are test identities in train, queries without a match, and queries with a match only by their own camera.
 
     Args:
         data_set: the loaded data set.
-        renumbered: whether equal numbers of training and test identities mean different people.
+        renumbered: whether a training and a test identity with the same number are different people.
     """
     trained = {record.pid for record in data_set.train}
     cameras: dict[int, set[int]] = {}
     for record in data_set.gallery:
         cameras.setdefault(record.pid, set()).add(record.camid)
     absent = sum(record.pid not in cameras for record in data_set.query)
-    shared = renumbered or data_set.held_out  # intended, or equal numbers of different people
+    shared = renumbered or data_set.held_out  # the same numbers are no fault: other people, or classes to recognise
     both = set() if shared else {record.pid for record in data_set.query} & trained
     filtered = sum(cameras.get(record.pid) == {record.camid} != {UNKNOWN} for record in data_set.query)
     notes = []
@@ -126,14 +131,14 @@ def faults(data_set: DataSet, *, renumbered: bool = False) -> list[str]:
         notes.append(f"{absent} of {len(data_set.query)} queries have no image of their identity in the gallery")
     if filtered:
         notes.append(
-            f"{filtered} of {len(data_set.query)} queries have a match by their own camera only, which the camera "
-            "filter leaves out (EVAL.CAMERA_FILTER False turns it off)"
+            f"{filtered} of {len(data_set.query)} queries have matches only from their own camera, which the camera "
+            "filter leaves out (EVAL.CAMERA_FILTER False turns the filter off)"
         )
     return notes
 
 
 def unreadable(records: Iterable[Record]) -> list[str]:
-    """The number of missing or empty images, and the first one; does not decode images."""
+    """A note with the number of missing or empty images and the first of them; images are not decoded."""
     reasons = []
     for record in records:
         try:
@@ -144,7 +149,7 @@ def unreadable(records: Iterable[Record]) -> list[str]:
 
 
 def table(findings: Sequence[Finding]) -> str:
-    """The counts of data sets as lines of text, identities / images, with notes below."""
+    """The counts of data sets as a table of text, with the notes below it."""
     rows: list[tuple[str, ...]] = []
     for finding in findings:
         cells = ["", "", "", ""]

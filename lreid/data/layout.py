@@ -1,4 +1,4 @@
-"""Shared parts of the data set readers: list images, read identity and camera from names, make splits."""
+"""Parts that the data set readers share: list images, read identity and camera from file names, make splits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lreid.identities import DISTRACTOR, JUNK
 
 logger = logging.getLogger("lreid")
 
-HEIF = find_spec("pillow_heif") is not None  # images of phones
+HEIF = find_spec("pillow_heif") is not None  # reads the .heic images that phones take
 # Suffixes of images that lreid.data.images.FORMATS can read.
 SUFFIXES = (".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".png", ".avif", ".pgm", ".ppm", ".tif", ".tiff", ".webp")
 SUFFIXES += (".heic", ".heif") if HEIF else ()
@@ -38,13 +38,14 @@ def describe_folder(folder: Path, limit: int = 8) -> str:
 
 
 def visible_images(folder: Path, others: Counter[str] | None = None) -> list[Path]:
-    """The images directly in a folder, by their suffix in any case, sorted by name.
+    """The images directly in a folder, sorted by name; suffixes in upper or lower case tell what is an image.
 
     Hidden files are skipped: macOS puts a ``._0001.jpg``, which is not an image, next to ``0001.jpg``.
 
     Args:
         folder: folder to list.
-        others: counter of files with other suffixes, for :func:`warn_of_others`; None warns about this folder at once.
+        others: counter to which the suffixes of all other files are added, for one call of :func:`warn_of_others`; if
+            None, this function warns about the folder itself.
     """
     with os.scandir(folder) as entries:
         names = [entry.name for entry in entries if not entry.name.startswith(".") and not entry.is_dir()]
@@ -61,7 +62,7 @@ def visible_images(folder: Path, others: Counter[str] | None = None) -> list[Pat
 
 
 def warn_of_others(folder: Path, others: Counter[str]) -> None:
-    """Warns about files that are not read because of their suffix: the number of files per suffix."""
+    """Logs a warning with the number of files per suffix that are not read as images."""
     if others:
         counts = ", ".join(f"{suffix}: {count}" for suffix, count in sorted(others.items()))
         logger.warning(
@@ -74,7 +75,7 @@ def warn_of_others(folder: Path, others: Counter[str]) -> None:
 
 
 def read_folders(name: str, home: Path, folders: Mapping[str, str], pattern: str, example: str) -> DataSet:
-    """A data set with one folder per split, whose file names contain identity and camera.
+    """Reads a data set with one folder per split, whose file names contain identity and camera.
 
     Args:
         name: name of the data set.
@@ -84,7 +85,7 @@ def read_folders(name: str, home: Path, folders: Mapping[str, str], pattern: str
         example: a matching file name, for the message.
 
     Returns:
-        The records in the order of the file names, without junk and with no distractor in train.
+        The records in the order of the file names, without junk; ``train`` is also without distractors.
 
     Raises:
         InputError: the name of an image does not match the pattern, two images have the same name, or a split has no
@@ -98,7 +99,7 @@ def read_folders(name: str, home: Path, folders: Mapping[str, str], pattern: str
 
 
 def read_folder(folder: Path, pattern: str, example: str, *, camid: int | None = None) -> list[Record]:
-    """The images of one folder, whose names contain identity and camera, without junk.
+    """Reads one folder of images whose names contain identity and camera, without junk.
 
     Args:
         folder: folder of the images; subfolders are ignored.
@@ -118,9 +119,9 @@ def read_folder(folder: Path, pattern: str, example: str, *, camid: int | None =
     for path in visible_images(folder):
         match = re.fullmatch(pattern, path.stem)
         if match is None:
-            raise InputError(f"{path}: unexpected name; expected one like {example}: rename or remove it")
+            raise InputError(f"{path}: unexpected name; expected a name like {example}: rename or remove the file")
         if (other := files.setdefault(path.stem, path)) != path:
-            raise InputError(f"{path}: has the same name as {other.name} but for the suffix; remove one of the two")
+            raise InputError(f"{path}: has the same name as {other.name} except for the suffix; remove one of the two")
         if int(match["pid"]) != JUNK:
             camera = int(match["camid"]) if camid is None else camid
             records.append(Record(str(path), int(match["pid"]), camera))
@@ -128,17 +129,17 @@ def read_folder(folder: Path, pattern: str, example: str, *, camid: int | None =
 
 
 def random_half(pids: Iterable[int], *, seed: Sequence[int]) -> set[int]:
-    """A random half of the identities, rounded down, for training; the others are tested."""
+    """Draws the training identities: a random half of all, rounded down. The other half are the test identities."""
     distinct = sorted(set(pids))
     order = np.random.default_rng(seed).permutation(len(distinct))
     return {distinct[i] for i in order[: len(distinct) // 2]}
 
 
 def cameras_of_test(policy: CameraPolicy) -> tuple[int, int]:
-    """The camera numbers of queries and gallery for data sets without cameras.
+    """The camera numbers that queries and gallery get in data sets without cameras.
 
-    ``"apart"`` returns 0 and 1: every image of the query's identity counts, as in PatchKD. ``"same"`` returns 0 and 0,
-    as in AKA's released code: then no query has a match unless the camera filter is off.
+    ``"apart"`` returns 0 and 1, as in PatchKD: the camera filter leaves out no image. ``"same"`` returns 0 and 0, as in
+    AKA's released code: the camera filter leaves out every match, so no query has one unless the filter is off.
     """
     return {"apart": (0, 1), "same": (0, 0)}[policy]
 
@@ -146,7 +147,9 @@ def cameras_of_test(policy: CameraPolicy) -> tuple[int, int]:
 def require_splits(data_set: DataSet, sources: Mapping[str, Path]) -> DataSet:
     """Returns the data set if none of its splits is empty.
 
-    ``sources`` contains the folder or file of each split; a set for testing only has no ``train``.
+    Args:
+        data_set: the data set.
+        sources: folder or file of each split to check, by split; without ``train`` if the set is only for testing.
 
     Raises:
         InputError: a split has no image.

@@ -1,4 +1,4 @@
-"""List a user's images: a folder, two folders, or a CSV file, with the labels that these contain."""
+"""List a user's images with their labels, from a folder, two folders or a CSV file."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from lreid.reading import escaped
 if TYPE_CHECKING:
     from lreid.data.pattern import Pattern
 
-# Of names without their suffix: 0002_c1s1_000451_03, and 0001_c001_00016450_0 of VeRi.
+# A file name without its suffix: 0002_c1s1_000451_03 (Market-1501) or 0001_c001_00016450_0 (VeRi-776).
 MARKET_NAME = re.compile(r"(?P<identity>-1|\d+)_c(?P<camera>\d+)(?:s\d+)?(?:_\w+)?")
-# A whole field of a path: cam1_0.jpg, camera 2/0.jpg, 0002_c3s1.jpg; not c0ffee.jpg.
+# The camera as a separate part of a path: cam1_0.jpg, camera 2/0.jpg, 0002_c3s1.jpg; not c0ffee.jpg.
 CAMERA = re.compile(r"(?:^|[^a-z0-9])c(?:am(?:era)?)?[-_ ]?(\d+)(?=$|[^a-z0-9]|s\d+(?![a-z0-9]))", re.IGNORECASE)
 SPLIT_FOLDERS = {"train", "test", "val", "query", "gallery"}
-RUN_FILES = {"config.yaml", "results.json"}  # of a training run's folder
-LIST = "index.csv"  # in a folder, it replaces the names
+RUN_FILES = {"config.yaml", "results.json"}  # a folder with both is the folder of a training run
+LIST = "index.csv"  # if a folder contains this list, its labels replace those in the paths
 NO_CAMERA = -1
-PREVIEWED = 10  # names
-SHOWN = 3  # names, where all would be too many
+PREVIEWED = 10  # number of images in a preview of a pattern
+SHOWN = 3  # number of names in a message that cannot list all
 
 
 class Listed(NamedTuple):
@@ -37,9 +37,9 @@ class Listed(NamedTuple):
 
     Attributes:
         path: path of the file.
-        identity: its name; None if it is not known or if the image is a distractor.
-        camera: its name; None if it is not known.
-        time: when it was taken, as a CSV file has it; empty if it is not known.
+        identity: name of the identity; None if it is unknown or the image is a distractor.
+        camera: name of the camera; None if it is unknown.
+        time: when the image was taken, as written in a CSV file; empty if unknown.
     """
 
     path: str
@@ -49,21 +49,22 @@ class Listed(NamedTuple):
 
 
 def list_folder(folder: Path, *, by_name: bool | None = None, pattern: Pattern | None = None) -> list[Listed]:
-    """All images in a folder and the folders below, in ascending order of their paths.
+    """All images in a folder and its subfolders, in ascending order of their paths.
 
-    * Where every file is named as in Market-1501 (``0002_c1….jpg``), the name gives identity and camera; junk (-1) is
-      left out and a distractor (0) has no identity.
-    * Else the first folder below, or the second where the first are cameras (``cam1/anna/….jpg``), is the identity; an
-      image outside such folders has none. The rest of the path gives the camera: ``anna/cam1/….jpg``,
-      ``anna/0001_c2.jpg``.
+    * If every file is named as in Market-1501 (``0002_c1….jpg``), the file name gives identity and camera. Junk (-1) is
+      left out, and a distractor (0) has no identity.
+    * Otherwise folders name the identities: those directly in ``folder``, or, if these are cameras, the folders in them
+      (``cam1/anna/….jpg``). An image outside such folders has no identity. The rest of the path gives the camera:
+      ``anna/cam1/….jpg``, ``anna/0001_c2.jpg``.
 
     Args:
-        folder: where to look. Hidden files and folders are passed over.
-        by_name: whether file names give the labels; None decides by the names.
-        pattern: pattern that gives the labels instead, see :func:`listed_by_pattern`.
+        folder: folder of the images. Hidden files and folders are skipped.
+        by_name: whether file names give the labels; None: they do if all are named as in Market-1501.
+        pattern: pattern of the paths that gives the labels instead, see :func:`listed_by_pattern`.
 
     Raises:
-        InputError: there is no such folder, no image in it, its folders are splits, or see :func:`named_as_market`.
+        InputError: the folder does not exist, contains no image, or contains splits (``train``, ``query``) instead of
+            identities; or only some files are named as in Market-1501, see :func:`named_as_market`.
     """
     files = image_files(folder)
     if pattern is not None:
@@ -74,12 +75,12 @@ def list_folder(folder: Path, *, by_name: bool | None = None, pattern: Pattern |
 
 
 def first_few(names: Collection[str]) -> str:
-    """Some of many names, for people: ``anna, ben, carl …``."""
+    """The first few names, for messages: ``anna, ben, carl …``."""
     return ", ".join([*names][:SHOWN]) + " …" * (len(names) > SHOWN)
 
 
 def camera_in(path: str) -> str | None:
-    """The camera in a path: ``2`` of ``anna/cam2/07.jpg``, ``0002_c2s1.jpg`` and ``camera 02.jpg``."""
+    """The camera in a path: ``2`` in ``anna/cam2/07.jpg``, ``0002_c2s1.jpg`` and ``camera 02.jpg``."""
     match = CAMERA.search(path)
     return str(int(match[1])) if match else None
 
@@ -96,10 +97,10 @@ def listed_by_name(files: Iterable[Path]) -> list[Listed]:
 
 
 def listed_by_pattern(folder: Path, files: Iterable[Path], pattern: Pattern) -> list[Listed]:
-    """Images of a folder whose paths below it a pattern reads; junk (-1) is left out.
+    """The images of a folder, with the labels that a pattern reads from their relative paths; junk (-1) is left out.
 
     Raises:
-        InputError: a path does not fit; the first one is named.
+        InputError: a path does not fit the pattern; the message names the first one.
     """
     listed, others = [], []
     for file in files:
@@ -110,14 +111,14 @@ def listed_by_pattern(folder: Path, files: Iterable[Path], pattern: Pattern) -> 
     if others:
         count = f"{len(others)} of {len(listed) + len(others)} images"
         raise InputError(
-            f"{others[0]}: the pattern {pattern.text} does not fit {count}, this one first; correct it (it is matched "
-            f"with the path below {folder}), or move these images away"
+            f"{others[0]}: the pattern {pattern.text} does not fit {count}, of which this is the first; correct the "
+            f"pattern (it must match the path relative to {folder}), or move these images away"
         )
     return listed
 
 
 def preview(folder: Path, pattern: Pattern) -> str:
-    """Preview of a pattern: its reading of some images, evenly spread over a folder, one line each."""
+    """A table of the identity and the camera that a pattern reads from some images, evenly spread over a folder."""
     files = image_files(folder)
     number = min(PREVIEWED, len(files))
     paths = [files[index * len(files) // number].relative_to(folder) for index in range(number)]
@@ -126,17 +127,17 @@ def preview(folder: Path, pattern: Pattern) -> str:
 
 
 def listed_by_folder(folder: Path, files: Sequence[Path]) -> list[Listed]:
-    """Images of a folder that are not, see :func:`list_folder`.
+    """Images whose identities are named by folders, see :func:`list_folder`.
 
     Raises:
-        InputError: its folders are splits.
+        InputError: the folders are splits, such as ``train`` and ``query``, not identities.
     """
     inside = [file.relative_to(folder).parts for file in files]
     tops = {parts[0] for parts in inside if len(parts) > 1}
     if tops and tops <= SPLIT_FOLDERS:
-        classes = f"; of classes to learn: --data folder:{folder}" if "train" in tops else ""
+        classes = f"; for image classification pass --data folder:{folder}" if "train" in tops else ""
         raise InputError(
-            f"{folder}: {', '.join(sorted(tops))} are no identities; name one of them, such as {folder / max(tops)}, "
+            f"{folder}: {', '.join(sorted(tops))} are splits, not identities; pass one, such as {folder / max(tops)}, "
             f"or write {LIST} with the columns path,pid,split{classes}"
         )
     depth = int(bool(tops) and all(CAMERA.fullmatch(top) for top in tops))  # 1: cam1/anna/0001.jpg
@@ -149,15 +150,15 @@ def listed_by_folder(folder: Path, files: Sequence[Path]) -> list[Listed]:
 
 
 def image_files(folder: Path) -> list[Path]:
-    """The image files in a folder and below, by their suffix, sorted; links to folders are followed.
+    """The image files in a folder and its subfolders, sorted; links to folders are followed.
 
-    Folders of training runs, whose plots show nobody, are passed over.
+    Folders of training runs are skipped, because the images in them are plots.
 
     Raises:
-        InputError: there is no such folder, no image in it, or one below cannot be read.
+        InputError: the folder does not exist or contains no image, or a subfolder cannot be read.
     """
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder; name one with images in it")
+        raise InputError(f"{folder}: no such folder; check the path")
     others: Counter[str] = Counter()
     try:
         images = _images_below(folder, frozenset(), others)
@@ -167,7 +168,7 @@ def image_files(folder: Path) -> list[Path]:
         ) from None
     warn_of_others(folder, others)
     if not images:
-        raise InputError(f"{folder}: holds no images ({' '.join(SUFFIXES)}), neither itself nor the folders in it")
+        raise InputError(f"{folder}: neither the folder nor its subfolders contain images ({' '.join(SUFFIXES)})")
     return sorted(images)
 
 
@@ -188,10 +189,11 @@ def _images_below(folder: Path, above: frozenset[str], others: Counter[str]) -> 
 
 
 def named_as_market(files: Sequence[Path]) -> bool:
-    """Whether all names give identity and camera as in Market-1501.
+    """Whether all file names give identity and camera as in Market-1501.
 
     Raises:
-        InputError: most do, but not all: a stray file would turn the labels of all others into something else.
+        InputError: most names do, but not all. Because of one stray file, the labels of all images would be read from
+            folders instead.
     """
     others = [file for file in files if not MARKET_NAME.fullmatch(file.stem)]
     alike = len(files) - len(others)
@@ -204,7 +206,7 @@ def list_csv(file: Path, split: str, root: Path | None = None) -> dict[str, list
     """The images of one split of a CSV file, by domain (see :mod:`lreid.data.csv_dataset`).
 
     Raises:
-        InputError: the file cannot be read, is faulty, or has no such images.
+        InputError: the file cannot be read, is faulty, or has no image of this split.
     """
     from lreid.data.csv_dataset import read_rows
 
@@ -219,10 +221,12 @@ def list_csv(file: Path, split: str, root: Path | None = None) -> dict[str, list
 
 
 def folders_test(query: Path, gallery: Path, pattern: Pattern | None = None) -> QueryGallery:
-    """Queries in one folder, the gallery in another; both are labelled in the same way, see :func:`list_folder`.
+    """A test set with the queries in one folder and the gallery in another, see :func:`list_folder`.
+
+    File names give the labels in both folders or in neither.
 
     Raises:
-        InputError: a folder without images, see :func:`named_as_market`, or see :func:`own_test`.
+        InputError: a folder has no images, or as in :func:`named_as_market` and :func:`own_test`.
     """
     by_name = pattern is None and named_as_market([*image_files(query), *image_files(gallery)])
     queries, images = (list_folder(folder, by_name=by_name, pattern=pattern) for folder in (query, gallery))
@@ -233,7 +237,7 @@ def csv_tests(file: Path, root: Path | None = None) -> list[QueryGallery]:
     """One test set for every domain of a CSV file with the splits ``query`` and ``gallery``.
 
     Raises:
-        InputError: the file cannot be read, is faulty, or a domain lacks one of the two.
+        InputError: the file cannot be read or is faulty, or a domain has no query or no gallery image.
     """
     queries, galleries = list_csv(file, "query", root), list_csv(file, "gallery", root)
     if lacking := sorted(queries.keys() ^ galleries.keys()):
@@ -243,25 +247,26 @@ def csv_tests(file: Path, root: Path | None = None) -> list[QueryGallery]:
 
 
 def own_test(name: str, query: Sequence[Listed], gallery: Sequence[Listed]) -> QueryGallery:
-    """A test set of listed images; identities and cameras are numbered from 1, both by ascending name.
+    """A test set of listed images; identities and cameras are numbered from 1, in ascending order of their names.
 
-    It has cameras where that of every image is known; else they are -1 throughout. A query may be a gallery image, too:
-    ``in_gallery`` counts such queries. An image without identity that is in both lists is a distractor and no query.
+    If the camera of an image is unknown, the cameras of all images are set to -1. A query may also be a gallery image:
+    ``in_gallery`` counts such queries. An image without identity in both lists is a distractor in the gallery, and not
+    a query.
 
     Raises:
-        InputError: nothing is listed, a query has no identity, or it is in the gallery under another one.
+        InputError: a list is empty, a query has no identity, or a query has a different identity in the gallery.
     """
     for split, images in (("query", query), ("gallery", gallery)):
         if not images:
-            raise InputError(f"{name}: has no {split} images but junk (identity -1)")
+            raise InputError(f"{name}: has no {split} images except junk (identity -1)")
     identity_of = {os.path.realpath(image.path): image.identity for image in gallery}
     named = [image for image in query if image.identity is not None]
     beside = (image.path for image in query if image.identity is None)
     nameless = next((path for path in beside if not named or os.path.realpath(path) not in identity_of), None)
     if nameless is not None:
         raise InputError(
-            f"{nameless}: a query without identity; name files like 0002_c1.jpg, or put them into folders named "
-            "after the identities"
+            f"{nameless}: the query has no identity; name files like 0002_c1.jpg, or put them into folders that are "
+            "named after the identities"
         )
     query = named
     images = [*query, *gallery]
@@ -274,8 +279,8 @@ def own_test(name: str, query: Sequence[Listed], gallery: Sequence[Listed]) -> Q
     for image in twice:
         if image.identity != (other := identity_of[os.path.realpath(image.path)]):
             raise InputError(
-                f"{image.path}: shows {image.identity} as a query, in the gallery {other or 'nobody with a name'}; "
-                "name the same folder twice, or two that do not overlap"
+                f"{image.path}: is {image.identity} as a query, but {other or 'without identity'} in the gallery; "
+                "pass the same folder twice, or two folders without a common image"
             )
 
     def records(images: Sequence[Listed]) -> tuple[Record, ...]:
@@ -295,6 +300,6 @@ def own_test(name: str, query: Sequence[Listed], gallery: Sequence[Listed]) -> Q
 
 
 def numbered(names: Iterable[str | None]) -> dict[str, int]:
-    """Each name's position, from 1, in ascending order: as numbers where all are integers, else as text."""
+    """The position of each name, from 1, in ascending order: of numbers if all names are integers, else of text."""
     ranks = ascending_ranks(name for name in names if name is not None)
     return {name: rank + 1 for name, rank in ranks.items()}

@@ -30,19 +30,19 @@ class Batch(NamedTuple):
     """The input of a method at every step.
 
     Attributes:
-        images: (B, 3, H, W) float32, augmented and normalised; until :meth:`to` is called, they can still be
-            (B, H, W, 3) uint8, with ``changes``, and be those of ``rows`` alone.
-        labels: (B,) int64 class labels, on the CPU, so that shapes that depend on them need no wait for a GPU; copy
-            them with ``non_blocking=True`` if a GPU needs them.
-        num_support: number of support images per label; they come first, and the rest are queries; 0 for methods
-            without episodes.
-        views: number of views of the same images in the batch, one after the other: B = views * n.
+        images: (B, 3, H, W) float32, augmented and normalised. Before :meth:`to` is called they may still be
+            (B, H, W, 3) uint8, to which ``changes`` must be applied, and may contain only ``rows`` of the batch.
+        labels: (B,) int64 class labels. They are on the CPU, so that code whose shapes depend on them does not wait for
+            a GPU; copy them to a GPU with ``non_blocking=True``.
+        num_support: number of support images per label, which come first; the rest are queries. 0 for methods without
+            episodes.
+        views: number of views per image, B = views * n; the first views of all n images come first, then the second.
         pixels: (n, H, W, 3) uint8 on the CPU, the images before augmentation; for methods that request them.
         paths: files of the n images.
         exemplars: (B,) int64 on the CPU, each image's row in the method's memory, -1 for images of the task; None if
             unknown.
         changes: changes to the images that the device still has to apply.
-        rows: rows of the batch in ``images``; with several processes, the rows of this process.
+        rows: the rows of the batch that ``images`` contains; with several processes, the rows of this process.
     """
 
     images: Tensor
@@ -56,9 +56,9 @@ class Batch(NamedTuple):
     rows: slice = slice(None)
 
     def to(self, device: torch.device, augment: Augment) -> Batch:
-        """The batch for a method, with augmented images on a device.
+        """Move the images to a device and augment them there.
 
-        Images of other processes are NaN, so that using them by mistake is noticed.
+        Images that other processes train on become NaN, so that using them by mistake is noticed.
         """
         images = to_device(self.images, device)
         if self.changes is not None:
@@ -72,12 +72,12 @@ class Batch(NamedTuple):
 
 
 class WithExemplars(Sequence[np.ndarray]):
-    """The images of a task, followed by exemplars of earlier ones.
+    """The images of a task, followed by exemplars of earlier tasks.
 
     Args:
         images: images of the task.
-        exemplars: n images (H, W, 3) uint8, of the same size.
-        labels: their class labels (n,) int64.
+        exemplars: n images (H, W, 3) uint8, of the same size as those of the task.
+        labels: class labels of the exemplars, (n,) int64.
     """
 
     def __init__(
@@ -115,19 +115,19 @@ class Relabelled(Sequence[np.ndarray]):
 
 
 class TaskBatches(Dataset[Batch]):
-    """All batches of a task, or those from a given one on. Each item is a whole batch.
+    """A data set whose items are the batches of a task, of all its epochs.
 
-    Seed, epoch and number determine everything random about a batch, so neither the number of worker processes nor an
-    interruption changes it.
+    The seed, the epoch and the number of a batch determine everything random about the batch, so neither the number of
+    worker processes nor an interruption changes the batch.
 
     Args:
         images: images of the task.
         sampler: sampler of the batches.
         augment: augmentation of the images.
         epochs: number of epochs of the task.
-        first: number of batches to skip, which were finished before an interruption.
+        first: number of batches to skip because they were finished before an interruption.
         views, pixels: see :class:`~lreid.methods.Method`.
-        on_device: hand out pixels and leave the augmentation to :meth:`Batch.to`.
+        on_device: return pixels and leave the augmentation to :meth:`Batch.to`.
 
     Attributes:
         rows: rows of each batch that this process trains on, see :mod:`lreid.distributed`.
@@ -178,7 +178,7 @@ class TaskBatches(Dataset[Batch]):
         )
 
     def _augmented(self, images: Sequence[np.ndarray], *, seed: int, progress: float) -> tuple[Tensor, Changes | None]:
-        """Images ready for the network, or their pixels and what the device shall do to them."""
+        """Augment images; with ``on_device``, return their pixels and the changes that the device has to apply."""
         options: dict[str, Any] = {"seed": seed, "progress": progress, "rows": self.rows}
         if self.on_device:
             return self.augment.left_to_device(images, **options)
@@ -190,24 +190,24 @@ class TaskBatches(Dataset[Batch]):
 
 
 def progress_of(epoch: int, epochs: int) -> float:
-    """Share of the epochs of a task that is done, as augmentation receives it."""
+    """The finished share of a task's epochs, on which some augmentations depend."""
     return int(PROGRESS_STEPS * epoch / epochs) / PROGRESS_STEPS
 
 
 def batch_loader(batches: TaskBatches, *, workers: int, pin_memory: bool) -> Iterator[Batch]:
     """All batches of a task, in order; the worker processes live as long as the task.
 
-    On Linux they are forked, so that they share the decoded images of this process instead of copying them.
+    On Linux the workers are forked, so that they share the decoded images of this process instead of copying them.
 
     Raises:
-        InputError: an image that is decoded only now cannot be read.
+        InputError: an image that is not cached cannot be read.
     """
     context = "fork" if workers > 0 and sys.platform == "linux" else None
     if workers > 0:
-        with suppress(InputError):  # it is not installed, and nothing uses it
-            cv2.setNumThreads(0)  # a lock of its threads may be held while the workers are forked, and then is for ever
-    # A loader draws a number that nothing here uses out of torch's generator. If a run resumes within a
-    # task it was drawn before the checkpoint, so it must not be drawn once more.
+        with suppress(InputError):  # raised if OpenCV is not installed; then nothing uses it
+            cv2.setNumThreads(0)  # a worker that is forked while an OpenCV thread holds a lock would wait forever
+    # A loader draws one number from torch's global generator. A run that resumes within a task drew this number before
+    # its checkpoint, so the loader must then draw from another generator.
     generator = torch.Generator() if batches.first else None
     loader = DataLoader(
         _FaultsAsItems(batches),
@@ -226,7 +226,7 @@ def batch_loader(batches: TaskBatches, *, workers: int, pin_memory: bool) -> Ite
 
 @contextmanager
 def naming_dead_workers(workers: int) -> Iterator[None]:
-    """Makes one clear line of what torch raises, wherever the process is, when a worker has died.
+    """Turns the error that torch raises when a worker has died, at any point of this process, into one clear line.
 
     Raises:
         InputError: a worker has died.
@@ -237,19 +237,19 @@ def naming_dead_workers(workers: int) -> Iterator[None]:
         if "DataLoader worker" not in str(error):
             raise
         raise InputError(
-            f"a loader process died ({str(error).splitlines()[0]}); often there is too little memory or shared memory: "
-            f"try less than workers={workers}, or cache_gib=0, and continue with resume=True"
+            f"a loader process died ({str(error).splitlines()[0]}); the usual cause is too little memory or shared "
+            f"memory: set fewer than workers={workers}, or cache_gib=0, and continue with resume=True"
         ) from None
 
 
 def _leave_signals_to_the_run(worker: int) -> None:
-    """A signal to all processes of a run shall not take the workers away before the run has saved."""
+    """Ignore signals in a worker: a signal to all processes must not end the workers before the run has saved."""
     for stop in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(stop, signal.SIG_IGN)
 
 
 class _FaultsAsItems(Dataset[Batch | InputError]):
-    """Hands bad input over, since torch makes a page of text of what a worker raises."""
+    """Returns errors about bad input as items, since torch turns an error that a worker raises into a page of text."""
 
     def __init__(self, batches: TaskBatches) -> None:
         self.batches = batches

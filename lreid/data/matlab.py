@@ -1,4 +1,4 @@
-"""Read MATLAB files, of version 7.3 (which is HDF5) and older."""
+"""Read MATLAB files of version 7.3, which are HDF5 files, and of older versions."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ h5py, scipy_io = Extra("h5py", "matlab"), Extra("scipy.io", "matlab")
 
 
 def read_matlab(file: Path) -> dict[str, Any]:
-    """All of a file older than version 7.3: structs as dicts, cells as lists or arrays of objects.
+    """Reads all variables of a file older than version 7.3: structs as dicts, cells as lists or arrays of objects.
 
     Raises:
-        InputError: the file cannot be read as such.
+        InputError: the file is not such a file, or is damaged.
     """
-    loadmat = scipy_io.loadmat  # before damage is looked for
+    loadmat = scipy_io.loadmat  # outside the try block, so that a missing SciPy is not reported as a damaged file
     try:
         return loadmat(file, simplify_cells=True)
     except Exception as error:  # damage shows in many ways
@@ -27,22 +27,23 @@ def read_matlab(file: Path) -> dict[str, Any]:
 
 
 class MatlabFile:
-    """A file of either kind, one variable or cell at a time, with the axes in MATLAB's order.
+    """A MATLAB file of any version, read variable by variable, with the axes in MATLAB's order.
 
-    A variable of an older file is read as a whole; of version 7.3, cells are read when they are asked for, so that
-    a file may be larger than the memory.
+    A variable of an older file is read as a whole. In a file of version 7.3, a cell is read only when :meth:`value` or
+    :meth:`text` asks for it, so the file may be larger than the memory.
 
         with MatlabFile(path) as content:
             cells = content["detected"]              # object array
-            image = content.value(cells[0, 0])       # whatever is in the cell
+            image = content.value(cells[0, 0])       # the value in the cell
 
     Raises:
-        InputError: the file cannot be read. A variable that is not there is a :class:`KeyError`.
+        InputError: the file cannot be read.
+        KeyError: there is no variable of this name.
     """
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._hdf5: Any = None  # h5py.File, of version 7.3
+        self._hdf5: Any = None  # h5py.File if the file is of version 7.3
         try:
             if h5py.is_hdf5(file):
                 self._hdf5 = h5py.File(file, "r")
@@ -57,7 +58,7 @@ class MatlabFile:
             self._hdf5.close()
 
     def __getitem__(self, name: str) -> np.ndarray:
-        """A variable; one of cells is an array of objects for :meth:`value` and :meth:`text`."""
+        """The variable of this name; a cell array is an array of objects to pass to :meth:`value` and :meth:`text`."""
         loadmat = scipy_io.loadmat
         try:
             if self._hdf5 is not None:
@@ -82,4 +83,4 @@ class MatlabFile:
 def _unreadable(file: Path, error: Exception) -> InputError:
     refuse_out_of_memory(error, file)
     reason = " ".join(str(error).split()) or type(error).__name__
-    return InputError(f"{file}: cannot be read as a MATLAB file ({reason}); take it from the archive again")
+    return InputError(f"{file}: cannot be read as a MATLAB file ({reason}); unpack it from its archive again")

@@ -1,4 +1,4 @@
-"""Read identity and camera off paths by a pattern that the user gives, such as ``{pid}/{camid}_{n}.png``."""
+"""Read identity and camera from paths by a pattern that the user gives, such as ``{pid}/{camid}_{n}.png``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from statistics import median_low
 
 from lreid.errors import ArgumentError
 
-# Layouts that people have, tried in this order; a suffix follows.
+# Common layouts, which suggested() tries in this order with the suffix of the images appended.
 COMMON = ("{pid}/{date}_{camid}_{n}", "{pid}/{camid}_{n}", "{pid}_{camid}_{n}", "{camid}/{pid}/{name}")
 FIELD = re.compile(r"\{([A-Za-z_]\w*)\}")
 
@@ -21,15 +21,15 @@ FIELD = re.compile(r"\{([A-Za-z_]\w*)\}")
 class Pattern:
     """A pattern of paths.
 
-    ``{pid}`` is the identity and ``{camid}`` the camera, ``{n}`` is digits, and a field of any other name is text that
-    is ignored; no field matches a slash. A field that occurs twice must match the same text. ``{pid}/{date}_{camid}_
-    {n}.jpg`` reads ``anna/2024-05-01_front_0001.jpg``.
+    The field ``{pid}`` matches the identity, ``{camid}`` the camera, and ``{n}`` digits. A field of any other name
+    matches text that is ignored. No field matches a slash. A field that occurs twice must match the same text twice.
+    The pattern ``{pid}/{date}_{camid}_{n}.jpg`` matches ``anna/2024-05-01_front_0001.jpg``.
 
     Attributes:
-        text: as the user wrote it.
+        text: the pattern as the user wrote it.
 
     Raises:
-        ArgumentError: it has neither ``{pid}`` nor ``{camid}``, or a brace that is no field's.
+        ArgumentError: the pattern has neither ``{pid}`` nor ``{camid}``, or a brace that belongs to no field.
     """
 
     text: str
@@ -45,14 +45,17 @@ class Pattern:
 
     @property
     def depth(self) -> int:
-        """The parts of a path that it reads: folders, and the file."""
+        """The number of path parts that the pattern matches: folders, and the file."""
         return self.text.count("/") + 1
 
     def read(self, path: PurePath) -> tuple[str | None, str | None] | None:
-        """Identity and camera in a path, None each where the pattern has no such field; None if it differs.
+        """Read identity and camera from a path.
 
         Args:
-            path: below the folder of the images.
+            path: path relative to the folder of the images.
+
+        Returns:
+            Identity and camera, each None if the pattern has no such field; None if the path does not match.
         """
         match = self._regex.fullmatch(path.as_posix())
         return None if match is None else (match.groupdict().get("pid"), match.groupdict().get("camid"))
@@ -72,13 +75,16 @@ class Pattern:
 
 
 def suggested(paths: Collection[PurePath]) -> str:
-    """The first common pattern that reads all paths, most identities under several cameras, which saw several each.
+    """Suggests the first pattern of ``COMMON`` that matches all paths with plausible cameras.
+
+    Cameras are plausible if more than half of the identities have several cameras, and more than half of the cameras
+    saw several identities.
 
     Args:
-        paths: those of images, below their folder.
+        paths: paths of images, relative to their folder.
 
     Returns:
-        The pattern; "" where none reads cameras that make sense.
+        The pattern; "" if there is none.
     """
     suffixes = {path.suffix for path in paths}
     suffix = suffixes.pop() if len(suffixes) == 1 else ".{suffix}"

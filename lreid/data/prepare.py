@@ -1,7 +1,7 @@
 """Unpack the archives of data sets and prepare their images.
 
-Every step can be stopped and started again: files that are whole are not made twice, and no half is taken for a
-whole: files get their names when they are complete, and folders of crops get theirs at the very end.
+Every step can be interrupted and repeated: a file gets its name only when it is complete, and a folder of crops only
+when all its files are. Repeating a step skips complete files.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ FRAMES = 16  # of a tracklet
 def prepare(name: str, root: Path, archives: Sequence[Path] = (), *, frames: int = 0) -> None:
     """Unpacks the archives of a data set and prepares its images.
 
-    Archives that lie in the data set's own folder are found there unless some are named. Most sets need nothing but
-    unpacking; the others are converted.
+    If no archives are given, those in the folder of the data set are used. Most data sets only need unpacking; the
+    others are also converted.
 
     Args:
-        name: the data set.
+        name: name of the data set.
         root: folder of all data sets.
-        archives: its archives.
-        frames: number of frames of each tracklet; 0 is 16. Only for data sets of tracklets.
+        archives: archives of the data set.
+        frames: number of frames to unpack per tracklet, only for data sets of tracklets; 0 means 16.
 
     Raises:
-        InputError: the name is unknown, an archive is damaged or unsafe, the disk is full, or there is nothing
-            to prepare from.
+        InputError: the name is unknown, an archive is damaged or unsafe, the disk is full, or there is neither an
+            archive nor an unpacked release.
     """
     spec = spec_of(name)
     if frames and not spec.unpack_frames:
         raise InputError(f"--frames: {name} has no tracklets; remove the option")
     if not archives and not frames and _loads(spec, root):
-        logger.info("%s: there already, nothing to prepare", name)
+        logger.info("%s: already prepared", name)
         return
     folder = root / spec.folder
     if not archives and not (spec.conversion and spec.conversion.released(root)):
@@ -83,10 +83,10 @@ def _loads(spec: Spec, root: Path) -> bool:
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Unpacks a zip or tar file into a folder, which is made.
+    """Unpacks a zip or tar file into a folder, which is created.
 
-    Nothing is written when any member would land outside the folder or is a link or a device. Members that are
-    there already with their full size are passed over.
+    Nothing is written if any member would be written outside the folder or is a link or a device. Members that exist
+    already with their full size are skipped.
 
     Raises:
         InputError: the archive is missing, damaged, locked by a password, unsafe, of another kind, or larger than
@@ -143,11 +143,11 @@ def extract(archive: Path, wanted: dict[str, Path]) -> None:
 
 
 def _write(file: Path, source: IO[bytes]) -> None:
-    """Writes a member; a fault of the disk is reported as such, not as damage of the archive."""
+    """Writes one file of an archive; an error of the disk is not reported as a damaged archive."""
     try:
         write_file(file, partial(shutil.copyfileobj, source))
     except OSError as error:
-        if error.errno in (None, errno.EIO):  # gzip's word for damage, and the archive's disk
+        if error.errno in (None, errno.EIO):  # gzip reports damage without errno; EIO: the archive cannot be read
             raise
         raise InputError(
             f"{file}: cannot be written ({error.strerror}); free some space or choose another --root"
@@ -207,11 +207,11 @@ def _require_safe(archive: Path, member: Member) -> None:
     path = PurePosixPath(member.name.replace("\\", "/"))
     if path.is_absolute() or ".." in path.parts or (path.parts and path.parts[0].endswith(":")):
         raise InputError(
-            f"{archive}: holds {member.name!r}, which lies outside the folder it is unpacked in; nothing was "
-            "unpacked: get the archive from its authors again"
+            f"{archive}: contains {member.name!r}, which would be written outside the target folder; nothing was "
+            "unpacked: download the archive from its authors again"
         )
     if not member.plain:
         raise InputError(
-            f"{archive}: holds the link or device {member.name!r}; nothing was unpacked: get the archive from its "
-            "authors again"
+            f"{archive}: holds the link or device {member.name!r}; nothing was unpacked: download the archive from "
+            "its authors again"
         )

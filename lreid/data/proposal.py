@@ -17,24 +17,24 @@ from lreid.data.records import DataSet
 from lreid.errors import ArgumentError
 from lreid.reading import require_regular
 
-LARGEST, FEWEST = 24, 2  # identities a batch
-IMAGES = (2, 5)  # of an identity in a batch, least and most
-SAMPLE = 200  # images whose shape is looked at
-UPRIGHT = 1.5  # as high as wide, or more, as people are
-STEP = 16  # pixels; networks halve an image several times
+LARGEST, FEWEST = 24, 2  # identities per batch: most, and least
+IMAGES = (2, 5)  # images per identity in a batch: least, and most
+SAMPLE = 200  # approximate number of images whose size is read
+UPRIGHT = 1.5  # height over width from which an image is upright, as images of people are
+STEP = 16  # pixels; a square input is a multiple of this, because networks halve an image several times
 TURNED = (5, 6, 7, 8)  # orientations of EXIF that swap width and height
 ORIENTATION = 0x0112
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """Settings for data sets.
+    """Settings that suit data sets.
 
     Attributes:
         tasks: number of tasks per data set.
         identities, images: identities per batch, and images per identity.
         height, width: size of the network's input, pixels.
-        ratio: median height over width of the images; None where none can be read.
+        ratio: median height over width of the images; None if no image can be read.
     """
 
     tasks: int
@@ -61,17 +61,17 @@ class Proposal:
 def propose(
     data_sets: Sequence[DataSet], *, tasks: int = 1, pool: bool = False, height: int = 64, width: int = 32
 ) -> Proposal:
-    """Settings that suit data sets.
+    """Proposes settings that suit data sets.
 
-    A batch has 24 identities; in smaller tasks fewer, so that all batches have about equal size. It has 2 to 5 images
-    per identity, as many as half of the identities have. The input has the shape of the images and about as many pixels
-    as the initial network's input, in multiples of 16.
+    A batch has at most 24 identities, so many that the batches of an epoch are about equally large. It has 2 to 5
+    images per identity, by the median number of images per identity. The input of the network is upright, square or
+    wide as most images are, with about as many pixels as ``height`` x ``width``.
 
     Args:
-        data_sets: with images to train on.
-        tasks: that each is cut into.
+        data_sets: data sets with training images.
+        tasks: number of tasks into which each data set is cut.
         pool: cut all data sets together into this many tasks.
-        height, width: input size of the network that training starts from, which is for upright images.
+        height, width: input size, for upright images, of the network that training starts from.
 
     Raises:
         ArgumentError: a task would have fewer than two identities.
@@ -84,7 +84,7 @@ def propose(
     smallest = number // tasks
     if smallest < FEWEST:
         raise ArgumentError(
-            "tasks", f"is {tasks}, but {short} has {number} identities to train on, and a task needs two or more"
+            "tasks", f"is {tasks}, but {short} has {number} training identities, and a task needs two or more"
         )
     each = int(median(images for count in counts for images in count.values()))
     typical = typical_size(data_sets)
@@ -98,16 +98,16 @@ def propose(
 
 
 class Size(NamedTuple):
-    """Size of an image: pixels, and height over width."""
+    """Size of an image: its number of pixels, and height over width."""
 
     pixels: float
     ratio: float
 
 
 def typical_size(data_sets: Sequence[DataSet]) -> Size | None:
-    """Medians over the images to train on, or over some evenly spread ones where there are many; None of none.
+    """The median size of the training images, or of some evenly spread ones if there are many; None without images.
 
-    Headers alone are read. Files that cannot be are passed over: whoever needs their pixels says so.
+    Only the headers of the files are read. Unreadable files are skipped: the code that decodes them reports them.
     """
     records = [record for data_set in data_sets for record in data_set.train]
     stride = max(len(records) // SAMPLE, 1)
@@ -116,13 +116,13 @@ def typical_size(data_sets: Sequence[DataSet]) -> Size | None:
 
 
 def _size(path: str) -> list[Size]:
-    """The size of an image, rotated upright; None if it cannot be read."""
+    """The size of an image after its EXIF rotation, as a list of one; an empty list if the file cannot be read."""
     try:
         require_regular(path)
         with Image.open(path) as image:
             width, height = image.size
             turned = image.getexif().get(ORIENTATION) in TURNED
-    except Exception:  # of a damaged file PIL raises nearly anything
+    except Exception:  # PIL raises many kinds of exceptions for damaged files
         return []
     if not (width and height):
         return []

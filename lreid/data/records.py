@@ -15,8 +15,8 @@ class Record(NamedTuple):
     """One image: its path, identity and camera.
 
     Attributes:
-        path: a file, or the address of an image that needs none (see :mod:`lreid.data.schemes`).
-        pid: identity, an integer. In a :class:`Task` it is the class label.
+        path: an image file, or the address of an image without a file (see :mod:`lreid.data.schemes`).
+        pid: identity, an integer. In a :class:`Task` this is the class label.
         camid: camera, an integer.
     """
 
@@ -60,16 +60,16 @@ class Names:
     cameras: Mapping[int, str] = field(default_factory=dict)
 
     def identity(self, pid: int) -> str:
-        """For people: ``car_0002``, or ``id 0002`` where the name is a number."""
+        """The name to show: ``car_0002``, or ``id 0002`` if the name is a number."""
         name = self.identities.get(pid, str(pid))
         return f"id {name}" if name.isdecimal() else name
 
     def camera(self, camid: int) -> str:
-        """For people: ``cam north``, ``cam 2``."""
+        """The name to show: ``cam north``, ``cam 2``."""
         return f"cam {self.cameras.get(camid, camid)}"
 
     def behind(self, other: Names, pid_offset: int, camid_offset: int) -> Names:
-        """These and those of another data set, whose numbers are moved."""
+        """Merge these names with those of a second data set, to whose numbers the offsets are added."""
         return Names(
             {**self.identities, **{pid + pid_offset: name for pid, name in other.identities.items()}},
             {**self.cameras, **{camid + camid_offset: name for camid, name in other.cameras.items()}},
@@ -78,14 +78,14 @@ class Names:
 
 @dataclass(frozen=True)
 class DataSet:
-    """One data set as loaded: three lists of records with the ids of its authors.
+    """One data set as loaded: lists of records with the ids that its authors gave.
 
-    ``train`` is empty where a data set is for testing only. ``tracks`` and ``single_shot`` are those of
-    :class:`QueryGallery`. ``held_out`` are other images of the training identities, to classify; empty where those
-    tested are others, as in re-identification. ``classes`` are then the names of the identities ``0, 1, …``. ``names``
-    are those of data whose identities and cameras are no numbers. ``has_cameras`` says whether cameras are known; the
-    records of a set without have those of :func:`lreid.data.layout.cameras_of_test`. ``tracklets`` is that of
-    :class:`QueryGallery`. ``dates`` are the days on which outfits were worn, by identity and outfit.
+    ``train`` is empty if the data set is only for testing. ``tracks``, ``single_shot`` and ``tracklets`` mean the same
+    as in :class:`QueryGallery`. ``held_out`` lists test images of the training classes, for image classification, and
+    ``classes`` then lists the names of the classes ``0, 1, …``; both are empty in re-identification. ``names`` has the
+    names of identities and cameras that are not numbers. ``has_cameras`` says whether cameras are known; if not, the
+    records have the camera numbers of :func:`lreid.data.layout.cameras_of_test`. ``dates`` are the days on which
+    outfits were worn, by identity and outfit.
     """
 
     name: str
@@ -104,16 +104,16 @@ class DataSet:
 
 @dataclass(frozen=True)
 class Task:
-    """One step of a lifelong sequence: images of identities that no other task holds, unless tasks are groups.
+    """One step of a lifelong sequence: images of identities that no other task contains, unless tasks are groups.
 
-    In a domain-incremental sequence they are the same classes in every task, in the same order, so that a label modulo
-    ``shared_classes`` is the class. Labels still differ between tasks: so does Co²L (ICCV 2021, Section 5.1).
+    In a domain-incremental sequence, all tasks have the same classes in the same order, so a label modulo
+    ``shared_classes`` is the class. Labels still differ between tasks, as in Co²L (ICCV 2021, Section 5.1).
 
     Attributes:
         index: position in the sequence, from 0.
-        name: shown in tables, for instance ``market1501 3/10``.
+        name: name for tables, for instance ``market1501 3/10``.
         records: training images; ``pid`` is the class label. Labels of all tasks together are
-            ``0 .. C-1``, ascending from task to task; in tasks by groups, who returns has the label of before.
+            ``0 .. C-1``, ascending from task to task; if tasks are groups, an identity that returns keeps its label.
         held_out: test images of the same classes, with class labels; empty in re-identification.
         shared_classes: classes that all tasks of a domain-incremental sequence share; 0 if every task has its own
             classes.
@@ -139,22 +139,22 @@ class QueryGallery:
 
     Attributes:
         name: column of the results tables.
-        kind: ``"seen"`` where a task trains on the same domain, ``"unseen"`` where none does; ``"merged"`` is
-            made of test sets that are there one by one too, so averages leave it out.
-        query, gallery: records with ids that both lists share.
-        first_task: index of the first task of its domain; ``None`` where it is not seen.
-        splits: where the figures of several splits are averaged, each split's positions in ``query`` and in
-            ``gallery``. Empty: every query against the whole gallery.
+        kind: ``"seen"`` if a task trains on the same domain, ``"unseen"`` if none does. ``"merged"`` if the benchmark
+            also contains its parts as separate test sets, so that averages leave the merged one out.
+        query, gallery: records; the two lists share the numbers of identities and cameras.
+        first_task: index of the first task of its domain; ``None`` if the test set is not seen.
+        splits: if figures are averaged over several splits, the positions in ``query`` and in ``gallery`` that each
+            split contains. Empty: every query is compared with the whole gallery.
         tracks: track of each gallery image, if tracks are ranked instead of images (VeRi-776's image-to-track search).
             Empty: images are ranked. A test set has tracks or splits, not both.
-        single_shot: the CMC curve is that of galleries with one image an identity, drawn at random (the first
-            protocol of CUHK03).
-        in_gallery: how many queries are gallery images, too; each is left out of its own ranking, even where the camera
+        single_shot: whether the CMC curve is computed on galleries with one randomly drawn image per identity (the
+            first protocol of CUHK03).
+        in_gallery: how many queries are also gallery images; each is left out of its own ranking, even if the camera
             filter is off.
         names: names of the identities and cameras.
-        has_cameras: whether cameras are known; where they are not, no image is left out by its camera.
+        has_cameras: whether cameras are known; if they are not, the camera filter leaves out no image.
         tracklets: whether queries and gallery are tracklets, each with the mean feature of its frames. ``query`` and
-            ``gallery`` are then all frames.
+            ``gallery`` then contain all frames.
     """
 
     name: str
@@ -182,7 +182,7 @@ class QueryGallery:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A sequence of tasks, to be iterated over, and the test sets that are evaluated after each of them."""
+    """A sequence of tasks, over which it iterates, and the test sets that are evaluated after each task."""
 
     name: str
     tasks: tuple[Task, ...]

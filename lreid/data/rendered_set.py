@@ -1,10 +1,10 @@
-"""The rendered people that come with lreid: a data set in one archive, which is read without being unpacked.
+"""The rendered people that come with lreid: a data set in one zip archive, which lreid reads without unpacking it.
 
 ``python tools/render people.zip`` makes such an archive. An image in it has an address::
 
     rendered:<domain>/<file>
 
-The archive is held in memory, some megabytes, so that threads and forked processes read it without a lock or a file.
+The whole archive, some megabytes, is held in memory, so that threads and forked processes can read it without a lock.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lreid.identities import ascending_ranks
 
 PREFIX = "rendered:"
 ARCHIVE = Path(__file__).with_name("rendered.zip")
-INDEX, IMAGES = "index.csv", "images/"  # what an archive holds
+INDEX, IMAGES = "index.csv", "images/"  # members of the archive
 
 
 def read_rendered(address: str) -> bytes:
@@ -45,7 +45,7 @@ def read_rendered(address: str) -> bytes:
 
 
 def domains() -> list[str]:
-    """Names of the domains, in the order in which they were made."""
+    """Names of the domains, in the order in which they stand in the archive."""
     return list(dict.fromkeys(row["domain"] for row in _rows()))
 
 

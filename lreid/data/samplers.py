@@ -14,29 +14,31 @@ Passes = Literal["identities", "images"]
 
 
 class Sampler(data.Sampler[list[int]]):
-    """Draws the batches of a task, epoch by epoch, and appends exemplars to each.
+    """Draws the batches of a task, epoch by epoch, and appends exemplars to each batch.
 
-    One of torch's, whose items are whole batches: ``DataLoader(…, batch_sampler=sampler)`` gives the images of each as
-    a list, ``DataLoader(…, sampler=sampler, batch_size=None)`` asks for them all at once.
+    This is a sampler of torch whose items are whole batches. With ``DataLoader(…, batch_sampler=sampler)`` the loader
+    asks the data set for each image of a batch; with ``DataLoader(…, sampler=sampler, batch_size=None)`` it asks once
+    for all images of the batch.
 
     An epoch depends only on ``(seed, epoch)``, so any epoch can be repeated without the previous ones. Exemplars are
-    added to the batches: the images of the task are drawn as without exemplars, so the number of batches per epoch and
-    the frequency of new images do not depend on the memory. The official codes of iCaRL, Co2L and CCLIS shuffle both
-    together, which gives more batches; here batches are larger.
+    added to the batches that would be drawn without exemplars. So the number of batches per epoch and the frequency of
+    new images do not depend on the memory. The official codes of iCaRL, Co2L and CCLIS instead shuffle exemplars and
+    new images together, which gives more batches per epoch; here, batches are larger.
 
     Args:
         labels: class label of every image.
         seed: one integer or several, such as the run's seed and the number of the task.
-        exemplars: class labels of exemplars, none of them in ``labels``. The index of the first one is
+        exemplars: class labels of exemplars, none of which is in ``labels``. The index of the first exemplar is
             ``len(labels)``.
-        exemplar_share: share of exemplars in a batch, in [0, 1), if there are enough; 0 is natural frequency: on
-            average an exemplar is seen as often as an image of the task. A batch has at least one.
+        exemplar_share: share of exemplars in a batch, in [0, 1), if there are enough. 0 means natural frequency: on
+            average an exemplar is drawn as often as an image of the task. A batch has at least one exemplar.
         steps: number of batches per epoch; 0 means one pass over the task. An epoch with more batches makes several
             passes.
 
     Attributes:
-        batches_per_epoch: the same in every epoch.
-        num_support: support images per identity in a block, the first ones.
+        batches_per_epoch: number of batches, the same in every epoch.
+        num_support: number of support images per identity; in the batch of an episode they come first in the block of
+            the identity.
     """
 
     batches_per_epoch: int
@@ -55,7 +57,7 @@ class Sampler(data.Sampler[list[int]]):
         self.at = 0
         self.images = _by_label(labels)
         self.stored = [len(labels) + rows for rows in _by_label(exemplars)]
-        # Exemplars for each image of the task.
+        # Number of exemplars per image of the task.
         self.ratio = exemplar_share / (1 - exemplar_share) if exemplar_share else len(exemplars) / max(len(labels), 1)
 
     def set_epoch(self, epoch: int) -> None:
@@ -70,7 +72,7 @@ class Sampler(data.Sampler[list[int]]):
         return self.batches_per_epoch
 
     def epoch(self, epoch: int) -> list[np.ndarray]:
-        """The batches of one epoch: each the indices of its images, those of exemplars last."""
+        """The batches of one epoch, each as the indices of its images, with those of exemplars last."""
         rng = np.random.default_rng([*self.seed, epoch])
         batches = self.own_batches(rng)
         while len(batches) < self.batches_per_epoch:
@@ -81,14 +83,14 @@ class Sampler(data.Sampler[list[int]]):
         return [np.concatenate(pair) for pair in zip(batches, self.exemplar_rows(rng), strict=True)]
 
     def own_batches(self, rng: np.random.Generator) -> list[np.ndarray]:
-        """The images of the task in the batches of one pass."""
+        """The batches of one pass over the task, as indices of its images."""
         raise NotImplementedError
 
     def exemplar_rows(self, rng: np.random.Generator) -> np.ndarray:
         """The exemplars of every batch of an epoch, (batches, n).
 
-        The images of an identity are shuffled and dealt in pairs, so that nearly every one has a positive, and the
-        pairs are shuffled; no exemplar comes again before all others have.
+        The exemplars of each identity are shuffled and cut into pairs, so that nearly every exemplar has a positive in
+        its batch. The pairs are shuffled. No exemplar is drawn again before all others have been drawn.
         """
         pairs = _runs(self.stored, 2, rng)
         deck = np.concatenate([pairs[number] for number in rng.permutation(len(pairs))])
@@ -100,35 +102,36 @@ class Sampler(data.Sampler[list[int]]):
         raise NotImplementedError
 
     def _dealt(self, deck: np.ndarray, own: int) -> np.ndarray:
-        """Takes exemplars from ``deck`` in turn, for each batch with ``own`` images of the task: (batches, n)."""
+        """Takes the entries of ``deck`` in turn for batches with ``own`` entries of the task each: (batches, n)."""
         count = min(max(round(self.ratio * own), 1), len(deck))
-        return np.resize(deck, (self.batches_per_epoch, count))  # np.resize starts over where the deck ends
+        return np.resize(deck, (self.batches_per_epoch, count))  # np.resize starts again at the end of the deck
 
 
 class IdentitySampler(Sampler):
     """P x K batches: P identities with K images each.
 
-    A pass over the task, which is an epoch, is one of two ``passes``:
+    ``passes`` says what a pass over the task is:
 
-    * ``identities``, as in DMML's official code: each identity occurs at most once. They are shuffled and cut into
-      batches, and those left over at the end sit the epoch out.
-    * ``images``, as in BoT's: nearly every image occurs once. An identity's images are shuffled and cut into groups of
-      K, what is left over sits the epoch out, and the groups are dealt to batches of P identities. There that is by
-      chance until fewer than P identities have groups left; here by turns, identities in random order, which leaves
-      over less and makes equally many batches in every epoch.
+    * ``identities``, as in DMML's official code: each identity occurs at most once. The identities are shuffled and cut
+      into batches. Those left over, fewer than P, do not occur in this pass.
+    * ``images``, as in BoT's official code: nearly every image occurs once. The images of each identity are shuffled
+      and cut into groups of K; images left over do not occur in this pass. A batch consists of groups of P identities.
+      BoT's code draws these identities at random until fewer than P have groups left. lreid gives the groups to the
+      batches in turn, identity after identity in random order. This leaves fewer groups over, and every epoch has the
+      same number of batches.
 
-    An identity with fewer than K images shows some of them twice.
+    An identity with fewer than K images shows some of them several times.
 
     Args:
         labels: class label of every image.
         identities: P, number of identities per batch.
         images: K, number of images per identity.
         task_name: name of the task, for messages.
-        passes: see above.
-        options: as in :class:`Sampler`.
+        passes: ``"identities"`` or ``"images"``, see above.
+        options: further arguments of :class:`Sampler`.
 
     Raises:
-        ArgumentError: there are fewer identities than a batch needs, or it would be empty.
+        ArgumentError: there are fewer identities than a batch needs, or a batch would be empty.
     """
 
     def __init__(
@@ -150,16 +153,16 @@ class IdentitySampler(Sampler):
                 "less, or make fewer tasks",
             )
         self.identities, self.images_each, self.passes = identities, images, passes
-        self.batches_a_look = len(self.images) // identities
+        self.batches_per_pass = len(self.images) // identities
         if passes == "images":
-            groups = np.array([max(len(rows) // images, 1) for rows in self.images])  # of each identity
-            # At most one group of an identity per batch; this many batches can be filled.
+            groups = np.array([max(len(rows) // images, 1) for rows in self.images])  # number of groups per identity
+            # A batch has at most one group of an identity, so it gives `count` batches at most `count` groups.
             fits = [
                 np.minimum(groups, count).sum() >= count * identities
                 for count in range(1, groups.sum() // identities + 1)
             ]
-            self.batches_a_look = sum(fits)
-        self.batches_per_epoch = self.steps or self.batches_a_look
+            self.batches_per_pass = sum(fits)
+        self.batches_per_epoch = self.steps or self.batches_per_pass
 
     @property
     def images_per_batch(self) -> int:
@@ -167,52 +170,55 @@ class IdentitySampler(Sampler):
         return self.identities * self.images_each
 
     def own_batches(self, rng: np.random.Generator) -> list[np.ndarray]:
-        """Each batch (P * K,) in blocks of one identity."""
-        order, batches = rng.permutation(len(self.images)), self.batches_a_look
+        """The batches of one pass, each (P * K,): P blocks of K images of one identity."""
+        order, batches = rng.permutation(len(self.images)), self.batches_per_pass
         if self.passes == "identities":
             return [
                 np.concatenate([self._block(rng.permutation(self.images[identity])) for identity in each])
                 for each in np.resize(order, (batches, self.identities))
             ]
         groups = [group for identity in order for group in self._groups(rng.permutation(self.images[identity]))]
-        # By turns: an identity has no more groups than there are batches, and they go to different ones.
+        # Group i goes to batch i modulo `batches`. The groups of an identity follow each other and are at most
+        # `batches`, so they go to different batches.
         return [
             np.concatenate([groups[turn * batches + batch] for turn in range(self.identities)])
             for batch in rng.permutation(batches)
         ]
 
     def _groups(self, shuffled: np.ndarray) -> list[np.ndarray]:
-        """Blocks of different images of an identity, one at least and one a batch at most."""
+        """The blocks of K images of one identity, without common images: at least one, and at most one per batch."""
         size = self.images_each
-        count = min(max(len(shuffled) // size, 1), self.batches_a_look)
+        count = min(max(len(shuffled) // size, 1), self.batches_per_pass)
         return [self._block(shuffled[number * size :][:size]) for number in range(count)]
 
     def _block(self, shuffled: np.ndarray) -> np.ndarray:
-        return np.resize(shuffled, self.images_each)  # np.resize repeats an array to the length wanted
+        return np.resize(shuffled, self.images_each)  # np.resize repeats an array that is too short
 
 
 class CameraSampler(IdentitySampler):
-    """P x K batches with one image per identity and K - 1 images of it from other cameras.
+    """P x K batches with one random image per identity, and K - 1 images of the identity from other cameras.
 
-    A pass has every identity once, its first image drawn at random. The others are drawn among its images by other
-    cameras, or, where it has none, among its other images; again and again where these are fewer than K. With
+    A pass has every identity once. Its first image is drawn at random. The K - 1 others are drawn from its images of
+    other cameras, or, if there are none, from its other images; images repeat if these are fewer than K. With
     ``passes="images"``, an epoch has as many batches as the images of the task would fill.
 
-    Source: ``RandomMultipleGallerySampler`` of the official codes of LSTKC, DKP and DASK. There an identity with one
-    image shows it once and moves all that follow in the batch; here it is shown K times.
+    Source: ``RandomMultipleGallerySampler`` of the official codes of LSTKC, DKP and DASK. If an identity has a single
+    image, the official sampler draws it once, which shifts the rest of the batch by K - 1 places; here it is drawn
+    K times.
 
-    Where images come from several places, most pairs of two identities differ by the place alone. With ``neighbours``
-    above 1 identities come in groups of this size from one place, so that only their looks differ; those left
-    over at a place are dealt at random. A place is a set of cameras: two that saw the same identity belong to one.
+    If images come from several places, the backgrounds suffice to distinguish most pairs of identities. With
+    ``neighbours`` above 1, a batch consists of groups of this many identities from one place, so that the network must
+    use the appearance. Identities left over at a place are grouped at random. A place is a set of cameras: two cameras
+    that saw the same identity belong to the same place.
 
     Args:
         labels: class label of every image.
         cameras: camera of every image.
-        neighbours: identities of one place in a row; 1 is at random.
-        options: as in :class:`IdentitySampler`.
+        neighbours: number of identities per group from one place; 1 ignores the places.
+        options: further arguments of :class:`IdentitySampler`.
 
     Raises:
-        ArgumentError: as :class:`IdentitySampler`, or P is no multiple of ``neighbours``.
+        ArgumentError: as in :class:`IdentitySampler`, or P is not a multiple of ``neighbours``.
     """
 
     def __init__(
@@ -231,20 +237,20 @@ class CameraSampler(IdentitySampler):
             )
         self.cameras, self.neighbours = np.asarray(cameras), neighbours
         self.places = _connected([self.cameras[rows] for rows in self.images]) if neighbours > 1 else []
-        self.batches_a_look = len(self.images) // self.identities
+        self.batches_per_pass = len(self.images) // self.identities
         if self.passes == "images" and not self.steps:
             self.batches_per_epoch = max(len(labels) // self.images_per_batch, 1)
 
     def own_batches(self, rng: np.random.Generator) -> list[np.ndarray]:
-        """Each batch (P * K,) in blocks of one identity."""
+        """The batches of one pass, each (P * K,): P blocks of K images of one identity."""
         order = self._order(rng)
         return [
             np.concatenate([self._across_cameras(self.images[identity], rng) for identity in each])
-            for each in np.resize(order, (self.batches_a_look, self.identities))
+            for each in np.resize(order, (self.batches_per_pass, self.identities))
         ]
 
     def _order(self, rng: np.random.Generator) -> np.ndarray:
-        """All identities at random, in groups of neighbours."""
+        """All identities in random order; with ``neighbours``, groups of one place follow each other."""
         if self.neighbours == 1:
             return rng.permutation(len(self.images))
         whole, left = [], []
@@ -257,31 +263,31 @@ class CameraSampler(IdentitySampler):
         return np.concatenate([rng.permutation(dealt[:end].reshape(-1, self.neighbours)).ravel(), dealt[end:]])
 
     def _across_cameras(self, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """One of an identity's images and K - 1 by other cameras, (K,)."""
+        """One image of an identity and K - 1 images from other cameras, (K,)."""
         first = rng.choice(rows)
         others = rows[self.cameras[rows] != self.cameras[first]]
         if len(others) == 0:
             others = rows[rows != first] if len(rows) > 1 else rows
-        repeated = len(others) < self.images_each  # K - 1 would do; the official code wants K
+        repeated = len(others) < self.images_each  # K - 1 would suffice; the official code also compares with K
         return np.concatenate([[first], rng.choice(others, self.images_each - 1, replace=repeated)])
 
 
 class EpisodeSampler(IdentitySampler):
     """Episodes of N identities with a few support and query images each (DMML, ICCV 2019; DwoPP, BMVC 2022).
 
-    An identity with fewer images than an episode needs shows some of them twice. The official code then draws from the
-    repeated list, so a query can also be a support; here the queries are set aside first, so this happens only for an
-    identity with a single image.
+    An identity with fewer images than an episode needs shows some of them several times. The official code then draws
+    queries and supports from the repeated list, so the same image can be both. Here the queries are chosen first and
+    the supports from the remaining images, so an image is both only if its identity has no other.
 
     Args:
         labels: class label of every image.
         identities: N, number of identities per episode.
-        num_support, num_query: number of images per identity. A block has the supports first; exemplars are also drawn
-            in such blocks, so their share is a share of identities.
-        options: further ones of :class:`IdentitySampler`.
+        num_support, num_query: number of support and of query images per identity. The block of an identity has the
+            supports first. Exemplars are drawn in such blocks, too, so ``exemplar_share`` is a share of identities.
+        options: further arguments of :class:`IdentitySampler`.
 
     Raises:
-        ArgumentError: there are fewer identities than an episode needs, or it would be empty.
+        ArgumentError: there are fewer identities than an episode needs, or an episode would be empty.
     """
 
     def __init__(
@@ -292,7 +298,7 @@ class EpisodeSampler(IdentitySampler):
         self.num_support, self.num_query = num_support, num_query
 
     def exemplar_rows(self, rng: np.random.Generator) -> np.ndarray:
-        """The exemplars of every batch of an epoch, (batches, n): blocks of identities that are not in it."""
+        """The exemplars of every batch of an epoch, (batches, n), in blocks of one identity of an earlier task."""
         chosen = self._dealt(rng.permutation(len(self.stored)), self.identities)
         return np.stack(
             [
@@ -302,7 +308,7 @@ class EpisodeSampler(IdentitySampler):
         )
 
     def _block(self, shuffled: np.ndarray) -> np.ndarray:
-        num_query = max(1, min(self.num_query, len(shuffled) - 1))  # distinct ones
+        num_query = max(1, min(self.num_query, len(shuffled) - 1))  # number of different query images
         queries, supports = shuffled[:num_query], shuffled[num_query:]
         if len(supports) == 0:
             supports = queries
@@ -310,41 +316,40 @@ class EpisodeSampler(IdentitySampler):
 
 
 class StreamSampler(Sampler):
-    """A single pass over a stream: segment after segment, with every image once per epoch.
+    """Shows the images of a task as a stream, cut into segments, with every image once per pass.
 
-    The images of an identity come in runs of up to ``correlation`` images, and the runs of all identities are
-    shuffled. So 1 is a stream of independent images, and a large number shows one identity after the other. Above 1
-    it is the strength of temporal correlation (STC) of Contrast Scoring (Wu et al., 2021), the number of consecutive
-    images of one class "until a class change happens": within an epoch two runs of one identity never follow each
-    other, unless an identity has more than half of all runs.
+    The images of each identity are cut into runs of up to ``correlation`` consecutive images, and the runs of all
+    identities are shuffled. With 1 the images are independent; with a large number, the stream shows one identity after
+    the other. A ``correlation`` above 1 is the strength of temporal correlation (STC) of Contrast Scoring (Wu et al.,
+    2021): the number of consecutive images of one class "until a class change happens". So within a pass, two runs of
+    one identity never follow each other, unless an identity has more than half of all runs.
 
     Args:
         labels: class label of every image.
-        segment: images of the task per step; those of an epoch are cut into segments of at most this size that differ
-            by at most one.
-        correlation: consecutive images of one identity.
-        options: as in :class:`Sampler`.
+        segment: maximum number of images of the task per step. The segments of a pass differ by at most one image.
+        correlation: maximum number of consecutive images of one identity.
+        options: further arguments of :class:`Sampler`.
 
     Raises:
-        ArgumentError: a segment or a run of less than one image.
+        ArgumentError: ``segment`` or ``correlation`` is below 1.
     """
 
     def __init__(self, labels: Sequence[int] | np.ndarray, *, segment: int, correlation: int, **options: Any) -> None:
         _require_positive(segment=segment, correlation=correlation)
         super().__init__(labels, **options)
         self.segment, self.correlation = segment, correlation
-        self.batches_a_look = -(-len(labels) // segment)
-        self.batches_per_epoch = self.steps or self.batches_a_look
+        self.batches_per_pass = -(-len(labels) // segment)
+        self.batches_per_epoch = self.steps or self.batches_per_pass
 
     @property
     def images_per_batch(self) -> int:
-        """Images of a segment."""
+        """Maximum number of images in a segment."""
         return self.segment
 
     @property
     def fewest_images(self) -> int:
-        """Images of the shortest segment."""
-        return sum(map(len, self.images)) // self.batches_a_look
+        """Number of images in the shortest segment."""
+        return sum(map(len, self.images)) // self.batches_per_pass
 
     def own_batches(self, rng: np.random.Generator) -> list[np.ndarray]:
         """The segments of one pass."""
@@ -353,19 +358,23 @@ class StreamSampler(Sampler):
         if self.correlation > 1:
             counts = [-(-len(rows) // self.correlation) for rows in self.images]
             order = _without_equal_neighbours(order, np.repeat(np.arange(len(counts)), counts))
-        return np.array_split(np.concatenate([runs[number] for number in order]), self.batches_a_look)
+        return np.array_split(np.concatenate([runs[number] for number in order]), self.batches_per_pass)
 
 
 def _by_label(labels: Sequence[int] | np.ndarray) -> list[np.ndarray]:
     """The rows of each label, in ascending order of labels."""
     order = np.argsort(labels, kind="stable")  # (n,)
     starts = np.unique(np.asarray(labels)[order], return_index=True)[1]
-    return np.split(order, starts)[1:]  # the first part is in front of all
+    return np.split(order, starts)[1:]  # the first part, before the first label, is empty
 
 
 def _connected(cameras: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Identities by place, of the cameras of the images of each; two that saw one identity are of one place."""
-    places: list[tuple[set[int], list[int]]] = []  # cameras and identities
+    """Group identities by place; two cameras that saw the same identity belong to the same place.
+
+    Args:
+        cameras: cameras of the images of each identity.
+    """
+    places: list[tuple[set[int], list[int]]] = []  # cameras and identities of each place
     for identity, own in enumerate(cameras):
         seen, members = set(own.tolist()), [identity]
         apart = []
@@ -379,22 +388,22 @@ def _connected(cameras: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 
 def _runs(identities: Sequence[np.ndarray], length: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """Rows of each identity, shuffled and cut into runs of ``length``, identity after identity."""
+    """Shuffle the rows of each identity and cut them into runs of ``length``, identity after identity."""
     return [run for rows in identities for run in np.split(rng.permutation(rows), range(length, len(rows), length))]
 
 
 def _without_equal_neighbours(order: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """A permutation of the runs in which no two of one label follow each other, as near as possible to a given one.
+    """Reorder runs so that no two runs of one label follow each other, with few changes of the given order.
 
-    Takes the next run of the given order that differs in label from the last one taken, except where a label has so
-    many of the runs left that it must come now. Runs of a label with more than half of all runs follow each other at
-    the end.
+    Each step takes the next run, in the given order, with a label other than that of the run before. If a label has
+    more than half of the remaining runs, the step takes a run of this label instead. If a label has more than half of
+    all runs, some of its runs follow each other at the end.
 
     Args:
         order: (n,) numbers of the runs.
         labels: (n,) label of each run, by its number.
     """
-    left = np.bincount(labels)  # runs of each label
+    left = np.bincount(labels)  # number of runs of each label that are left
     waiting, taken, last = order.tolist(), [], -1
     while waiting:
         most = int(left.argmax())

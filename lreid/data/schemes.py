@@ -1,6 +1,6 @@
-"""Names of data sets and paths of images of the form ``SCHEME:…``, each read by a module of its own.
+"""Names of data sets and paths of images of the form ``SCHEME:…``; for each scheme there is a module that reads them.
 
-A module is imported when the first name or path of its scheme is read.
+The module of a scheme is imported when the first name or path of the scheme is read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from lreid.data.records import CameraPolicy, DataSet
 from lreid.errors import InputError
 
-MODULES = {  # each holds a Scheme as SCHEME
+MODULES = {  # each module defines its Scheme as SCHEME
     "csv": "lreid.data.csv_dataset",
     "folder": "lreid.classification.image_folder",
     "own": "lreid.data.custom",
@@ -39,8 +39,8 @@ class Sources:
         cameras: cameras of queries and galleries for data sets without cameras, see
             :func:`lreid.data.layout.cameras_of_test`.
         split_seed: seed of random splits.
-        pattern: pattern of the paths in folders of custom images, see :class:`lreid.data.pattern.Pattern`; empty:
-            infer.
+        pattern: pattern of the paths in folders of custom images, see :class:`lreid.data.pattern.Pattern`; if empty,
+            lreid infers identities and cameras.
         synthetic: keyword arguments of :func:`lreid.data.synthetic.load_synthetic`.
     """
 
@@ -51,13 +51,13 @@ class Sources:
     synthetic: Mapping[str, Any] = field(default_factory=dict)
 
     def existing(self, path: str, kind: str) -> Path:
-        """The path itself or the path in ``root``, whichever exists first; ``kind`` names it in the message.
+        """The path itself if it exists, else the same path in ``root``; ``kind`` says in messages what it should be.
 
         Raises:
             InputError: neither exists.
         """
         for file in (Path(path), self.root / Path(path)):
-            if os.path.exists(file):  # of impossible paths it says no
+            if os.path.exists(file):  # exists() is False for impossible paths
                 return file
         raise InputError(f"{path}: no such {kind}, neither here nor in {self.root}; check the path")
 
@@ -67,11 +67,11 @@ class Scheme:
     """Readers of the names and the image paths of a scheme.
 
     Attributes:
-        load: function that returns the data sets of a name; its arguments are the rest of the name, the sources and the
-            number of the split.
+        load: function that returns the data sets of a name; its arguments are the part of the name after ``SCHEME:``,
+            the sources and the number of the split.
         read: function that returns the image (H, W, 3) uint8 RGB at a path; None if images are plain files.
-        file: function that returns the source file of the image at a path; None if there is none.
-        content: function that returns all else that determines the image at a path.
+        file: function that returns the file from which the image at a path is made; None if there is none.
+        content: function that returns everything besides that file that determines the image at a path.
     """
 
     load: Callable[[str, Sources, int], list[DataSet]]
@@ -81,7 +81,7 @@ class Scheme:
 
 
 def scheme_of(name: str) -> Scheme | None:
-    """The scheme of a data set's name or an image's path; None where it has none."""
+    """The scheme of a data set's name or an image's path; None if there is no scheme."""
     start, colon, _ = name.partition(":")
     if not colon or start not in MODULES:
         return None
@@ -96,11 +96,11 @@ def image_scheme(path: str) -> Scheme | None:
 
 
 def file_of(path: str) -> str | None:
-    """The file that the image at a path is made from, mostly the path itself; None where there is none."""
+    """The file from which the image at a path is made; for a plain file, the path itself. None if there is no file."""
     scheme = image_scheme(path)
     return path if scheme is None else scheme.file(path)
 
 
 def is_address(path: str) -> bool:
-    """Whether a record's path, or the name of a data set, leads to no file: what lreid draws, or comes with it."""
+    """Whether a record's path or the name of a data set denotes images without a file: synthetic or rendered ones."""
     return file_of(path) is None

@@ -22,8 +22,8 @@ def published(cameras: int | None = None, **splits: tuple[int | None, int | None
 
     Args:
         cameras: number of cameras in all splits together.
-        splits: identities and images of ``train``, ``query`` and ``gallery``, those of a single split where there are
-            several; None where it is not published. Distractors count as one identity.
+        splits: identities and images of ``train``, ``query`` and ``gallery``; None for a count that is not published.
+            If a data set has several random splits, the counts are those of one. Distractors count as one identity.
     """
     numbers = {f"{split} {kind}": n for split, pair in splits.items() for kind, n in zip(KINDS, pair, strict=True)}
     return {column: count for column, count in {**numbers, "cameras": cameras}.items() if count is not None}
@@ -33,7 +33,7 @@ class NotThere(InputError):
     """No folder of the data set exists.
 
     Attributes:
-        places: the folders that were looked for, best first.
+        places: the folders where the data set may be, preferred ones first.
     """
 
     def __init__(self, message: str, places: Sequence[Path]) -> None:
@@ -43,11 +43,11 @@ class NotThere(InputError):
 
 @dataclass(frozen=True)
 class Layout:
-    """Folders of a data set, and the files that one of them must contain.
+    """Folders where a data set may be, and what such a folder must contain.
 
     Attributes:
-        homes: folders below the one of all data sets where it may be, best first.
-        folders, files: what it must hold there.
+        homes: folders where the data set may be, relative to the folder of all data sets; preferred ones first.
+        folders, files: folders and files that its home must contain.
     """
 
     homes: Sequence[str]
@@ -55,7 +55,7 @@ class Layout:
     files: Sequence[str] = ()
 
     def places(self, root: Path) -> list[Path]:
-        """All homes, whether they are there or not."""
+        """All homes, whether they exist or not."""
         return [root / home for home in self.homes]
 
     def lacking(self, root: Path) -> dict[Path, list[str]]:
@@ -73,9 +73,9 @@ class Conversion:
     """How to convert a release that cannot be read directly.
 
     Attributes:
-        convert: writes the images; takes the home of the release.
-        release: where it lies and what it holds.
-        makes: what ``convert`` writes, as :meth:`Layout.lacking` names it.
+        convert: function that writes the images; its argument is the home of the release.
+        release: folders where the release may be, and what they must contain.
+        makes: files and folders that ``convert`` writes, with names as in :meth:`Layout.lacking`.
     """
 
     convert: Callable[[Path], None]
@@ -83,34 +83,34 @@ class Conversion:
     makes: Sequence[str]
 
     def released(self, root: Path) -> Path | None:
-        """The home where at least a part of the release lies."""
+        """The home that contains at least a part of the release; None if there is none."""
         whole = len(self.release.folders) + len(self.release.files)
         return next((home for home, missing in self.release.lacking(root).items() if len(missing) < whole), None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """A data set, or one of the variants of one.
+    """The specification of a data set, or of one of its variants.
 
     Attributes:
         name: name as in ``BENCHMARK.TRAIN``.
         read: function that reads the data set from its folder. If there are several splits, it also receives ``split``
             (from 0) and the ``seed`` of random splits; if file names contain no cameras, ``cameras``. It raises
             InputError if a name or list is faulty, or a split is empty.
-        title: its name in texts.
-        source: address of its authors' page.
-        on_request: whether its authors must be asked.
-        licence: the licence on their page or in their agreement, in a few words.
-        layout: its folders and files.
+        title: name of the data set in texts.
+        source: address of the authors' page.
+        on_request: whether the authors give the data set only on request.
+        licence: the licence on the authors' page or in their agreement, in a few words.
+        layout: folders and files of the data set.
         folder: folder for its archives, relative to the folder of all data sets.
         conversion: conversion from the release to images, if it needs one.
-        unpack_frames: function that unpacks its archives into a folder, with so many frames of each tracklet; None
-            unpacks them whole.
-        splits: number of splits over which its figures are averaged.
-        cameras: whether it has cameras.
-        renumbered: whether test identities are numbered from 0 again.
-        published: published counts.
-        remark: text for the table of all names.
+        unpack_frames: function that unpacks the archives into a folder, with a given number of frames per tracklet;
+            None unpacks whole archives.
+        splits: number of random splits over which figures are averaged.
+        cameras: whether file names contain cameras.
+        renumbered: whether test identities are numbered from 0 again, so that they share numbers with training ones.
+        published: published counts of identities, images and cameras.
+        remark: text for the table of all data sets.
     """
 
     name: str
@@ -130,18 +130,18 @@ class Spec:
     remark: str = ""
 
     def load(self, root: str | Path, *, split: int = 0, seed: int = 0, cameras: CameraPolicy = "apart") -> DataSet:
-        """The data set.
+        """Reads the data set.
 
         Args:
             root: folder of all data sets.
             split: number of the split, from 0, if there are several.
             seed: seed of random splits.
-            cameras: cameras of queries and gallery if names contain none, see
+            cameras: which camera numbers queries and gallery get if file names contain none, see
                 :func:`lreid.data.layout.cameras_of_test`.
 
         Raises:
-            NotThere: there is no folder of it.
-            InputError: something in it is missing, laid out differently or named otherwise, or a split is empty.
+            NotThere: the data set has no folder in ``root``.
+            InputError: its folder lacks something or has another layout, a name is unexpected, or a split is empty.
         """
         options: dict[str, Any] = {"split": split, "seed": seed} if self.splits > 1 else {}
         if not self.cameras:
@@ -149,11 +149,11 @@ class Spec:
         return self.read(self.home(Path(root)), **options)
 
     def home(self, root: Path) -> Path:
-        """The first of its homes that holds all it must.
+        """The first home that contains everything that the layout requires.
 
         Raises:
-            NotThere: none of them is there.
-            InputError: one is, but something in it is missing, or images are to be made of the release first.
+            NotThere: no home exists.
+            InputError: a home exists but lacks something, or the release has not been converted to images yet.
         """
         lacking = self.layout.lacking(root)
         for home, missing in lacking.items():
@@ -169,7 +169,7 @@ class Spec:
             holds = ", ".join([*(f"{name}/" for name in self.layout.folders), *self.layout.files])
             raise NotThere(
                 f"{self.title}: no folder {' or '.join(map(str, places))}; get the data set {authors}and unpack it "
-                f"there{f' (it holds {holds})' * bool(holds)}; {describe_folder(root)}",
+                f"there{f' (it contains {holds})' * bool(holds)}; {describe_folder(root)}",
                 places,
             )
         home, missing = next(iter(lacking.items()))

@@ -19,8 +19,8 @@ from lreid.identities import UNKNOWN
 
 logger = logging.getLogger("lreid")
 
-BEFORE = "before"  # the task that stands for all that was learned before a run
-Splits = Sequence[DataSet]  # one data set, cut into train and test in several ways
+BEFORE = "before"  # name of the task, without images, that stands for all training before a run
+Splits = Sequence[DataSet]  # the random splits of one data set, which differ in train and test identities
 
 
 @dataclass(frozen=True)
@@ -28,15 +28,16 @@ class Cut:
     """How the training data sets become tasks.
 
     Attributes:
-        tasks_per_dataset: number of tasks into which each data set is split.
+        tasks_per_dataset: number of tasks into which each data set is cut.
         pool: merge the data sets into one, with one test set, before cutting.
-        identities: most training identities of each data set, the first ones in order; 0 means all.
-        order: ``"ascending"`` identities as the official split of DwoPP, or ``"random"`` ones.
-        order_seed: decides the random order. That of a data set does not depend on the others.
-        scenario: ``"class-incremental"``, where every task has classes or identities of its own, or
-            ``"domain-incremental"``, where every data set is one task with the same classes.
-        groups: tasks of a single data set instead: the name and the cameras or dates of each. An identity may be in
-            several, always with the label of its first one; images of no group are left out.
+        identities: maximum number of training identities per data set, of which the lowest are taken; 0 means all.
+        order: order in which identities are dealt to tasks: ``"ascending"``, as in DwoPP's official split, or
+            ``"random"``.
+        order_seed: seed of the random order. The order of one data set does not depend on the other data sets.
+        scenario: ``"class-incremental"`` if no class or identity is in two tasks, or ``"domain-incremental"`` if every
+            data set is one task and all have the same classes.
+        groups: the tasks of a single data set, each with its name and its cameras or dates. An identity may be in
+            several tasks, always with the label of its first one; images of no group are left out.
         group_by: ``"camera"`` or ``"date"``, see :attr:`lreid.data.records.DataSet.dates`.
     """
 
@@ -52,14 +53,14 @@ class Cut:
 
 @dataclass(frozen=True)
 class Unseen:
-    """The data sets that are only tested on.
+    """Data sets that are tested, but not trained on.
 
     Attributes:
         names: names of the data sets.
-        galleries: ``"separate"`` for one test set for each data set, ``"merged"`` for one of all their queries and all
-            their galleries together, as AKA has it, or ``"both"``.
-        splits: most random splits over which a data set is averaged; 0 means all of its 10 or 20, 1 its
-            first one, as AKA does.
+        galleries: ``"separate"`` for one test set per data set; ``"merged"`` for one test set with the queries and
+            galleries of all of them, as in AKA; or ``"both"``.
+        splits: maximum number of a data set's random splits over which figures are averaged. 0 means all 10 or 20
+            splits; 1 means the first one, as in AKA.
     """
 
     names: Sequence[str] = ()
@@ -69,11 +70,14 @@ class Unseen:
 
 @dataclass(frozen=True)
 class Learned:
-    """Data sets that the model learned before: their test sets are seen from the first task on, which has no images.
+    """Data sets on which the initial model was trained; their test sets are seen from the first task on.
+
+    This first task has no images, see :data:`BEFORE`.
 
     Attributes:
-        names: names of the data sets. A name that occurs again is called "… before".
-        identities: how many classes they have; without ``names`` their test sets are gone.
+        names: names of the data sets; empty if they are no longer available for testing. If the run trains or tests on
+            a data set of the same name, the earlier one is called "NAME before".
+        identities: number of classes that the initial model learned.
     """
 
     names: Sequence[str] = ()
@@ -89,21 +93,21 @@ def build_benchmark(
     cut: Cut = Cut(),
     sources: Sources = Sources(),  # noqa: B008
 ) -> Benchmark:
-    """Builds a sequence of tasks with its test sets: those of ``learned``, ``train``, then those of ``unseen``.
+    """Builds a sequence of tasks with the test sets of ``learned``, then of ``train``, then of ``unseen``.
 
-    Every identity gets its position in the sequence as class label. No two tasks share an identity.
+    The class label of an identity is its position in the sequence. No two tasks share an identity.
 
     Args:
-        name: name in tables.
-        train: names of the data sets to learn, in this order (see :func:`lreid.data.datasets.load_datasets`). One with
-            random splits takes its first.
-        unseen, learned: data sets that are only tested on, and that were learned before.
-        cut, sources: how tasks are made, and where the data sets are read from.
+        name: name of the benchmark in tables.
+        train: names of the data sets to train on, in this order (see :func:`lreid.data.datasets.load_datasets`). Of a
+            data set with random splits, the first split is used.
+        unseen, learned: data sets that are only tested, and data sets on which the initial model was trained.
+        cut, sources: how data sets become tasks, and where data sets are read from.
 
     Raises:
-        ArgumentError: a data set occurs twice, is for testing only, has no test where it is unseen, or has fewer
-            identities than tasks; a class is in two data sets of a class-incremental benchmark; a number is out of
-            range or a choice unknown. It names the key of ``BENCHMARK``.
+        ArgumentError: a data set occurs twice, is trained on without training images, is unseen without a test, or has
+            fewer identities than tasks; a class is in two data sets of a class-incremental benchmark; or a value is
+            invalid. The error names the key of ``BENCHMARK``.
         InputError: a data set cannot be loaded.
     """
     _require_allowed(train, unseen, learned, cut, sources)
@@ -120,7 +124,7 @@ def build_benchmark(
     tests = _tests_before(learned, sources, {data_set.name for data_set in (*seen, *first_splits)})
     label = learned.identities
     for data_set in seen:
-        if data_set.query:  # without, it is trained on and not measured
+        if data_set.query:  # a data set without queries is trained on, but not tested
             tests.append(replace(query_gallery([data_set], "seen"), first_task=len(tasks)))
         if cut.groups:
             tasks += _group_tasks(data_set, cut, first=label, index=len(tasks))
@@ -173,7 +177,7 @@ def _group_tasks(data_set: DataSet, cut: Cut, *, first: int, index: int) -> list
 
 
 def _unseen_tests(unseen: Unseen, others: Sequence[Splits]) -> Iterator[QueryGallery]:
-    """The unseen test sets, one by one, merged, or both."""
+    """The unseen test sets: separate ones, a merged one, or both."""
     if unseen.galleries != "merged":
         yield from (query_gallery(versions, "unseen") for versions in others)
     if unseen.galleries != "separate" and others:
@@ -182,12 +186,12 @@ def _unseen_tests(unseen: Unseen, others: Sequence[Splits]) -> Iterator[QueryGal
 
 
 def _require_allowed(train: Sequence[str], unseen: Unseen, learned: Learned, cut: Cut, sources: Sources) -> None:
-    """Raises ArgumentError where a value is out of range, before anything is read."""
+    """Raises ArgumentError if a value is invalid, before any data set is read."""
     if not train:
         raise ArgumentError("train", "is empty; name at least one data set")
     for argument, number in (("identities", cut.identities), ("splits", unseen.splits)):
         if number < 0:
-            raise ArgumentError(argument, f"is {number}; must be 0 (all) or more")
+            raise ArgumentError(argument, f"is {number}; must be positive, or 0 for all")
     for argument, choice, choices in (
         ("unseen_galleries", unseen.galleries, ("separate", "merged", "both")),
         ("cameras", sources.cameras, ("apart", "same")),
@@ -199,11 +203,11 @@ def _require_allowed(train: Sequence[str], unseen: Unseen, learned: Learned, cut
             "groups", "makes the tasks of a single data set, with all identities: set tasks_per_dataset to 1"
         )
     if learned.names and not learned.identities:
-        raise ArgumentError("learned", "is named without the number of identities; use lreid train --from")
+        raise ArgumentError("learned", "has names, but no number of identities; use lreid train --from, which sets it")
 
 
 def _unseen_splits(unseen: Unseen, sources: Sources) -> list[Splits]:
-    """Every unseen data set, in one split or several."""
+    """The splits of every unseen data set."""
     all_splits: list[Splits] = []
     for name in unseen.names:
         number = min(unseen.splits or splits_of(name), splits_of(name))
@@ -212,7 +216,10 @@ def _unseen_splits(unseen: Unseen, sources: Sources) -> list[Splits]:
 
 
 def _tests_before(learned: Learned, sources: Sources, taken: set[str]) -> list[QueryGallery]:
-    """The test sets of what was learned before; of one name the newest is called least "before"."""
+    """The test sets of the data sets on which the initial model was trained.
+
+    A name that is taken gets the suffix "before", once or several times; an older data set gets it more often.
+    """
     data_sets = [data_set for each in learned.names for data_set in load_datasets(each, sources) if data_set.query]
     tests: list[QueryGallery] = []
     for data_set in reversed(data_sets):
@@ -225,7 +232,7 @@ def _tests_before(learned: Learned, sources: Sources, taken: set[str]) -> list[Q
 
 
 def query_gallery(versions: Splits, kind: Literal["seen", "unseen", "merged"]) -> QueryGallery:
-    """One test set out of the splits of a data set; it holds every image once."""
+    """One test set from the splits of a data set; it contains every image once, even if several splits do."""
     first = versions[0]
     if len(versions) == 1:
         return QueryGallery(
@@ -251,7 +258,7 @@ def query_gallery(versions: Splits, kind: Literal["seen", "unseen", "merged"]) -
 
 
 def pool_splits(name: str, data_sets: Sequence[Splits]) -> list[DataSet]:
-    """Merges data sets split by split; one with fewer splits than others begins again with its first."""
+    """Merges data sets split by split; a data set with fewer splits than others uses its splits several times."""
     number = max(len(versions) for versions in data_sets)
     return [
         pool_data_sets(name, [versions[split % len(versions)] for versions in data_sets]) for split in range(number)
@@ -261,9 +268,9 @@ def pool_splits(name: str, data_sets: Sequence[Splits]) -> list[DataSet]:
 def split_identities(data_set: DataSet, tasks_per_dataset: int, *, order: str, order_seed: int) -> list[list[int]]:
     """Cuts the training identities of a data set into tasks.
 
-    All tasks get the same number, and the first one also gets the remainder. This is the split of DwoPP (751 identities
-    in ten
-    tasks: 76, then nine times 75), whose authors publish no seed for random orders.
+    All tasks get the same number of identities, and the first task also gets the remainder. In ascending order this is
+    DwoPP's split: 751 identities in ten tasks become 76, then nine times 75. DwoPP's authors also used random orders,
+    but did not publish their seed.
 
     Returns:
         The identities of each task, in order.
@@ -288,9 +295,9 @@ def split_identities(data_set: DataSet, tasks_per_dataset: int, *, order: str, o
 
 
 def pool_data_sets(name: str, data_sets: Iterable[DataSet]) -> DataSet:
-    """Merges data sets into one; identities and cameras of each are numbered after those of the earlier sets.
+    """Merges data sets into one; the identities and cameras of each get higher numbers than those before it.
 
-    The merged one is scored image by image, whatever protocol its parts have.
+    In the merged set single images are ranked, even if a part ranks tracks or is single-shot.
     """
     splits: dict[str, list[Record]] = {"train": [], "query": [], "gallery": [], "held_out": []}
     pid_offset = camid_offset = 0
@@ -312,7 +319,7 @@ def pool_data_sets(name: str, data_sets: Iterable[DataSet]) -> DataSet:
 
 
 def merge_tasks(benchmark: Benchmark) -> Benchmark:
-    """The benchmark with all tasks in one, for joint training; its tests are seen from that task on."""
+    """Merges all tasks of a benchmark into one, for joint training; its seen test sets are seen from this task on."""
     records = tuple(record for task in benchmark.tasks for record in task.records)
     held_out = tuple(record for task in benchmark.tasks for record in task.held_out)
     tests = tuple(replace(test, first_task=0) if test.kind == "seen" else test for test in benchmark.tests)
@@ -321,7 +328,7 @@ def merge_tasks(benchmark: Benchmark) -> Benchmark:
 
 
 def _shared_classes(seen: Sequence[DataSet], scenario: str, *, cut: bool) -> int:
-    """Classes that all tasks of a domain-incremental benchmark share; 0 of a class-incremental one.
+    """The number of classes that all tasks of a domain-incremental benchmark share; 0 for a class-incremental one.
 
     Raises:
         ArgumentError: the data sets do not fit the scenario.
@@ -334,7 +341,7 @@ def _shared_classes(seen: Sequence[DataSet], scenario: str, *, cut: bool) -> int
                     raise ArgumentError(
                         "train",
                         f"has class {name} in {home[name]} and in {data_set.name}; in a class-incremental benchmark a "
-                        "class is in one task: rename it, leave one out, or make the scenario domain-incremental",
+                        "class is in one task: rename it, leave one out, or set the scenario to domain-incremental",
                     )
                 home[name] = data_set.name
         return 0
@@ -342,7 +349,7 @@ def _shared_classes(seen: Sequence[DataSet], scenario: str, *, cut: bool) -> int
         raise ArgumentError("scenario", f"is {scenario!r}; must be class-incremental or domain-incremental")
     if cut:
         raise ArgumentError(
-            "scenario", "is domain-incremental, where every data set is one task: neither pool them nor cut them"
+            "scenario", "is domain-incremental, where every data set is one task; do not pool or cut data sets"
         )
     for data_set in seen:
         if not data_set.classes or data_set.classes != seen[0].classes:
@@ -359,7 +366,7 @@ def _identities(records: Iterable[Record]) -> list[int]:
 
 
 def _first_identities(data_set: DataSet, number: int) -> DataSet:
-    """The data set with the first identities only; also to test on, if the test is of trained identities."""
+    """Limits a data set to the first training identities; also its test, if that shows the training classes."""
     chosen = set(_identities(data_set.train)[:number])
     limited = ("train", "query", "gallery", "held_out") if data_set.held_out else ("train",)
     records: dict[str, Any] = {
@@ -369,27 +376,29 @@ def _first_identities(data_set: DataSet, number: int) -> DataSet:
 
 
 def _labelled(records: Iterable[Record], labels: Mapping[int, int]) -> tuple[Record, ...]:
-    """The records of the identities in ``labels``, by label and path, with the label as identity."""
+    """The records of the identities in ``labels``, with labels as identities, sorted by label and path."""
     chosen = [record._replace(pid=labels[record.pid]) for record in records if record.pid in labels]
     return tuple(sorted(chosen, key=lambda record: (record.pid, record.path)))
 
 
 def _require_usable(seen: Sequence[DataSet], unseen: Sequence[DataSet]) -> None:
-    """Raises ArgumentError where a name occurs twice, or a data set lacks the images that it is named for."""
+    """Raises ArgumentError if a name occurs twice, or a data set lacks the training or test images it is used for."""
     names = Counter(data_set.name for data_set in (*seen, *unseen))
     seen_names, unseen_names = ({data_set.name for data_set in each} for each in (seen, unseen))
     if twice := next((name for name, count in names.items() if count > 1), None):
         if twice in seen_names & unseen_names:
             raise ArgumentError(
-                "unseen", f"names {twice}, which is trained on too; what is trained on is not unseen: leave it out"
+                "unseen", f"names {twice}, which is also trained on and so is not unseen; remove it from one of the two"
             )
         raise ArgumentError(
             "unseen" if twice in unseen_names else "train",
-            f"has two data sets of the name {twice}; name each once, or rename one",
+            f"has two data sets called {twice}; name each data set once, or rename one",
         )
     for data_set in seen:
         if not data_set.train:
-            raise ArgumentError("train", f"names {data_set.name}, which is for testing only; name it among the unseen")
+            raise ArgumentError("train", f"names {data_set.name}, which has no training images; move it to the unseen")
     for data_set in unseen:
         if not data_set.query:
-            raise ArgumentError("unseen", f"names {data_set.name}, which has no test split; add one, or leave it out")
+            raise ArgumentError(
+                "unseen", f"names {data_set.name}, which has no test split; add one, or remove the name"
+            )

@@ -1,6 +1,6 @@
-"""Data sets that torchreid reads: ``torchreid:market1501`` is torchreid's reader of ``market1501``.
+"""Read data sets by torchreid: for ``torchreid:market1501`` lreid calls torchreid's reader of ``market1501``.
 
-Image data sets that a script registered by ``torchreid.data.register_image_dataset`` are known by their names, too.
+This includes image data sets that a script has registered by ``torchreid.data.register_image_dataset``.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ SPLITS = ("train", "query", "gallery")
 def load(name: str, sources: Sources, split: int = 0) -> list[DataSet]:
     """Reads a data set by torchreid.
 
-    Its folder is that of torchreid, below ``sources.root``, and must be there: torchreid would download some sets.
-    Records are sorted by path. Training identities, which torchreid numbers in the order of a ``set``, are numbered by
-    their first path, after the test identities; these keep their authors' numbers. Junk (-1) is dropped, distractors
-    (0) stay in the gallery.
+    The data set must be in ``sources.root``, in a folder with the name that torchreid expects. If the folder is
+    missing, lreid raises an error, because torchreid would download some data sets. Records are sorted by path. Test
+    identities keep their authors' numbers. torchreid numbers training identities in the arbitrary order of a ``set``;
+    lreid numbers them by their first path instead, after the test identities. Junk (-1) is dropped; distractors (0)
+    stay in the gallery.
 
     Args:
         name: name of an image data set of torchreid.
-        sources: where it is read from.
-        split: not used; of several splits torchreid reads the first.
+        sources: contains the folder of all data sets.
+        split: not used; torchreid reads the first of several splits.
 
     Raises:
         InputError: torchreid is missing, knows no such image data set, or cannot read it.
@@ -41,7 +42,7 @@ def load(name: str, sources: Sources, split: int = 0) -> list[DataSet]:
     if not home.is_dir():
         raise InputError(f"torchreid:{name}: no folder {home}; put the data set there")
     try:
-        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):  # of folders and progress
+        with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):  # torchreid prints its progress
             warnings.simplefilter("ignore")
             read = reader(root=str(sources.root), verbose=False)
     except (RuntimeError, OSError, ValueError, AttributeError, AssertionError, IndexError) as error:
@@ -61,10 +62,10 @@ def _reader(name: str) -> Any:
     """The class of torchreid that reads an image data set.
 
     Raises:
-        InputError: torchreid is missing, or has none of this name.
+        InputError: torchreid is not installed, or has no image data set of this name.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it recommends its Cython code
+        warnings.simplefilter("ignore")  # torchreid warns that its Cython code is not compiled
         datasets = Extra("torchreid.reid.data.datasets", "torchreid").load()
     readers: dict[str, Any] = vars(datasets)["__image_datasets"]
     if name not in readers:

@@ -1,4 +1,4 @@
-"""Cut a re-identification set out of videos with the results of a tracker, in the MOT Challenge format."""
+"""Make a re-identification data set of videos and a tracker's results in the MOT Challenge format."""
 
 from __future__ import annotations
 
@@ -31,22 +31,23 @@ from lreid.reading import escaped, read_text, require_regular
 cv2 = Extra("cv2", "opencv")
 logger = logging.getLogger("lreid")
 
-RATE = 25.0  # frames a second if none is given
-SLOWEST, FASTEST = 1e-6, 1e6  # frames a second that are believed
-TRUTH = "gt.txt"  # of MOT Challenge
-PEDESTRIAN = 1  # class of MOT16 and later in gt.txt, whose lines have nine values
-LARGEST = 2**53  # frame or track; beyond, floats skip whole numbers
-INSIDE = 0.5  # of a box, at least, must be in the frame
-LISTS = (f"gt/{TRUTH}", "mtsc/mtsc.txt")  # tracks of a MOT or MTMC folder
+RATE = 25.0  # frames per second of a video that does not state its rate
+SLOWEST, FASTEST = 1e-6, 1e6  # frames per second; a rate outside this range is taken for an error
+TRUTH = "gt.txt"  # file name of the true tracks in MOT Challenge
+PEDESTRIAN = 1  # class in the gt.txt of MOT16 and later, whose lines have nine values
+LARGEST = 2**53  # limit of frame and track numbers; above it, floats cannot hold every whole number
+INSIDE = 0.5  # minimum share of a box's area that must be in the frame
+LISTS = (f"gt/{TRUTH}", "mtsc/mtsc.txt")  # files with the tracks in a folder of MOT Challenge or MTMC
 
 
 class Box(NamedTuple):
-    """One line of a tracker's file: where somebody is in a frame, in pixels.
+    """One line of a tracker's file: the box of a person in a frame.
 
     Attributes:
         line: line number in the file, from 1.
-        frame: from 1.
-        track: the tracker's number of the person.
+        frame: number of the frame, from 1.
+        track: the number that the tracker gave the person.
+        left, top, width, height: position and size of the box, pixels.
     """
 
     line: int
@@ -64,10 +65,10 @@ class Tracked:
 
     Attributes:
         name: name of the camera.
-        frames: a video file; a folder of images, one a frame in the order of their names; or the URL of a video, such
-            as ``rtsp://…``, as text.
-        tracks: file of the tracker.
-        rate: frames a second; None asks the video.
+        frames: a video file; a folder with one image per frame, in the order of their names; or the URL of a video,
+            such as ``rtsp://…``, as text.
+        tracks: file with the tracker's results.
+        rate: frames per second; None reads the rate from the video.
     """
 
     name: str
@@ -81,11 +82,11 @@ class Choice:
     """Which boxes become images.
 
     Attributes:
-        every: length of an interval in seconds; the sharpest box of each interval of a track is taken.
-        most: maximum number of images per track; longer tracks have longer intervals.
+        every: seconds per stretch; a track is cut into stretches, and the sharpest box of a stretch becomes an image.
+        most: maximum number of images per track; a long track is cut into longer stretches.
         height: minimum height of a box, pixels.
-        sharpness: minimum variance of the Laplacian of a box's grey values, 0 to 255.
-        classes: the tracker's classes to take, see :func:`read_tracks`.
+        sharpness: minimum sharpness of a box, see :func:`sharpness`.
+        classes: the classes of boxes to take, see :func:`read_tracks`.
     """
 
     every: float = 0.5
@@ -103,32 +104,33 @@ class Choice:
 def from_tracks(
     sources: Sequence[Path], tracks: Sequence[Path], out: Path, choice: Choice = Choice(), *, same: bool = False
 ) -> int:
-    """Writes ``out/images/CAMERA/TRACK/FRAME.jpg`` and their list ``out/index.csv``.
+    """Writes images ``out/images/CAMERA/TRACK/FRAME.jpg`` and the list of them, ``out/index.csv``.
 
-    Every camera is a domain with its own identities, split by :func:`lreid.data.custom.splits_of`. Then each identity
-    has only one camera, so the list contains no cameras.
+    Every camera becomes a domain with its own identities, split by :func:`lreid.data.custom.splits_of`. An identity
+    then has only one camera, so the list has no cameras. With ``same``, all cameras together become one domain, and the
+    list has cameras.
 
     Args:
-        sources: videos, folders of frames, or folders of MOT Challenge (``img1``) and of MTMC (``vdo.avi``) with their
-            ``gt/gt.txt``, or folders of such folders.
-        tracks: a tracker's file for each of the sources; none takes those of the folders.
-        out: folder to be made.
-        choice: see :class:`Choice`.
-        same: a number means the same person in all of them, as in MTMC: one domain, with cameras.
+        sources: videos, folders of frames, folders of MOT Challenge (``img1``) or MTMC (``vdo.avi``) with their
+            ``gt/gt.txt``, or folders that contain such folders.
+        tracks: a tracker's file for each source; if empty, the files in the folders are used.
+        out: folder to create.
+        choice: which boxes become images.
+        same: whether a track number means the same person in all videos, as in MTMC.
 
     Returns:
-        How many images were written.
+        The number of images written.
 
     Raises:
-        InputError: something cannot be read, tracks do not fit the video, or not one box is fit to be an image.
+        InputError: a file cannot be read, tracks do not fit the video, or no box is large and sharp enough.
     """
     if out.exists():
-        raise InputError(f"{out}: is there already; choose another --out, or delete it")
+        raise InputError(f"{out}: already exists; choose another --out, or delete it")
     sequences = _sequences(sources, tracks)
     rows: list[tuple[str, str, str, int]] = []  # path, identity, camera, second
     try:
         with folder_at_once(out, empty=True) as folder:
-            assert folder is not None  # it is not there
+            assert folder is not None  # because `out` does not exist
             try:
                 for sequence in sequences:
                     rows += _images(sequence, choice, folder)
@@ -142,20 +144,20 @@ def from_tracks(
 
 
 def read_tracks(file: Path, classes: Sequence[int] = ()) -> list[Box]:
-    """The boxes of a tracker's file, by frame.
+    """Reads the boxes in a tracker's file, sorted by frame.
 
-    :func:`lreid.data.tracker_json.json_lines` reads JSON. Other text has the format of MOT Challenge: a line holds
-    frame, track, left, top, width, height and perhaps confidence, class and more, divided by commas or spaces. Boxes
-    with the confidence 0 are left out, and so are those of other classes; a log line counts both.
+    :func:`lreid.data.tracker_json.json_lines` reads JSON. Other text has the MOT Challenge format: a line contains
+    frame, track, left, top, width and height, optionally followed by confidence, class and more, separated by commas or
+    spaces. Boxes with confidence 0 and boxes of other classes are left out; a log line says how many.
 
     Args:
         file: results of a tracker, or ``gt.txt`` of MOT Challenge.
-        classes: that are taken. None named takes all that a tracker found, and of the nine values in a line of
-            ``gt.txt`` the pedestrians (1).
+        classes: the classes of boxes to take. If empty, all boxes of a tracker are taken; from a ``gt.txt`` with nine
+            values per line, only the pedestrians (class 1).
 
     Raises:
-        InputError: it cannot be read, or a line is faulty: numbers are missing, a frame is before the first one, a box
-            ends before it starts, there is no class where some are named, or a track is in two places at once.
+        InputError: the file cannot be read, or a line is faulty: values are missing, a frame number is below 1, width
+            or height is not positive, ``classes`` are given and the line has none, or a track is twice in one frame.
     """
     boxes: list[Box] = []
     places: dict[tuple[int, int], int] = {}
@@ -165,7 +167,7 @@ def read_tracks(file: Path, classes: Sequence[int] = ()) -> list[Box]:
         values = _values(f"{file}:{number}", line)
         label = values[7] if len(values) in (8, 9) or (classes and len(values) > 9) else None
         if classes and label is None:
-            raise InputError(f"{file}:{number}: has no class, which would be the eighth value; leave out --class")
+            raise InputError(f"{file}:{number}: has no class, which would be the eighth value; remove --class")
         truth = file.name == TRUTH and len(values) == 9 and values[7] > 0
         if values[6:7] == [0]:
             left_out["confidence 0"] += 1
@@ -179,7 +181,7 @@ def read_tracks(file: Path, classes: Sequence[int] = ()) -> list[Box]:
         if (box.frame, box.track) in places:
             raise InputError(
                 f"{file}:{number}: track {box.track} is in frame {box.frame} on line "
-                f"{places[box.frame, box.track]}, too; nobody is in two places at once"
+                f"{places[box.frame, box.track]}, too; remove one of the two lines"
             )
         places[box.frame, box.track] = number
         boxes.append(box)
@@ -202,55 +204,54 @@ def _lines(file: Path) -> Iterator[tuple[int, str]]:
 
 
 def _report(file: Path, left_out: Mapping[str, int], taken: Mapping[float, int], *, empty: bool) -> None:
-    """Logs which boxes of a file were left out, and that it holds several classes.
+    """Logs which boxes of a file were left out, and whether the remaining ones have several classes.
 
     Raises:
-        InputError: nothing is left.
+        InputError: no box remains.
     """
     omitted = ", ".join(f"{reason}: {count}" for reason, count in sorted(left_out.items()))
     if empty:
-        content = f" but boxes that are left out ({omitted}; --class N takes a class)" if omitted else ""
+        content = f" except boxes that lreid leaves out ({omitted}; pass --class N to take a class)" if omitted else ""
         raise InputError(
             f"{file}: holds no tracks{content}; expected lines of frame,track,left,top,width,height,confidence"
         )
     if omitted:
-        logger.info("%s: boxes left out (%s); --class N takes a class", file, omitted)
+        logger.info("%s: boxes left out (%s); pass --class N to take a class", file, omitted)
     if len(taken) > 1:
         counts = ", ".join(f"{label:g}: {count}" for label, count in sorted(taken.items()))
-        logger.warning("%s: holds boxes of several classes (%s); --class N takes one of them", file, counts)
+        logger.warning("%s: holds boxes of several classes (%s); pass --class N to take only one", file, counts)
 
 
 def _values(where: str, line: str) -> list[float]:
-    """The numbers of a line, six or more."""
+    """The numbers in a line, six or more."""
     try:
         values = [float(value) for value in line.replace(",", " ").split()]
     except ValueError:
         values = []
     if len(values) < 6 or not all(map(math.isfinite, values)):
-        raise InputError(f"{where}: no line of frame,track,left,top,width,height; found {line[:60]!r}")
+        raise InputError(f"{where}: expected frame,track,left,top,width,height; found {line[:60]!r}")
     return values
 
 
 def _box(where: str, number: int, values: Sequence[float]) -> Box:
-    """A line as a box."""
+    """The box in a line with these values."""
     frame, track, left, top, width, height = values[:6]
     if frame < 1 or frame != int(frame) or track != int(track) or max(frame, track) >= LARGEST:
         raise InputError(
-            f"{where}: frame {frame:g}, track {track:g}; both are whole numbers, and frames count from 1; both must be "
-            "below 2^53"
+            f"{where}: frame {frame:g}, track {track:g}; both must be whole numbers below 2^53, and frames start at 1"
         )
     if track < 0:
-        raise InputError(f"{where}: track {track:g}: these are detections; run a tracker on them and name its file")
+        raise InputError(f"{where}: track {track:g} marks a detection; run a tracker on the detections, pass its file")
     if width <= 0 or height <= 0:
         raise InputError(
-            f"{where}: the box of track {track:g} ends before it starts ({width:g} x {height:g} pixels); it is left, "
-            "top, width and height, not two corners"
+            f"{where}: the box of track {track:g} has {width:g} x {height:g} pixels; a box is written as left, top, "
+            "width and height, not as two corners"
         )
     return Box(number, int(frame), int(track), left, top, width, height)
 
 
 def sharpness(image: np.ndarray) -> float:
-    """Variance of the Laplacian of the grey values of an image (H, W, 3) uint8, 0 to 255; 0 of one below 3 x 3."""
+    """Variance of the Laplacian of an image's grey values (0 to 255); 0 if the image is smaller than 3 x 3 pixels."""
     grey = image @ np.array([0.299, 0.587, 0.114])  # (H, W)
     if min(grey.shape) < 3:
         return 0.0
@@ -259,10 +260,10 @@ def sharpness(image: np.ndarray) -> float:
 
 
 def _sequences(sources: Sequence[Path], tracks: Sequence[Path]) -> list[Tracked]:
-    """Every video with its tracks, each under a name of its own."""
+    """Every video with its tracks, each under its own name."""
     if tracks and len(tracks) != len(sources):
         raise InputError(
-            f"{counted(len(sources), 'video')} and {len(tracks)} --tracks; name one file of tracks for each, in order"
+            f"{counted(len(sources), 'video')} and {len(tracks)} --tracks; pass one file of tracks per video, in order"
         )
     sequences = []
     for place, source in enumerate(sources):
@@ -280,7 +281,7 @@ def _sequences(sources: Sequence[Path], tracks: Sequence[Path]) -> list[Tracked]
         ]
         if not inside_folders:
             content = f" ({describe_folder(source)})" if source.is_dir() else ""
-            raise InputError(f"{source}: no tracks next to its frames{content}; name a tracker's file by --tracks")
+            raise InputError(f"{source}: no tracks next to its frames{content}; pass a tracker's file as --tracks")
         sequences += [
             Tracked(escaped(each.resolve().name), frames, file, _rate_in(each)) for each, frames, file in inside_folders
         ]
@@ -291,7 +292,7 @@ def _sequences(sources: Sequence[Path], tracks: Sequence[Path]) -> list[Tracked]
 
 
 def _frames_in(folder: Path) -> Path | None:
-    """The frames of a MOT or MTMC folder."""
+    """The frames in a folder of MOT Challenge or MTMC: a folder of images or a video; None if there are none."""
     if (folder / "img1").is_dir():
         return folder / "img1"
     return next(iter(list_folder(folder, "vdo.*")), None)
@@ -302,10 +303,10 @@ def _list_in(folder: Path) -> Path | None:
 
 
 def _rate_in(folder: Path) -> float | None:
-    """Frames a second in ``seqinfo.ini`` of MOT Challenge; None if it gives none.
+    """Frames per second in the ``seqinfo.ini`` of MOT Challenge; None if the file or the rate is missing.
 
     Raises:
-        InputError: it cannot be read, or the rate is no such number.
+        InputError: the file cannot be read, or the rate is invalid.
     """
     file = folder / "seqinfo.ini"
     parser = configparser.ConfigParser(interpolation=None)
@@ -321,29 +322,32 @@ def _rate_in(folder: Path) -> float | None:
 
 
 def open_video(sequence: Tracked) -> tuple[float, Iterator[np.ndarray]]:
-    """Frames a second, and the frames (H, W, 3) uint8 RGB, decoded one by one.
+    """Opens a video.
+
+    Returns:
+        Frames per second, and an iterator that decodes the frames one by one, (H, W, 3) uint8 RGB.
 
     Raises:
-        InputError: it cannot be read.
+        InputError: the video or folder cannot be read.
     """
     source = sequence.frames
     if isinstance(source, Path) and source.is_dir():
         files = visible_images(source)
         if not files:
-            raise InputError(f"{source}: holds no images, which would be the frames; {describe_folder(source)}")
+            raise InputError(f"{source}: holds no images of frames; {describe_folder(source)}")
         return sequence.rate or RATE, (read_image(file) for file in files)
-    os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")  # of FFmpeg's own lines about damaged videos: none
+    os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")  # silences FFmpeg's own lines about damaged videos
     if isinstance(source, Path):
         require_regular(source)
-    video = cv2.VideoCapture(os.fsencode(source))  # text with bytes that are no UTF-8 crashes it
+    video = cv2.VideoCapture(os.fsencode(source))  # bytes, because OpenCV crashes on a str that is not valid UTF-8
     if not video.isOpened():
         raise InputError(
-            f"{shown(source)}: cannot be read as a video (damaged, out of reach, or of a kind that OpenCV does not "
-            "know); convert it, for instance by ffmpeg, or name a folder of its frames"
+            f"{shown(source)}: cannot be read as a video (damaged, out of reach, or in a format that OpenCV does not "
+            "know); convert it, for instance with ffmpeg, or pass a folder of its frames"
         )
     rate = sequence.rate or video.get(cv2.CAP_PROP_FPS)
     if not SLOWEST <= rate <= FASTEST:
-        logger.warning("%s: does not say how many frames it has per second; %g are assumed", shown(source), RATE)
+        logger.warning("%s: does not state its frame rate; lreid assumes %g frames per second", shown(source), RATE)
         rate = RATE
 
     def frames() -> Iterator[np.ndarray]:
@@ -373,12 +377,12 @@ def shown(source: Path | str) -> str:
 
 
 def _images(sequence: Tracked, choice: Choice, folder: Path) -> list[tuple[str, str, str, int]]:
-    """Writes the images of a video and returns how many, see :func:`_cut`."""
+    """Writes the images of a video and returns them as :func:`_cut` does."""
     rows = list(_cut(sequence, choice, folder))
     if not rows:
         raise InputError(
-            f"{sequence.tracks}: not one box is {choice.height} pixels high and as sharp as {choice.sharpness:g} "
-            "within the frames; set --min-height or --min-sharpness lower"
+            f"{sequence.tracks}: no box in the frames is at least {choice.height} pixels high with a sharpness of at "
+            f"least {choice.sharpness:g}; lower --min-height or --min-sharpness"
         )
     tracks = counted(len({row[1] for row in rows}), "track")
     logger.info("%s: %s of %s", sequence.name, counted(len(rows), "image"), tracks)
@@ -386,7 +390,7 @@ def _images(sequence: Tracked, choice: Choice, folder: Path) -> list[tuple[str, 
 
 
 def _cut(sequence: Tracked, choice: Choice, folder: Path) -> Iterator[tuple[str, str, str, int]]:
-    """Writes the images of a video; gives path in the folder, identity, camera and second of each."""
+    """Writes the images of a video one by one; yields the path in the folder, identity, camera and second of each."""
     boxes = read_tracks(sequence.tracks, choice.classes)
     rate, frames = open_video(sequence)
     best = BestCrops(stretches_of(boxes, choice, rate))
@@ -414,21 +418,21 @@ def _cut(sequence: Tracked, choice: Choice, folder: Path) -> Iterator[tuple[str,
         if box is None:
             break
     if number == 0:
-        raise InputError(f"{sequence.frames}: not one frame can be read; convert it, for instance by ffmpeg")
+        raise InputError(f"{sequence.frames}: no frame can be read; convert the video, for instance with ffmpeg")
     if box is not None:
         beyond = sum(each.frame > number for each in boxes)
         fault = f"{beyond} of {counted(len(boxes), 'box')} come after the video's end, frame {number}"
         if beyond == len(boxes):
-            raise InputError(f"{sequence.tracks}:{box.line}: {fault}; name the tracks of {sequence.frames}")
+            raise InputError(f"{sequence.tracks}:{box.line}: {fault}; pass the tracks of {sequence.frames}")
         logger.warning("%s: %s", sequence.tracks, fault)
     if cut:
-        logger.info("%s: %d boxes left out, of which less than half is in the frame", sequence.tracks, cut)
+        logger.info("%s: %d boxes left out, because less than half of each is in the frame", sequence.tracks, cut)
     for track in sorted(best.held):
         yield write(track)
 
 
 class HeldCrop(NamedTuple):
-    """The best crop so far of a stretch of a track, with its quality and the number of its frame."""
+    """The best crop, so far, of one stretch of a track, with the stretch, its quality and its frame number."""
 
     stretch: int
     quality: float
@@ -440,7 +444,7 @@ class BestCrops:
     """The best crop of each track in its current stretch, so that memory holds one crop per track.
 
     Args:
-        stretch_of: of :func:`stretches_of`.
+        stretch_of: function that gives the stretch of a box, see :func:`stretches_of`.
     """
 
     def __init__(self, stretch_of: Callable[[Box], int]) -> None:
@@ -448,24 +452,28 @@ class BestCrops:
         self.held: dict[int, HeldCrop] = {}  # by track
 
     def is_complete(self, box: Box) -> bool:
-        """Whether a crop is held whose stretch ended before this box of its track."""
+        """Whether the crop held for the box's track belongs to an earlier stretch, which this box ends."""
         return box.track in self.held and self.held[box.track].stretch != self.stretch_of(box)
 
     def offer(self, box: Box, quality: float, pixels: np.ndarray) -> None:
-        """Keeps a crop if it is the best of its stretch; the first of equal ones stays."""
+        """Keeps a crop if it is better than the crop held for its track."""
         if box.track not in self.held or quality > self.held[box.track].quality:
             self.held[box.track] = HeldCrop(self.stretch_of(box), quality, box.frame, pixels)
 
     def take(self, track: int) -> HeldCrop:
-        """The crop held for a track, which is then no longer held."""
+        """Returns the crop held for a track, and holds it no longer."""
         return self.held.pop(track)
 
 
 def stretches_of(boxes: Sequence[Box], choice: Choice, rate: float) -> Callable[[Box], int]:
-    """Which stretch of its track a box is in, from 0; a track has no more of them than images."""
+    """Cuts tracks into stretches, at most ``choice.most`` per track.
+
+    Returns:
+        A function that gives the number of a box's stretch within its track, from 0.
+    """
     first: dict[int, int] = {}
     last: dict[int, int] = {}
-    for box in boxes:  # by frame
+    for box in boxes:  # sorted by frame
         first.setdefault(box.track, box.frame)
         last[box.track] = box.frame
     length = {
@@ -476,9 +484,11 @@ def stretches_of(boxes: Sequence[Box], choice: Choice, rate: float) -> Callable[
 
 
 def crop(frame: np.ndarray, box: Box) -> np.ndarray | None:
-    """The part of a frame (H, W, 3) in a box; None if too little of the box is in the frame."""
+    """Cuts a box out of a frame (H, W, 3); None if less than half of the box is in the frame."""
     height, width, _ = frame.shape
-    top, bottom = (round(min(max(edge, 0), height)) for edge in (box.top, box.top + box.height))  # may be infinite
+    top, bottom = (
+        round(min(max(edge, 0), height)) for edge in (box.top, box.top + box.height)
+    )  # the sum may be infinite
     left, right = (round(min(max(edge, 0), width)) for edge in (box.left, box.left + box.width))
     pixels = frame[top:bottom, left:right]
     seen = pixels.shape[0] * pixels.shape[1]
@@ -486,7 +496,7 @@ def crop(frame: np.ndarray, box: Box) -> np.ndarray | None:
 
 
 def _list(rows: Sequence[tuple[str, str, str, int]], same: bool) -> str:
-    """The list of the images, CSV."""
+    """The list of the images, as the text of a CSV file."""
     images = [Listed(path, track, camera if same else None) for path, track, camera, _ in rows]
     cameras = same and bool(cameras_of(images))
     text = io.StringIO()
@@ -494,7 +504,7 @@ def _list(rows: Sequence[tuple[str, str, str, int]], same: bool) -> str:
     table.writerow(["path", "pid", "split", "time", *(["camid"] if cameras else []), *([] if same else ["domain"])])
     for domain in dict.fromkeys("" if same else camera for _, _, camera, _ in rows):
         here = [row for row in rows if same or row[2] == domain]
-        # Numbers of one camera mean nothing at another one, so neither may the hashes that divide them.
+        # The same track number at two cameras means two people, so the name that is hashed contains the camera.
         listed = [Listed(p, track if same else f"{domain}-{track}", c if cameras else None) for p, track, c, _ in here]
         for image, split, (_, _, camera, second) in zip(listed, splits_of(listed), here, strict=True):
             labels = [*([camera] if cameras else []), *([] if same else [camera])]

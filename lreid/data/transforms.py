@@ -1,4 +1,4 @@
-"""Training augmentation of whole batches by pipelines of albumentations."""
+"""Augment whole batches of training images by pipelines of albumentations."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ cv2 = Extra("cv2", "opencv")
 
 
 class Changes(NamedTuple):
-    """The last steps of a pipeline for a batch: drawn on the CPU, applied on any device.
+    """The parameters of a pipeline's last steps for a batch: drawn on the CPU, applied on any device.
 
     Attributes:
         flips: (n,) bool, whether each image is flipped.
-        shifts: (n, 2) int64, pixels that each image is moved down and to the right, after the flip; what comes in at
-            the edges is black.
-        boxes: (n, 4) int64: top, bottom, left and right of what is erased; an empty box erases nothing.
+        shifts: (n, 2) int64, by how many pixels each image is moved down and to the right, after the flip; uncovered
+            pixels become black.
+        boxes: (n, 4) int64: top, bottom, left and right of the erased rectangle; an empty rectangle erases nothing.
     """
 
     flips: Tensor
@@ -41,13 +41,13 @@ class Changes(NamedTuple):
 class Augment:
     """Augments and normalises images of the input size by the steps of an albumentations pipeline.
 
-    For the last steps (flip, padding with a crop, erasing) albumentations only draws the parameters. They are applied
-    together with the normalisation, on the CPU or the device. On the CPU the pixels equal those of albumentations to
-    the last bit, at 1.7 times the speed (``tools/bench_loading.py``).
+    For the last steps (flip, padding with a crop, erasing) albumentations only draws the parameters. This class applies
+    these steps itself, together with the normalisation, on the CPU or another device. On the CPU the pixels equal those
+    of albumentations to the last bit, at 1.7 times the speed (``tools/bench_loading.py``).
 
     Args:
-        steps: transforms of albumentations, from uint8 to uint8 of the same size, in their order; the last one may be
-            of :mod:`lreid.data.erasing`, which comes after the normalisation.
+        steps: transforms of albumentations, in their order, from uint8 to uint8 of the same size. The last one may be a
+            step of :mod:`lreid.data.erasing`, which is applied after the normalisation.
         mean, std: mean and standard deviation of RGB values in [0, 1], three each.
         name: name of the pipeline, for errors.
 
@@ -67,14 +67,14 @@ class Augment:
         self.crop = rest.pop() if len(rest) > 1 and _is_shift(*rest[-2:]) else None
         self.pad = rest.pop().padding if self.crop else 0
         self.flip = rest.pop() if rest and type(rest[-1]) is albumentations.HorizontalFlip else None
-        self.before = rest  # what albumentations applies itself
+        self.before = rest  # steps that albumentations applies
         for step in _with_inner(rest):
             if _is_erasing(step):
                 raise InputError(
                     f"{name}: {type(step).__name__} is not the last step; move it to the end, since it erases after "
                     "the normalisation"
                 )
-        self._constants: dict[torch.device, tuple[Tensor, ...]] = {}  # mean, scale and fill, where they were needed
+        self._constants: dict[torch.device, tuple[Tensor, ...]] = {}  # mean, scale and fill on each device used so far
 
     def __call__(
         self, images: Sequence[np.ndarray], *, seed: int, progress: float, rows: slice = slice(None)
@@ -83,15 +83,15 @@ class Augment:
 
         Args:
             images: n uint8 RGB images (H, W, 3), at least one.
-            seed: decides the whole batch.
-            progress: share of the task's epochs that is done, in [0, 1].
-            rows: those that are wanted.
+            seed: seed of all random decisions for the batch.
+            progress: finished share of the task's epochs, in [0, 1].
+            rows: the k images to return; random decisions are the same as for the whole batch.
 
         Returns:
-            (n, 3, H, W) float32, of k rows that are wanted (k, 3, H, W).
+            (k, 3, H, W) float32.
 
         Raises:
-            InputError: a step fails, or gives something else than uint8 images of the same size.
+            InputError: a step fails, or returns anything but a uint8 image of the same size.
         """
         height, width, _ = images[0].shape
         images, changes = self.draw(images, seed=seed, progress=progress)
@@ -107,10 +107,10 @@ class Augment:
             row *= scale
             top, bottom, left, right = boxes[number]
             row[top:bottom, left:right] = self.fill
-        return batch.transpose(0, 3, 1, 2)  # a view: channels last in memory, which convolutions like
+        return batch.transpose(0, 3, 1, 2)  # a view: channels last in memory, with which convolutions are faster
 
     def draw(self, images: Sequence[np.ndarray], *, seed: int, progress: float) -> tuple[Sequence[np.ndarray], Changes]:
-        """Apply the first steps, and draw what the last ones do; arguments and errors as in :meth:`__call__`."""
+        """Apply the first steps and draw parameters for the last ones; arguments and errors as in :meth:`__call__`."""
         generators = np.random.default_rng(seed), random.Random(seed)
         for step in self.steps:
             step.set_random_state(*generators)
@@ -123,7 +123,7 @@ class Augment:
         return changed, Changes(flips[:, 0].bool(), shifts, boxes)
 
     def _draw_last(self, row: np.ndarray, shape: tuple[int, ...], progress: float) -> None:
-        """Fill a row (7,) with the flip, the shift and the box of an image."""
+        """Fill a row (7,) with the drawn flip, shift and box of an image."""
         height, width, channels = shape
         if self.flip:
             row[0] = self.flip.should_apply()
@@ -138,10 +138,10 @@ class Augment:
             row[3:] = self.erasing.get_params_dependent_on_data({"shape": shape}, data)["box"]
 
     def check(self, height: int, width: int) -> None:
-        """Apply every step to a black image of the input size, whatever its probability.
+        """Apply every step, whatever its probability, to a black image of the input size.
 
         Raises:
-            InputError: a step fails, or gives something else than a uint8 image of the same size.
+            InputError: a step fails, or returns anything but a uint8 image of the same size.
         """
         black = np.zeros((height, width, 3), np.uint8)
         for step in self.before:
@@ -151,15 +151,15 @@ class Augment:
     def left_to_device(
         self, images: Sequence[np.ndarray], *, seed: int, progress: float, rows: slice = slice(None)
     ) -> tuple[Tensor, Changes]:
-        """Draws the batch of :meth:`__call__` and leaves its changes to the device; same arguments and errors."""
+        """Apply the first steps, leave the last ones to :meth:`on_device`; arguments and errors as in ``__call__``."""
         images, changes = self.draw(images, seed=seed, progress=progress)
         return torch.from_numpy(np.stack(images[rows])), Changes(*(each[rows] for each in changes))
 
     def on_device(self, pixels: Tensor, changes: Changes) -> Tensor:
-        """Applies the steps on the device of the pixels; the result is the same up to rounding.
+        """Normalise images and apply the last steps on their device; equals :meth:`__call__` up to rounding.
 
         Args:
-            pixels, changes: (n, H, W, 3) uint8, and what is left to do to them; of :meth:`left_to_device`.
+            pixels, changes: (n, H, W, 3) uint8 images and the last steps, both from :meth:`left_to_device`.
 
         Returns:
             (n, 3, H, W) float32, channels last in memory.
@@ -201,17 +201,17 @@ class Augment:
 
     def _misfit(self, made: str, shape: tuple[int, ...]) -> InputError:
         return InputError(
-            f"{self.name}: makes {made} of one uint8 image {shape}, and must keep number, type and size; "
+            f"{self.name}: turns one uint8 image {shape} into {made}, but must keep number, type and size; "
             "leave out Normalize and ToTensorV2, and crop to the size of the images"
         )
 
 
 def _is_erasing(step: Any) -> bool:
-    return type(step).__module__ == "lreid.data.erasing"  # which loads albumentations
+    return type(step).__module__ == "lreid.data.erasing"  # not isinstance: importing the class loads albumentations
 
 
 def _is_shift(pad: Any, crop: Any) -> bool:
-    """Whether two steps pad with black on every side and crop at random, which moves the image."""
+    """Whether two steps pad with black on every side and then crop at random, which together shifts the image."""
     return (
         (type(pad), type(crop)) == (albumentations.Pad, albumentations.RandomCrop)
         and isinstance(pad.padding, int)
@@ -227,16 +227,19 @@ def _with_inner(steps: Iterable[Any]) -> Iterator[Any]:
 
 
 def _shifted(image: np.ndarray, down: int, right: int) -> np.ndarray:
-    """An image (H, W, 3) moved by a number of pixels, 0 in the uncovered area."""
+    """An image (H, W, 3) shifted by a number of pixels; uncovered pixels are 0."""
     height, width, _ = image.shape
     moved = np.zeros_like(image)
-    rows, columns = max(height - abs(down), 0), max(width - abs(right), 0)  # that are left
+    rows, columns = max(height - abs(down), 0), max(width - abs(right), 0)  # size of the part that stays in the image
     moved[max(down, 0) :, max(right, 0) :][:rows, :columns] = image[max(-down, 0) :, max(-right, 0) :][:rows, :columns]
     return moved
 
 
 def _all_shifted(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """Images (n, H, W, 3) of which row i comes from ``rows`` (n, H), and column i from ``columns`` (n, W); else 0."""
+    """Images (n, H, W, 3) whose row i is row ``rows[:, i]`` and whose column j is column ``columns[:, j]``.
+
+    Pixels from outside an image are 0.
+    """
     height, width = images.shape[1:3]
     inside = ((rows >= 0) & (rows < height))[:, :, None] & ((columns >= 0) & (columns < width))[:, None]  # (n, H, W)
     numbers = torch.arange(len(images), device=images.device)[:, None, None]
@@ -245,18 +248,18 @@ def _all_shifted(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 
 
 def _of_version_2(step: dict[str, Any], *, weighted: bool = False) -> dict[str, Any]:
-    """A step of a pipeline that an earlier version of albumentations saved, with ``always_apply`` as ``p=1``.
+    """Translates a saved pipeline step from before albumentations 2: ``always_apply`` becomes ``p=1``.
 
     Args:
-        step: with its arguments, and the steps in it.
-        weighted: it is one of several of which one is drawn, so that its ``p`` is a weight.
+        step: the step with its arguments and inner steps.
+        weighted: whether the step belongs to a ``OneOf``, so that its ``p`` is a weight.
 
     Raises:
-        ValueError: the installed version draws otherwise.
+        ValueError: the installed version would draw differently.
     """
     kind = step["__class_fullname__"].rpartition(".")[2]
     if kind == "SomeOf":
-        raise ValueError("SomeOf drew its steps by their p as weights")
+        raise ValueError("SomeOf took the p of its steps as weights")
     changed = {name: value for name, value in step.items() if name != "always_apply"}
     if step.get("always_apply") and not weighted:
         changed["p"] = 1.0
@@ -268,35 +271,35 @@ def _of_version_2(step: dict[str, Any], *, weighted: bool = False) -> dict[str, 
 def load_pipeline(path: str | Path, values: Mapping[str, Any] | None = None) -> list[Any]:
     """Read the steps of a pipeline that ``albumentations.save`` wrote, YAML or JSON.
 
-    A file that a version before 2 wrote is read if its steps still draw the same; ``always_apply`` becomes ``p=1``.
+    A file that albumentations before version 2 wrote is also read if version 2 draws its steps in the same way.
 
     Args:
         path: path of the file.
-        values: by names that stand for them in the file, such as INPUT.HEIGHT.
+        values: values that replace names in the file, such as ``INPUT.HEIGHT``.
 
     Raises:
-        InputError: the file is missing, no pipeline, or holds a transform or argument that is unknown, or that another
-            version had.
+        InputError: the file is missing or is no pipeline, or the installed version of albumentations does not have one
+            of its transforms or arguments.
     """
     library = albumentations.load()
     version = ""
     try:
         text = read_text(path)
         if "lreid.data.erasing" in text:
-            import lreid.data.erasing  # noqa: F401  # so that the file may name its step
-        content = _filled(parse_yaml(text, aliases=True), values or {})  # JSON is YAML
+            import lreid.data.erasing  # noqa: F401  # registers its steps with albumentations
+        content = _filled(parse_yaml(text, aliases=True), values or {})  # YAML includes JSON
         version = str(content["__version__"]) if "__version__" in content else ""
         if version.startswith(("0.", "1.")):
             content["transform"] = _of_version_2(content["transform"])
         with warnings.catch_warnings():
-            warnings.simplefilter("error", UserWarning)  # an argument that it does not know
+            warnings.simplefilter("error", UserWarning)  # albumentations only warns about unknown arguments
             pipeline = library.from_dict(content)
         return list(pipeline.transforms) if type(pipeline) is library.Compose and pipeline.p >= 1 else [pipeline]
     except InputError:
         raise
     except OSError as error:
         raise InputError(f"{path}: cannot be read as a pipeline ({error.strerror}); check the path") from None
-    except Exception as error:  # albumentations looks nothing over before it builds
+    except Exception as error:  # albumentations builds without checks, so any kind of exception may occur
         refuse_out_of_memory(error, path)
         kind = "unknown or missing name" if isinstance(error, KeyError) else type(error).__name__
         reason = f"{kind}: {' '.join(str(error).split())}"
@@ -312,7 +315,7 @@ def load_pipeline(path: str | Path, values: Mapping[str, Any] | None = None) -> 
 
 
 def _filled(content: Any, values: Mapping[str, Any]) -> Any:
-    """The content of a file with the values of the names in it."""
+    """The content of a file in which each name is replaced by its value."""
     if isinstance(content, dict):
         return {key: _filled(value, values) for key, value in content.items()}
     if isinstance(content, list):

@@ -112,7 +112,7 @@ def test_what_does_not_fit_is_refused(
         ).query,
         "{number}.png",
     )
-    with pytest.raises(InputError, match="a query without identity"):
+    with pytest.raises(InputError, match="the query has no identity"):
         score_gallery(where, tmp_path / "nobody", out=out)
     assert not out.exists()
     other = f"{world / 'other.pt'}: is not the model whose features are in the gallery ("

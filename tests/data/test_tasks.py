@@ -387,8 +387,8 @@ def test_a_class_in_two_tasks_is_refused_unless_the_benchmark_is_domain_incremen
 @pytest.mark.parametrize(
     ("train", "changes", "fault"),
     [
-        (["sun", "rain"], {"pool": True}, "where every data set is one task: neither pool them nor cut them"),
-        (["sun", "rain"], {"tasks_per_dataset": 3}, "where every data set is one task: neither pool them nor cut them"),
+        (["sun", "rain"], {"pool": True}, "where every data set is one task; do not pool or cut"),
+        (["sun", "rain"], {"tasks_per_dataset": 3}, "where every data set is one task; do not pool or cut"),
         (["sun", "fog"], {}, "all data sets have the same classes, but those of fog are c, d$"),
         (["market", "veri"], {}, "all data sets have the same classes, but those of market are identities"),
     ],

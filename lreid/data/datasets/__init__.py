@@ -1,4 +1,4 @@
-"""The data sets by name: one file per data set, and data sets that scripts register.
+"""Find and load data sets by their names: each has a file in this package, or a script registers it.
 
 Every file in this folder, and in the folder of classification data sets, contains ``SPECS``: one
 :class:`lreid.data.spec.Spec` per name. Names with a scheme, such as ``csv:PATH``, need no file: see
@@ -33,15 +33,15 @@ _registered: dict[str, Spec] = {}
 
 
 def register_dataset(spec: Spec) -> None:
-    """Registers a data set outside this package by its name, for this process.
+    """Registers a data set from outside this package, for the current process.
 
-    Registering a name again replaces the data set, as when a notebook cell runs twice.
+    Registering a name again replaces the data set, so that a notebook cell may run twice.
 
     Raises:
         ArgumentError: a data set of this package has that name.
     """
     if any(builtin.name == spec.name for module in files() for builtin in module.SPECS):
-        raise ArgumentError("spec", f"is named {spec.name}, which comes with lreid; choose a different name")
+        raise ArgumentError("spec", f"is called {spec.name}, as a data set of lreid; choose a different name")
     _registered[spec.name] = spec
 
 
@@ -53,37 +53,37 @@ def _modules(package: str) -> tuple[ModuleType, ...]:
 
 
 def files() -> Iterator[ModuleType]:
-    """The modules with data sets, in alphabetical order within each package, imported one by one."""
+    """Import the modules with data sets one by one, in alphabetical order within each package."""
     return (module for package in PACKAGES for module in _modules(package))
 
 
 def specs() -> dict[str, Spec]:
-    """All data sets by name."""
+    """The specifications of all data sets, by name."""
     return {spec.name: spec for module in files() for spec in module.SPECS} | _registered
 
 
 def find(name: str) -> Spec | None:
-    """The data set with a name; None if there is none, as for names with a scheme."""
+    """The specification of the data set with a name; None if there is none, as for names with a scheme."""
     if name in _registered or ":" in name:
         return _registered.get(name)
     return next((spec for module in files() for spec in module.SPECS if spec.name == name), None)
 
 
 def spec_of(name: str) -> Spec:
-    """The data set with a name.
+    """The specification of the data set with a name.
 
     Raises:
-        InputError: nothing has this name; the message gives the nearest one.
+        InputError: no data set has this name; the message gives the most similar name.
     """
     if spec := find(name):
         return spec
     if name.lower().startswith("duke"):
         raise InputError(
-            f"{name}: DukeMTMC was withdrawn by its authors for reasons of privacy; orders without it are "
-            f"{WITHOUT_DUKE}, and dukemtmc_reid is the name of its re-ID part for those who hold it"
+            f"{name}: its authors withdrew DukeMTMC for reasons of privacy; use a task order without it "
+            f"({WITHOUT_DUKE}), or dukemtmc_reid if you still have its re-ID part"
         )
     if os.sep in name:
-        raise InputError(f"{name}: no such folder or file, and no data set has this name; check the path")
+        raise InputError(f"{name}: is neither a folder, a file nor the name of a data set; check the path")
     names = [*specs(), *EXAMPLES]
     near = {each.partition(":")[0]: each for each in names}
     nearest = near[difflib.get_close_matches(name.lower(), near, n=1, cutoff=0.0)[0]]
@@ -100,20 +100,20 @@ def load_datasets(name: str, sources: Sources = Sources(), *, split: int = 0) ->
     """Loads the data sets of a name.
 
     Args:
-        name: a data set, see :func:`specs`; ``csv:PATH`` for all domains of a CSV file, ``csv:PATH#DOMAIN`` for one of
-            them; ``folder:PATH`` for a folder of classes; ``own:PATH`` for a folder of identities, or a CSV file
-            without splits, see :mod:`lreid.data.custom` (relative paths start in the current folder or in the root);
-            ``synthetic:DOMAIN`` for a synthetic one; ``rendered:DOMAIN`` for rendered people that come with lreid;
-            ``rotated:DEGREES:NAME`` for a data set of image files, rotated by an angle; ``torchreid:NAME`` for an image
-            data set that torchreid reads.
-        sources: folders and settings for reading it.
+        name: name of a data set, see :func:`specs`; ``csv:PATH`` for all domains of a CSV file, ``csv:PATH#DOMAIN`` for
+            one domain; ``folder:PATH`` for a folder of classes; ``own:PATH`` for a folder of identities, or a CSV file
+            without splits, see :mod:`lreid.data.custom`; ``synthetic:DOMAIN`` for synthetic images; ``rendered:DOMAIN``
+            for rendered people that come with lreid; ``rotated:DEGREES:NAME`` for a data set of image files, rotated by
+            an angle; ``torchreid:NAME`` for an image data set that torchreid reads. A relative path starts in the
+            current folder or in ``sources.root``.
+        sources: folders and settings for reading the data set.
         split: number of the split, if the data set has several.
 
     Returns:
         One data set, or one per domain of a CSV file.
 
     Raises:
-        InputError: the name is unknown, or its files are faulty.
+        InputError: the name is unknown, or the files of the data set are faulty.
     """
     if scheme := scheme_of(name):
         return scheme.load(name.partition(":")[2], sources, split)

@@ -2,7 +2,8 @@
 
     datasets/cuhk01/campus/      0001001.png …      (3884 images)
 
-CUHK02's pair P1 shows the same people, so neither is an unseen test for the other; its test pair P5 does not.
+CUHK02 shows the same people in its training pair P1, so a model that was trained on one of the two data sets has seen
+people of the other. CUHK02's test pair P5 shows other people.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ PATTERN = r"(?P<pid>\d{4})(?P<camid>\d{3})"
 def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
     """Reads one of 20 splits of CUHK01.
 
-    Images 1 and 2 of a person are by one camera, 3 and 4 by the other. Half of the people are trained on, the others
-    are queries by one camera and the gallery by the other. Splits ``2 k`` and ``2 k + 1`` hold the same people with
-    the cameras swapped.
+    Images 1 and 2 of a person come from one camera, images 3 and 4 from the other. Half of the people are for training.
+    For the others, the images of one camera are queries and those of the other camera are the gallery. Splits ``2 k``
+    and ``2 k + 1`` have the same test people, with the cameras swapped.
 
-    Other toolkits draw their splits without a seed, so these are lreid's own.
+    lreid draws its own splits with a seed, because other toolkits draw theirs without one.
     """
     records = [
         record._replace(camid=(record.camid + 1) // 2)  # 1, 2, 3, 4 -> 1, 1, 2, 2

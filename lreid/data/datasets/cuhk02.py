@@ -2,7 +2,8 @@
 
     datasets/cuhk02/Dataset/{P1,P2,P3,P4,P5}/{cam1,cam2}/      001_….png      (7264 images in all)
 
-Pair P1 shows the people of CUHK01, so neither is an unseen test for the other; the test pair P5 does not.
+Pair P1 shows the people of CUHK01, so a model that was trained on one of the two data sets has seen people of the
+other. The test pair P5 shows other people.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ from lreid.data.layout import read_folder, require_splits
 from lreid.data.records import DataSet, Record
 from lreid.data.spec import Layout, Spec, published
 
-PAIRS = ("P1", "P2", "P3", "P4", "P5")  # pairs of cameras; the last one is tested on
+PAIRS = ("P1", "P2", "P3", "P4", "P5")  # pairs of cameras; the last one is the test set
 EXAMPLE = "001_0001.png"  # person 1 of the pair
 PATTERN = r"(?P<pid>\d+)_\w+"
 
 
 def read(home: Path) -> DataSet:
-    """Reads CUHK02: five pairs of cameras with people of their own, two images of each by each camera.
+    """Reads CUHK02: five pairs of cameras, each of which saw different people, with two images per person and camera.
 
-    Pairs P1 to P4 are trained on; of P5, camera 1 is the query and camera 2 the gallery. Every pair numbers its people
-    from 1 again: person ``n`` of pair ``p`` gets the identity ``10000 p + n``. Cameras are numbered 1 to 10.
+    Pairs P1 to P4 are for training. In pair P5, camera 1 has the queries and camera 2 the gallery. Every pair numbers
+    its people from 1, so person ``n`` of pair ``p`` gets the identity ``10000 p + n``. Cameras are numbered 1 to 10.
     """
     views: list[list[Record]] = []
     for number, pair in enumerate(PAIRS, start=1):

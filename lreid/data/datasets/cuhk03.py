@@ -9,15 +9,14 @@
     ├── images_labeled/     1_001_1_01.png …   (14096)
     └── classic_test_sets.json
 
-Everything below the line is written by `lreid data prepare cuhk03_detected`; images prepared by torchreid
-are taken as they are. The two config files are from <https://github.com/zhunzhong07/person-re-ranking>. lreid
-reads MATLAB files of version 7.3 and of older versions. An older file is loaded whole, which needs several GiB of
-memory.
+`lreid data prepare cuhk03_detected` writes everything below the line. Images that torchreid has prepared also work. The
+two config files are from <https://github.com/zhunzhong07/person-re-ranking>. `cuhk-03.mat` may be a MATLAB file of
+version 7.3 or older; an older file is loaded as a whole, which needs several GiB of memory.
 
-A file name has the pair of cameras, the person, the view (the camera number used here) and the number of the image.
-`detected` boxes are a detector's, `labeled` ones annotated manually. The classic test sets take all images of 100
-people as queries and gallery; the names with `_single_shot` are the original protocol, whose Rank-k is that of
-galleries with a single image a person, drawn at random.
+A file name gives the pair of cameras, the person, the view (which lreid uses as camera number) and the number of the
+image. A detector found the `detected` boxes; people drew the `labeled` ones. In a classic test set, all images of 100
+people are queries and gallery. Names with `_single_shot` follow the original protocol: Rank-k is computed on galleries
+with one randomly drawn image per person.
 """
 
 from __future__ import annotations
@@ -51,15 +50,15 @@ CONFIGS: dict[Boxes, str] = {
     "detected": "cuhk03_new_protocol_config_detected.mat",
     "labeled": "cuhk03_new_protocol_config_labeled.mat",
 }
-# What the split lists of the new protocol are called in its files, and from which number positions count.
+# The names of the split lists in the files of the new protocol.
 INDICES = {"train": "train_idx", "query": "query_idx", "gallery": "gallery_idx"}
 
 
 def read(home: Path, *, boxes: Boxes) -> DataSet:
-    """Reads CUHK03 with the new protocol; views are numbered 1 and 2 (each of five pairs of cameras has both).
+    """Reads CUHK03 with the new protocol; cameras are the views 1 and 2, which each of five pairs of cameras has.
 
     Args:
-        boxes: found by a detector, or annotated manually.
+        boxes: ``"detected"`` by a detector, or ``"labeled"`` manually.
     """
     folder, config = home / f"images_{boxes}", home / CONFIGS[boxes]
     names, pids, positions = _read_config(config)
@@ -73,14 +72,13 @@ def read(home: Path, *, boxes: Boxes) -> DataSet:
 def read_classic(home: Path, *, boxes: Boxes, single_shot: bool = False, split: int = 0, seed: int = 0) -> DataSet:
     """Reads one of the 20 classic test sets of CUHK03.
 
-    100 people are tested on and 1367 trained on. All images of the tested ones are queries and gallery, as in
-    torchreid: the camera filter leaves every query the images of the other view. The original figures took a
-    single gallery image a person (``single_shot``). Person ``n`` of camera pair ``p`` gets the identity
-    ``10000 p + n``.
+    100 people are for testing and 1367 for training. All images of the test people are queries and also the gallery, as
+    in torchreid; by the camera filter, a query can only match images from the other view. The original figures used one
+    gallery image per person (``single_shot``). Person ``n`` of camera pair ``p`` gets the identity ``10000 p + n``.
 
     Args:
-        boxes: found by a detector, or annotated manually.
-        single_shot: Rank-k as in the original figures, see :func:`lreid.retrieval.evaluate_single_shot`.
+        boxes: ``"detected"`` by a detector, or ``"labeled"`` manually.
+        single_shot: compute Rank-k as in the original figures, see :func:`lreid.retrieval.evaluate_single_shot`.
     """
     folder = home / f"images_{boxes}"
     try:
@@ -99,7 +97,7 @@ def read_classic(home: Path, *, boxes: Boxes, single_shot: bool = False, split: 
 
 
 def _read_config(file: Path) -> tuple[list[str], list[int], dict[str, list[int]]]:
-    """File names, identities and, for every split, positions from 0, out of a file of the new protocol."""
+    """Reads a file of the new protocol: file names, identities and, for every split, positions from 0."""
     with MatlabFile(file) as content:
         try:
             names = [content.text(cell) for cell in np.ravel(content["filelist"])]
@@ -109,8 +107,8 @@ def _read_config(file: Path) -> tuple[list[str], list[int], dict[str, list[int]]
                 raise ValueError
         except (KeyError, ValueError, TypeError):
             raise InputError(
-                f"{file}: is no file of the new protocol of CUHK03 (filelist, labels, train_idx, query_idx, "
-                "gallery_idx); get it from https://github.com/zhunzhong07/person-re-ranking"
+                f"{file}: is no file of the new protocol of CUHK03, which has filelist, labels, train_idx, query_idx "
+                "and gallery_idx; download it from https://github.com/zhunzhong07/person-re-ranking"
             ) from None
     return names, pids, positions
 
@@ -125,9 +123,8 @@ def _record(folder: Path, name: str, pid: int, config: Any) -> Record:
 def convert(home: Path) -> None:
     """Writes the images of ``cuhk-03.mat`` as PNG files, and its 20 classic test sets as JSON.
 
-    Files are named as in the lists of the new protocol: pair of cameras, person, view and number, from 1:
-    ``1_001_2_06.png``. The first five images of a person are by view 1, the others by view 2; empty ones are
-    passed over.
+    Files are named as in the lists of the new protocol, by pair of cameras, person, view and number, all from 1:
+    ``1_001_2_06.png``. The first five images of a person are of view 1, the others of view 2. Empty images are skipped.
 
     Raises:
         InputError: the file is not that of CUHK03.

@@ -8,14 +8,14 @@
         ├── query/                                     (2900)
         └── gallery/
 
-It is a set for person search: scenes and boxes in them. It must be the release with `Train.mat` and `TestG50.mat` (one
-without identities exists as well). `lreid data prepare cuhk_sysu` crops the boxes into `cuhksysu4reid/`,
-named and compressed as AKA's code does. Crops of others in that layout work too, also in `cuhksysu4reid/` directly in
-the folder of all data sets.
+This is a data set for person search: it has scenes, and boxes of people in them. You need the release with `Train.mat`
+and `TestG50.mat`; another release has no identities. `lreid data prepare cuhk_sysu` crops the boxes into
+`cuhksysu4reid/`, with the file names and the JPEG quality of AKA's code. Crops that other code made in this layout also
+work, also in a folder `cuhksysu4reid/` directly in the folder of all data sets.
 
-The gallery holds only people that are queried, which makes the set easier than others. There are no cameras
-(`BENCHMARK.CAMERAS`); AKA's own code cannot score it for that reason. `cuhk_sysu_sub` leaves out people with fewer than
-four training images, as AKA does before it takes its 500.
+The gallery contains only people who are queried, which makes the data set easier than others. It has no cameras (see
+`BENCHMARK.CAMERAS`), which is why AKA's own code cannot score it. `cuhk_sysu_sub` leaves out people with fewer than
+four training images, as AKA does before it selects 500 people.
 """
 
 from __future__ import annotations
@@ -52,12 +52,13 @@ PATTERN = r"(?P<pid>\d+)_s\d+_\d+_\d"
 def read(home: Path, *, min_images: int = 1, cameras: CameraPolicy = "apart") -> DataSet:
     """Reads the crops of CUHK-SYSU.
 
-    The gallery has the boxes of the query's person in the 50 scenes of ``TestG50.mat``; boxes of others are not
-    cropped. There are no camera numbers, see :func:`lreid.data.layout.cameras_of_test`. The released code of AKA
-    cannot score this set, since it has ``"same"`` and filters by camera.
+    The gallery of a query consists of the boxes of its person in the 50 scenes of ``TestG50.mat``; boxes of other
+    people are not cropped. AKA's released code gives all images the same camera (``cameras="same"``) and filters by
+    camera, so it cannot score this data set.
 
     Args:
-        min_images: leave out people with fewer training images. AKA trains on those with 4 and more.
+        min_images: leave out people with fewer training images. AKA trains on people with 4 or more.
+        cameras: which camera numbers queries and gallery get, see :func:`lreid.data.layout.cameras_of_test`.
     """
     query_camera, gallery_camera = cameras_of_test(cameras)
     camid = {"train": 0, "query": query_camera, "gallery": gallery_camera}
@@ -80,9 +81,9 @@ class Crop(NamedTuple):
 def convert(home: Path) -> None:
     """Crops the people of CUHK-SYSU into ``cuhksysu4reid/{train,query,gallery}``.
 
-    Training crops come from ``Train.mat``, queries and galleries from ``TestG50.mat``: in the gallery are the boxes of
-    the query's person, and scenes without any are passed over. Names and JPEG quality (75) are those of
-    AKA's code: ``00012_s00345_0000067_0.jpg`` has person, scene, number of the crop and whether it is a hard one.
+    Training crops come from ``Train.mat``, queries and galleries from ``TestG50.mat``. The gallery gets the boxes of
+    the query's person; scenes without such a box are skipped. File names and JPEG quality (75) are those of AKA's code:
+    ``00012_s00345_0000067_0.jpg`` gives person, scene, number of the crop and whether the crop is marked as hard.
 
     Raises:
         InputError: an annotation or scene is damaged, a scene is missing, or a box shows nothing of its scene.
@@ -99,7 +100,7 @@ def _read_annotations(folder: Path) -> dict[str, list[Crop]]:
     try:
         train = []
         for person in _listed(read_matlab(file)["Train"]):
-            name, _, scenes = person.values()  # by position, as AKA's code
+            name, _, scenes = person.values()  # by position, as AKA's code does
             for scene in _listed(scenes):
                 train.append((name, dict(zip(("imname", "idlocate", "ishard"), scene.values(), strict=True))))
         crops = {"train": _numbered(train)}
@@ -139,7 +140,7 @@ def _write_crops(crops: Sequence[Crop], scenes: Path, folder: Path) -> None:
             try:
                 with Image.open(scenes / scene, formats=FORMATS) as image:
                     image = image.convert("RGB")
-            except Exception as error:  # a damaged file makes PIL's decoders raise nearly anything
+            except Exception as error:  # PIL's decoders raise many kinds of exceptions for damaged files
                 refuse_out_of_memory(error, scenes / scene)
                 raise InputError(f"{scenes / scene}: cannot be read ({error}); get the archive again") from None
             for crop in in_scene:
@@ -154,7 +155,7 @@ def _write_crops(crops: Sequence[Crop], scenes: Path, folder: Path) -> None:
 
 
 def _listed(value: Any) -> list[Any]:
-    """MATLAB's only element of a list, alone or in a list, as a list."""
+    """A list that was read from a MATLAB file; a list of one element may have been read as the element itself."""
     return [value] if isinstance(value, dict) else list(value)
 
 

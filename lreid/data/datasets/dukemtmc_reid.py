@@ -5,8 +5,9 @@
     ├── query/                 0005_c2_f0046985.jpg …   (2228)
     └── bounding_box_test/     0002_c1_f0044158.jpg …   (17661)
 
-The number before `_c` is the person, the number after it the camera. The university withdrew DukeMTMC, and with it this
-part, in 2019: its people were filmed on a campus without being asked. lreid neither links to copies nor asks for one.
+The number before `_c` is the person, the number after it the camera. In 2019 the university withdrew DukeMTMC,
+including this part, because people on its campus had been filmed without being asked. lreid does not link to copies,
+and no feature of it needs one.
 If you still have a copy, lreid reads it, so that you can check published tables. For new work, choose a task order
 without this set: `lreid-order1-noduke`, `lreid-order2-noduke` or `lpw-order1`.
 """
@@ -25,7 +26,7 @@ PATTERN = r"(?P<pid>\d+)_c(?P<camid>\d+)_f\d+"
 
 
 def read(home: Path) -> DataSet:
-    """Reads DukeMTMC-reID out of its folder; cameras are numbered 1 to 8."""
+    """Reads DukeMTMC-reID; cameras are numbered 1 to 8."""
     return read_folders("dukemtmc_reid", home, FOLDERS, PATTERN, EXAMPLE)
 
 

@@ -3,7 +3,7 @@
     datasets/grid/underground_reid/{probe,gallery}/      0001_1_25004_107_32_106_221.jpeg …      (250 and 1025 images)
     datasets/grid/underground_reid/features_and_partitions.mat
 
-The file of partitions has the ten splits. The 775 images of person `0000` are distractors.
+`features_and_partitions.mat` has the ten splits. The 775 images of person `0000` are distractors.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ PARTITIONS = "features_and_partitions.mat"
 def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
     """Reads one of the 10 published partitions of GRID.
 
-    There is one probe and one gallery image of each person. 125 people are trained on, the probes of the others are
-    the queries, and their gallery images together with the distractors the gallery.
+    There is one probe and one gallery image of each person. 125 people are for training. The probes of the other people
+    are the queries; their gallery images and the distractors form the gallery.
     """
     probe, gallery = (read_folder(home / folder, PATTERN, EXAMPLE) for folder in ("probe", "gallery"))
     trained = _trained(home / PARTITIONS, split)
@@ -41,7 +41,7 @@ def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
 
 
 def _trained(file: Path, split: int) -> set[int]:
-    """The people that a published partition trains on: the third field of an element of ``trainIdxAll``."""
+    """The training people of a published partition: the third field of an element of ``trainIdxAll``."""
     try:
         fields = list(read_matlab(file)["trainIdxAll"][split].values())
         return {int(pid) for pid in np.ravel(fields[2])}

@@ -2,7 +2,8 @@
 
     datasets/ilids/i-LIDS_Pedestrian/Persons/      0001001.jpg …      (476 images)
 
-The images belong to the UK Home Office's i-LIDS set. No cameras: the number of a person's image stands for it.
+The images come from the i-LIDS data set of the UK Home Office. The files contain no cameras, so lreid uses the number
+of an image of a person as its camera.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ PATTERN = r"(?P<pid>\d{4})(?P<camid>\d{3})"
 def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
     """Reads one of 10 splits of i-LIDS.
 
-    All images of 59 people are for training. For each of the other 60, one query and one gallery image are drawn at
-    random. The files contain no camera, so the number of a person's image takes its place, as in other toolkits: query
-    and gallery image never share one.
+    All images of 59 people are for training. For each of the other 60 people, one query and one gallery image are drawn
+    at random. The files contain no camera, so lreid uses the number of an image of a person as its camera, as other
+    toolkits do. So the query and the gallery image of a person always have different cameras.
 
-    Other toolkits draw their splits without a seed, so these are lreid's own.
+    lreid draws its own splits with a seed, because other toolkits draw theirs without one.
     """
     records = read_folder(home / "Persons", PATTERN, EXAMPLE)
     trained = random_half((record.pid for record in records), seed=[seed, split])

@@ -6,9 +6,9 @@
     ├── scen2/view1/ … view4/                  └── bounding_box_test/
     └── scen3/view1/ … view4/
 
-Half a million frames of 7694 tracks. Each scene numbers its people from 1. Scenes 2 and 3 are trained on; view 2 of
-scene 1 is the query, views 1 and 3 the gallery. The lifelong papers that replace DukeMTMC use LPW_s2, which its authors
-made of scene 2 in Market's layout.
+LPW has half a million frames of 7694 tracks. Each scene numbers its people from 1. Scenes 2 and 3 are for training. In
+scene 1, view 2 has the queries and views 1 and 3 the gallery. Lifelong papers that replace DukeMTMC use LPW_s2, a
+version of scene 2 in the layout of Market-1501.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ QUERY_VIEW = (1, 2)
 TEST_SCENE = 1
 S2_FOLDERS = {"train": "bounding_box_train", "query": "query", "gallery": "bounding_box_test"}
 S2_EXAMPLE = "0002_c1s1_000451_03.jpg"
-# The authors do not say what follows the camera.
+# The authors do not document what follows the camera in a file name.
 S2_PATTERN = r"(?P<pid>-1|\d+)_c(?P<camid>\d+)(?:s\d+)?(?:_\w+)?"
 
 
 def read(home: Path) -> DataSet:
     """Reads LPW as released.
 
-    Person ``n`` of scene ``s`` gets the identity ``10000 s + n``; cameras are numbered 1 to 11 from scene to scene.
+    Person ``n`` of scene ``s`` gets the identity ``10000 s + n``. The cameras of all scenes are numbered 1 to 11.
     """
     splits: dict[str, list[Record]] = {"train": [], "query": [], "gallery": []}
     camid = 0
@@ -48,13 +48,13 @@ def read(home: Path) -> DataSet:
 def read_s2(home: Path) -> DataSet:
     """Reads LPW_s2, scene 2 of LPW in the layout of Market-1501; cameras are numbered 1 to 4.
 
-    The lifelong papers that replace DukeMTMC use it (Xu et al., Self-Reinforcing Prototype Evolution, ICCV 2025).
+    Lifelong papers that replace DukeMTMC use this set (Xu et al., Self-Reinforcing Prototype Evolution, ICCV 2025).
     """
     return read_folders("lpw_s2", home, S2_FOLDERS, S2_PATTERN, S2_EXAMPLE)
 
 
 def _read_view(folder: Path, pid_offset: int, camid: int) -> list[Record]:
-    """One folder for every person."""
+    """Reads the images of one view, which has one folder per person."""
     records = []
     for person in sorted(folder.iterdir()):
         if not person.is_dir():

@@ -3,11 +3,11 @@
     datasets/market1501/
     ├── bounding_box_train/    0002_c1s1_000451_03.jpg …   (12936 images)
     ├── query/                 0001_c1s1_001051_00.jpg …   (3368)
-    └── bounding_box_test/     0000_c1s1_000151_01.jpg …   (19732, of which 15913 count)
+    └── bounding_box_test/     0000_c1s1_000151_01.jpg …   (19732, of which 15913 without junk)
 
-The number before `_c` is the person, the number after it the camera. Images of person `-1` (junk: bad detections) are
-dropped. Images of person `0000` (distractors) stay in the gallery and are never trained on. The archive's own folder
-`Market-1501-v15.09.15` is found too.
+The number before `_c` is the person, the number after it the camera. lreid drops images of person `-1` (junk: bad
+detections). Images of person `0000` (distractors) stay in the gallery and are never trained on. The folder may also be
+called `Market-1501-v15.09.15`, as in the archive.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PATTERN = r"(?P<pid>-1|\d+)_c(?P<camid>\d+)s\d+_\d+_\d+"
 
 
 def read(home: Path) -> DataSet:
-    """Reads Market-1501 out of its folder; cameras are numbered 1 to 6."""
+    """Reads Market-1501; cameras are numbered 1 to 6."""
     return read_folders("market1501", home, FOLDERS, PATTERN, EXAMPLE)
 
 

@@ -8,11 +8,11 @@
     ├── list_query.txt    (11659)         ├── list_query.txt
     └── list_gallery.txt  (82161)         └── list_gallery.txt
 
-V2 has blurred faces and is what the lifelong papers use. Both versions hold the same people, so one of them is no
-unseen test for the other. The lists say which image belongs to whom; the third number of a file name is the camera.
-People of the test lists are numbered from 0 again: they are not the training people with these numbers. Only
-`list_train.txt` is trained on, as in the DwoPP paper. Many re-ID papers add `list_val.txt`, other images of the same
-people: the names with `+val`.
+In V2 faces are blurred; the lifelong papers use V2. Both versions show the same people, so one version cannot be the
+unseen test of a model that was trained on the other. The lists give the identity of each image; the third number in a
+file name is the camera. The test lists number people from 0 again, so equal numbers in training and test lists mean
+different people. `msmt17_v1` and `msmt17_v2` train only on `list_train.txt`, as the DwoPP paper does. The names with
+`+val` also train on `list_val.txt`, which has other images of the same people, as many re-ID papers do.
 """
 
 from __future__ import annotations
@@ -34,12 +34,11 @@ FOLDERS: dict[Literal["v1", "v2"], tuple[str, str]] = {"v1": ("train", "test"), 
 
 
 def read(home: Path, *, version: Literal["v1", "v2"], with_val: bool = False) -> DataSet:
-    """Reads MSMT17 out of the folder of one version; cameras are numbered 1 to 15.
+    """Reads one version of MSMT17; cameras are numbered 1 to 15.
 
     Args:
-        version: ``"v1"``, or ``"v2"`` with the faces blurred.
-        with_val: train on ``list_val.txt`` too (32621 images), as many re-ID papers do. DwoPP's does not, and
-            neither does lreid by default.
+        version: ``"v1"``, or ``"v2"``, in which faces are blurred.
+        with_val: also train on ``list_val.txt`` (32621 images in all), as many re-ID papers do, but not DwoPP's.
     """
     train_folder, test_folder = FOLDERS[version]
     train = _read_list(home / LISTS["train"], home / train_folder)
@@ -78,7 +77,7 @@ def _spec(version: Literal["v1", "v2"], with_val: bool) -> Spec:
         title=f"MSMT17 {version.upper()}",
         source="https://www.pkuvmc.com/dataset.html",
         on_request=True,
-        licence="research only, no passing on; a release agreement is signed",
+        licence="research only, no redistribution; you sign a release agreement",
         layout=Layout((f"msmt17/{folder}", folder), FOLDERS[version], tuple(LISTS.values())),
         folder="msmt17",
         renumbered=True,

@@ -2,7 +2,8 @@
 
     datasets/prid2011/prid_2011/single_shot/{cam_a,cam_b}/      person_0001.png …      (385 and 749 images)
 
-The single-shot part is used. People 1 to 200 were seen by both cameras; above, the same number means different people.
+lreid uses the single-shot part. Both cameras saw people 1 to 200. Above 200, the same number means a different person
+for each camera.
 """
 
 from __future__ import annotations
@@ -16,16 +17,17 @@ from lreid.data.spec import Layout, Spec, published
 FOLDERS = {1: "cam_a", 2: "cam_b"}
 EXAMPLE = "person_0001.png"
 PATTERN = r"person_(?P<pid>\d+)"
-SHARED = 200  # people 1 to 200 were seen by both cameras; above, a number means another person in each
+SHARED = 200  # both cameras saw people 1 to 200; above, a number means a different person for each camera
 
 
 def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
     """Reads one of 10 splits of PRID 2011 (single shot).
 
-    Of the 200 people by both cameras, 100 are trained on and 100 are queries by camera A; the gallery is camera B of
-    those 100 and of the 549 people that only B saw. The others of camera A are not used.
+    Of the 200 people that both cameras saw, 100 are for training. The images of the other 100 from camera A are the
+    queries. The gallery has the images from camera B of these 100 people and of the 549 people that only B saw. People
+    that only camera A saw are not used.
 
-    Other toolkits draw their splits without a seed, so these are lreid's own.
+    lreid draws its own splits with a seed, because other toolkits draw theirs without one.
     """
     first, second = (read_folder(home / folder, PATTERN, EXAMPLE, camid=camid) for camid, folder in FOLDERS.items())
     shared = [record for record in first if record.pid <= SHARED]

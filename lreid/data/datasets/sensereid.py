@@ -2,7 +2,7 @@
 
     datasets/sensereid/SenseReID/{test_probe,test_gallery}/      00001_0.jpg …      (1040 and 3388 images)
 
-For testing only. Most people of its gallery are never queried.
+This data set is only for testing. Most people in its gallery are never queried.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PATTERN = r"(?P<pid>\d+)_(?P<camid>\d+)"
 
 
 def read(home: Path) -> DataSet:
-    """Reads SenseReID, which is for testing only."""
+    """Reads SenseReID, which is only for testing."""
     splits: dict[str, Any] = {
         split: tuple(read_folder(home / folder, PATTERN, EXAMPLE)) for split, folder in FOLDERS.items()
     }

@@ -6,8 +6,9 @@
         ├── train_list.txt           (113346 lines)
         └── test_list_800.txt, test_list_1600.txt, test_list_2400.txt
 
-The folder may also be called `VehicleID_V1.0`. One random image of every test vehicle is the gallery, all others are
-queries, ten times over (name it under `UNSEEN` with `SPLITS 0`). No cameras.
+The folder may also be called `VehicleID_V1.0`. One random image of every test vehicle is the gallery, and its other
+images are queries. The paper averages ten such draws; to do so, name the data set under `UNSEEN` with `SPLITS 0`. The
+data set has no cameras.
 """
 
 from __future__ import annotations
@@ -31,13 +32,12 @@ SIZES: dict[Size, int] = {"small": 800, "medium": 1600, "large": 2400}
 def read(home: Path, *, size: Size, split: int = 0, seed: int = 0, cameras: CameraPolicy = "apart") -> DataSet:
     """Reads VehicleID with one of its test lists.
 
-    One image of every test vehicle, drawn at random, is the gallery and all others are queries; figures are averaged
-    over 10 such draws. The paper counts hits alone (Rank-k): with one match a query, mAP is the mean of 1 / rank.
-
-    There are no camera numbers; see ``cameras``.
+    One random image of every test vehicle is the gallery, and its other images are queries. Figures are averaged over
+    10 such draws. The paper reports only Rank-k. Each query has one match, so mAP is the mean of 1 / rank.
 
     Args:
         size: size of the test list.
+        cameras: which camera numbers queries and gallery get, see :func:`lreid.data.layout.cameras_of_test`.
     """
     files = {name: home / file for name, file in _lists(size).items()}
     train, test = (_read_list(file, home / "image") for file in files.values())

@@ -4,9 +4,9 @@
     ├── image_train/    0001_c001_00016450_0.jpg …   (37778 images)
     ├── image_query/    0002_c002_00030600_0.jpg …   (1678)
     ├── image_test/     0002_c003_00084340_0.jpg …   (11579)
-    └── test_track.txt  for `veri776_tracks`: a line a track, its name and its images
+    └── test_track.txt  for `veri776_tracks`: per track one line with its name and its images
 
-`veri776` is scored image by image, `veri776_tracks` as the authors do it: the tracks of `test_track.txt` are ranked.
+`veri776` ranks gallery images. `veri776_tracks` ranks the tracks of `test_track.txt`, as the authors do.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def read(home: Path, *, tracks: bool = False) -> DataSet:
 
 
 def _read_tracks(file: Path, gallery: Sequence[Record]) -> tuple[int, ...]:
-    """The line that each gallery image stands in; a line names a track and then its images."""
+    """The track of each gallery image, as a line number; a line names a track and then its images."""
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     line_of = {name: number for number, line in enumerate(lines) for name in line.split()}
     names = [Path(record.path).name for record in gallery]

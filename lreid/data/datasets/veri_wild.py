@@ -7,7 +7,7 @@
         ├── test_3000_query.txt, test_3000.txt, …
         └── vehicle_info.txt
 
-Licence plates are masked. 174 cameras.
+Licence plates are masked. There are 174 cameras.
 """
 
 from __future__ import annotations

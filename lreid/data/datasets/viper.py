@@ -2,8 +2,8 @@
 
     datasets/viper/VIPeR/{cam_a,cam_b}/      000_45.bmp …      (632 images each)
 
-The page of its authors is often offline. 20 splits: ten halvings of the people, each with queries from A and gallery
-from B, and the other way round.
+The authors' page is often offline. There are 20 splits: the people are divided into halves ten times, and each
+division has queries from camera A and the gallery from camera B, and vice versa.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ PATTERN = r"(?P<pid>\d+)_\d+"
 def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
     """Reads one of 20 splits of VIPeR.
 
-    There is one image of each person by each of two cameras. Half of the people are trained on, the others are
-    queries by one camera and the gallery by the other. Splits ``2 k`` and ``2 k + 1`` hold the same people: queries are
-    by camera A, then by camera B.
+    Each of two cameras took one image of each person. Half of the people are for training. For the others, the images
+    of one camera are queries and those of the other camera are the gallery. Splits ``2 k`` and ``2 k + 1`` have the
+    same test people; queries are from camera A in the first and from camera B in the second.
 
-    VIPeR has no official split, and other toolkits draw theirs without a seed, so these are lreid's own.
+    VIPeR has no official split. lreid draws its own splits with a seed, because other toolkits draw theirs without one.
     """
     views = [read_folder(home / folder, PATTERN, EXAMPLE, camid=camid) for camid, folder in FOLDERS.items()]
     pids = [{record.pid for record in view} for view in views]

@@ -1,16 +1,16 @@
-"""Synthetic re-ID images: people and vehicles, seen by cameras, in domains.
+"""Synthetic re-ID images: people and vehicles in several domains, each with its own cameras.
 
-A synthetic image needs no file; its address determines it::
+A synthetic image needs no file; its address determines the image::
 
     synthetic:<domain>/<seed>/<identity>/<camera>/<shot>
 
-The *seed* chooses the population, the *domain* the site with its cameras, backgrounds and fashions.
-Identities are numbered in the order in which they appear over one season of :data:`SEASON` numbers.
-Fashion and daylight drift from its first to its last day, so an early and a late task differ as they
-do in a city; that is what makes a model forget.
+The *seed* determines the population. The *domain* is the site with its cameras, backgrounds and fashions. Identities
+are numbered in the order in which they appear during a season, in which :data:`SEASON` identities appear. The colours
+of clothes and the daylight change gradually from the first to the last day of the season. So the images of an early
+task differ from those of a late task, and a model forgets the early task.
 
-Every choice comes from :class:`random.Random` seeded by text, every pixel from whole numbers: an address
-gives the same image on every machine and in any order.
+Every random choice comes from a :class:`random.Random` with a text as seed, and every pixel is computed with integers,
+so an address gives the same image on every machine.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 __all__ = ["CAMERAS", "DOMAINS", "QUERIES", "SEASON", "draw", "load_synthetic"]
 
-SEEN_BY = 4  # cameras that see one identity, at most
-QUERIES = 2  # per test identity, each under another camera
+SEEN_BY = 4  # maximum number of cameras that see one identity
+QUERIES = 2  # number of queries per test identity, each from a different camera
 _ADDRESS = re.compile(r"synthetic:([a-z-]+)" + 4 * r"/([0-9]{1,18})")
 
 
 def draw(address: str) -> np.ndarray:
-    """The image at an address.
+    """Draws the image at an address.
 
     Args:
         address: ``synthetic:<domain>/<seed>/<identity>/<camera>/<shot>``; identities are numbered from
@@ -50,16 +50,16 @@ def draw(address: str) -> np.ndarray:
         (H, W, 3) uint8, RGB: 64 x 32 pixels for people, 48 x 64 for vehicles.
 
     Raises:
-        InputError: it is no such address.
+        InputError: the address is invalid.
     """
     match = _ADDRESS.fullmatch(address)
     if match is None:
-        raise InputError(f"{address!r}: not the address of a synthetic image; write synthetic:plaza/0/17/2/5")
+        raise InputError(f"{address!r}: not the address of a synthetic image; an example is synthetic:plaza/0/17/2/5")
     name, (seed, identity, camera, shot) = match[1], map(int, match.groups()[1:])
     domain = domain_named(name)
     if identity >= SEASON or not 1 <= camera <= CAMERAS:
         raise InputError(f"{address}: identities go from 0 to {SEASON - 1} and cameras from 1 to {CAMERAS}")
-    # An identity shows each camera one side; position, size, pose and light change from shot to shot.
+    # A camera sees one side of an identity in all shots; position, size, pose and light change from shot to shot.
     eye, subject = camera_of(name, camera), _subject(name, seed, identity)
     passing, dice = Dice(name, seed, identity, camera), Dice(name, seed, identity, camera, shot)
     view, flip, scene = passing.one_of(eye.views), passing.chance(50), passing.below(domain.scenes) + shot
@@ -75,18 +75,18 @@ def draw(address: str) -> np.ndarray:
 def load_synthetic(
     domain: str, *, train_identities: int, test_identities: int, images_per_identity: int, distractors: int, seed: int
 ) -> DataSet:
-    """Records of one domain: identities to train on, and others to query.
+    """Builds a data set of one domain, with training identities and other identities for testing.
 
-    Training identities, test identities and distractors come from the whole season. Ascending ``pid`` is the order of
-    appearance: split the training identities in that order for tasks that drift. Of each test identity, ``QUERIES``
-    images are queries and the rest is gallery; each query has a match under another camera.
+    Training identities, test identities and distractors come from the whole season. Identities in ascending order of
+    ``pid`` appear one after the other, so tasks that are cut in this order drift. ``QUERIES`` images of each test
+    identity are queries, and the rest are gallery images; each query has a match from a different camera.
 
     Args:
         domain: a key of :data:`DOMAINS`.
-        train_identities, test_identities: how many; ``pid`` is the identity's number in its address.
-        images_per_identity: at least 3; they come from up to ``SEEN_BY`` cameras in turn.
-        distractors: gallery images of people or vehicles that are never queried, one each, with pid 0.
-        seed: another seed is another population in the same domain.
+        train_identities, test_identities: number of identities; ``pid`` is the identity's number in the address.
+        images_per_identity: number of images, at least 3; up to ``SEEN_BY`` cameras take them in turn.
+        distractors: number of gallery images of identities that are never queried; one image each, with pid 0.
+        seed: seed of the population; another seed gives other identities in the same domain.
 
     Raises:
         ArgumentError: a number is out of range.
@@ -104,7 +104,7 @@ def load_synthetic(
             raise ArgumentError(argument, f"of synthetic:{domain} is {value}; must be from {low} to {high}")
 
     def arrivals(count: int, turn: int) -> list[int]:
-        # Of three who come one after the other, one is a distractor, one is trained on and one queried.
+        # Of three consecutive numbers, one (turn 0) is for distractors, one (1) for training, one (2) for testing.
         return [3 * (k * most // count) + turn for k in range(count)]
 
     def images(identity: int, pid: int, count: int) -> list[Record]:

@@ -15,13 +15,13 @@ cv2 = Extra("cv2", "opencv")
 
 
 class Camera(NamedTuple):
-    """One camera of a domain: where it hangs and how it sees."""
+    """One camera of a domain: its backgrounds, the sides of a body that it sees, and its image quality."""
 
     backgrounds: tuple[np.ndarray, ...]  # (192, 192, 3) uint8 each, larger than any canvas
-    views: tuple[str, ...]  # front, side and back, repeated by their weights
+    views: tuple[str, ...]  # front, side and back, each as often as its weight
     scale: int  # size of bodies, in 256ths
     light: int  # per cent
-    cast: tuple[int, ...]  # brightness of the three channels, per cent
+    cast: tuple[int, ...]  # colour cast: brightness of the three channels, per cent
     contrast: int  # by how much the mid-tones are lifted, per cent
     blur: int  # width of the kernel, odd
     noise: int  # standard deviation, grey levels
@@ -29,9 +29,9 @@ class Camera(NamedTuple):
 
 @lru_cache(maxsize=256)
 def camera_of(name: str, number: int) -> Camera:
-    """The camera of a number in a domain; the same one whenever it is asked for."""
+    """The camera with a number in a domain; domain and number determine all its properties."""
     domain, dice = DOMAINS[name], Dice(name, "camera", number)
-    favourite = dice.below(3)  # each camera sees one of the sides more than the domain's others do
+    favourite = dice.below(3)  # the side (front, side or back) whose weight is three times as large for this camera
     weights = [weight * (3 if i == favourite else 1) for i, weight in enumerate(domain.views)]
     return Camera(
         backgrounds=tuple(_background(domain, dice) for _ in range(domain.scenes)),
@@ -62,7 +62,7 @@ def _background(domain: Domain, dice: Dice) -> np.ndarray:
         for _ in range(60):
             centre, radius = (dice.below(size), dice.below(horizon)), dice.between(6, 16)
             cv2.circle(image, centre, radius, dice.shade(tone), -1)
-    for _ in range(6):  # things that stand about, and marks on the ground
+    for _ in range(6):  # objects on the horizon, and lines on the ground
         x, width, height = dice.below(size), dice.between(4, 26), dice.between(6, 60)
         cv2.rectangle(image, (x, horizon - height), (x + width, horizon + 4), dice.colour(domain.wall), -1)
         y = dice.between(horizon, size)
@@ -72,14 +72,14 @@ def _background(domain: Domain, dice: Dice) -> np.ndarray:
 
 
 def crop(background: np.ndarray, shape: tuple[int, int], dice: Dice) -> np.ndarray:
-    """A part of the background, another one for each shot."""
+    """Cuts a random part out of the background, with the height and width of ``shape``."""
     height, width = shape
     top, left = 40 + dice.between(-12, 12), dice.between(0, background.shape[1] - width)
     return background[top : top + height, left : left + width].copy()
 
 
 def obstruct(canvas: np.ndarray, dice: Dice) -> None:
-    """Something in the way: a post, a thing on the ground or a passer-by at the edge."""
+    """Draws an object that occludes the body: a post, an object on the ground, or a passer-by at the edge."""
     height, width = canvas.shape[:2]
     colour, kind = dice.colour("black grey brown forest navy silver maroon beige"), dice.below(3)
     if kind == 0:
@@ -93,18 +93,19 @@ def obstruct(canvas: np.ndarray, dice: Dice) -> None:
         cv2.ellipse(canvas, (dice.one_of((0, width - 1)), height * 3 // 5), axes, 0, 0, 360, colour, -1)
 
 
-# RandomState, not default_rng: its stream is frozen. The sum of two has a standard deviation of 53.
+# RandomState, not default_rng, because NumPy guarantees that its numbers never change. A sum of two uniform numbers in
+# [-64, 64] has a standard deviation of 53.
 _NOISE = np.random.RandomState(0).randint(-64, 65, (2, 256, 256, 3)).sum(0).astype(np.int16)
 
 
 def expose(canvas: np.ndarray, eye: Camera, dusk: int, dice: Dice) -> np.ndarray:
-    """Simulates the sensor: blur, half the resolution, light, colour cast and noise."""
+    """Simulates the sensor: blurs, halves the resolution, and applies light, colour cast and noise."""
     height, width = canvas.shape[0] // 2, canvas.shape[1] // 2
     canvas = cv2.GaussianBlur(canvas, (eye.blur, eye.blur), 0)
     image = cv2.resize(canvas, (width, height), interpolation=cv2.INTER_AREA)
     light = (100 - dusk) * (eye.light + dice.between(-8, 8)) // 100
     level = np.arange(256)[:, None]
-    level = level + level * (255 - level) * eye.contrast // 25_500  # bends the mid-tones, as gamma does
+    level = level + level * (255 - level) * eye.contrast // 25_500  # changes the mid-tones only, like a gamma curve
     table = np.clip(level * light * np.array(eye.cast) // 10_000, 0, 255).astype(np.uint8)  # (256, 3)
     image = cv2.LUT(image, table[None])
     y, x = dice.below(256 - height), dice.below(256 - width)

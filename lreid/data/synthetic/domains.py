@@ -8,30 +8,30 @@ from typing import NamedTuple
 from lreid.data.synthetic.drawing import Colour
 from lreid.errors import InputError
 
-SEASON = 30_000  # identity numbers from the first to the last day
-CAMERAS = 6  # in every domain, numbered from 1
-IN_FASHION = 6  # colours at any time
+SEASON = 30_000  # number of identities that appear during a season
+CAMERAS = 6  # number of cameras of every domain, numbered from 1
+IN_FASHION = 6  # number of colours that are in fashion at any time
 
 
 class Domain(NamedTuple):
-    """A site: what its people wear (or which cars pass), its cameras, and its background.
+    """A site: the colours of its people or vehicles, its cameras and its background.
 
-    Colours are names out of :data:`~lreid.data.synthetic.drawing.COLOURS`.
+    Colours are names in :data:`~lreid.data.synthetic.drawing.COLOURS`, separated by spaces.
     """
 
-    fashion: str  # colours of clothes or paint in the order in which they come and go over the season
+    fashion: str  # colours of clothes or paint, in the order in which they come into fashion during the season
     wall: str  # background colours above the horizon
-    ground: str  # and below
-    texture: str  # of the background: bricks, panes, foliage or plain
+    ground: str  # background colours below the horizon
+    texture: str  # texture of the background: bricks, panes, foliage or plain
     tint: Colour = (100, 100, 100)  # brightness of the colour channels, per cent
-    light: tuple[int, int] = (85, 115)  # brightness of its cameras, per cent
+    light: tuple[int, int] = (85, 115)  # range of the brightness of the cameras, per cent
     dusk: int = 40  # by how much the light falls (or rises, if negative) over the season, per cent
     views: tuple[int, int, int] = (3, 2, 3)  # weights of front, side and back
-    cast: int = 6  # how far the tint of a camera strays, per cent
-    blur: int = 1  # the most that a camera blurs, pixels
-    noise: int = 5  # grey levels, at most
-    clutter: int = 10  # chance that something stands in front, per cent
-    scenes: int = 8  # that each of its cameras pans over
+    cast: int = 6  # largest deviation of a camera's colour channels from the tint, per cent
+    blur: int = 1  # largest blur of a camera, pixels
+    noise: int = 5  # largest standard deviation of a camera's noise, grey levels
+    clutter: int = 10  # probability that an object occludes the body, per cent
+    scenes: int = 8  # number of backgrounds per camera
     kind: str = "person"
 
 
@@ -137,10 +137,10 @@ DOMAINS: dict[str, Domain] = {
 
 
 def domain_named(name: str) -> Domain:
-    """The domain of that name.
+    """The domain with a name.
 
     Raises:
-        InputError: no domain has this name; the message suggests the nearest.
+        InputError: no domain has this name; the message gives the most similar name.
     """
     if name not in DOMAINS:
         nearest = difflib.get_close_matches(name, DOMAINS, n=1, cutoff=0.0)[0]

@@ -1,4 +1,4 @@
-"""Tools of the synthetic images: random choices, colours, a pen and patterned cloth."""
+"""Tools to draw synthetic images: random choices, colours, and a pen for shapes and patterns."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ COLOURS: dict[str, Colour] = {
 
 
 class Dice:
-    """Throws that come out the same on every machine for the same key.
+    """A random number generator that gives the same numbers on every machine for the same key.
 
-    They use ``random()`` alone: the one stream that Python promises never to change.
+    All methods use only ``random()``, because Python guarantees that the numbers of ``random()`` never change.
     """
 
     def __init__(self, *key: object) -> None:
@@ -62,11 +62,11 @@ class Dice:
         return low + self.below(high - low + 1)
 
     def chance(self, per_cent: int) -> bool:
-        """True in so many of a hundred cases."""
+        """True with this probability, in per cent."""
         return self.below(100) < per_cent
 
     def one_of(self, items: Sequence[T]) -> T:
-        """One of the items, all equally likely."""
+        """One of the items, each with the same probability."""
         return items[self.below(len(items))]
 
     def shuffled(self, items: Sequence[T]) -> list[T]:
@@ -74,7 +74,7 @@ class Dice:
         return sorted(items, key=lambda _: self._random())
 
     def colour(self, names: str) -> Colour:
-        """One of the named colours, slightly off."""
+        """One of the named colours (separated by spaces), slightly changed."""
         red, green, blue = (min(255, max(0, v + self.between(-14, 14))) for v in COLOURS[self.one_of(names.split())])
         return red, green, blue
 
@@ -84,24 +84,24 @@ class Dice:
 
 
 def darker(colour: Colour, eighths: int = 6) -> Colour:
-    """So many eighths of the brightness of a colour."""
+    """A colour with its brightness multiplied by ``eighths / 8``."""
     red, green, blue = (value * eighths // 8 for value in colour)
     return red, green, blue
 
 
 class Pen:
-    """Draws flat shapes in body coordinates: x from the body's axis, y down from the top of the frame."""
+    """Draws filled shapes in body coordinates: x is 0 at the body's axis, y is 0 at the top and grows downwards."""
 
     def __init__(self, canvas: np.ndarray, x: int, y: int, scale: int, flip: bool) -> None:
         self.canvas, self.x, self.y, self.scale, self.sign = canvas, x, y, scale, -1 if flip else 1
-        self.ground = canvas.shape[0] - 8  # bodies grow and shrink from the ground up
+        self.ground = canvas.shape[0] - 8  # the point that stays in place when a body is scaled
 
     def _at(self, x: int, y: int) -> Point:
         rise = (y - self.ground) * self.scale // 256
         return self.x + self.sign * x * self.scale // 256, self.y + self.ground + rise
 
     def shape(self, colour: Colour, *points: Point) -> None:
-        """A convex polygon."""
+        """Fills a convex polygon."""
         cv2.fillConvexPoly(self.canvas, np.array([self._at(x, y) for x, y in points], np.int32), colour)
 
     def box(self, colour: Colour, left: int, top: int, right: int, bottom: int) -> None:
@@ -109,14 +109,14 @@ class Pen:
         self.shape(colour, (left, top), (right, top), (right, bottom), (left, bottom))
 
     def oval(self, colour: Colour, x: int, y: int, rx: int, ry: int, start: int = 0, end: int = 360) -> None:
-        """An ellipse or, from ``start`` to ``end`` degrees clockwise from 3 o'clock, a piece of one."""
+        """Fills an ellipse, or its sector from ``start`` to ``end`` degrees, clockwise from 3 o'clock."""
         radii = max(1, rx * self.scale // 256), max(1, ry * self.scale // 256)
         if self.sign < 0:
             start, end = 180 - end, 180 - start
         cv2.ellipse(self.canvas, self._at(x, y), radii, 0, start, end, colour, -1)
 
     def print(self, pattern: str, first: Colour, second: Colour, *points: Point) -> None:
-        """A convex polygon cut out of a cloth with a pattern, which moves with the body."""
+        """Fills a convex polygon with a pattern that moves with the body."""
         height, width = self.canvas.shape[:2]
         top, left = 16 - self.y, 16 + width // 2 - self.x
         where = PATTERNS[pattern][top : top + height, left : left + width, None]
@@ -127,7 +127,7 @@ class Pen:
 
 
 _Y, _X = np.mgrid[:160, :176]
-PATTERNS = {  # where the second colour of a cloth goes
+PATTERNS = {  # masks of the pixels that get the second colour
     "hoops": _Y % 12 < 5,
     "stripes": _X % 10 < 4,
     "checks": (_X // 6 + _Y // 6) % 2 == 0,

@@ -15,15 +15,15 @@ class Person(NamedTuple):
     skin: Colour
     hair: Colour
     upper: Colour
-    second: Colour  # of the pattern and the logo
-    inner: Colour  # shirt under an open jacket
+    second: Colour  # colour of the pattern and the logo
+    inner: Colour  # colour of the shirt under an open jacket
     lower: Colour
     shoes: Colour
     bag_colour: Colour
     hat_colour: Colour
     shoulder: int  # half the width of the body
-    head: int  # top of the head
-    hem: int  # lower end of the upper garment
+    head: int  # y of the top of the head
+    hem: int  # y of the lower end of the upper garment
     pattern: str  # a key of PATTERNS, or plain
     short_sleeves: bool
     legs: str  # trousers, shorts or skirt
@@ -34,11 +34,11 @@ class Person(NamedTuple):
 
     @property
     def canvas(self) -> tuple[int, int]:
-        """Height and width to draw on: twice the image's."""
+        """Height and width of the canvas: twice those of the image."""
         return 128, 64
 
     def draw(self, pen: Pen, view: str, dice: Dice) -> None:
-        """Draws the person from the front, the side or the back, in a pose that the dice choose."""
+        """Draws the person from the front, the side or the back, in a random pose."""
         side = view == "side"
         width = self.shoulder * 5 // 8 if side else self.shoulder
         stride = dice.between(2, 9) if side else dice.between(-2, 2)
@@ -92,7 +92,7 @@ class Person(NamedTuple):
         if self.bag == "backpack" and view == "back":
             pen.box(self.bag_colour, -8, 33, 8, 58)
             pen.box(darker(self.bag_colour), -6, 46, 6, 55)
-        elif self.bag == "backpack" and view == "front":  # its straps
+        elif self.bag == "backpack" and view == "front":  # only the straps are visible
             for left in (-width + 3, width - 6):
                 pen.box(self.bag_colour, left, 30, left + 3, 52)
         elif self.bag == "satchel":
@@ -117,7 +117,13 @@ class Person(NamedTuple):
 
 
 def dress_person(dice: Dice, fashion: str, when: int) -> Person:
-    """A person dressed in these colours, the warmer the day (per cent of the season), the lighter."""
+    """A random person in the colours of a fashion.
+
+    Args:
+        dice: random number generator.
+        fashion: names of the colours, separated by spaces.
+        when: time of appearance, in per cent of the season; light clothes become more likely towards its end.
+    """
     warm = dice.chance(when)
     return Person(
         skin=dice.one_of(SKIN),

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from lreid.data.synthetic.drawing import Colour, Dice, Pen, Point, darker
 
-# From the side, front to the right: the glass house (rear, roof, roof, front) and the body below it.
+# Outlines from the side, with the front to the right: the windows (rear, roof, roof, front), and the body below them.
 BODIES: dict[str, tuple[tuple[Point, Point, Point, Point], tuple[Point, ...]]] = {
     "saloon": (((-24, 46), (-12, 32), (12, 32), (26, 46)), ((-48, 47), (46, 46), (50, 68), (-50, 68))),
     "hatchback": (((-40, 46), (-34, 30), (10, 30), (26, 46)), ((-44, 46), (42, 46), (46, 68), (-45, 68))),
@@ -24,21 +24,21 @@ class Vehicle(NamedTuple):
     body: str  # a key of BODIES
     paint: Colour
     roof: Colour
-    trim: Colour  # bumpers
+    trim: Colour  # colour of the bumpers
     glass: Colour
     rim: Colour
-    stripe_colour: Colour  # also of a roof box
+    stripe_colour: Colour  # colour of stripe and roof box
     sticker_colour: Colour
     stripe: str  # none, belt or sill (on the side), bonnet
     rack: str  # none, bars or box
-    stickers: int  # on the side
-    sticker: Point  # where the first of them is
-    rear_sticker: int  # where, 0 for none
-    width: int  # half of it, seen from the front
+    stickers: int  # number of stickers on the side
+    sticker: Point  # position of the first sticker on the side
+    rear_sticker: int  # x of the sticker on the rear, 0 for none
+    width: int  # half the width, seen from the front
 
     @property
     def canvas(self) -> tuple[int, int]:
-        """Height and width to draw on: twice the image's."""
+        """Height and width of the canvas: twice those of the image."""
         return 96, 128
 
     def draw(self, pen: Pen, view: str, dice: Dice) -> None:
@@ -60,7 +60,7 @@ class Vehicle(NamedTuple):
         house, body = BODIES[self.body]
         rear, roof_rear, roof_front, front = house
         if self.body == "lorry":
-            pen.box(self.roof, -50, 12, 18, 64)  # its load
+            pen.box(self.roof, -50, 12, 18, 64)  # the load
         pen.shape(self.roof, *house)
         pen.shape(
             self.glass,
@@ -109,7 +109,7 @@ class Vehicle(NamedTuple):
 
 
 def build_vehicle(dice: Dice, fashion: str) -> Vehicle:
-    """A vehicle whose every part is drawn by lot, with paint in the colours of a fashion."""
+    """A random vehicle whose paint has a colour of the fashion."""
     paint = dice.colour(fashion)
     return Vehicle(
         body=dice.one_of(tuple(BODIES)),
