@@ -102,7 +102,7 @@ def _named(query: Path, sources: Sources) -> list[SearchImage]:
     listed = list_images([query], "query", sources)
     if nameless := [image.path for image in listed if image.identity is None]:
         raise InputError(
-            f"{nameless[0]}: a query without identity; name files like 0002_c1.jpg, or put them into "
+            f"{nameless[0]}: the query has no identity; name files like 0002_c1.jpg, or put them into "
             "folders named after the identities"
         )
     return listed

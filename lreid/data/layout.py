@@ -119,7 +119,7 @@ def read_folder(folder: Path, pattern: str, example: str, *, camid: int | None =
     for path in visible_images(folder):
         match = re.fullmatch(pattern, path.stem)
         if match is None:
-            raise InputError(f"{path}: unexpected name; expected a name like {example}: rename or remove the file")
+            raise InputError(f"{path}: unexpected name; expected one like {example}: rename or remove the file")
         if (other := files.setdefault(path.stem, path)) != path:
             raise InputError(f"{path}: has the same name as {other.name} except for the suffix; remove one of the two")
         if int(match["pid"]) != JUNK:

@@ -168,7 +168,7 @@ def image_files(folder: Path) -> list[Path]:
         ) from None
     warn_of_others(folder, others)
     if not images:
-        raise InputError(f"{folder}: neither the folder nor its subfolders contain images ({' '.join(SUFFIXES)})")
+        raise InputError(f"{folder}: holds no images ({' '.join(SUFFIXES)}), directly or in subfolders")
     return sorted(images)
 
 

@@ -84,7 +84,7 @@ def propose(
     smallest = number // tasks
     if smallest < FEWEST:
         raise ArgumentError(
-            "tasks", f"is {tasks}, but {short} has {number} training identities, and a task needs two or more"
+            "tasks", f"is {tasks}, but {short} has {number} identities to train on, and a task needs two or more"
         )
     each = int(median(images for count in counts for images in count.values()))
     typical = typical_size(data_sets)

@@ -203,7 +203,9 @@ def _require_allowed(train: Sequence[str], unseen: Unseen, learned: Learned, cut
             "groups", "makes the tasks of a single data set, with all identities: set tasks_per_dataset to 1"
         )
     if learned.names and not learned.identities:
-        raise ArgumentError("learned", "has names, but no number of identities; use lreid train --from, which sets it")
+        raise ArgumentError(
+            "learned", "is named without the number of identities; use lreid train --from, which sets it"
+        )
 
 
 def _unseen_splits(unseen: Unseen, sources: Sources) -> list[Splits]:
@@ -388,7 +390,7 @@ def _require_usable(seen: Sequence[DataSet], unseen: Sequence[DataSet]) -> None:
     if twice := next((name for name, count in names.items() if count > 1), None):
         if twice in seen_names & unseen_names:
             raise ArgumentError(
-                "unseen", f"names {twice}, which is also trained on and so is not unseen; remove it from one of the two"
+                "unseen", f"names {twice}, which is trained on too, so it is not unseen; remove it from one of the two"
             )
         raise ArgumentError(
             "unseen" if twice in unseen_names else "train",
@@ -396,9 +398,7 @@ def _require_usable(seen: Sequence[DataSet], unseen: Sequence[DataSet]) -> None:
         )
     for data_set in seen:
         if not data_set.train:
-            raise ArgumentError("train", f"names {data_set.name}, which has no training images; move it to the unseen")
+            raise ArgumentError("train", f"names {data_set.name}, which is for testing only; move it to the unseen")
     for data_set in unseen:
         if not data_set.query:
-            raise ArgumentError(
-                "unseen", f"names {data_set.name}, which has no test split; add one, or remove the name"
-            )
+            raise ArgumentError("unseen", f"names {data_set.name}, which has no test split; add one, or leave it out")

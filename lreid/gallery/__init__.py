@@ -1,4 +1,4 @@
-"""Galleries: features of images with their identities, to search, save and change. Needs faiss or pymilvus."""
+"""Galleries: features of images with their identities, to search, save and change. They need faiss or pymilvus."""
 
 from lreid.gallery.filters import Filter
 from lreid.gallery.gallery import Gallery, Matches

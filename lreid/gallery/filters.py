@@ -22,11 +22,11 @@ class Filter:
 
     Attributes:
         cameras, identities: allowed values; ``None`` allows all. -1 means images whose camera or identity is unknown.
-        not_cameras, not_identities: excluded values, likewise.
-        since, until: seconds, ``since <= time < until``; ``None`` is no limit. An image without a time is excluded if
-            there is a limit.
-        not_both: pairs of an identity and a camera; images with both are excluded. A pair with -1 excludes nothing,
-            because an unknown label equals nothing.
+        not_cameras, not_identities: excluded values; -1 means the same as above.
+        since, until: limits of the time in seconds, ``since <= time < until``; ``None`` means no limit. If there is a
+            limit, images without a time are excluded.
+        not_both: pairs of an identity and a camera; images that have both are excluded. A pair with -1 excludes
+            nothing, because an unknown label is not equal to any label.
 
     Raises:
         InputError: a value is missing, is neither a 64-bit integer nor text, or is a single value instead of a list.
@@ -70,7 +70,7 @@ class Filter:
         )
 
     def allows(self, ids: np.ndarray, cams: np.ndarray, times: np.ndarray) -> np.ndarray:
-        """``(N,)`` bool: whether images with these labels, all ``(N,)`` int64, pass the filter."""
+        """``(N,)`` bool: whether images with these labels, each ``(N,)`` int64, pass the filter."""
         allowed = np.ones(len(ids), dtype=bool)
         for column, only, none in ((cams, self.cameras, self.not_cameras), (ids, self.identities, self.not_identities)):
             if only is not None:
@@ -109,7 +109,7 @@ def _label(value: Any, name: str) -> int | str:
 
 def _integer(value: Any, name: str) -> int:
     try:
-        number = int(operator.index(value))  # a subclass of int could print as anything
+        number = int(operator.index(value))  # a plain int, because a subclass of int could print as any text
     except TypeError:
         raise InputError(f"filter {name}: {value!r} is not an integer") from None
     if not INT64.min <= number <= INT64.max:

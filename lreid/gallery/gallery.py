@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from lreid.models.embedder import Embedder
 
-Files = Sequence[str | Path] | np.ndarray  # names of images, as callers give them
+Files = Sequence[str | Path] | np.ndarray  # names of images: paths or text
 Names = dict[str, dict[int, str]]  # names of identities and cameras, by number
 PLURAL = {"identity": "identities", "camera": "cameras"}
 LABELS = tuple(PLURAL)
@@ -33,17 +33,17 @@ LABELS = tuple(PLURAL)
 class Matches:
     """The best images of the gallery for each query, best first.
 
-    If fewer than k images were found, the row ends with key -1, path "", score -inf, and unknown identity and camera.
+    If a query has fewer than k matches, the rest of its row has key -1, path "", score -inf, and unknown labels.
 
     Attributes:
         scores: ``(Q, k)`` float32, cosine similarity.
         keys: ``(Q, k)`` int64, the gallery's keys of the images, see :meth:`Gallery.labels`.
-        ids, cams: ``(Q, k)``, as given to the gallery: int64, -1 if unknown; or text, ``None`` if unknown (dtype
-            object).
+        ids, cams: ``(Q, k)`` identities and cameras, as given to the gallery: int64, -1 if unknown; or text (dtype
+            object), ``None`` if unknown.
         times: ``(Q, k)`` int64.
         paths: ``(Q, k)`` strings.
-        known: ``(Q, k)`` bool, whether the image has an identity and its score reaches the gallery's threshold. Without
-            a threshold, True for every image found.
+        known: ``(Q, k)`` bool, whether the image has an identity and its score reaches the gallery's threshold. If the
+            gallery has no threshold, True for every match.
     """
 
     scores: np.ndarray
@@ -60,7 +60,7 @@ class Matches:
         return self.known.sum(1) == 0
 
     def to_frame(self) -> pandas.DataFrame:
-        """A table with one row per match: ``query`` (its row), ``rank`` from 1, and the attributes.
+        """A table with one row per match: ``query`` (number of the query, from 0), ``rank`` from 1, and the attributes.
 
         Raises:
             InputError: pandas is not installed.
@@ -78,14 +78,14 @@ class Matches:
 
 @dataclass(repr=False)
 class Gallery:
-    """Images as unit vectors with identity, camera, time and path. Create one with :meth:`build` or :meth:`load`.
+    """Features of images as unit vectors, with identity, camera, time and path of each image.
 
-    Identities and cameras are integers or text, and are returned as they were given. This class checks all arguments;
-    the store only stores and searches, and uses only numbers: for text a hash, so that all processes agree on its
-    number.
+    Create a gallery with :meth:`build` or :meth:`load`. Identities and cameras are integers or text, and are returned
+    as they were given. This class checks all arguments and passes only numbers to the store. The number of a text label
+    is a hash, so that all processes use the same number.
 
     Attributes:
-        store: faiss in this process, or Milvus.
+        store: storage engine: faiss in this process, or Milvus.
         network: network that extracts features; None until it is first needed.
     """
 
@@ -113,10 +113,11 @@ class Gallery:
 
         Args:
             what: ``identity`` or ``camera``.
-            label: the label; integers stand for themselves.
+            label: the label; the number of an integer is the integer itself.
 
         Raises:
-            InputError: no image has that name (the message lists some existing ones); or numbers are mixed with text.
+            InputError: no image has this label (the message lists some existing labels), or numbers are mixed with
+                text.
         """
         if not isinstance(label, str):
             self._check_kind(what, np.array([label]))
@@ -142,7 +143,7 @@ class Gallery:
         """``(N, D)`` float32 unit vectors of images, by their keys.
 
         Raises:
-            InputError: an ``ivfpq`` gallery, which stores none, or a key that no image has.
+            InputError: the gallery is of the kind ``ivfpq``, which stores no features, or a key does not exist.
         """
         return self.store.vectors(np.asarray(keys, dtype=np.int64))
 
@@ -153,7 +154,7 @@ class Gallery:
     def labels(self) -> Rows:
         """Keys, identities, cameras, times and paths of all images, as in :class:`Matches`.
 
-        For a gallery on a server, this fetches all of them.
+        If the gallery is on a server, this method fetches the labels of all images.
         """
         return self._named(self.store.labels())
 
@@ -177,22 +178,23 @@ class Gallery:
             gallery.search("my/new").to_frame()
 
         Args:
-            images: N images, see :meth:`lreid.models.Embedder.extract`; or their features, ``(N, D)`` floats, array or
-                tensor, which are normalised here.
-            paths: N different names of images (default: absolute paths of files).
-            ids, cams: ``(N,)`` all integers or all text, see :mod:`lreid.identities`; missing ones and -1 are unknown,
-                ``None`` means that all are. If both are ``None``, they are read from the paths in a folder.
-            times: ``(N,)`` integers, seconds, likewise.
-            model: for images, the network or its name for :func:`lreid.load_model`; for features, its fingerprint. Only
-                features of this model can be added and searched.
+            images: N images, see :meth:`lreid.models.Embedder.extract`; or their features, an array or tensor of
+                ``(N, D)`` floats, which this method normalises.
+            paths: N different names of the images (default: the absolute paths of the files).
+            ids, cams: ``(N,)`` identities and cameras, all integers or all text, see :mod:`lreid.identities`. A missing
+                value or -1 is unknown; ``None`` means that all are unknown. If both are ``None`` and ``images`` is a
+                folder, lreid reads them from the paths in the folder.
+            times: ``(N,)`` integers, seconds; -1 or ``None`` as for ``ids``.
+            model: for images, the network or its name for :func:`lreid.load_model`; for features, the fingerprint of
+                the network. Only features of this model can be added and searched.
             at: place of the gallery, see :func:`lreid.gallery.store.place_of`; ``None`` keeps it in memory until
                 :meth:`save` names a file.
             device: as in :meth:`load`.
-            about: ``kind``, ``shards``, ``names`` and ``extras``, see :class:`lreid.gallery.store.About`; ``whole`` is
-                False for a gallery that :meth:`add` fills and :meth:`finish` then completes.
+            about: ``kind``, ``shards``, ``names``, ``extras`` and ``whole``, see :class:`lreid.gallery.store.About`.
+                Pass ``whole=False`` to fill the gallery by :meth:`add` and then complete it by :meth:`finish`.
 
         Raises:
-            InputError: invalid input, an unknown kind, or the engine is not installed or not reachable.
+            InputError: the input is invalid, the kind is unknown, or the engine is not installed or not reachable.
         """
         images, paths, ids, cams = named(images, paths, ids, cams)
         made_by, network = model_of(images, model, {})
@@ -216,13 +218,13 @@ class Gallery:
         *,
         model: Model | None = None,
     ) -> None:
-        """Adds images; arguments as in :meth:`build`. The threshold stays; calibrate again after many additions.
+        """Adds images; arguments as in :meth:`build`. The threshold does not change; calibrate after many additions.
 
-        Milvus stores them before this method returns, a file when :meth:`save` returns.
+        Milvus has stored the images when this method returns; a file contains them when :meth:`save` returns.
 
         Raises:
-            InputError: invalid input, a path that is already in the gallery, a different model, or a memory-mapped
-                gallery.
+            InputError: the input is invalid, a path is already in the gallery, the model is a different one, or the
+                gallery is memory-mapped.
         """
         images, paths, ids, cams = named(images, paths, ids, cams)
         vectors = self._vectors(images, model, "gallery features")
@@ -242,7 +244,7 @@ class Gallery:
         An ``hnsw`` gallery of faiss is rebuilt from the remaining images.
 
         Raises:
-            InputError: a path is not in the gallery (then nothing is removed), or the gallery is memory-mapped.
+            InputError: a path is not in the gallery, or the gallery is memory-mapped; nothing is removed.
         """
         doomed = sorted(set(_names(paths)))
         keys = self.store.keys_of(doomed)
@@ -275,12 +277,14 @@ class Gallery:
             query_ids, query_cams: ``(Q,)`` integers or text, needed only for ``exclude_same_camera``.
             model: as in :meth:`build`; for images, ``None`` means the network that built the gallery.
             where: allowed cameras, identities and times.
-            exclude_same_camera: exclude images of the query's camera: those that show the query's identity, or all
-                of them if ``query_ids`` is not given. An unknown camera or identity excludes nothing.
+            exclude_same_camera: exclude images from the query's camera that show the query's identity; if ``query_ids``
+                is not given, exclude all images from the query's camera. An unknown camera or identity excludes
+                nothing.
             cross_model: accept features of a different model, for models with comparable features.
 
         Raises:
-            InputError: invalid input, features of a different model, or a name in the filter that the gallery lacks.
+            InputError: the input is invalid, the features come from a different model, or the gallery lacks a name in
+                the filter.
         """
         if k < 1:
             raise ArgumentError("k", f"is {k}; request at least one image")
@@ -304,22 +308,24 @@ class Gallery:
     def calibrate(self, images: Any, ids: Any, *, model: Model | None = None, false_accept_rate: float = 0.01) -> float:
         """Sets the threshold for a false accept rate.
 
-        Every labelled image serves as an impostor: the gallery is searched without the image's identity, and at most
-        ``false_accept_rate`` of the best scores reach the threshold. A larger gallery has more look-alikes, so
-        calibrate again after many additions.
+        Every labelled image serves as an impostor: the gallery is searched with the image, leaving out the images of
+        its identity. The threshold is set so that at most a share ``false_accept_rate`` of the best scores reaches it.
+        A larger gallery contains more similar people, so calibrate again after many additions.
 
         Args:
-            images: Q images, or their features ``(Q, D)``, as in :meth:`build`; preferably not the gallery's own.
-            ids: ``(Q,)`` integers or text, as in the gallery; identities that it lacks are allowed. Images whose
+            images: Q images, or their features ``(Q, D)``, as in :meth:`build`; preferably images that are not in the
+                gallery.
+            ids: ``(Q,)`` identities, integers or text as in the gallery; they need not be in the gallery. Images whose
                 identity is missing or -1 are left out, because they may show an enrolled person.
             model: as in :meth:`search`.
-            false_accept_rate: in [0, 1). Use many more than 1 / rate images.
+            false_accept_rate: a share in [0, 1). Use many more images than ``1 / false_accept_rate``.
 
         Returns:
             The threshold, a cosine similarity, which the gallery also stores.
 
         Raises:
-            InputError: invalid input, a different model, a gallery without identities, or no image with an identity.
+            InputError: the input is invalid, the model is a different one, or the gallery or ``images`` have no
+                identities.
         """
         vectors = self._vectors(images, model, "calibration features")
         ids = self._numbers("identity", ids, "calibration identities", len(vectors))
@@ -340,10 +346,10 @@ class Gallery:
         """Saves the gallery at its place, or writes a gallery in memory to a file.
 
         Args:
-            path: the file. An old file is replaced when the new one is complete.
+            path: the file. An existing file is replaced when the new one is complete.
 
         Raises:
-            InputError: it cannot be written, or another process has changed it since it was read.
+            InputError: the file cannot be written, or another process has changed it since this process read it.
         """
         self.store.save(path)
 
@@ -362,21 +368,22 @@ class Gallery:
         """Opens a saved gallery.
 
         Args:
-            where: see :func:`lreid.gallery.store.place_of`.
+            where: address of the gallery, see :func:`lreid.gallery.store.place_of`.
             memory_map: leave the features of a file on disk; searches read the parts that they need. The gallery then
                 cannot be changed.
             unfinished: accept a gallery that is not complete, for a caller that continues to fill it.
-            device: ``cpu``; with ``cuda`` or ``cuda:N`` a copy of the index on a GPU runs searches without a filter,
-                for up to 2048 matches. faiss supports filters only on the CPU. The file does not depend on it.
+            device: ``cpu``, ``cuda`` or ``cuda:N``. On a GPU, a copy of the index runs searches without a filter and
+                with up to 2048 matches per query; faiss supports filters only on the CPU. A saved file does not depend
+                on the device.
 
         Raises:
-            InputError: the gallery is missing, truncated, of a different version, not a gallery, not complete, or not
-                reachable; or the GPU does not exist or does not support the kind of index.
+            InputError: the gallery is missing, truncated, of a different version, not complete or not reachable; the
+                file is no gallery; or the GPU does not exist or does not support the kind of index.
         """
         place = place_of(where) if isinstance(where, (str, Path)) else where
         gallery = cls(place.load(memory_map))
         if not (gallery.about.whole or unfinished):
-            raise InputError(f"{place}: is not complete yet; run the command that makes it again")
+            raise InputError(f"{place}: is not complete yet; repeat the command that builds it")
         return gallery._on(device)
 
     def _on(self, device: str) -> Gallery:
@@ -391,7 +398,7 @@ class Gallery:
         return self
 
     def _search_each(self, vectors: np.ndarray, k: int, filters: Sequence[Filter]) -> tuple[np.ndarray, Rows]:
-        """As :meth:`Store.nearest`, with one filter per query. Queries with equal filters are searched together."""
+        """Search as :meth:`Store.nearest`, with one filter per query; queries with equal filters share one search."""
         rows: dict[Filter, list[int]] = {}
         for row, where in enumerate(filters):
             rows.setdefault(where, []).append(row)
@@ -405,7 +412,7 @@ class Gallery:
         valid, threshold = labels.keys >= 0, self.about.threshold
         scores = np.where(valid, scores, -np.inf).astype(np.float32)
         recognised = valid
-        if threshold is not None:  # calibrated on images with an identity, so it applies only to these
+        if threshold is not None:  # it was calibrated on images with an identity, so it applies only to such images
             recognised = valid & (scores >= np.float32(threshold)) & (labels.ids != UNKNOWN)
         return Matches(scores, **vars(self._named(labels)), known=recognised)
 
@@ -434,14 +441,14 @@ class Gallery:
         names = self.about.names.get(what, {})
         if given.dtype == object and not names and self._has_labels(what):
             text = given[given != str(UNKNOWN)][0]
-            raise InputError(f"{PLURAL[what]}: the gallery has integers, {text!r} is text; give integers")
+            raise InputError(f"{PLURAL[what]}: {text!r} is text, but the gallery has integers; give integers")
         if given.dtype == object or not names or any(number != hash_of(name) for number, name in names.items()):
             return
         strange = given[~np.isin(given, [UNKNOWN, *names])]
         if len(strange):
             text = next(iter(names.values()))
             raise InputError(
-                f"{PLURAL[what]}: the gallery has text such as {text!r}, {strange[0]} is a number; give text"
+                f"{PLURAL[what]}: {strange[0]} is a number, but the gallery has text such as {text!r}; give text"
             )
 
     def _has_labels(self, what: str) -> bool:
@@ -460,13 +467,14 @@ class Gallery:
     def _check_model(self, model: str) -> None:
         if model != self.about.model:
             raise InputError(
-                f"the gallery holds features of model {self.about.model}, these are of model {model}; index the images "
-                "again with the new model, or search with cross_model=True if both models were trained to be comparable"
+                f"the gallery holds features of model {self.about.model}, these are of model {model}; index the "
+                "images again with the new model, or search with cross_model=True if the models were trained to be "
+                "comparable"
             )
 
     def _check_width(self, vectors: np.ndarray) -> np.ndarray:
         if vectors.shape[1] != self.width:
-            raise InputError(f"features have {vectors.shape[1]} numbers a row, the gallery's {self.width}")
+            raise InputError(f"features have {vectors.shape[1]} numbers per row, but those of the gallery {self.width}")
         return vectors
 
 
@@ -478,12 +486,12 @@ def _unit_vectors(features: Any, name: str) -> np.ndarray:
 
 
 def _names(paths: Files) -> list[str]:
-    """Names of images as text: ``Path("a.jpg")`` and ``"a.jpg"`` are one image."""
+    """Names of images as text: ``Path("a.jpg")`` and ``"a.jpg"`` name the same image."""
     return [str(path) for path in paths]
 
 
 def _check_labels(count: int, ids: Any, cams: Any, times: Any, paths: list[str], names: Names) -> tuple[Rows, Names]:
-    """Labels of new images in the store's form, still without keys, and all names including new ones."""
+    """Labels of new images as the store needs them, without keys, and all names including new ones."""
     if len(paths) != count:
         raise ArgumentError("paths", f"has {len(paths)} names, but there are {count} feature rows")
     if len(set(paths)) != count:
@@ -503,7 +511,7 @@ def _check_labels(count: int, ids: Any, cams: Any, times: Any, paths: list[str],
 
 
 def _numbers(labels: np.ndarray, names: dict[int, str]) -> np.ndarray:
-    """``(N,)`` int64 numbers of labels; for text its existing number or a hash; "-1" means unknown."""
+    """``(N,)`` int64 numbers of labels. A text gets its existing number, otherwise its hash; "-1" means unknown."""
     if labels.dtype == np.int64:
         return labels
     numbers = {name: number for number, name in names.items()} | {str(UNKNOWN): UNKNOWN}
@@ -511,7 +519,7 @@ def _numbers(labels: np.ndarray, names: dict[int, str]) -> np.ndarray:
 
 
 def _as_given(numbers: np.ndarray, names: dict[int, str] | None) -> np.ndarray:
-    """Labels as given to the gallery: text if there are names (dtype object, None if unknown)."""
+    """Labels as they were given to the gallery: text (dtype object, None if unknown) if there are names."""
     if not names:
         return numbers
     given = np.empty(numbers.size, dtype=object)

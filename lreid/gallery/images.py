@@ -1,4 +1,4 @@
-"""Features and names of images, for galleries that are built and searched with images instead of features."""
+"""Extract the features and labels of images, so that a gallery can be built and searched with images."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from lreid.errors import ArgumentError, InputError
 if TYPE_CHECKING:
     from lreid.models.embedder import Embedder
 
-Model: TypeAlias = "str | Embedder"  # for features a fingerprint; for images a network or its name
+Model: TypeAlias = "str | Embedder"  # the fingerprint of a network for features; a network or its name for images
 
 
 class Named(NamedTuple):
-    """Images or features, with the path, identity and camera of each; None if unknown."""
+    """Images or features, with their paths, identities and cameras; None if all are unknown."""
 
     images: Any
     paths: Any
@@ -27,15 +27,15 @@ class Named(NamedTuple):
 
 
 def named(images: Any, paths: Any, ids: Any, cams: Any) -> Named:
-    """Images with their absolute paths and labels; labels that are not given are read from the paths in a folder.
+    """Adds absolute paths and labels to images; labels that are not given are read from the paths in a folder.
 
     Args:
         images: features (n, D), or images as in :meth:`lreid.models.Embedder.extract`.
         paths, ids, cams: as in :meth:`lreid.Gallery.build`.
 
     Raises:
-        ArgumentError: features, or images in memory, have no paths.
-        InputError: a folder without images, or with contradictory names.
+        ArgumentError: ``paths`` is missing for features or for images in memory.
+        InputError: the folder contains no images, or only some of its files are named as in Market-1501.
     """
     if paths is not None:
         return Named(images, paths, ids, cams)
@@ -52,7 +52,7 @@ def named(images: Any, paths: Any, ids: Any, cams: Any) -> Named:
         sequence = sequence_of(images)
         files = list(sequence) if isinstance(sequence, Iterator) else sequence
     if not all(isinstance(file, (str, os.PathLike)) for file in files):
-        raise ArgumentError("paths", "is missing; images in memory have no names, so give each one")
+        raise ArgumentError("paths", "is missing; give each image in memory a name")
     return Named(files, [absolute(os.fspath(file)) for file in files], ids, cams)
 
 
@@ -71,29 +71,29 @@ def are_features(images: Any) -> bool:
 
 
 def model_of(images: Any, model: Model | None, extras: dict[str, np.ndarray]) -> tuple[str, Embedder | None]:
-    """The fingerprint of the model of images or features, and its network if it is given or needed.
+    """The fingerprint of the model of images or features, and its network; a fingerprint alone has no network.
 
     Args:
         images: as in :func:`named`.
         model: None means the network that the gallery records.
-        extras: extras of the gallery, empty for a new one.
+        extras: extras of the gallery, empty for a new gallery.
 
     Raises:
         ArgumentError: no model is given, and the gallery records none.
-        InputError: as :func:`lreid.load_model`, or the gallery's features are standardised by camera.
+        InputError: as in :func:`lreid.load_model`, or the gallery's features are standardised per camera.
     """
     if are_features(images) and isinstance(model, str):
         return model, None
     if model is None and "checkpoint" in extras and not are_features(images):
         model = str(extras["checkpoint"][0])
     if model is None:
-        raise ArgumentError("model", "is missing; give lreid.load_model(…) with images, its fingerprint with features")
+        raise ArgumentError("model", "is missing; pass lreid.load_model(…) for images, its fingerprint for features")
     from lreid.loading import load_model
     from lreid.models.fingerprint import fingerprint
 
     network = load_model(model) if isinstance(model, str) else model
     if not are_features(images) and any(name.startswith("norm/") for name in extras):
-        raise InputError("the gallery's features are standardised by camera; use lreid search query")
+        raise InputError("the gallery's features are standardised per camera; use lreid search query")
     return fingerprint(network), network
 
 
@@ -105,5 +105,5 @@ def features_of(images: Any, network: Embedder | None, extras: dict[str, np.ndar
 
 
 def origin(network: Embedder) -> dict[str, np.ndarray]:
-    """The facts about the network that a gallery stores, for the commands and for later searches with images."""
+    """The source of the network, which a gallery stores so that commands and later searches can load the network."""
     return {"checkpoint": np.array([network.source]), "flip": np.array([False])} if network.source else {}

@@ -1,4 +1,4 @@
-"""A gallery as a source of scores, so that ``lreid test`` can score its own search."""
+"""Score queries by the search of a gallery, so that ``lreid test`` measures the gallery as it is."""
 
 from __future__ import annotations
 
@@ -17,20 +17,19 @@ from lreid.retrieval.scores import Metric
 
 
 class GallerySearch:
-    """A gallery in the role of an index and of its search, by cosine similarity.
+    """Gives the evaluation the search of a gallery, by cosine similarity, instead of an index that it would build.
 
-    It replaces a :class:`lreid.retrieval.FaissIndex` and the search that such an index builds from features.
+    It has the interface of a :class:`lreid.retrieval.FaissIndex` and of the search that such an index builds.
 
     Args:
         gallery: gallery in faiss or Milvus.
         depth: number of images per query; a ``flat`` gallery in a file returns all images.
 
     Attributes:
-        index: kind of the index.
-        depth: as given.
-        labels: labels of all images, as numbers; row numbers in scores refer to them.
-        seconds: None, because the time to build it is unknown.
-        megabytes: None.
+        index: kind of the gallery's index.
+        depth: the argument.
+        labels: labels of all images, as numbers; row numbers in scores refer to these rows.
+        seconds, megabytes: None, because the time to build the index and its size are unknown.
     """
 
     seconds = None
@@ -43,11 +42,11 @@ class GallerySearch:
         self.max_results = len(self.labels) if everything else min(depth, len(self.labels))
 
     def over(self, gallery: Any, metric: Metric) -> GallerySearch:
-        """The gallery itself, which already contains its features."""
+        """Returns this object; it needs no features, because the gallery contains them."""
         return self
 
     def __call__(self, queries: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores and rows ``(B, found)`` for ``(B, D)`` queries; missing results have row -1."""
+        """Scores and rows ``(B, max_results)`` for ``(B, D)`` queries; missing results have row -1."""
         scores, rows = self._search(queries, self.max_results)
         norms = queries.cpu().norm(dim=1, keepdim=True)
         return torch.from_numpy(scores) * norms, torch.from_numpy(rows)
@@ -57,7 +56,7 @@ class GallerySearch:
         return self._search(queries, min(self.depth, len(self.labels)))[1]
 
     def features(self) -> np.ndarray | None:
-        """``(N, D)`` unit vectors; None if the gallery stores codes."""
+        """``(N, D)`` unit vectors; None if the gallery stores only compressed codes."""
         try:
             return self.gallery.features(self.labels.keys)
         except InputError:

@@ -23,7 +23,7 @@ class Rows:
     """Labels, times and paths of N images.
 
     Attributes:
-        keys: ``(N,)`` int64, ascending; the engine's keys of the images. A key does not change when others are removed.
+        keys: ``(N,)`` int64, ascending; the engine's keys of the images. Removing images does not change other keys.
         ids, cams, times: ``(N,)`` int64; -1 means unknown. Times are seconds.
         paths: ``(N,)`` different strings.
     """
@@ -53,9 +53,10 @@ class About:
         threshold: cosine similarity below which a search returns "unknown"; ``None`` before calibration.
         false_accept_rate: share of impostors that the threshold accepts.
         calibrated_on: number of images that set the threshold; None if unknown.
-        names: the names of numbers, for ``identity`` and ``camera``. Other numbers stand for themselves.
-        extras: arrays stored with the gallery, for instance statistics that normalise its features. They do not change
-            after it is built.
+        names: under ``identity`` and ``camera``, the text label of each number. A number without a name is itself the
+            label.
+        extras: arrays stored with the gallery, for instance statistics that normalise its features. They are set when
+            the gallery is built, and do not change later.
         shards: number of parts of a faiss index, which are searched in parallel.
         whole: False while a gallery is being filled and must not be searched.
     """
@@ -73,7 +74,7 @@ class About:
 
 
 class Store(Protocol):
-    """Rows of one gallery. :class:`lreid.gallery.gallery.Gallery` checks all arguments before.
+    """Storage engine of one gallery; :class:`lreid.gallery.gallery.Gallery` checks all arguments beforehand.
 
     Attributes:
         about: description of the gallery; stored by :meth:`save`.
@@ -89,7 +90,7 @@ class Store(Protocol):
         """The number of images that a filter allows."""
 
     def add(self, vectors: np.ndarray, labels: Rows) -> None:
-        """Adds ``(N, D)`` float32 rows of unit length, after their names. The store chooses the keys."""
+        """Adds ``(N, D)`` float32 rows of unit length, and before them any new names. The store chooses the keys."""
 
     def remove(self, keys: np.ndarray) -> None:
         """Deletes existing rows."""
@@ -104,7 +105,7 @@ class Store(Protocol):
         """``(N, D)`` float32 features of images.
 
         Raises:
-            InputError: the kind stores no features, or an image does not exist.
+            InputError: this kind of gallery stores no features, or an image does not exist.
         """
 
     def nearest(self, vectors: np.ndarray, k: int, where: Filter) -> tuple[np.ndarray, Rows]:
@@ -116,7 +117,7 @@ class Store(Protocol):
         """
 
     def finish(self) -> None:
-        """Completes a gallery that was built to be filled, and saves it."""
+        """Completes a gallery that was built with ``whole=False``, and saves it."""
 
     def save(self, path: str | Path | None = None) -> None:
         """Saves :attr:`about` and all unsaved rows."""
@@ -132,20 +133,20 @@ class Place(Protocol):
         """Whether the gallery exists, complete or not."""
 
     def load(self, memory_map: bool = False) -> Store:
-        """The gallery.
+        """Opens the gallery.
 
         Raises:
-            InputError: it does not exist, or cannot be used.
+            InputError: the gallery does not exist or cannot be used.
         """
 
     def build(self, vectors: np.ndarray, labels: Rows, about: About) -> Store:
-        """A new gallery with these rows. It exists once it is saved, or finished if it is not complete."""
+        """Creates a gallery with these rows; it exists once it is saved, or, if not ``about.whole``, finished."""
 
     def bytes(self) -> int | None:
-        """Its size on disk; None if unknown."""
+        """Size of the gallery on disk; None if unknown."""
 
     def delete(self) -> None:
-        """Deletes this version; the others stay."""
+        """Deletes this version of the gallery, but no other version."""
 
     def others(self) -> list[Any]:
         """Places of all other existing versions, older and newer ones."""
@@ -160,17 +161,17 @@ class Place(Protocol):
         """The place of the previous version."""
 
     def switch(self, current: Any) -> None:
-        """Replaces this version by the next one in one step; this one becomes the previous version.
+        """Replaces this version by the next version in one step; this version becomes the previous one.
 
         Args:
-            current: the store that was at this path when the next version was finished.
+            current: the store that was here when the next version was finished.
 
         Raises:
-            InputError: this version has changed since; nothing is done.
+            InputError: this version has changed since then; nothing is done.
         """
 
     def roll_back(self) -> None:
-        """Replaces this version by the previous one in one step; this one becomes the next version.
+        """Replaces this version by the previous version in one step; this version becomes the next one.
 
         Raises:
             InputError: there is no previous version.
@@ -185,7 +186,7 @@ def require_keys(keys: np.ndarray, there: np.ndarray) -> None:
     """
     missing = keys[~np.isin(keys, there)]
     if len(missing):
-        raise InputError(f"key {missing[0]}: no image of the gallery has it; take keys from labels or matches")
+        raise InputError(f"key {missing[0]}: no image in the gallery has this key; take keys from labels or matches")
 
 
 def hash_of(text: str) -> int:
@@ -198,17 +199,17 @@ def place_of(where: str | Path) -> Place:
     """The place that an address names.
 
     Args:
-        where: a file; ``milvus:FILE.db``, a database of Milvus Lite in this process; or ``milvus:http://host:port``, a
-            Milvus server or cluster; the last two with ``/NAME`` at the end if they hold several galleries.
+        where: a file; ``milvus:FILE.db`` for a database of Milvus Lite in this process; or ``milvus:http://host:port``
+            for a Milvus server or cluster. A Milvus address ends in ``/NAME`` if the database has several galleries.
 
     Raises:
-        InputError: an invalid Milvus address.
+        InputError: the Milvus address is invalid.
     """
     text = str(where)
     if not text.startswith(SCHEME):
         from lreid.gallery.faiss.faiss_store import FilePlace
 
         return FilePlace.named(text)
-    from lreid.gallery.milvus.place import MilvusPlace  # imported here, so that files do not need it
+    from lreid.gallery.milvus.place import MilvusPlace  # imported here, because galleries in files do not need pymilvus
 
     return MilvusPlace.parse(text)

@@ -132,7 +132,7 @@ def test_strays_are_left_out_and_told(tmp_path: Path, make_images) -> None:
     (tmp_path / "anna.txt").write_text("no image")
     (found,) = read_custom(tmp_path)
     assert found.notes == (
-        "1 image outside such folders, without an identity, left out",
+        "1 image outside the folders of the identities left out",
         'no path contains a camera; pass a pattern such as --pattern "{pid}/{camid}_{n}.png"',
         "1 identity with a single image, of use as distractors only",
     )
@@ -168,7 +168,7 @@ FAULTS = {
         ["cam1/anna/1.jpg", "cam2/anna/2.jpg", "cam1/ben/1.jpg", "cam2/ben/2.jpg", "cam1/1.jpg"],
         "folders are named after cameras, .* such as .*cam1/anna",
     ),
-    "splits": (["train/a/1.jpg", "test/b/1.jpg"], "test, train are no identities; name one of them, such as .*train"),
+    "splits": (["train/a/1.jpg", "test/b/1.jpg"], "test, train are splits, not identities; pass one, such as .*train"),
 }
 
 

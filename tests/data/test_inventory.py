@@ -132,7 +132,7 @@ def test_own_data_are_there_or_faulty(tmp_path):
     (tmp_path / "shop.csv").write_text("\n".join(rows).replace("2,1,gallery", "2,0,gallery"))
     (finding,) = look("csv:shop.csv", tmp_path)
     assert finding.status == "different"
-    assert "1 of 1 queries have a match by their own camera only" in finding.notes[0]
+    assert "1 of 1 queries have matches only from their own camera" in finding.notes[0]
 
 
 def test_a_folder_to_search_is_no_fault_though_nothing_can_be_trained_on_it(tmp_path, make_images):
@@ -189,7 +189,7 @@ def test_faults_of_a_protocol():
     notes = faults(DataSet("x", train, query, gallery))
     assert notes[0] == "1 identity in train and in query, for instance 5"
     assert notes[1] == "1 of 3 queries have no image of their identity in the gallery"
-    assert notes[2].startswith("1 of 3 queries have a match by their own camera only")
+    assert notes[2].startswith("1 of 3 queries have matches only from their own camera")
     nowhere = [tuple(record._replace(camid=-1) for record in records) for records in (query[:1], gallery[:1])]
     assert faults(DataSet("x", (), *nowhere)) == []  # cameras that are not known leave out no match
     assert faults(DataSet("x", train, query[:1], gallery[2:]), renumbered=True) == [

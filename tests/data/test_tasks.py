@@ -352,10 +352,10 @@ def test_merge_tasks(build):
         ({"unseen_galleries": "all"}, "unseen_galleries is 'all'; must be separate or merged or both"),
         ({"cameras": "none"}, "cameras is 'none'; must be apart or same"),
         ({"order": "descending"}, "order is 'descending'; must be ascending or random"),
-        ({"train": ["small", "small"]}, "train has two data sets of the name small"),
-        ({"unseen": ["veri", "veri"]}, "unseen has two data sets of the name veri"),
+        ({"train": ["small", "small"]}, "train has two data sets called small"),
+        ({"unseen": ["veri", "veri"]}, "unseen has two data sets called veri"),
         ({"train": ["small", "veri"], "unseen": ["veri"]}, "unseen names veri, which is trained on too"),
-        ({"train": ["small", "small"], "pool": True}, "train has two data sets of the name small"),
+        ({"train": ["small", "small"], "pool": True}, "train has two data sets called small"),
     ],
 )
 def test_bad_input_is_named(build, changes, message):

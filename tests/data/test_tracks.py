@@ -86,9 +86,11 @@ def test_small_and_cut_boxes_are_left_out(gate, tmp_path: Path) -> None:
     tracks.write_text("\n".join([*lines(), *small, *outside]))
     from_tracks([video], [tracks], tmp_path / "set", Choice(height=41))
     assert {row["pid"] for row in table(tmp_path / "set")} == {f"gate-{track}" for track in COLOURS}
-    with pytest.raises(InputError, match="gate.txt: not one box is 81 pixels high and as sharp as 0 within the frames"):
+    with pytest.raises(
+        InputError, match="gate.txt: no box in the frames is at least 81 pixels high with a sharpness of at least 0"
+    ):
         from_tracks([video], [tracks], tmp_path / "none", Choice(height=81))
-    with pytest.raises(InputError, match="as sharp as 1e[+]06 within"):
+    with pytest.raises(InputError, match="sharpness of at least 1e[+]06"):
         from_tracks([video], [tracks], tmp_path / "none", Choice(sharpness=1e6))
     assert not list(tmp_path.glob("none*"))
 
@@ -154,14 +156,14 @@ def test_sharpness_is_the_variance_of_the_laplacian() -> None:
 
 
 FAULTS = {
-    "1,1,5,5,-20,40": "t.txt:1: the box of track 1 ends before it starts .-20 x 40 pixels.; it is left, top, width",
-    "1,1,5,5,20,0": "t.txt:1: the box of track 1 ends before it starts",
-    "0,1,5,5,20,40": "t.txt:1: frame 0, track 1; both are whole numbers, and frames count from 1",
+    "1,1,5,5,-20,40": "t.txt:1: the box of track 1 has -20 x 40 pixels; a box is written as left, top, width",
+    "1,1,5,5,20,0": "t.txt:1: the box of track 1 has 20 x 0 pixels",
+    "0,1,5,5,20,40": "t.txt:1: frame 0, track 1; both must be whole numbers below 2.53",
     "1.5,1,5,5,20,40": "t.txt:1: frame 1.5, track 1",
-    "1,-1,5,5,20,40": "t.txt:1: track -1: these are detections; run a tracker",
-    "1,1,5,5,20": "t.txt:1: no line of frame,track,left,top,width,height; found '1,1,5,5,20'",
-    "a,b,c,d,e,f": "t.txt:1: no line of frame",
-    "1,1,nan,5,20,40": "t.txt:1: no line of frame",
+    "1,-1,5,5,20,40": "t.txt:1: track -1 marks a detection; run a tracker",
+    "1,1,5,5,20": "t.txt:1: expected frame,track,left,top,width,height; found '1,1,5,5,20'",
+    "a,b,c,d,e,f": "t.txt:1: expected frame",
+    "1,1,nan,5,20,40": "t.txt:1: expected frame",
     "1,1,5,5,20,40\n\n1,1,9,5,20,40": "t.txt:3: track 1 is in frame 1 on line 1, too",
     "1,1,5,5,20,40,0": "t.txt: holds no tracks.*confidence 0: 1",
     "1,1e300,5,5,20,40": "t.txt:1: frame 1, track 1e[+]300",
@@ -277,9 +279,9 @@ def test_videos_that_do_not_fit_are_named(gate, tmp_path: Path, caplog: pytest.L
         from_tracks([tmp_path / "cut.avi"], [tracks], tmp_path / "set")
     with pytest.raises(InputError, match="gone.mp4: no such video or folder"):
         from_tracks([tmp_path / "gone.mp4"], [tracks], tmp_path / "set")
-    with pytest.raises(InputError, match="gate.avi: no tracks next to its frames; name a tracker's file by --tracks"):
+    with pytest.raises(InputError, match="gate.avi: no tracks next to its frames; pass a tracker.s file as --tracks"):
         from_tracks([video], [], tmp_path / "set")
-    with pytest.raises(InputError, match="2 videos and 1 --tracks; name one file of tracks for each"):
+    with pytest.raises(InputError, match="2 videos and 1 --tracks; pass one file of tracks per video"):
         from_tracks([video, video], [tracks], tmp_path / "set")
     with pytest.raises(InputError, match="two videos are called gate; rename one"):
         from_tracks([video, video], [tracks, tracks], tmp_path / "set")
@@ -290,5 +292,5 @@ def test_videos_that_do_not_fit_are_named(gate, tmp_path: Path, caplog: pytest.L
     tracks.write_text("\n".join(lines(frames=range(16, 26))))
     from_tracks([video], [tracks], tmp_path / "set")
     assert "25 of 50 boxes come after the video's end, frame 20" in caplog.text
-    with pytest.raises(InputError, match="set: is there already; choose another --out"):
+    with pytest.raises(InputError, match="set: already exists; choose another --out"):
         from_tracks([video], [tracks], tmp_path / "set")

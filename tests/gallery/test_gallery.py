@@ -46,9 +46,9 @@ def test_features_of_another_model_are_refused_unless_asked_for(new_place):
         gallery.add(vectors(1), ["new.jpg"], model="b2")
     found = gallery.search(vectors(1), 1, model="b2", cross_model=True)
     assert found.paths[0, 0] == "00000.jpg"
-    with pytest.raises(InputError, match="features have 5 numbers a row, the gallery's 8"):
+    with pytest.raises(InputError, match="features have 5 numbers per row, but those of the gallery 8"):
         gallery.search(np.ones((1, 5)), model="b2", cross_model=True)
-    with pytest.raises(InputError, match="features have 5 numbers a row, the gallery's 8"):
+    with pytest.raises(InputError, match="features have 5 numbers per row, but those of the gallery 8"):
         gallery.add(np.ones((1, 5)), ["new.jpg"], model="a1")
 
 
@@ -107,7 +107,7 @@ def test_features_of_an_image_that_is_gone_are_refused(new_place):
     labels = gallery.labels()
     gallery.remove(labels.paths[[4, 11]])
     for gone in labels.keys[[4, 11]]:
-        with pytest.raises(InputError, match=f"key {gone}: no image of the gallery has it"):
+        with pytest.raises(InputError, match=f"key {gone}: no image in the gallery has this key"):
             gallery.features(np.array([labels.keys[0], gone]))
     assert gallery.features([]).shape == (0, WIDTH)
 

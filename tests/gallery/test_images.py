@@ -108,9 +108,9 @@ def test_a_model_or_paths_that_are_missing_are_asked_for(model: Embedder) -> Non
     features = model.extract(GREY)
     known = Gallery.build(features, ["grey"], model=lreid.fingerprint(model))
     for call, words in [
-        (lambda: known.search(GREY), "model is missing; give lreid.load_model"),
+        (lambda: known.search(GREY), "model is missing; pass lreid.load_model"),
         (lambda: Gallery.build(features, model=model), "paths is missing; name the image of each row"),
-        (lambda: Gallery.build([GREY], model=model), "paths is missing; images in memory"),
+        (lambda: Gallery.build([GREY], model=model), "paths is missing; give each image"),
         (lambda: Gallery.build("folder", model="zoo:nobody"), "nobody"),
     ]:
         with pytest.raises(InputError, match=words):

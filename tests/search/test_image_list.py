@@ -61,7 +61,7 @@ def test_the_folder_of_one_person_and_single_files_name_nobody_by_themselves(tmp
 
 def test_folders_that_stand_for_something_else_are_no_matter_where_it_is_said_who_is_there(tmp_path: Path) -> None:
     touch(tmp_path, "train/cam1/1.jpg", "query/2.jpg")
-    with pytest.raises(InputError, match="query, train are no identities"):
+    with pytest.raises(InputError, match="query, train are splits, not identities"):
         list_images([tmp_path], "gallery")
     assert told(list_images([tmp_path], "gallery", identities=False)) == [("2.jpg", None, None), ("1.jpg", None, "1")]
     assert {image.identity for image in list_images([tmp_path], "gallery", identity="anna")} == {"anna"}

@@ -182,7 +182,7 @@ def test_a_missing_image_of_a_later_task_is_told_at_once(people: Path, tmp_path:
         ({"DEVICE": "meta"}, "DEVICE is 'meta', which cannot be used"),
         ({"TRAIN__EPOCHS": -1}, "TRAIN.EPOCHS is -1"),
         ({"BENCHMARK__TASKS_PER_DATASET": 99}, "BENCHMARK.TASKS_PER_DATASET is 99; must be from 1 to "),
-        ({"BENCHMARK__TRAIN": ["synthetic:plaza", "synthetic:plaza"]}, "BENCHMARK.TRAIN has two data sets of the name"),
+        ({"BENCHMARK__TRAIN": ["synthetic:plaza", "synthetic:plaza"]}, "BENCHMARK.TRAIN has two data sets called"),
         ({"SYNTHETIC__DISTRACTORS": 99999}, "SYNTHETIC.DISTRACTORS of synthetic:plaza is 99999; must be from 0 to "),
         (
             {"METHOD__NAME": "bot_ft", "BATCH__NEIGHBOURS": 2},

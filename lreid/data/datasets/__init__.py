@@ -41,7 +41,7 @@ def register_dataset(spec: Spec) -> None:
         ArgumentError: a data set of this package has that name.
     """
     if any(builtin.name == spec.name for module in files() for builtin in module.SPECS):
-        raise ArgumentError("spec", f"is called {spec.name}, as a data set of lreid; choose a different name")
+        raise ArgumentError("spec", f"is named {spec.name}, which comes with lreid; choose a different name")
     _registered[spec.name] = spec
 
 
@@ -79,7 +79,7 @@ def spec_of(name: str) -> Spec:
         return spec
     if name.lower().startswith("duke"):
         raise InputError(
-            f"{name}: its authors withdrew DukeMTMC for reasons of privacy; use a task order without it "
+            f"{name}: DukeMTMC was withdrawn by its authors for reasons of privacy; use a task order without it "
             f"({WITHOUT_DUKE}), or dukemtmc_reid if you still have its re-ID part"
         )
     if os.sep in name:
