@@ -1,4 +1,4 @@
-"""Search a gallery of your images: who is in this image, and is that person enrolled?"""
+"""Search a gallery of your images: find out who is in an image, and whether that person is enrolled."""
 
 from __future__ import annotations
 

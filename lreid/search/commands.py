@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # commands that need no network start without torch
     from lreid.models.embedder import Embedder
 
 logger = logging.getLogger("lreid")
-Where = str | Path  # see lreid.gallery.store
+Where = str | Path  # address of a gallery, see lreid.gallery.store.place_of
 
 
 class Layout(NamedTuple):
@@ -61,7 +61,7 @@ def build(
     Args:
         where: place of the gallery, see :func:`lreid.gallery.store.place_of`.
         checkpoint: checkpoint of the model.
-        images: as in :func:`list_images`.
+        images: images from :func:`list_images`.
         layout: how the gallery is stored.
         adapt_norm: standardise features per camera, with statistics of these images, which the gallery stores.
         skip_bad: leave out images that cannot be read.
@@ -106,12 +106,12 @@ def add(
     device: str = "auto",
     engine: Engine = "torch",
 ) -> int:
-    """Adds the images that are not in a gallery yet, normalised like the others.
+    """Adds the images that are not in a gallery yet; their features are normalised like those in the gallery.
 
     Args:
         where: place of the gallery.
-        images: as in :func:`list_images`.
-        checkpoint: the gallery's model, if its file has moved.
+        images: images from :func:`list_images`.
+        checkpoint: the file of the gallery's model, if it has moved.
         skip_bad, device, engine: as in :func:`build`.
 
     Returns:
@@ -141,14 +141,15 @@ def remove(where: Where, paths: Sequence[str] = (), identity: str | None = None,
         where: place of the gallery.
         paths: paths of images.
         identity: name of an identity.
-        everywhere: also delete them from the versions that ``reindex`` and ``rollback`` leave next to the gallery; a
-            version may lack some of them.
+        everywhere: also delete the images from the versions that ``reindex`` and ``rollback`` leave next to the
+            gallery; such a version need not contain all of them.
 
     Returns:
         The number of removed images.
 
     Raises:
-        InputError: an image is not in the gallery, or none is given; the gallery does not change.
+        InputError: an image is not in the gallery, or neither images nor an identity are given; the gallery does not
+            change.
     """
     if not paths and identity is None:
         raise InputError(f"{where}: nothing to remove; name images, or identity=NAME")
@@ -187,15 +188,16 @@ def calibrate(
 
     Args:
         where: place of a gallery whose images have identities.
-        images: result of :func:`list_images`; images without an identity are skipped. They may show people who are not
-            enrolled.
-        false_accept_rate: in [0, 1).
+        images: images from :func:`list_images`, which may show people who are not enrolled. Images without an identity
+            are skipped.
+        false_accept_rate: false accept rate, a share in [0, 1).
         checkpoint, skip_bad, device, engine: as in :func:`add`.
 
     Returns:
-        ``threshold``, ``false_accept_rate`` and the number of ``images``. ``known`` counts the images with a different
-        image of the same identity in the gallery. ``true_positive_rate`` is the share of these whose best match with a
-        name, other than the image itself, is right and reaches the threshold; None if there are none.
+        ``threshold``, ``false_accept_rate`` and the number of ``images``. ``known`` counts the images of which the
+        gallery has another image of the same identity. ``true_positive_rate`` is the share of the ``known`` images that
+        are recognised: the best match with a name, other than the image itself, shows the identity and reaches the
+        threshold. It is None if ``known`` is 0.
 
     Raises:
         InputError: no image has an identity, or an argument is invalid; the gallery does not change.
@@ -204,8 +206,8 @@ def calibrate(
     labelled = [image for image in images if image.identity is not None]
     if not labelled:
         raise InputError(
-            f"{where}: a threshold needs images whose identities are known, by folders named after them, names like "
-            "0002_c1.jpg, or a CSV file"
+            f"{where}: a threshold needs images with identities; name folders after people, name files like "
+            "0002_c1.jpg, or write a CSV file"
         )
     model, gallery = named.model(checkpoint, device, engine), named.gallery
     labelled, pixels = read_images(labelled, model, gallery.about.names, skip_bad=skip_bad)
@@ -236,7 +238,7 @@ def _recognised(
         paths, who: paths of the images, and the person in each image.
 
     Returns:
-        Two arrays ``(n,)`` bool. First: the gallery has a different image of the identity. Second: the best match with
+        Two arrays ``(n,)`` bool: whether the gallery has another image of the identity; and whether the best match with
         a name, other than the image itself, shows the identity and reaches the threshold.
     """
     labels = gallery.labels()
@@ -244,7 +246,7 @@ def _recognised(
     rows = list(zip(paths, who, strict=True))
     present = np.array([images_of[name] > (identity_of.get(path) == name) for path, name in rows])
     best = gallery.search(features, 2, model=gallery.about.model, where=Filter(not_identities=(UNKNOWN,)))
-    own = best.paths[:, 0] == np.array(paths, dtype=object)  # the image itself comes first
+    own = best.paths[:, 0] == np.array(paths, dtype=object)  # whether the best match is the image itself
     rank = own.astype(int)[:, None]
     recognised, ids = (np.take_along_axis(each, rank, 1)[:, 0] for each in (best.known, best.ids))
     return present, recognised & (ids == np.array(who, dtype=object))
@@ -258,8 +260,8 @@ class Wanted:
         top: number of matches per image, 1 or more.
         other_cameras: exclude images from the query's camera.
         only: filter of the matches.
-        camera: camera of the queries; None takes it from paths like ``cam1/07.jpg`` or ``0002_c1s1_000451_03.jpg``. If
-            the gallery has statistics per camera, it also selects these.
+        camera: camera of the queries; None reads it from paths like ``cam1/07.jpg`` or ``0002_c1s1_000451_03.jpg``. If
+            the gallery has statistics per camera, those of this camera normalise the queries.
     """
 
     top: int = 10
@@ -285,15 +287,16 @@ def query(
         where: place of the gallery.
         images: image files, folders, or CSV files.
         wanted: the requested matches.
-        checkpoint: the gallery's model, if its file has moved.
-        cross_model: use a different model, whose features are compatible. Adapted normalisation is not applied to it,
-            because its statistics belong to the gallery's model.
+        checkpoint: the file of the gallery's model, if it has moved.
+        cross_model: use a different model with compatible features. Its features are not normalised per camera, because
+            the gallery's statistics belong to the gallery's model.
+        sources: pattern of the paths in folders, and root folder for image paths in CSV files.
         device, engine: as in :func:`build`.
 
     Returns:
-        The content of ``matches.json``: ``gallery``, the number of ``images`` in it, ``threshold``,
-        ``false_accept_rate`` and ``calibrated_on``, the number of images that set it (None before :func:`calibrate`),
-        and ``queries``, see :func:`lreid.search.findings.findings`.
+        The content of ``matches.json``: ``gallery``; the number of ``images`` in the gallery; ``threshold``,
+        ``false_accept_rate`` and ``calibrated_on`` (the number of images that set the threshold), which are None before
+        :func:`calibrate`; and ``queries``, see :func:`lreid.search.findings.findings`.
 
     Raises:
         InputError: an image cannot be read, or an argument is invalid.
@@ -302,7 +305,7 @@ def query(
         raise ArgumentError("top", f"is {wanted.top}; request at least one match")
     named = _load_filled(where)
     about, listed = named.gallery.about, _queries(named, images, wanted, sources)
-    # an unknown name is reported before anything is computed
+    # An unknown name in the filter raises an error here, before anything is computed.
     wanted = replace(wanted, only=wanted.only.numbered(named.number_of))
     model = named.model(checkpoint, device, engine, any_model=cross_model)
     paths, matches = _matches(named, listed, wanted, model, checkpoint, cross_model=cross_model)
@@ -319,7 +322,7 @@ def _expected(named: NamedGallery, images: Sequence[Path], paths: Sequence[str],
     """The person in each query, if its folder, file name or CSV file names a person in the gallery."""
     try:
         identities = {image.path: image.identity for image in list_images(images, "query", where)}
-    except InputError:  # two sources that disagree
+    except InputError:  # two sources give an image different labels
         return [None] * len(paths)
     people = set(named.identities.values())
     names = (identities.get(absolute(path)) for path in paths)
@@ -334,7 +337,7 @@ def _queries(named: NamedGallery, sources: Sequence[Path], wanted: Wanted, where
     nameless = next((image.path for image in images if image.camera is None), None)
     if wanted.other_cameras and nameless is not None:
         raise InputError(
-            f"{nameless}: other_cameras=True needs the camera that took it; give camera=NAME, or a name like "
+            f"{nameless}: other_cameras=True needs the camera of the image; pass camera=NAME, or use a name like "
             "cam2_07.jpg"
         )
     return images
@@ -349,13 +352,13 @@ def _matches(
     *,
     cross_model: bool,
 ) -> tuple[list[str], Matches]:
-    """The paths of the queries that can be read, and their matches."""
+    """The paths of the queries that can be read, and the matches of these queries."""
     from lreid.models.fingerprint import fingerprint
 
     images, pixels = read_images(images, model, named.gallery.about.names)
     if (mark := fingerprint(model)) == named.gallery.about.model:
         if named.norm and named.norm.cameras and (pixels.camids == UNKNOWN).any():
-            logger.warning("the gallery is normalised per camera; --camera NAME gives the camera of the images")
+            logger.warning("the gallery is normalised per camera; pass --camera NAME with the camera of the images")
         features = named.extract(model, pixels)
     else:
         features = extract(model, pixels, flips(checkpoint or named.checkpoint), named.norm)
@@ -373,7 +376,7 @@ def _matches(
 
 
 def describe(where: Where) -> dict[str, Any]:
-    """Facts about a gallery as text, by property."""
+    """Properties of a gallery, as text by name."""
     named = NamedGallery.load(where)
     about, labels = named.gallery.about, named.gallery.store.labels()
     place = place_of(where)
@@ -389,7 +392,7 @@ def describe(where: Where) -> dict[str, Any]:
         "model": about.model,
         "checkpoint": str(named.checkpoint),
         "flipped images": "added" if named.flip else "no",
-        "adapted normalisation": "of features, by camera" if named.norm else "none",
+        "adapted normalisation": "features, per camera" if named.norm else "none",
         "threshold": "none; see calibrate"
         if about.threshold is None or about.false_accept_rate is None
         else f"{threshold_text(about.threshold, about.false_accept_rate)}; {caveat}".rstrip("; "),

@@ -19,7 +19,7 @@ from lreid.search.findings import too_few
 from lreid.search.image_list import SearchImage, read_images
 from lreid.search.named_gallery import NamedGallery, extract, flips
 
-MOST_IMAGES = 1000  # maximum number of gallery images whose pairs estimate a false accept rate
+MOST_IMAGES = 1000  # maximum number of gallery images whose pairs are used to estimate a false accept rate
 
 
 def compare(
@@ -32,28 +32,29 @@ def compare(
 ) -> dict[str, Any]:
     """Compares the cosine similarity of every pair of images with a threshold that was measured before.
 
-    The threshold of a zoo model is the score that 1 % of the impostor pairs of its test sets reach. The threshold of a
-    calibrated gallery is the score that the best match in the gallery reaches for a share of impostors, so it is strict
-    for a single pair.
+    1 % of the impostor pairs in the test sets of a zoo model reach the threshold of the model. The threshold of a
+    calibrated gallery was set for the best of all scores in the gallery, which is higher than the score of one pair; so
+    it is strict for a single pair.
 
     Args:
-        images: two files or more.
-        checkpoint: the model; None uses the gallery's, or that of the zoo for the shape of the images: zoo:people for
-            upright ones, otherwise zoo:vehicles.
+        images: two or more image files.
+        checkpoint: the model; None uses the model of the gallery, or, without a gallery, zoo:people for upright images
+            and zoo:vehicles for others.
         where: place of a gallery, whose model and threshold are used.
         device, engine: as in :func:`lreid.load_model`.
 
     Returns:
-        ``pairs`` with their two ``images``, their ``score``, whether they show the ``same`` identity (None without a
-        threshold) and ``false_accept_rate``, the share of the gallery's impostor pairs with at least that score (None
-        without a gallery of several identities); ``threshold``, ``false_accept_rate`` and ``true_positive_rate`` (None
-        if unknown); and ``notes``, sentences about the threshold.
+        A dictionary with ``pairs``, ``threshold``, ``false_accept_rate`` and ``true_positive_rate`` of the threshold
+        (None if unknown), and ``notes``, sentences about the threshold. Each pair has its two ``images``, its
+        ``score``, and ``same``, whether the score reaches the threshold (None without a threshold). The
+        ``false_accept_rate`` of a pair is the share of the gallery's impostor pairs with at least this score (None
+        without a gallery of several identities).
 
     Raises:
-        InputError: fewer than two images, an unreadable image, or an invalid model or gallery.
+        InputError: there are fewer than two images, an image cannot be read, or the model or gallery is invalid.
     """
     if len(images) < 2:
-        raise InputError(f"{images[0]}: name a second image to compare it with")
+        raise InputError(f"{images[0]}: pass a second image to compare with")
     listed = [SearchImage(str(each), None, None) for each in images]
     if where is not None:
         named = NamedGallery.load(where)
@@ -69,7 +70,7 @@ def compare(
 
 
 def _model_for(images: Sequence[Path]) -> str:
-    """The model of the zoo for images of their shape, as training on custom images chooses it."""
+    """The model of the zoo for upright or other images; training on custom images chooses it in the same way."""
     records = tuple(Record(str(path), UNKNOWN, UNKNOWN) for path in images)
     size = typical_size([DataSet("", records, (), ())])
     return zoo.PEOPLE if size is None or size.ratio >= UPRIGHT else zoo.VEHICLES
@@ -92,7 +93,8 @@ def _pairs(
 def _impostor_scores(named: NamedGallery) -> np.ndarray | None:
     """Cosine similarities of impostor pairs among at most ``MOST_IMAGES`` images of a gallery.
 
-    None if the gallery stores no features or has fewer than two identities.
+    Returns:
+        The similarities; None if the gallery stores no features or has fewer than two identities.
     """
     labels = named.gallery.store.labels()
     rows = np.flatnonzero(labels.ids != UNKNOWN)
@@ -100,15 +102,15 @@ def _impostor_scores(named: NamedGallery) -> np.ndarray | None:
         return None
     rows = np.sort(np.random.default_rng(0).permutation(rows)[:MOST_IMAGES])
     features, ids = named.gallery.features(labels.keys[rows]), labels.ids[rows]
-    scores = features @ features.T  # rows of length 1
+    scores = features @ features.T  # cosine similarities, because the rows have length 1
     other = np.triu(ids[:, None] != ids[None])
     return scores[other] if other.any() else None
 
 
 def _of_gallery(named: NamedGallery) -> dict[str, Any]:
-    """The threshold of a gallery, and notes about it."""
+    """The threshold of a gallery, and notes about the threshold."""
     about = named.gallery.about
-    notes = [f"threshold of {named.where}, for the best match in a whole gallery: strict for two images"]
+    notes = [f"the threshold of {named.where} is meant for the best match in a gallery, so it is strict for two images"]
     notes += list(filter(None, [too_few(about.calibrated_on, about.false_accept_rate)]))
     if about.threshold is None:
         notes = [f"{named.where} has no threshold; calibrate it: lreid search calibrate"]
@@ -117,7 +119,7 @@ def _of_gallery(named: NamedGallery) -> dict[str, Any]:
 
 
 def _of_model(source: str) -> dict[str, Any]:
-    """The threshold on the card of a model, and notes about it."""
+    """The threshold on the card of a model, and notes about the threshold."""
     entry = None
     if source.startswith(zoo.PREFIX):
         entry = zoo.find(source.removeprefix(zoo.PREFIX))
@@ -127,14 +129,14 @@ def _of_model(source: str) -> dict[str, Any]:
     note = f"{source} has no threshold; use a model of the zoo or a calibrated gallery"
     if card:
         note = (
-            f"threshold of {source}, measured on {', '.join(card['galleries'])}; other cameras need another one: "
-            "calibrate your gallery for a reliable answer"
+            f"the threshold of {source} was measured on {', '.join(card['galleries'])}; other cameras need another "
+            "threshold, so calibrate your gallery for a reliable answer"
         )
     return {key: card.get(key) for key in ("threshold", "false_accept_rate", "true_positive_rate")} | {"notes": [note]}
 
 
 def said(pair: dict[str, Any], comparison: dict[str, Any]) -> str:
-    """A pair of :func:`compare` as text."""
+    """The result for one pair of :func:`compare` as text."""
     if pair["same"] is None:
         return f"similarity {pair['score']:.3f}"
     reason = (

@@ -1,4 +1,4 @@
-"""Present the results of a gallery search: as values for JSON, as lines of text, and as a page of images."""
+"""Present the results of a gallery search as values for JSON, as lines of text and as pages of images."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OUTCOMES = {  # sections of a page, in order
 def findings(
     matches: Matches, queries: Sequence[str], expected: Sequence[str | None], *, calibrated: bool
 ) -> list[dict[str, Any]]:
-    """The answers of a gallery to queries, for JSON.
+    """The results of the queries to a gallery, for JSON.
 
     Args:
         matches: matches of these queries, one row per query.
@@ -39,9 +39,9 @@ def findings(
         calibrated: whether the gallery has a threshold.
 
     Returns:
-        For each query ``image``, ``expected``, ``unknown`` (None without a threshold), ``identity`` of the best match
-        (with a threshold: of the best match that reaches it, None if there is none), and ``matches`` with ``rank``,
-        ``path``, ``identity``, ``camera``, ``score``, ``known``.
+        For each query ``image``, ``expected``, ``unknown`` (None without a threshold), ``identity`` and ``matches``.
+        ``identity`` is that of the best match; with a threshold, that of the best match that reaches the threshold, or
+        None. Each match has ``rank``, ``path``, ``identity``, ``camera``, ``score`` and ``known``.
     """
     both = zip(queries, expected, strict=True)
     return [_finding(matches, row, path, who, calibrated) for row, (path, who) in enumerate(both)]
@@ -90,7 +90,7 @@ def summary(results: dict[str, Any]) -> list[str]:
     else:
         unknown = sum(each["unknown"] for each in queries)
         rule = threshold_text(results["threshold"], results["false_accept_rate"])
-        lines[0] += f": {len(queries) - unknown} found, {unknown} unknown at threshold {rule}"
+        lines[0] += f": {len(queries) - unknown} recognised, {unknown} unknown at threshold {rule}"
     labelled, right = rank1(queries)
     if labelled:
         share = 100 * right / labelled
@@ -108,15 +108,15 @@ def too_few(images: int | None, false_accept_rate: float | None) -> str:
     if images is None or not false_accept_rate or false_accept_rate * images >= 1:
         return ""
     return (
-        f"{images} images are too few for a false accept rate of {100 * false_accept_rate:g} %; instead none of them "
-        "reaches the threshold."
+        f"{images} images are too few to set a false accept rate of {100 * false_accept_rate:g} %: no impostor among "
+        "them reaches the threshold."
     )
 
 
 def verdict(finding: dict[str, Any], threshold: float | None, false_accept_rate: float | None) -> str:
     """One line about a query of :func:`lreid.search.query`."""
     if not finding["matches"]:
-        return "no image to compare with"
+        return "the gallery has no image to compare with"
     best = finding["matches"][0]
     if threshold is None or false_accept_rate is None:
         who = best["identity"] or "an identity without a name"
@@ -124,15 +124,15 @@ def verdict(finding: dict[str, Any], threshold: float | None, false_accept_rate:
     rule = f"threshold {threshold_text(threshold, false_accept_rate)}"
     named = next((match for match in finding["matches"] if match["identity"] is not None), None)
     if named is None:
-        return f"unknown: none of the nearest has a name, {rule}"
+        return f"unknown: none of the matches has a name, {rule}"
     if finding["unknown"]:
-        nearest = "the nearest" if named is best else "the nearest with a name"
+        nearest = "the best match" if named is best else "the best match with a name"
         return f"unknown: {nearest} has {named['score']:.3f}, {rule}"
     return f"known: {finding['identity']}, {named['score']:.3f}, {rule}"
 
 
 def short_names(paths: Sequence[str]) -> list[str]:
-    """The paths without their common folders."""
+    """The paths without the folders that they have in common."""
     parts = [path.split("/") for path in paths]
     same = takewhile(lambda each: len(set(each)) == 1, zip(*(folders for *folders, _ in parts), strict=False))
     shared = sum(1 for _ in same)
@@ -140,10 +140,10 @@ def short_names(paths: Sequence[str]) -> list[str]:
 
 
 def write_findings(results: dict[str, Any], out: Path, *, blur: bool = False) -> None:
-    """Writes the results of :func:`lreid.search.query`: ``matches.json``, ``matches.html``, ``matches-2.html`` ….
+    """Writes the results of :func:`lreid.search.query` to ``matches.json``, ``matches.html``, ``matches-2.html`` ….
 
-    Wrong matches come first, then unknown people, then the rest; links at the top lead to each kind. A page holds about
-    ``PAGE_BYTES`` of images.
+    Queries with a wrong match come first, then unknown people, then the rest; links at the top of each page lead to
+    these groups. A page has images of about ``PAGE_BYTES`` bytes.
 
     Args:
         results: the results.
@@ -172,7 +172,7 @@ def write_findings(results: dict[str, Any], out: Path, *, blur: bool = False) ->
     links += [(f"page {each}", _page_name(each)) for each in range(1, len(pages) + 1) if pages[1:]]
     for number, page in enumerate(pages, 1):
         sections = [ranked.Section(OUTCOMES[outcome], "", here, tiles.wide) for outcome, here in page.items()]
-        title = f"Found in {Path(results['gallery']).name}" + (f", page {number} of {len(pages)}" if pages[1:] else "")
+        title = f"Matches in {Path(results['gallery']).name}" + (f", page {number} of {len(pages)}" * bool(pages[1:]))
         ranked.write_ranked(out / _page_name(number), title, [*summary(results), _note(results)], sections, links=links)
     for old in list_folder(out, "matches-*.html"):
         number = old.stem.partition("-")[2]
@@ -185,7 +185,7 @@ def _page_name(number: int) -> str:
 
 
 def _outcome(finding: dict[str, Any]) -> str:
-    """A key of ``OUTCOMES``."""
+    """The outcome of a query, a key of ``OUTCOMES``."""
     if finding["unknown"]:
         return "unknown"
     first = first_match(finding)
@@ -196,31 +196,27 @@ def _outcome(finding: dict[str, Any]) -> str:
 
 def _note(results: dict[str, Any]) -> str:
     """Notes on the scores of a page."""
-    below = "Under each match: its rank, cosine similarity, identity, camera."
+    below = "Under each match are its rank, cosine similarity, identity and camera."
     if results["threshold"] is None:
-        return f"{below} Not calibrated: the nearest identity is shown, enrolled or not."
+        return f"{below} The gallery is not calibrated: the nearest identity is shown even for people not enrolled."
     return f"{below} {too_few(results['calibrated_on'], results['false_accept_rate'])}".rstrip()
 
 
 class Tiles:
-    """Makes the rankings of a page.
-
-    Attributes:
-        wide: whether most images so far are wider than high.
-    """
+    """Makes the rankings of a page."""
 
     def __init__(self, blur: bool) -> None:
         self.blur, self._wide, self._all = blur, 0, 0
 
     @property
     def wide(self) -> bool:
-        """Whether the page uses the layout for wide images."""
+        """Whether most images so far are wider than high, so that the page uses the layout for wide images."""
         return 2 * self._wide > self._all
 
     def ranked_query(
         self, finding: dict[str, Any], name: str, results: dict[str, Any]
     ) -> tuple[ranked.RankedQuery, int]:
-        """A query with its matches, and the size of its images on a page in bytes."""
+        """A query with its matches, and the number of bytes that its images take on a page."""
         query = self._tile(finding["image"], (name,))
         matches = [
             ranked.Match(

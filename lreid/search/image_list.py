@@ -48,15 +48,16 @@ def list_images(
     identities: bool = True,
     identity: str | None = None,
 ) -> list[SearchImage]:
-    """The images of folders and CSV files, with absolute paths, each once.
+    """The images of folders and CSV files, each listed once, with absolute paths.
 
     Args:
-        sources: folders (see :func:`lreid.data.listing.list_folder`; one with an ``index.csv`` is that file), CSV
-            files, or single images. A CSV file may have a column ``time``: whole seconds, all from the same origin.
-        split: split of a CSV file with splits; all its domains are taken together.
+        sources: folders (see :func:`lreid.data.listing.list_folder`), CSV files or single images. A folder with a file
+            ``index.csv`` is read by this file. A CSV file may have a column ``time`` with whole seconds, all counted
+            from the same moment.
+        split: the split to list, for a CSV file with splits; the images of all its domains are listed.
         where: pattern of the paths in folders, and root folder for image paths in CSV files.
-        identities: False drops the identities, for folders that are named after something else.
-        identity: the person in all images.
+        identities: False drops the identities, for folders that are not named after people.
+        identity: the person in all images; replaces the identities in paths and CSV files.
 
     Raises:
         InputError: a source cannot be read or contains no image, or two sources give an image different labels.
@@ -68,7 +69,7 @@ def list_images(
             before = images[path].identity if path in images else None
             if before is not None and name is not None and before != name:
                 raise InputError(
-                    f"{path}: is named {before} and, by {source}, {name}; name folders that do not overlap"
+                    f"{path}: is named {before}, but {source} names it {name}; pass folders that do not overlap"
                 )
             if before is None:
                 images[path] = SearchImage(path, name, image.camera, _seconds(image, source))
@@ -76,7 +77,7 @@ def list_images(
 
 
 def list_queries(sources: Iterable[Path], where: Sources = Sources()) -> list[SearchImage]:  # noqa: B008 (frozen)
-    """The images of folders and CSV files, or single images, with the given paths and without identities.
+    """The images of folders and CSV files, or single images, with their paths as given and without identities.
 
     Raises:
         InputError: a source cannot be read or contains no image.
@@ -86,7 +87,7 @@ def list_queries(sources: Iterable[Path], where: Sources = Sources()) -> list[Se
 
 
 def who(images: Iterable[SearchImage]) -> str:
-    """A summary of identities and cameras: ``3 identities (anna, ben, carl) by 2 cameras (1, 2)``."""
+    """A summary of identities and cameras, such as ``3 identities (anna, ben, carl) by 2 cameras (1, 2)``."""
     identities, cameras = numbered(image.identity for image in images), numbered(image.camera for image in images)
     seen = f" by {_counted('camera', cameras)}" if cameras else ", cameras unknown"
     if not identities:
@@ -100,11 +101,11 @@ def read_images(
     """The readable images, and their pixels at the input size of a model.
 
     Args:
-        images: as in :func:`list_images` or :func:`list_queries`.
+        images: images from :func:`list_images` or :func:`list_queries`.
         model: the model that extracts features.
-        names: the gallery's names, see :class:`lreid.gallery.store.About`. The records use its numbers of identities
-            and cameras; a new name has the number that the gallery would give it.
-        skip_bad: skip images that cannot be read, possibly all, with a warning.
+        names: the gallery's names, see :class:`lreid.gallery.store.About`. The returned images have the gallery's
+            numbers of identities and cameras; a new name gets the number that the gallery would give it.
+        skip_bad: skip images that cannot be read, with a warning, even if these are all images.
 
     Raises:
         InputError: an image cannot be read.
@@ -122,11 +123,11 @@ def read_images(
     except InputError as error:
         if not skip_bad or isinstance(error, OutOfMemory):
             raise
-        pixels = Images([], height=model.height, width=model.width)  # none can be read
+        pixels = Images([], height=model.height, width=model.width)  # because none of the images can be read
         pixels.skipped = [record.path for record in records]
     if pixels.skipped:
         count = counted(len(pixels.skipped), "image")
-        logger.warning("skipped %s that cannot be read, the first: %s", count, pixels.skipped[0])
+        logger.warning("skipped %s that cannot be read; the first is %s", count, pixels.skipped[0])
     by_path = {image.path: image for image in images}
     return [by_path[record.path] for record in pixels.records], pixels
 
@@ -139,7 +140,7 @@ def require_some(pixels: Images) -> None:
     """
     if not len(pixels):
         raise InputError(
-            f"none of the {len(pixels.skipped)} images can be read, the first: {pixels.skipped[0]}; replace them"
+            f"none of the {len(pixels.skipped)} images can be read, the first is {pixels.skipped[0]}; replace them"
         )
 
 
@@ -159,7 +160,7 @@ def _counted(what: str, names: Collection[str]) -> str:
 
 
 def _listed(source: Path, split: str, where: Sources, *, named: bool) -> list[Listed]:
-    """The images of a source; without ``named``, their identities are dropped."""
+    """The images of a source; ``named=False`` drops their identities."""
     if (source / LIST).is_file():
         source = source / LIST
     if source.is_dir() and where.pattern:
@@ -185,7 +186,7 @@ def _listed(source: Path, split: str, where: Sources, *, named: bool) -> list[Li
     if not (source.exists() or is_address(str(source))):
         raise InputError(
             f"{source}: no such folder or file; correct the name"
-        )  # this is not a bad image that can be skipped
+        )  # a wrong name is an error even with skip_bad, which only skips unreadable images
     if not where.pattern:
         return [Listed(str(source), None, camera_in(source.name))]
     from lreid.data.pattern import Pattern

@@ -1,4 +1,4 @@
-"""A gallery together with the names of its identities and cameras, its model, and the processing of its features."""
+"""A gallery that knows its model and how the model's features are processed."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class NamedGallery:
-    """A gallery with the names of its identities and cameras, and with its model.
+    """A gallery that knows its model and how the model's features are processed.
 
     Attributes:
         gallery: features and labels of the images.
-        where: place of the gallery, see :func:`lreid.gallery.store.place_of`; messages begin with it.
+        where: place of the gallery, see :func:`lreid.gallery.store.place_of`; messages begin with this text.
         checkpoint: checkpoint of the model that built the gallery.
         flip: whether the features of flipped images are added (``EVAL.FLIP`` of the checkpoint).
-        norm: statistics that normalised its features, and must normalise those of queries; or None.
+        norm: statistics that normalised the features of the gallery and must normalise those of queries; or None.
     """
 
     gallery: Gallery
@@ -43,16 +43,16 @@ class NamedGallery:
 
     @property
     def identities(self) -> dict[int, str]:
-        """Names by number, in the order in which they were added."""
+        """Names of identities by their numbers, in the order in which they were added."""
         return self.gallery.about.names.setdefault("identity", {})
 
     @property
     def cameras(self) -> dict[int, str]:
-        """Names by number, in the order in which they were added."""
+        """Names of cameras by their numbers, in the order in which they were added."""
         return self.gallery.about.names.setdefault("camera", {})
 
     def images(self) -> list[SearchImage]:
-        """All images with their labels, by ascending keys."""
+        """All images with their labels, in ascending order of their keys."""
         labels = self.gallery.labels()
         rows = zip(labels.paths, labels.ids, labels.cams, labels.times.tolist(), strict=True)
         return [SearchImage(path, name_of(identity), name_of(camera), time) for path, identity, camera, time in rows]
@@ -60,7 +60,7 @@ class NamedGallery:
     def number_of(self, what: str, label: int | str) -> int:
         """The number of a label, see :meth:`lreid.gallery.Gallery.number_of`; errors name the gallery.
 
-        If ``0003`` is not a name, it means ``3``, because files named ``0003_c1.jpg`` show identity 3.
+        If no label is ``0003``, the label ``3`` is meant, because a file named ``0003_c1.jpg`` shows identity 3.
         """
         names = self.gallery.about.names.get(what, {}).values()
         if isinstance(label, str) and label not in names and re.fullmatch("0+[1-9][0-9]*", label):
@@ -75,7 +75,7 @@ class NamedGallery:
         """Opens a gallery built by :func:`lreid.search.build`.
 
         Raises:
-            InputError: as :meth:`lreid.gallery.Gallery.load`, or the gallery was built in a different way.
+            InputError: as in :meth:`lreid.gallery.Gallery.load`, or the gallery was not built by ``lreid search``.
         """
         gallery = Gallery.load(where, unfinished=unfinished)
         extras = gallery.about.extras
@@ -85,8 +85,8 @@ class NamedGallery:
         statistics = {name: array for name, array in extras.items() if name.startswith("norm/")}
         if any(not name.startswith("norm/features/") for name in statistics):
             raise InputError(
-                f"{where}: is of an earlier version, with BatchNorm statistics of its images; build it again, with "
-                "--adapt-norm features where the cameras are known"
+                f"{where}: was built by an earlier version, with BatchNorm statistics of its images; build it again, "
+                "with --adapt-norm features if the cameras are known"
             )
         try:
             if any(array.dtype.kind != "f" for array in statistics.values()):
@@ -105,7 +105,7 @@ class NamedGallery:
 
     @staticmethod
     def extras(checkpoint: Path, flip: bool, norm: CameraNorm | None) -> dict[str, np.ndarray]:
-        """The arrays stored with a gallery for :meth:`load`."""
+        """The arrays that :meth:`load` needs and that are therefore stored with a gallery."""
         from lreid.loading import lasting_name
 
         arrays = {"checkpoint": np.array([lasting_name(checkpoint)]), "flip": np.array([flip])}
@@ -117,7 +117,7 @@ class NamedGallery:
         """The gallery's model, from its original file or from the given one.
 
         Raises:
-            InputError: the file is missing, it is a different model (unless ``any_model``), or its features have a
+            InputError: the file is missing, contains a different model (unless ``any_model``), or gives features of a
                 different length.
         """
         from lreid.loading import load_model
@@ -128,23 +128,24 @@ class NamedGallery:
         if not any_model and fingerprint(model) != self.gallery.about.model:
             if getattr(model, "origin", None) == self.gallery.about.model:
                 raise InputError(
-                    f"{checkpoint}: says that it was made of the model whose features are in the gallery, but was "
-                    "changed since, or exported before such files were sealed; export it again with lreid export"
+                    f"{checkpoint}: says that it was made of the model whose features are in the gallery, but has "
+                    "changed since, or was exported before files had checksums; export it again with lreid export"
                 )
             raise InputError(
                 f"{checkpoint}: is not the model whose features are in the gallery "
-                f"({fingerprint(model)}, not {self.gallery.about.model}); give that one by --checkpoint, build the "
-                "gallery again, or use 'lreid search query --cross-model' if the two were trained to be comparable"
+                f"({fingerprint(model)}, not {self.gallery.about.model}); pass that model as --checkpoint, build the "
+                "gallery again, or use 'lreid search query --cross-model' if the two models were trained to be "
+                "comparable"
             )
         if model.dim != self.gallery.width:
             raise InputError(
-                f"{checkpoint}: its features have {model.dim} numbers, those in the gallery {self.gallery.width}; "
+                f"{checkpoint}: its features have {model.dim} numbers, but those in the gallery {self.gallery.width}; "
                 "they cannot be compared, so build the gallery again with this model"
             )
         return model
 
     def extract(self, model: Embedder, images: Images) -> np.ndarray:
-        """Features (n, D), processed like those of the gallery."""
+        """Features (n, D) of images, processed like the features of the gallery."""
         return extract(model, images, self.flip, self.norm)
 
 
@@ -160,7 +161,7 @@ def name_of(label: Any) -> str | None:
 
 
 def estimate_norm(model: Embedder, images: Images, flip: bool) -> tuple[CameraNorm, np.ndarray]:
-    """Statistics that standardise features, and the standardised features (n, D) of a gallery."""
+    """Statistics per camera that standardise features, and the standardised features (n, D) of the images."""
     from lreid.retrieval.camera_norm import CameraNorm
 
     features = extract(model, images, flip)
@@ -169,14 +170,14 @@ def estimate_norm(model: Embedder, images: Images, flip: bool) -> tuple[CameraNo
 
 
 def extract(model: Embedder, images: Images, flip: bool, norm: CameraNorm | None = None) -> np.ndarray:
-    """Features (n, D), standardised per camera if there are statistics.
+    """Features (n, D) of images, standardised per camera if ``norm`` is given.
 
     Raises:
         InputError: memory runs out.
     """
     try:
         features = model.extract(images, flip=flip)
-    except OutOfMemory as error:  # its message suggests a smaller batch size, which does not apply here
+    except OutOfMemory as error:  # the message suggests a smaller batch size, which cannot be set here
         reason = str(error).partition(": ")[2].rpartition("; ")[0]
         other = "" if model.mean.device.type == "cpu" else ", or use device='cpu'"
         raise OutOfMemory(f"{model.name}: {reason}; close other programs{other}") from None
@@ -184,7 +185,7 @@ def extract(model: Embedder, images: Images, flip: bool, norm: CameraNorm | None
 
 
 def flips(checkpoint: Path) -> bool:
-    """Whether a checkpoint's config adds the features of flipped images (``EVAL.FLIP``)."""
+    """Whether the config of a checkpoint adds the features of flipped images (``EVAL.FLIP``)."""
     from lreid.loading import model_config
 
     return model_config(checkpoint).EVAL.FLIP

@@ -31,14 +31,14 @@ from lreid.search.versions import extract_beside, migrate
 
 DEPTH = 1000  # images per query in a gallery that stores codes instead of features
 WORK = ".galleries.lreid"  # folder of temporary galleries
-GROUPS = 4  # number of groups of people, by time of enrolment
+GROUPS = 4  # number of groups into which people are divided by time of enrolment
 AS_IS, MIGRATED, EXTRACTED = "as it is", "migrated", "re-extracted"  # options, the least expensive first
 
 Json = dict[str, Any]
 
 
 class Limits(NamedTuple):
-    """Limits for a new model, in per cent; None is no limit.
+    """Limits for a new model, in per cent; None means no limit.
 
     Attributes:
         lost: share of the enrolled people who would no longer be recognised.
@@ -59,9 +59,9 @@ class Ranked:
     """The rankings of Q queries in a gallery of G images.
 
     Attributes:
-        score: the scores.
+        score: function that returns the scores of some queries.
         query, gallery: labels of queries and gallery, as returned by :func:`lreid.identities.comparable`.
-        rows: labels of the gallery, with names.
+        rows: labels of the gallery images, with names.
         own, others: ``(Q,)``, see :func:`lreid.retrieval.open_set.best_scores`.
         ap: ``(Q,)`` average precision; NaN if a query has no match.
         threshold: cosine similarity from which a query is accepted.
@@ -78,17 +78,17 @@ class Ranked:
 
     @property
     def first(self) -> np.ndarray:
-        """``(Q,)`` bool: the best image shows the query's identity (Rank-1)."""
+        """``(Q,)`` bool: whether the best image shows the query's identity (Rank-1)."""
         return self.own > self.others
 
     @property
     def recognised(self) -> np.ndarray:
-        """``(Q,)`` bool: the best image is right and reaches the threshold."""
+        """``(Q,)`` bool: whether the best image shows the query's identity and reaches the threshold."""
         return self.first & (self.own >= self.threshold)
 
     @property
     def let_in(self) -> np.ndarray:
-        """``(Q,)`` bool: an image of a different identity reaches the threshold."""
+        """``(Q,)`` bool: whether an image of a different identity reaches the threshold."""
         return self.others >= self.threshold
 
 
@@ -100,8 +100,8 @@ class Queries:
     """Labels of Q queries.
 
     Attributes:
-        names, cameras: ``(Q,)`` text; the camera is empty if it is not known.
-        enrolled: ``(Q,)`` bool, whether the gallery has a match.
+        names, cameras: ``(Q,)`` identities and cameras, text; the camera is empty if it is unknown.
+        enrolled: ``(Q,)`` bool, whether the gallery has a match for the query.
         unknown: ``(Q,)`` bool, whether the person is not in the gallery.
     """
 
@@ -112,13 +112,13 @@ class Queries:
 
     @classmethod
     def of(cls, images: Sequence[SearchImage], ranked: Ranked, named: NamedGallery) -> Queries:
-        """The labels of ``images``, whose rankings in the gallery are ``ranked``."""
+        """The labels of the queries ``images``, whose rankings in the gallery ``named`` are ``ranked``."""
         names = np.array([image.identity for image in images])
         unknown = ~np.isin(names, sorted(set(named.identities.values())))
         return cls(names, np.array([image.camera or "" for image in images]), np.isfinite(ranked.own), unknown)
 
     def within(self, group: np.ndarray) -> Queries:
-        """The queries of a group, ``(Q,)`` bool; the others count neither as enrolled nor as unknown."""
+        """The queries with those outside a group, ``(Q,)`` bool, counted neither as enrolled nor as unknown."""
         return replace(self, enrolled=self.enrolled & group, unknown=self.unknown & group)
 
     def by_camera(self) -> dict[str, np.ndarray]:
@@ -131,7 +131,7 @@ class Models(NamedTuple):
 
     Attributes:
         new: checkpoint of the new model.
-        old: the gallery's model, if its file has moved.
+        old: file of the gallery's model, if it has moved.
         device, engine: as in :func:`lreid.load_model`.
     """
 
@@ -146,9 +146,9 @@ class Comparison:
     """The result of :func:`check`.
 
     Attributes:
-        results: figures for JSON.
+        results: figures for JSON, see :func:`check`.
         queries: the queries, which all have an identity.
-        today, new: rankings of the gallery as it is, and of the chosen option.
+        today, new: rankings with the gallery's model, and with the chosen option for the new model.
     """
 
     results: Json
@@ -166,21 +166,22 @@ def check(
     out: Path,
     skip_bad: bool = False,
 ) -> Comparison:
-    """Compares a gallery with three options for a new model: search it as it is, migrate it, or re-extract it.
+    """Compares a gallery with three options for a new model: search the gallery as it is, migrate or re-extract it.
 
     A query is recognised if the best image with a name shows its identity and reaches the threshold. A person is
-    recognised if at least half of their queries are. Every threshold is set to the gallery's false accept rate on the
-    queries of enrolled people, each searched without images of that person. Queries of unknown people do not influence
-    it; they measure FPIR (Grother et al., NIST IR 8271, 2019). If all cameras are known, images of the query's identity
-    and camera are left out, as in ``lreid test``; otherwise only the query itself is.
+    recognised if at least half of their queries are. For each option, the threshold is set so that the queries of
+    enrolled people, searched without images of the same person, reach the gallery's false accept rate. Queries of
+    unknown people do not influence the threshold; they measure FPIR (Grother et al., NIST IR 8271, 2019). If all
+    cameras are known, images of the query's identity and camera are left out of its ranking, as in ``lreid test``;
+    otherwise only the query image itself is left out.
 
-    Among the options within the limits (or among all, if none is), the function chooses the one that loses the fewest
-    people, then the one that recognises the most queries, then the least expensive one.
+    The function chooses an option within the limits, or any option if none is within them: the one that loses the
+    fewest people, then the one that recognises the most queries, then the least expensive one.
 
     Args:
         where: place of a calibrated gallery.
-        models: the new model, and how both are loaded.
-        images: queries as in :func:`lreid.search.list_images`; those without an identity are skipped.
+        models: the new model, and how both models are loaded.
+        images: queries from :func:`lreid.search.list_images`; those without an identity are skipped.
         limits: limits for the new model.
         out: folder for temporary galleries, which are deleted.
         skip_bad: skip images that cannot be read, in the queries and in the gallery.
@@ -188,9 +189,9 @@ def check(
     Returns:
         The comparison. Its ``results`` contain figures in per cent: ``today`` and ``ways`` (the options), each with
         ``threshold``, ``mAP``, ``rank1``, ``true_positive_rate`` and ``fpir`` (None without unknown people). Each
-        option also has the ``lost`` and ``gained`` people, the same by Rank-1 alone, ``lost_share``, and its cost in
-        ``seconds`` and ``bytes``, or the ``reason`` why it is impossible. ``people`` counts the recognised queries of
-        each person; ``by_camera`` and ``by_enrolment`` contain figures of groups.
+        option also has the ``lost`` and ``gained`` people, these people by Rank-1 without a threshold, ``lost_share``,
+        and its cost in ``seconds`` and ``bytes``; or the ``reason`` why it is impossible. ``people`` counts the
+        recognised queries of each person. ``by_camera`` and ``by_enrolment`` contain figures of groups of queries.
 
     Raises:
         InputError: the gallery is not calibrated, no query has a match, the new model is the gallery's model, all
@@ -201,7 +202,7 @@ def check(
     new = load_model(models.new, models.device, engine=models.engine)
     old = named.model(models.old, models.device, models.engine)
     if fingerprint(new) == named.gallery.about.model:
-        raise InputError(f"{models.new}: is already the gallery's model; give a different one")
+        raise InputError(f"{models.new}: is already the gallery's model; pass a different one")
     listed, pixels = read_images(listed, old, named.gallery.about.names, skip_bad=skip_bad)
     today = _ranked(named, named.extract(old, pixels), listed, rate)
     queries = Queries.of(listed, today, named)
@@ -252,14 +253,18 @@ def _work_folder(out: Path) -> Iterator[Path]:
 
 
 def _labelled(named: NamedGallery, images: Sequence[SearchImage], limits: Limits) -> tuple[list[SearchImage], float]:
-    """The images with an identity, and the gallery's false accept rate; raises an error if these do not suffice."""
+    """The images with an identity, and the gallery's false accept rate.
+
+    Raises:
+        InputError: the gallery has no threshold, or the images do not suffice to measure it or a limit.
+    """
     about, people = named.gallery.about, set(named.identities.values())
     if about.threshold is None or about.false_accept_rate is None:
         raise InputError(f"{named.where}: has no threshold; run lreid search calibrate first")
     if not any(image.identity in people for image in images):
         raise InputError(
-            f"{named.where}: none of the {len(images)} images shows a person of the gallery by name; put them into "
-            "folders named after the people, or list them in a CSV file"
+            f"{named.where}: none of the {len(images)} images names a person in the gallery; put the images into "
+            "folders named after people, or list them in a CSV file"
         )
     labelled = [image for image in images if image.identity is not None]
     if limits.fpir is not None and all(image.identity in people for image in labelled):
@@ -275,7 +280,7 @@ class _Options:
         named: the gallery.
         model, checkpoint: the new model and its file.
         images: the queries.
-        rate: false accept rate that sets every threshold.
+        rate: false accept rate to which the threshold of each option is set.
         skip_bad: skip images of the gallery that cannot be read.
     """
 
@@ -287,7 +292,7 @@ class _Options:
     skip_bad: bool
 
     def tried(self, folder: Path) -> list[Option]:
-        """The figures of cost and the rankings of each option; ``folder`` takes temporary galleries."""
+        """The cost and the rankings of each option; temporary galleries are written to ``folder``."""
         pixels = read_images(self.images, self.model, self.named.gallery.about.names, skip_bad=self.skip_bad)[1]
         features = extract(self.model, pixels, flips(self.checkpoint))
 
@@ -295,7 +300,7 @@ class _Options:
             widths = self.model.dim, of.gallery.width
             if widths[0] != widths[1]:
                 raise InputError(
-                    f"{self.checkpoint}: its features have {widths[0]} numbers, those in the gallery {widths[1]}"
+                    f"{self.checkpoint}: its features have {widths[0]} numbers, but those in the gallery {widths[1]}"
                 )
             return _ranked(of, of.norm(features, pixels.camids) if of.norm else features, self.images, self.rate)
 
@@ -303,7 +308,7 @@ class _Options:
         ranked = as_is[1]
         if ranked is None:
             migrated: Option = {"way": MIGRATED, "reason": as_is[0]["reason"]}, None
-        else:  # a copy has the same features and therefore the same rankings
+        else:  # a migrated copy has the same features and therefore the same rankings
             migrated = _option(MIGRATED, self._migrated, lambda _: ranked, folder / "copy.gallery")
         return [as_is, migrated, _option(EXTRACTED, self._extracted, searched, folder / "new.gallery")]
 
@@ -331,7 +336,7 @@ def _has_cameras(queries: Sequence[SearchImage], rows: Rows) -> bool:
 
 
 def _ranked(named: NamedGallery, features: np.ndarray, queries: Sequence[SearchImage], rate: float) -> Ranked:
-    """Returns the rankings of queries with features (Q, D), and the threshold for a false accept rate."""
+    """The rankings of queries with features (Q, D), with the threshold for a false accept rate."""
     rows, search = named.gallery.labels(), GallerySearch(named.gallery, DEPTH)
     apart: tuple[Any, Any] = [image.path for image in queries], rows.paths
     if _has_cameras(queries, rows):
@@ -354,7 +359,7 @@ def _ranked(named: NamedGallery, features: np.ndarray, queries: Sequence[SearchI
 def _option(
     name: str, make: Callable[[Path], NamedGallery], rank: Callable[[NamedGallery], Ranked], file: Path | None = None
 ) -> Option:
-    """An option with its cost; if it is impossible, the reason instead of rankings."""
+    """An option with its cost and rankings, or with the reason why it is impossible."""
     start = perf_counter()
     try:
         named = make(file or Path())
@@ -368,7 +373,7 @@ def _option(
 
 
 def _figures(ranked: Ranked, queries: Queries) -> Json:
-    """Figures of some queries, in per cent; None without queries."""
+    """Figures of queries, in per cent; a figure is None if there is no query for it."""
 
     def share(values: np.ndarray) -> float | None:
         return 100 * float(values.mean()) if len(values) else None
@@ -384,7 +389,7 @@ def _figures(ranked: Ranked, queries: Queries) -> Json:
 
 
 def _changes(today: Ranked, new: Ranked, queries: Queries) -> Json:
-    """The people who are no longer recognised, and those who newly are."""
+    """The people who are no longer recognised, and the people who are newly recognised."""
     changes: Json = {}
     for end, rule in (("", "recognised"), ("_rank1", "first")):
         before, after = (_of_people(getattr(each, rule), queries) for each in (today, new))
@@ -401,7 +406,7 @@ def _of_people(hits: np.ndarray, queries: Queries) -> dict[str, tuple[int, int]]
 
 
 def _people(both: tuple[Ranked, Ranked], queries: Queries) -> list[Json]:
-    """For each person the number of queries, of recognised ones and of Rank-1 hits, today and with the new model."""
+    """Per person the numbers of queries, of recognised queries and of Rank-1 hits, today and with the new model."""
     counts = [_of_people(getattr(each, rule), queries) for rule in ("recognised", "first") for each in both]
     heads = ("found_today", "found_new", "rank1_today", "rank1_new")
     return [
@@ -411,7 +416,7 @@ def _people(both: tuple[Ranked, Ranked], queries: Queries) -> list[Json]:
 
 
 def _by(both: tuple[Ranked, Ranked], queries: Queries, groups: dict[str, np.ndarray]) -> Json:
-    """Figures of groups of queries, today and with the new model; empty if there is only one group."""
+    """Figures of groups of queries today and with the new model; empty if there is only one group."""
     if len(groups) < 2:
         return {}
     parts = {name: queries.within(group) for name, group in groups.items()}
@@ -422,7 +427,7 @@ def _by(both: tuple[Ranked, Ranked], queries: Queries, groups: dict[str, np.ndar
 
 
 def _enrolment(rows: Rows, names: np.ndarray) -> dict[str, np.ndarray]:
-    """Queries in groups of about equally many people, by the earliest time of their gallery images in seconds."""
+    """Groups of queries with about equally many people, by the earliest time of a person's gallery images."""
     enrolled: dict[str, int] = {}
     for name, time in zip(rows.ids, rows.times.tolist(), strict=True):
         if time >= 0:

@@ -1,4 +1,4 @@
-"""Write the changes that a new model would cause: as a page, as JSON and in one line."""
+"""Write which changes a new model would cause, as a page, as JSON and in one line."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from lreid.search.findings import Tiles, findings, too_few
 from lreid.search.release_check import Comparison, Json, Ranked
 
 PAGE, FIGURES = "check.html", "check.json"
-EXAMPLES = 12  # maximum number of people with images per section
-MATCHES = 5  # gallery images per query
-CLOCK = 10**8  # seconds; larger times count as seconds since 1970
+EXAMPLES = 12  # maximum number of people per section that are shown with images
+MATCHES = 5  # number of gallery images per query
+CLOCK = 10**8  # seconds; larger times are taken as seconds since 1970
 SHOWN = {"rank1": "Rank-1", "true_positive_rate": "TPIR", "mAP": "mAP", "fpir": "FPIR"}
 
 
@@ -51,8 +51,8 @@ def write_check(comparison: Comparison, out: Path, *, blur: bool = False) -> str
     ):
         if people:
             rankings = _examples(comparison, tiles, people[:EXAMPLES], rule & ~other)
-            count = f"{EXAMPLES} of them" if len(people) > EXAMPLES else "Each"
-            note = f"{count} by one query, today and by the new model ({chosen['way']}); all are listed under People."
+            count = f"{EXAMPLES} of these people" if len(people) > EXAMPLES else "Each of these people"
+            note = f"{count} with one query, today and with the new model ({chosen['way']}); People lists all of them."
             panels.append(ranked_panel(Section(f"{title}: {len(people)}", note, rankings, tiles.wide)))
     panels += [*_groups(results, "camera", "Cameras"), *_groups(results, "enrolment", "Enrolment"), *_people(results)]
     title = f"{_word(results).capitalize()}: {results['new_model']} for {Path(results['gallery']).name}"
@@ -73,7 +73,7 @@ def verdict_of(results: Json) -> str:
     ]
     if chosen["fpir"] is not None:
         today = number(results["today"]["fpir"])
-        parts.append(f"unknown people let in {today} % to {number(chosen['fpir'])} %{_limit(limits['fpir'])}")
+        parts.append(f"unknown people accepted {today} % to {number(chosen['fpir'])} %{_limit(limits['fpir'])}")
     return f"{_word(results)}: {results['new_model']}, gallery {chosen['way']}: {'; '.join(parts)}"
 
 
@@ -98,15 +98,16 @@ def _intro(results: Json, verdict: str) -> list[str]:
         f"{counted(results['queries'], 'query')} of {len(results['people'])} people of the gallery "
         f"({counted(results['images'], 'image')}), {results['unknown_queries']} of unknown people, "
         f"{results['skipped']} left out. From {results['old_model']} to {results['new_model']}.",
-        f"Found: the best image with a name is right and reaches the threshold; of a person, for half of the queries "
-        f"or more. Thresholds are set on the known people's queries at a false accept rate of {rate:g} %: {today:.3f} "
-        f"today (the gallery's own is {results['stored_threshold']:.3f}). " + too_few(results["queries"], rate / 100),
-        "Left out of each ranking: images of the query's identity and camera."
+        f"A query is found if the best image with a name shows its person and reaches the threshold; a person is found "
+        f"if half of the queries or more are. Thresholds are set on the queries of known people, at a false accept "
+        f"rate of {rate:g} %: {today:.3f} today (the gallery stores {results['stored_threshold']:.3f}). "
+        + too_few(results["queries"], rate / 100),
+        "Images of the query's identity and camera are left out of each ranking."
         if results["camera_filter"]
-        else "Not all cameras are known: only the query itself is left out of its ranking.",
+        else "Not all cameras are known, so only the query image itself is left out of its ranking.",
     ]
     if not results["unknown_queries"]:
-        lines.append("FPIR not measured: no query shows a person who is not in the gallery.")
+        lines.append("FPIR is not measured, because no query shows a person who is not in the gallery.")
     return lines
 
 
@@ -115,15 +116,16 @@ def _ways(results: Json) -> Panel:
     heads = ["gallery", "threshold", *SHOWN.values(), "lost", "lost (Rank-1)", "newly found", "time", "more disk"]
     rows = [Row("", ["today, old model", _threshold(results["today"]), *_cells(results["today"]), *["–"] * 5])]
     notes = [
-        "The new model searches the gallery as it is; its copy by lreid search migrate, which has the same features; "
-        "and the gallery re-extracted, as by lreid search reindex. TPIR is the share of queries "
-        "found, FPIR that of unknown people's queries let in. Figures in per cent; time and disk on this machine."
+        "The new model searches the gallery as it is; a copy by lreid search migrate, which has the same features; and "
+        "the gallery re-extracted, as lreid search reindex does. TPIR is the share of queries that are found, FPIR "
+        "the share of unknown people's queries that are accepted. Figures are in per cent; time and disk space were "
+        "measured on this machine."
     ]
     for way in results["ways"]:
         name = way["way"] + (" (chosen)" if way["way"] == results["chosen"] else "")
         if way["reason"] is not None:
             rows.append(Row("", [name, *["–"] * (len(heads) - 1)]))
-            notes.append(f"Not possible, {way['way']}: {way['reason']}.")
+            notes.append(f"Not possible: {way['way']}, because {way['reason']}.")
             continue
         counts = (len(way[key]) for key in ("lost", "lost_rank1", "gained"))
         rows.append(
@@ -163,19 +165,19 @@ def _groups(results: Json, by: str, title: str) -> list[Panel]:
         cells = ["–" if value is None else Cell(number(value), value) for value in values]
         label = f"from {_moment(int(name))}" if by == "enrolment" else name
         rows.append(Row("", [label, Cell(str(group["queries"]), group["queries"]), *cells]))
-    note = "Figures in per cent, of queries by the camera that took them."
+    note = "Figures in per cent, for the queries of each camera."
     if by == "enrolment":
-        note = "Figures in per cent, of people by the earliest time of their gallery images."
+        note = "Figures in per cent, for groups of people by the earliest time of their gallery images."
     return [panel("table.html", title, note, table=Table(title, heads, rows))]
 
 
 def _moment(seconds: int) -> str:
-    """A date if the number can be one, otherwise seconds."""
+    """A time as a date if it is above ``CLOCK``, otherwise as seconds."""
     return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%d}" if seconds >= CLOCK else f"{seconds} s"
 
 
 def _people(results: Json) -> list[Panel]:
-    """Everybody whose results changed."""
+    """The table of everybody whose results change."""
     keys = ("found_today", "found_new", "rank1_today", "rank1_new")
     changed = [
         each
@@ -188,12 +190,12 @@ def _people(results: Json) -> list[Panel]:
     rows = [
         Row("", [each["name"], *(Cell(str(each[key]), each[key]) for key in ("queries", *keys))]) for each in changed
     ]
-    note = "Everybody for whom a query changed: the numbers of queries found, and ranked first whatever the score."
+    note = "Everybody with a changed query: how many queries are found, and how many rank first whatever the score."
     return [panel("table.html", "People", note, table=Table("People", heads, rows))]
 
 
 def _examples(comparison: Comparison, tiles: Tiles, people: Sequence[str], changed: np.ndarray) -> list[RankedQuery]:
-    """The first changed query of each person, in both rankings."""
+    """The first changed query of each person, with its ranking today and with the new model."""
     rankings = []
     for name in people:
         rows = (row for row, image in enumerate(comparison.queries) if image.identity == name and changed[row])

@@ -1,4 +1,4 @@
-"""Move a gallery to a new model and back, or to another place; it can be searched during the move."""
+"""Move a gallery to a new model and back, or to another place; the gallery can be searched during the move."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lreid.search.image_list import SearchImage, columns, read_images, require_s
 from lreid.search.named_gallery import NamedGallery, estimate_norm, extract, flips
 
 logger = logging.getLogger("lreid")
-FEWEST_KEPT_AT_ONCE = 1024  # images per batch that is saved; a killed reindex loses at most one batch
+FEWEST_KEPT_AT_ONCE = 1024  # minimum number of images per saved batch; a killed reindex loses at most one batch
 BATCH = 16384  # rows per step
 SAMPLE, DEPTH = 64, 10  # number of queries, and of matches per query, that are compared after a move
 SAME_SCORE = 1e-4
@@ -38,8 +38,9 @@ def reindex(
 ) -> dict[str, int]:
     """Extracts all images of a gallery with a new model into a new version, which then replaces the gallery.
 
-    Until then the gallery can be searched and changed as before. After a kill, the next call continues. The previous
-    version stays for :func:`roll_back`. The new version has no threshold, because the old one belongs to the old model.
+    Until then the gallery can be searched and changed as before. If a call is killed, the next call continues. The
+    previous version stays for :func:`roll_back`. The new version has no threshold, because the old threshold belongs to
+    the old model.
 
     Args:
         where: place of the gallery, see :func:`lreid.gallery.store.place_of`.
@@ -66,23 +67,25 @@ def reindex(
     work = _Reindexing(model, skip_bad)
     new = work.resume(beside) if beside.exists() else work.begin(beside, old, checkpoint)
     before = new.images()
-    while work.catch_up(old := NamedGallery.load(place), new, before):  # others may add and remove images meanwhile
+    # Other processes may add and remove images meanwhile.
+    while work.catch_up(old := NamedGallery.load(place), new, before):
         before = new.images()
     new.gallery.finish()
     place.switch(old.gallery.store)
     try:
-        work.catch_up(old, now := NamedGallery.load(place), before)  # what others added in the last moment
+        work.catch_up(old, now := NamedGallery.load(place), before)  # images that others added just before the switch
         return {"images": len(now.gallery), "extracted": work.extracted}
     except InputError as error:
         raise InputError(
-            f"{where}: done, but images that were added in the last moment may be missing ({error}); add them again"
+            f"{where}: the new model is in use, but images that were added just before may be missing ({error}); add "
+            "them again"
         ) from None
 
 
 def extract_beside(
     old: NamedGallery, model: Embedder, checkpoint: Path, place: Place, *, skip_bad: bool = False
 ) -> NamedGallery:
-    """Extracts all images of a gallery into a new gallery at a separate place, as :func:`reindex` does."""
+    """Extracts all images of a gallery with a new model, as :func:`reindex` does, into a gallery at another place."""
     work = _Reindexing(model, skip_bad)
     new = work.begin(place, old, checkpoint)
     work.catch_up(old, new, new.images())
@@ -91,7 +94,7 @@ def extract_beside(
 
 
 class _Reindexing:
-    """The settings that all batches of images share."""
+    """The work of :func:`reindex`, batch by batch of images."""
 
     def __init__(self, model: Embedder, skip_bad: bool):
         self.model = model
@@ -103,8 +106,8 @@ class _Reindexing:
         new = NamedGallery.load(beside, unfinished=True)
         if new.gallery.about.model != fingerprint(self.model):
             raise InputError(
-                f"{beside}: exists for model {new.gallery.about.model}, not for {fingerprint(self.model)}; give that "
-                "checkpoint to continue, or discard it with restart=True"
+                f"{beside}: was begun with model {new.gallery.about.model}, not with {fingerprint(self.model)}; pass "
+                "that checkpoint to continue, or restart=True to discard what exists"
             )
         return new
 
@@ -112,7 +115,7 @@ class _Reindexing:
         images, norm, flip = old.images(), None, flips(checkpoint)
         if not images:
             raise InputError(f"{old.where}: contains no images; add some")
-        names = {"camera": dict(old.cameras)}  # the statistics are stored under their numbers
+        names = {"camera": dict(old.cameras)}  # statistics per camera are stored under the numbers of the cameras
         if old.norm:
             everything = self._read(images, names)[1]
             require_some(everything)
@@ -138,7 +141,12 @@ class _Reindexing:
         return NamedGallery(gallery, str(beside), checkpoint, flip, norm)
 
     def catch_up(self, old: NamedGallery, new: NamedGallery, have: Sequence[SearchImage]) -> bool:
-        """Adds and removes images so that a gallery has those of another one; returns whether anything changed."""
+        """Adds images to ``new``, and removes images from it, until it equals ``old``; returns whether any changed.
+
+        Args:
+            old, new: the gallery, and its new version.
+            have: images that ``new`` already has.
+        """
         wanted = old.images()
         there, had = set(wanted), set(have)
         gone = [image.path for image in have if image not in there]
@@ -167,7 +175,9 @@ class _Reindexing:
 
 
 def roll_back(where: str | Path) -> str:
-    """Replaces the gallery by the version before the last :func:`reindex`; ``reindex`` with the same model redoes it.
+    """Replaces the gallery by the version before the last :func:`reindex`.
+
+    A later :func:`reindex` with the same model restores the newer version.
 
     Returns:
         The fingerprint of the previous model.
@@ -176,7 +186,7 @@ def roll_back(where: str | Path) -> str:
         InputError: there is no previous version.
     """
     place = place_of(where)
-    # check it before it replaces a usable gallery
+    # Load the previous version before it replaces a usable gallery, so that a damaged version raises an error here.
     model = NamedGallery.load(place.previous()).gallery.about.model if place.previous().exists() else ""
     place.roll_back()
     return model
@@ -186,14 +196,14 @@ def migrate(source: str | Path, target: str | Path, *, kind: str | None = None, 
     """Copies a gallery to another place, for instance from a file to Milvus or back, and compares the two.
 
     Args:
-        source: the gallery, which stays.
-        target: a place without a gallery.
+        source: place of the gallery, which does not change.
+        target: a place where there is no gallery.
         kind: kind of the copy; None keeps the kind of the source.
         shards: number of parts of the copy, if it is a file.
 
     Returns:
-        The number of images, and the share of the ``SAMPLE * DEPTH`` compared matches that have the same score: 1
-        unless a kind is approximate.
+        The number of images, and the share of the ``SAMPLE * DEPTH`` compared matches that have the same score in
+        both galleries: 1 unless the index of one of them is approximate.
 
     Raises:
         InputError: the target already exists, the source has no features (``ivfpq``) or no images, or the copy differs.
@@ -233,7 +243,7 @@ def migrate(source: str | Path, target: str | Path, *, kind: str | None = None, 
 
 
 def _share_of_same_matches(old: Gallery, new: Gallery, labels: Rows) -> float:
-    """The share of equal matches; the order of ties is ignored."""
+    """The share of matches that have the same score in two galleries; the order of equal scores does not matter."""
     chosen = np.random.default_rng(0).permutation(len(labels))[:SAMPLE]
     features, depth = old.features(labels.keys[chosen]), min(DEPTH, len(labels))
     one, other = (each.search(features, depth, model=old.about.model) for each in (old, new))
@@ -246,6 +256,6 @@ def _rows(labels: Rows) -> set[tuple[Any, ...]]:
 
 
 def _parts(images: Sequence[SearchImage], total: int = 0) -> Iterator[Sequence[SearchImage]]:
-    """Batches of images, each of which is extracted and then saved by rewriting the file."""
+    """Cuts images into batches; after each batch is extracted, the whole file is written."""
     step = max(FEWEST_KEPT_AT_ONCE, max(total, len(images)) // 16)
     return (images[start : start + step] for start in range(0, len(images), step))

@@ -91,7 +91,7 @@ def test_a_gallery_brings_model_and_threshold_and_its_caveat(images: list[Path],
     calibrated = search.calibrate(where, search.list_images([folder], "query"), device="cpu")
     told = compare(images[:2], where=where, device="cpu")
     assert told["threshold"] == calibrated["threshold"] and told["true_positive_rate"] is None
-    caveat = "8 images are too few for a false accept rate of 1 %; instead none of them reaches the threshold."
+    caveat = "8 images are too few to set a false accept rate of 1 %: no impostor among them reaches the threshold."
     assert told["notes"][1] == caveat
     results = ask(where, images, tmp_path / "matches")
     assert results["calibrated_on"] == 8 and caveat in (tmp_path / "matches/matches.html").read_text()
@@ -103,7 +103,7 @@ def test_what_is_too_few() -> None:
 
 
 def test_bad_input_is_told(images: list[Path], tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="0.png: name a second image to compare it with"):
+    with pytest.raises(InputError, match="0.png: pass a second image to compare with"):
         compare(images[:1], checkpoint=MODEL)
     with pytest.raises(InputError, match="gone.png: "):
         compare([images[0], tmp_path / "gone.png"], checkpoint=MODEL)

@@ -71,7 +71,7 @@ def test_an_image_that_is_listed_twice_keeps_its_name(tmp_path: Path) -> None:
     touch(tmp_path, "anna/night/1.jpg", "ben/2.jpg")
     for sources in ([tmp_path, tmp_path / "ben"], [tmp_path / "ben", tmp_path]):
         assert dict(each[:2] for each in told(list_images(sources, "gallery"))) == {"1.jpg": "anna", "2.jpg": "ben"}
-    with pytest.raises(InputError, match=r"1.jpg: is named anna and, by .*/anna, night; name folders that do not"):
+    with pytest.raises(InputError, match=r"1.jpg: is named anna, but .*/anna names it night; pass folders that do not"):
         list_images([tmp_path, tmp_path / "anna"], "gallery")
 
 

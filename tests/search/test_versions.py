@@ -128,7 +128,9 @@ def test_what_goes_wrong_after_the_switch_is_told_as_done(world, new_place, monk
     monkeypatch.setattr(NamedGallery, "load", load_until_switched)
     for name, method in (("switch", switch), ("roll_back", back)):
         monkeypatch.setattr(type(place_of(where)), name, lambda *args, method=method: switched.append(method(*args)))
-    with pytest.raises(InputError, match="g: done, but images that were added .* [(]the disk is broken[)]"):
+    with pytest.raises(
+        InputError, match="g: the new model is in use, but images that were added .* [(]the disk is broken[)]"
+    ):
         reindex(where, world / "new.pt", device="cpu")
     switched.clear()
     assert roll_back(where) == fingerprint(load_model(world / "old.pt"))
@@ -170,7 +172,7 @@ def test_killed_half_way_it_goes_on_without_extracting_twice(world, new_place, m
     for options in ({}, {"checkpoint": world / "new.pt", "cross_model": True}):
         assert ask(where, [query], tmp_path / "out", **options)["queries"]
     write_checkpoint(tmp_path / "third.pt", seed=2)
-    with pytest.raises(InputError, match="exists for model .*; give that checkpoint"):
+    with pytest.raises(InputError, match="was begun with model .*; pass that checkpoint"):
         reindex(where, tmp_path / "third.pt", device="cpu")
     images = search.list_images([world / "index.csv"], "gallery")
     assert search.add(where, images, device="cpu") == 6

@@ -36,7 +36,7 @@ def test_a_gallery_is_built_and_searched_with_an_exported_model(
     for name in ("model.pt.gallery", "model.onnx.gallery"):
         assert tool("search.py", "query", name, "q", "--checkpoint", "model.onnx", "--out", "m") == 2
         told = capsys.readouterr().err
-        assert "model.onnx: says that it was made of the model whose features are in the gallery, but was cha" in told
+        assert "model.onnx: says that it was made of the model whose features are in the gallery, but has cha" in told
         assert told.count("\n") == 1 and not (world / "m").exists()
 
 

@@ -117,7 +117,7 @@ def damage(world: Path) -> dict[Path, bytes]:
         ("query good.gallery q --checkpoint wide.pt", "wide.pt: is not the model whose features are in the"),
         (
             "query good.gallery q --checkpoint wide.pt --cross-model",
-            "wide.pt: its features have 256 numbers, those in the gallery 16; they cannot be compared",
+            "wide.pt: its features have 256 numbers, but those in the gallery 16; they cannot be compared",
         ),
         ("query good.gallery model.pt", "model.pt: image cannot be decoded"),
         ("query good.gallery gone.png", "gone.png: no such folder or file"),
@@ -135,7 +135,7 @@ def damage(world: Path) -> dict[Path, bytes]:
         ("query good.gallery q --camera 77", "good.gallery: the gallery has no camera '77'"),
         (
             "query good.gallery somebody.png --other-cameras",
-            "somebody.png: --other-cameras needs the camera that took it; give --camera NAME, or a name like",
+            "somebody.png: --other-cameras needs the camera of the image; pass --camera NAME, or use a name like",
         ),
         ("calibrate good.gallery q --false-accept-rate 1", "false-accept rate 1.0: must be at least 0 and below 1"),
     ],
