@@ -1,9 +1,9 @@
-"""Link recordings into a folder, correct identities, and delete data; ``identities.json`` commits every change.
+"""Link recordings into a folder, correct identities, and delete data.
 
-A folder holds ``identities.json``, ``people.gallery`` (features of the crops, under their paths in the folder),
+A folder contains ``identities.json``, ``people.gallery`` (features of the crops, under their paths in the folder),
 ``tracklets/CAMERA/START/TRACK/`` (crops and boxes), ``tracks/`` (MOT files with identities) and ``index.html``. A
-change writes new files before ``identities.json`` and deletes old ones after it. The next command cleans up after a
-killed one.
+change takes effect when ``identities.json`` is written: a command writes new files before it and deletes old files
+after it. If a command is killed, the next command deletes the files that do not belong to ``identities.json``.
 """
 
 from __future__ import annotations
@@ -52,9 +52,10 @@ class Options:
     """Settings of the linking.
 
     Attributes:
-        rule: see :class:`lreid.link.offline.Rule`.
-        standardise: standardise features per recording; online, per camera, together with the earlier recordings.
-        delay: None links all tracklets at once; otherwise the maximum seconds from a tracklet's end to its decision.
+        rule: how tracklets are compared.
+        standardise: standardise features per recording; with ``delay``, per camera over all recordings so far.
+        delay: None links all tracklets at once. A number links online: the maximum time in seconds from the end of a
+            tracklet to the decision about its identity.
     """
 
     rule: Rule = Rule()  # noqa: RUF009 (frozen)
@@ -76,22 +77,23 @@ def add(
     """Links the tracklets of recordings with each other and with those in the folder, which is created if needed.
 
     Args:
-        folder: see the module. People who were enrolled in its gallery by ``lreid search`` keep their names.
+        folder: the folder, see :mod:`lreid.link.commands`. People whom ``lreid search`` enrolled in its gallery keep
+            their names.
         clips, travel: result of :func:`lreid.link.cutting.read_cameras`.
-        checkpoint: checkpoint of the model; None takes the gallery's.
-        options: see :class:`Options`.
+        checkpoint: checkpoint of the model; None uses the model of the folder's gallery.
+        options: settings of the linking.
         choice: rule that selects the boxes for crops.
         keep_days: delete tracklets that ended more than this number of days ago.
         device: as in :func:`lreid.load_model`.
 
     Raises:
-        InputError: an argument is invalid; earlier identities do not change.
+        InputError: an argument is invalid; nothing changes.
     """
     if keep_days is not None and any(clip.start == 0 for clip in clips):
         raise InputError("--keep-days needs the time of each recording; give each camera its start")
     with _changing(folder, f"add {', '.join(clip.name for clip in clips)}", new=True) as (record, later):
         cuts: list[Cut] = []
-        named, model, flip = _opened(folder, checkpoint, device)  # check this before reading the videos
+        named, model, flip = _opened(folder, checkpoint, device)  # raises errors before the videos are read
         for clip in clips:
             _require_later(record, clip)
             cuts += (here := cut(clip, folder / CROPS, choice))
@@ -123,7 +125,7 @@ def add(
 
 
 def relink(folder: Path, options: Options = Options()) -> Record:
-    """Links everything again, for instance with a new threshold, and keeps confirmed corrections.
+    """Links all tracklets again, for instance with a new threshold, but keeps corrections by the user.
 
     A new identity gets the number of the old identity with which it shares the most tracklets.
 
@@ -154,10 +156,15 @@ def correct(folder: Path, action: str, change: Callable[[Record], object]) -> Re
 
 
 def remove(folder: Path, identity: str | None = None, *, keep_days: float | None = None) -> int:
-    """Deletes crops, features, boxes and timeline of an identity, or of tracklets that ended some days ago.
+    """Deletes tracklets with their crops, features and boxes; neither this nor earlier changes can then be undone.
+
+    Args:
+        folder: the folder.
+        identity: number or name of an identity whose tracklets are deleted.
+        keep_days: delete tracklets that ended more than this number of days ago.
 
     Returns:
-        The number of deleted tracklets. Neither the removal nor earlier changes can be undone.
+        The number of deleted tracklets.
 
     Raises:
         InputError: the identity does not exist.
@@ -181,7 +188,7 @@ def remove(folder: Path, identity: str | None = None, *, keep_days: float | None
 def _changing(folder: Path, action: str, *, new: bool = False) -> Iterator[tuple[Record, Callable[..., None]]]:
     """Locks a folder, and yields its record and a function that commits the changes.
 
-    That function takes an opened gallery and optionally the paths of enrolled images to delete.
+    The function takes the gallery to save and, optionally, the paths of enrolled images to delete.
     """
     if not new and not folder.is_dir():
         raise InputError(f"{folder}: no such folder; create it with lreid link add")
@@ -207,7 +214,7 @@ def _changing(folder: Path, action: str, *, new: bool = False) -> Iterator[tuple
             _sweep(folder, record, enrolled)
         except (InputError, OSError) as error:
             raise NotConfirmed(
-                f"{folder / FILE}: done, but some old files could not be deleted ({error}); the next "
+                f"{folder / FILE}: the change is saved, but some old files could not be deleted ({error}); the next "
                 "lreid link command for this folder tries again"
             ) from None
 
@@ -217,14 +224,14 @@ def _refusing(folder: Path) -> Iterator[None]:
     """Turns errors of the operating system about files into one line.
 
     Raises:
-        InputError: for instance, the disk is full.
+        InputError: a file cannot be read or written, for instance because the disk is full.
     """
     try:
         yield
     except OSError as error:
         raise InputError(
-            f"{error.filename or folder}: {error.strerror or error}; what was linked before is whole: free some space "
-            "or correct the permissions, then give the command again"
+            f"{error.filename or folder}: {error.strerror or error}; earlier links are not affected: free some space "
+            "or correct the permissions, then repeat the command"
         ) from None
 
 
@@ -232,8 +239,8 @@ def _require_later(record: Record, clip: Clip) -> None:
     for other in record.content["clips"]:
         if other["camera"] == clip.camera and clip.start <= other["end"]:
             raise InputError(
-                f"{clip.camera}: {clip.name} starts before {other['name']} of the same camera has ended; correct its "
-                "start, and link recordings in the order of time"
+                f"{clip.camera}: {clip.name} starts before {other['name']} of the same camera has ended; correct the "
+                "start, and link recordings in the order of their times"
             )
 
 
@@ -242,12 +249,13 @@ def _opened(folder: Path, checkpoint: Path | None, device: str) -> tuple[NamedGa
     place = place_of(folder / GALLERY)
     if not place.exists():
         if checkpoint is None:
-            raise InputError(f"{folder / GALLERY}: no gallery yet; pass --checkpoint, such as zoo:people")
+            raise InputError(f"{folder / GALLERY}: does not exist yet; pass --checkpoint, such as zoo:people")
         return None, load_model(checkpoint, device), flips(checkpoint)
     named = NamedGallery.load(place)
     if named.norm is not None:
         raise InputError(
-            f"{named.where}: has adapted normalisation; build it without, because linking standardises features itself"
+            f"{named.where}: has adapted normalisation; build it without --adapt-norm, because linking standardises "
+            "features itself"
         )
     return named, named.model(checkpoint, device), named.flip
 
@@ -255,13 +263,13 @@ def _opened(folder: Path, checkpoint: Path | None, device: str) -> tuple[NamedGa
 def _with_features(
     folder: Path, rows: Sequence[Json], named: NamedGallery | None, checkpoint: Path | None, model: Embedder, flip: bool
 ) -> NamedGallery:
-    """The gallery with the features of these tracklets' crops, still without identities; it is not saved."""
+    """Adds the features of the crops of tracklets to the gallery, without identities and without saving."""
     paths = [f"{CROPS}/{row['key']}/{name}" for row in rows for name in row["crops"]]
     cameras = [row["camera"] for row in rows for _ in row["crops"]]
     seconds = [int(row["start"]) for row in rows for _ in row["crops"]]
     records = [ImageRecord(str(folder / path), UNKNOWN, UNKNOWN) for path in paths]
     features = extract(model, Images(records, height=model.height, width=model.width), flip)
-    ids = [f"{CROPS}/"] * len(paths)  # a name that no identity has; _label replaces it
+    ids = [f"{CROPS}/"] * len(paths)  # a name that no identity has; _label replaces this name
     if named is not None:
         named.gallery.add(features, paths, ids, cameras, seconds, model=fingerprint(model))
         return named
@@ -280,7 +288,7 @@ def _link(
     travel: Sequence[tuple[str, str, float]],
     options: Options,
 ) -> None:
-    """Gives the new tracklets identities, and records the mean similarity to the identity's other tracklets."""
+    """Gives new tracklets identities, and records their mean similarity to the other tracklets of their identity."""
     numbers = {record.name_of(each["identity"]): each["identity"] for each in old}
     numbers |= {name: int(number) for number, name in record.content["names"].items()}
     enrolled = _enrolled(named)
@@ -358,7 +366,7 @@ def _labels(
     rows: Sequence[Json],
     options: Options,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The labels from the chosen linker, and the travel times that it used; the record stores the threshold."""
+    """Links new tracklets, all at once or online; returns labels and travel times, and records the threshold."""
     if options.delay is None:
         index = {row["key"]: number for number, row in enumerate(rows)}
         groups = ([index[key] for key in group if key in index] for group in record.content["same"])
@@ -389,7 +397,7 @@ def _features(
     ]
     lacking = next((row["key"] for row, of in zip(rows, crops, strict=True) if not of), None)
     if lacking is not None:
-        raise InputError(f"{named.where}: lacks the crops of {lacking}; remove its identity, or restore the gallery")
+        raise InputError(f"{named.where}: lacks the crops of {lacking}; remove that identity, or restore the gallery")
     if options.standardise:
         from lreid.retrieval.camera_norm import CameraNorm
 
@@ -462,7 +470,7 @@ def _sweep(folder: Path, record: Record, enrolled: Sequence[str] = ()) -> None:
     for doomed in {file.parent for file in files_below(folder / CROPS)}:
         if doomed.relative_to(folder / CROPS).as_posix() not in keys:
             shutil.rmtree(doomed)
-            with contextlib.suppress(OSError):  # they still contain other tracklets
+            with contextlib.suppress(OSError):  # raised if a folder still contains other tracklets
                 doomed.parent.rmdir()
                 doomed.parent.parent.rmdir()
     names = {f"{clip['name'].replace('/', '-')}.txt" for clip in record.content["clips"]}

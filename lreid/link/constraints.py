@@ -1,4 +1,4 @@
-"""Constraints of time: a person is in one place at a time, and needs time to reach another place."""
+"""Time constraints: a person is in one place at a time, and needs time to reach another place."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from lreid.link.tracklets import Tracklets
 
 OVERLAPPING = -np.inf  # minimum travel time of two cameras with overlapping views
-SOME = 8  # minimum number of transitions between two cameras for a learnt travel time
+SOME = 8  # minimum number of transitions between two cameras from which a travel time is learnt
 QUANTILE, SHARE = (
     0.05,
     0.5,
@@ -17,19 +17,22 @@ QUANTILE, SHARE = (
 
 
 def gaps(left: Tracklets, right: Tracklets) -> np.ndarray:
-    """Seconds from the end of each pair's earlier tracklet to the start of the later, (L, R); negative: overlap."""
+    """Seconds from the end of the earlier to the start of the later tracklet of each pair, (L, R).
+
+    The value is negative if the two tracklets overlap in time.
+    """
     starts = np.maximum(left.starts[:, None], right.starts[None])
     starts -= np.minimum(left.ends[:, None], right.ends[None])
     return starts
 
 
 def possible(left: Tracklets, right: Tracklets, least: np.ndarray) -> np.ndarray:
-    """Whether two tracklets can show one person, by their times, (L, R) bool.
+    """Whether the times of two tracklets allow that they show one person, (L, R) bool.
 
     Args:
         left, right: L and R tracklets.
         least: (C, C) float64, symmetric: minimum travel time in seconds between two cameras; ``OVERLAPPING`` if both
-            may see a person at once. The diagonal is 0: a person cannot be in two places of one camera.
+            cameras may see a person at once. The diagonal is 0, because a person cannot be in two places of one camera.
     """
     between = gaps(left, right)
     needed = least[left.cameras[:, None], right.cameras[None]]
@@ -37,7 +40,7 @@ def possible(left: Tracklets, right: Tracklets, least: np.ndarray) -> np.ndarray
 
 
 def least_times(cameras: int, given: Iterable[tuple[int, int, float]] = ()) -> np.ndarray:
-    """Minimum travel times between cameras, (C, C): the given ones, and ``OVERLAPPING`` for all other pairs."""
+    """Minimum travel times between cameras, (C, C): those given, and ``OVERLAPPING`` for all other pairs."""
     least = np.full((cameras, cameras), OVERLAPPING)
     np.fill_diagonal(least, 0)
     for one, other, seconds in given:
@@ -54,9 +57,9 @@ def learn_travel(tracklets: Tracklets, labels: np.ndarray, least: np.ndarray) ->
         least: (C, C), see :func:`possible`; finite values do not change.
 
     Returns:
-        (C, C): half of the 5 % quantile of the times from one camera to another, if there are at least ``SOME``
-        transitions and the result is above 0; otherwise ``OVERLAPPING``. A learnt time is at most as long as any route
-        of learnt times through other cameras.
+        (C, C) travel times. If there are at least ``SOME`` transitions between two cameras, the learnt time is half of
+        the 5 % quantile of their times, provided that this is above 0; otherwise it is ``OVERLAPPING``. A learnt time
+        is never longer than a route through other cameras.
     """
     order = np.lexsort((tracklets.ends, tracklets.starts, labels))
     here, after = order[:-1], order[1:]

@@ -1,4 +1,4 @@
-"""Cut the best crops of every tracklet out of a camera's recording."""
+"""Cut the best crops of every tracklet out of the recording of a camera."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from lreid.reading import misfit, parse_yaml, read_text
 
 logger = logging.getLogger("lreid")
 
-BOXES = "boxes.csv"  # columns of a tracklet: frame, left, top, width, height
+BOXES = "boxes.csv"  # file with the boxes of a tracklet; its columns are frame, left, top, width, height
 FORM = {"cameras": {str: {"video": str, "tracks?": str, "start?": object, "rate?": (int, float)}}, "travel?": [list]}
 UTC = datetime.timezone.utc
 
@@ -57,7 +57,7 @@ class Clip(NamedTuple):
 
     @property
     def name(self) -> str:
-        """A unique name from camera and start: ``gate/20260302T080000``."""
+        """A unique name, made of camera and start: ``gate/20260302T080000``."""
         moment = datetime.datetime.fromtimestamp(self.start, UTC)
         return f"{self.camera}/{moment:%Y%m%dT%H%M%S}" + (f".{moment:%f}" if moment.microsecond else "")
 
@@ -78,7 +78,7 @@ class Cut(NamedTuple):
 
 
 def read_cameras(file: Path) -> tuple[list[Clip], list[tuple[str, str, float]]]:
-    """The recordings that a YAML file lists, and minimum travel times between cameras (A, B, seconds).
+    """Reads a YAML file: the recordings that it lists, and minimum travel times between cameras (A, B, seconds).
 
     Raises:
         InputError: the file cannot be read, a camera occurs twice, or a value is invalid.
@@ -89,7 +89,7 @@ def read_cameras(file: Path) -> tuple[list[Clip], list[tuple[str, str, float]]]:
     except (OSError, ValueError) as error:
         fault = getattr(error, "strerror", None) or str(error)
     if fault or not content["cameras"]:
-        raise InputError(f"{file}: {fault or 'names no camera'}; write cameras: NAME: {{video: …, tracks: …}}")
+        raise InputError(f"{file}: {fault or 'lists no camera'}; write cameras: NAME: {{video: …, tracks: …}}")
     clips = []
     for camera, of in content["cameras"].items():
         if "/" in camera or camera.startswith("."):
@@ -104,7 +104,7 @@ def read_cameras(file: Path) -> tuple[list[Clip], list[tuple[str, str, float]]]:
 
 
 def _seconds(where: str, value: Any) -> float:
-    """A time as seconds since 1970; without a time zone it is UTC."""
+    """A time as seconds since 1970; a time without a time zone is UTC."""
     try:
         if isinstance(value, str):
             value = datetime.datetime.fromisoformat(value)
@@ -127,8 +127,8 @@ def _travel(where: str, value: list[Any], cameras: dict[str, Any]) -> tuple[str,
 def cut(clip: Clip, folder: Path, choice: Choice) -> list[Cut]:
     """Writes the best crops and the boxes of every tracklet of a recording into ``folder / key``.
 
-    Only the best crop of each time interval of a tracklet is kept: one per tracklet in memory, and at most
-    ``choice.most`` per tracklet on disk.
+    A tracklet is divided into time intervals, and only the best crop of each interval is written, at most
+    ``choice.most`` per tracklet. Memory holds one crop per tracklet.
 
     Raises:
         InputError: the video or the tracks cannot be read, or do not match.
@@ -169,16 +169,21 @@ def cut(clip: Clip, folder: Path, choice: Choice) -> list[Cut]:
         start, end = (clip.start + (box.frame - 1) / rate for box in (seen[0], seen[-1]))
         cuts.append(Cut(key, start, end, dict(sorted(crops[track].items()))))
     if not cuts:
-        raise InputError(f"{listed}: no box shows enough of a person in {video}; name its tracks")
+        raise InputError(f"{listed}: no box shows enough of a person in {video}; pass the right tracks")
     if omitted := len(by_track) - len(cuts):
-        logger.warning("%s: %s left out, of which no frame shows enough", clip.name, counted(omitted, "tracklet"))
+        logger.warning(
+            "%s: %s left out, because no frame shows enough of the person", clip.name, counted(omitted, "tracklet")
+        )
     return cuts
 
 
 def _best(
     by_frame: dict[int, list[Box]], ends: dict[int, int], stretch_of: Any, frames: Iterator[np.ndarray]
 ) -> Iterator[tuple[int, int | None, str, float, np.ndarray]]:
-    """Per interval of a track: frames read so far, track, file name, quality, pixels; at the end frames and None."""
+    """Yields the best crop of each interval of a track: frames read so far, track, file name, quality and pixels.
+
+    The last item has the number of frames, and None instead of a track.
+    """
     best = BestCrops(stretch_of)
     end, number = max(by_frame, default=0), 0
 
@@ -203,7 +208,7 @@ def _best(
 
 
 def _quality(pixels: np.ndarray, box: Box, others: Sequence[Box]) -> float:
-    """The :func:`crop_quality` of a box; boxes whose lower edge is lower in the frame count as in front of it."""
+    """The :func:`crop_quality` of a box; other boxes with a lower bottom edge are taken to be in front of the box."""
     area, hidden = box.width * box.height, 0.0
     for other in others:
         if other.top + other.height > box.top + box.height and other.track != box.track:

@@ -1,8 +1,8 @@
 """Detect and track moving objects in front of a fixed camera, without any download.
 
 Background subtraction (MOG2; Zivkovic, ICPR 2004; OpenCV, Apache-2.0) detects boxes, and the Hungarian method links
-them to tracks by their overlap. It also detects vehicles and shadows, counts people who touch as one, and needs a fixed
-camera. Any detector and tracker that writes the MOT Challenge format is better.
+boxes to tracks by their overlap. This needs a fixed camera, also detects vehicles and shadows, and counts people who
+touch as one. Any detector and tracker that writes the MOT Challenge format is better.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from lreid.extras import Extra
 cv2 = Extra("cv2", "link")
 optimize = Extra("scipy.optimize", "link")
 
-WORK_WIDTH = 320  # height of the processed frames, pixels
-LEAST = 0.15  # height of a box, as a share of the frame's
-SLIM, WIDE = 0.15, 1.2  # width of a box over its height
-OVERLAP = 0.2  # intersection over union of two boxes of one track
-PATIENCE, SHORTEST = 1.0, 1.0  # seconds: maximum gap in a track; minimum length of a track
+WORK_WIDTH = 320  # height to which frames are scaled down, pixels
+LEAST = 0.15  # minimum height of a box, as a share of the frame's height
+SLIM, WIDE = 0.15, 1.2  # minimum and maximum of a box's width divided by its height
+OVERLAP = 0.2  # minimum intersection over union of consecutive boxes of one track
+PATIENCE, SHORTEST = 1.0, 1.0  # maximum gap in a track, and minimum length of a track, seconds
 
 
 def detect(tracked: Tracked) -> list[Box]:
-    """The boxes of moving objects, by frame, with track numbers.
+    """Detects and tracks moving objects; returns their boxes with track numbers, sorted by frame.
 
     Raises:
         InputError: the video cannot be read, or nothing moves.
@@ -53,7 +53,7 @@ def detect(tracked: Tracked) -> list[Box]:
     tracks_shown = [each for each in tracks if each[-1].frame - each[0].frame >= SHORTEST * rate]
     if not tracks_shown:
         raise InputError(
-            f"{shown(tracked.frames)}: no object moves in it for {SHORTEST:g} s; name a tracker's file as its tracks"
+            f"{shown(tracked.frames)}: no object moves for {SHORTEST:g} s; pass a tracker's file as its tracks"
         )
     boxes = [box._replace(track=number) for number, track in enumerate(tracks_shown, start=1) for box in track]
     return sorted(boxes, key=lambda box: (box.frame, box.track))
@@ -63,7 +63,7 @@ def _moving(subtractor: Any, frame: np.ndarray) -> list[Box]:
     """Boxes of the moving regions of a frame (H, W, 3) that are about as slim as people."""
     scale = min(1.0, WORK_WIDTH / frame.shape[1])
     small = cv2.resize(np.ascontiguousarray(frame), None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
-    moving = (subtractor.apply(small) == 255).astype(np.uint8)  # shadows are 127
+    moving = (subtractor.apply(small) == 255).astype(np.uint8)  # MOG2 marks shadows with 127
     moving = cv2.morphologyEx(moving, cv2.MORPH_OPEN, np.ones((3, 3), np.uint8))
     moving = cv2.morphologyEx(moving, cv2.MORPH_CLOSE, np.ones((15, 7), np.uint8))
     _, _, regions, _ = cv2.connectedComponentsWithStats(moving)

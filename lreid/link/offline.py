@@ -1,4 +1,4 @@
-"""Link all tracklets at once, by agglomerative clustering that never joins tracklets of different people."""
+"""Link all tracklets at once, by agglomerative clustering that never joins tracklets that time or a user forbids."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from lreid.link.constraints import learn_travel, possible
 from lreid.link.tracklets import Tracklets
 from lreid.retrieval.open_set import threshold_for
 
-BLOCK = 512  # rows of the similarity matrix in memory at once
-MOST = 30_000  # maximum number of nodes; the matrix of forbidden pairs takes 0.9 GB
-FEWEST = 200  # minimum number of impostor pairs that set a threshold
-STRICT = 0.1  # factor of the false accept rate at which tracklets are linked to learn travel times
-ROUNDING = 1e-4  # tolerance of float32 similarities; the float64 means decide
+BLOCK = 512  # number of rows of the similarity matrix that are in memory at once
+MOST = 30_000  # maximum number of nodes, for which the matrix of forbidden pairs takes 0.9 GB
+FEWEST = 200  # minimum number of impostor pairs from which a threshold is calibrated
+STRICT = 0.1  # factor by which the false accept rate is multiplied when tracklets are linked to learn travel times
+ROUNDING = 1e-4  # margin for float32 similarities, which preselect pairs; float64 means decide
 Pairs = Iterable[tuple[int, int]]
 
 
 @dataclass
 class Nodes:
-    """The nodes of the clustering: earlier identities and tracklets, each as the sum of its unit vectors.
+    """The nodes of the clustering: earlier identities and tracklets, each stored as the sum of its unit vectors.
 
-    The mean cosine similarity over the pairs of two clusters is the dot product of their sums, divided by the product
-    of their sizes, so average linkage needs no similarity matrix.
+    The mean cosine similarity between the members of two clusters equals the dot product of their sums, divided by the
+    product of their sizes. So average linkage needs no similarity matrix.
 
     Attributes:
         sums: (n, D) float64.
-        weights: (n,) float64: number of tracklets in each node.
-        forbidden: (n, n) bool, symmetric: pairs that are never joined.
+        weights: (n,) float64, number of tracklets in each node.
+        forbidden: (n, n) bool, symmetric, pairs that are never joined.
     """
 
     sums: np.ndarray
@@ -39,19 +39,18 @@ class Nodes:
     forbidden: np.ndarray
 
     def copy(self) -> Nodes:
-        """A copy, for a trial."""
+        """A copy, for a clustering that must not change these nodes."""
         return Nodes(self.sums.copy(), self.weights.copy(), self.forbidden.copy())
 
 
 class _Clusters:
-    """Clusters of nodes, each named after its lowest node."""
+    """Clusters of nodes; the number of a cluster is the lowest number of its nodes."""
 
     def __init__(self, nodes: Nodes, threshold: float) -> None:
         self.nodes, self.threshold = nodes, threshold
         self.labels = np.arange(len(nodes.weights))
-        self.near = _neighbours(
-            nodes, threshold
-        )  # for each cluster: the clusters with a pair that reaches the threshold
+        # For each cluster, the clusters with which one pair of nodes reaches the threshold.
+        self.near = _neighbours(nodes, threshold)
         self.joins = np.zeros(len(self.labels), np.int64)  # how often each cluster has changed
 
     def join(self, a: int, b: int) -> int:
@@ -89,15 +88,15 @@ class _Clusters:
 def agglomerate(nodes: Nodes, threshold: float, must: Pairs = ()) -> np.ndarray:
     """Average linkage (UPGMA) on cosine similarities, down to a threshold.
 
-    Without forbidden pairs and weights, ``scipy.cluster.hierarchy.linkage(method="average")`` returns the same.
+    Without forbidden pairs and weights, the result equals ``scipy.cluster.hierarchy.linkage(method="average")``.
 
     Args:
-        nodes: n nodes; they are overwritten.
-        threshold: clusters are joined while the largest mean similarity of an allowed pair reaches it.
+        nodes: n nodes; this function overwrites them.
+        threshold: clusters are joined as long as the largest mean similarity of an allowed pair reaches this value.
         must: pairs of nodes that are joined first.
 
     Returns:
-        (n,) int64: the lowest node of each node's cluster.
+        (n,) int64: the lowest node in the cluster of each node.
 
     Raises:
         InputError: ``must`` would join a forbidden pair.
@@ -109,8 +108,8 @@ def agglomerate(nodes: Nodes, threshold: float, must: Pairs = ()) -> np.ndarray:
             raise InputError("two tracklets that must be linked cannot be one person; undo a merge")
         if a != b:
             clusters.join(a, b)
-    # The best candidate of each cluster. A mean never exceeds the larger of its two parts, so an outdated entry is an #
-    # upper bound; it is computed again when it is popped.
+    # The heap has the best candidate of each cluster. Joining two clusters gives a mean between those of the two, so an
+    # outdated entry is an upper bound of the true value, which is computed when the entry is popped.
     heap = [entry for a in np.unique(clusters.labels).tolist() if (entry := clusters.candidate(a))]
     heapq.heapify(heap)
     while heap:
@@ -125,7 +124,7 @@ def agglomerate(nodes: Nodes, threshold: float, must: Pairs = ()) -> np.ndarray:
 
 
 def _neighbours(nodes: Nodes, threshold: float) -> list[np.ndarray]:
-    """For each node, the nodes that it may be joined with and whose similarity reaches the threshold."""
+    """For each node, the nodes that may be joined with it and whose similarity to it reaches the threshold."""
     means = (nodes.sums / nodes.weights[:, None]).astype(np.float32)
     near: list[np.ndarray] = []
     for rows in _blocks(len(means)):
@@ -139,9 +138,9 @@ class Rule:
     """How tracklets are compared.
 
     Attributes:
-        threshold: mean cosine similarity from which two clusters are one identity; None calibrates it on pairs of
-            tracklets that cannot be one person by their times.
-        false_accept_rate: share of such pairs that may reach it, in [0, 1).
+        threshold: mean cosine similarity from which two clusters are one identity; None calibrates the threshold on
+            pairs of tracklets that cannot be one person because of their times.
+        false_accept_rate: share of these pairs that may reach a calibrated threshold, in [0, 1).
         learn: whether to learn travel times between cameras.
     """
 
@@ -155,10 +154,10 @@ class Links:
     """The result of :func:`link`.
 
     Attributes:
-        labels: (N,) int64: the earlier identity of a tracklet, 0 to K - 1, or a new one, K or higher, numbered in the
-            order of the tracklets.
+        labels: (N,) int64 identities of the tracklets: earlier identities have the numbers 0 to K - 1, new identities
+            higher ones, in the order of the tracklets.
         least: (C, C) travel times that were used, see :func:`lreid.link.constraints.possible`.
-        threshold: mean cosine similarity from which tracklets were joined.
+        threshold: the threshold that was used, see :class:`Rule`.
     """
 
     labels: np.ndarray
@@ -176,23 +175,24 @@ def link(
     must: Pairs = (),
     cannot: Pairs = (),
 ) -> Links:
-    """Links tracklets with each other and with earlier identities, which are never joined with each other.
+    """Links tracklets with each other and with earlier identities; two earlier identities are never joined.
 
     Args:
         tracklets: N tracklets.
         least: (C, C) travel times, see :func:`lreid.link.constraints.possible`.
-        rule: see :class:`Rule`.
+        rule: how tracklets are compared.
         earlier: M tracklets that were linked before.
-        identities: (M,) int64, their identities, each number from 0 to K - 1.
-        must, cannot: pairs of ``tracklets`` that show, or do not show, one person.
+        identities: (M,) int64, identities of the earlier tracklets; every number from 0 to K - 1 occurs.
+        must, cannot: pairs of ``tracklets`` that show one person, and pairs that show two people.
 
     Raises:
-        InputError: there are too many nodes, too few pairs to calibrate a threshold, or ``must`` cannot hold.
+        InputError: there are too many tracklets and identities, there are too few pairs to calibrate a threshold, or
+            ``must`` contradicts other constraints.
     """
     earlier = tracklets[:0] if earlier is None else earlier
     identities = np.zeros(0, np.int64) if identities is None else identities
     nodes = _nodes(tracklets, earlier, identities)
-    count = len(nodes.weights) - len(tracklets)  # of earlier identities
+    count = len(nodes.weights) - len(tracklets)  # number of earlier identities
     strict = threshold = rule.threshold
     if threshold is None:
         scores = impostors(tracklets, least)
@@ -203,7 +203,7 @@ def link(
     _forbid(nodes, tracklets, earlier, identities, least)
     for one, other in cannot:
         nodes.forbidden[count + one, count + other] = nodes.forbidden[count + other, count + one] = True
-    for one, other in must:  # a user's confirmation overrides the clocks
+    for one, other in must:  # a correction by the user overrides time constraints
         nodes.forbidden[count + one, count + other] = nodes.forbidden[count + other, count + one] = False
     roots = agglomerate(nodes, threshold, [(count + one, count + other) for one, other in must])[count:]
     new = {root: count + place for place, root in enumerate(dict.fromkeys(roots[roots >= count].tolist()))}
@@ -212,7 +212,7 @@ def link(
 
 
 def impostors(tracklets: Tracklets, least: np.ndarray) -> np.ndarray:
-    """(P,) similarities of pairs that cannot be one person by their times: impostors without labels.
+    """(P,) similarities of impostor pairs: pairs of tracklets that cannot be one person because of their times.
 
     Raises:
         InputError: there are fewer than ``FEWEST`` such pairs.
@@ -224,20 +224,20 @@ def impostors(tracklets: Tracklets, least: np.ndarray) -> np.ndarray:
         scores.append((tracklets.features[rows] @ tracklets.features.T)[apart])
     if (count := sum(map(len, scores))) < FEWEST:
         raise InputError(
-            f"{counted(count, 'pair')} of tracklets cannot be one person, too few to calibrate a threshold on "
-            f"({FEWEST}); pass --threshold"
+            f"{counted(count, 'pair')} of tracklets cannot be one person because of their times, too few to calibrate "
+            f"a threshold ({FEWEST} are needed); pass --threshold"
         )
     return np.concatenate(scores)
 
 
 def _nodes(tracklets: Tracklets, earlier: Tracklets, identities: np.ndarray) -> Nodes:
-    """Earlier identities, then tracklets; no pair is forbidden yet."""
+    """Nodes for the earlier identities, then for the tracklets, without forbidden pairs."""
     weights = np.bincount(identities) if len(identities) else np.zeros(0)
     count = len(weights) + len(tracklets)
     if count > MOST:
         raise InputError(
-            f"{len(tracklets)} tracklets and {len(weights)} identities: at most {MOST} at once; link a day at a time, "
-            "or pass --online"
+            f"{len(tracklets)} tracklets and {len(weights)} identities are more than {MOST} together; link one day at "
+            "a time, or pass --online"
         )
     sums = np.zeros((len(weights), tracklets.features.shape[1]))
     np.add.at(sums, identities, earlier.features)
@@ -246,7 +246,7 @@ def _nodes(tracklets: Tracklets, earlier: Tracklets, identities: np.ndarray) -> 
 
 
 def _forbid(nodes: Nodes, tracklets: Tracklets, earlier: Tracklets, identities: np.ndarray, least: np.ndarray) -> None:
-    """Forbids pairs that cannot be one person by their times, and pairs of earlier identities."""
+    """Forbids pairs that cannot be one person because of their times, and pairs of earlier identities."""
     count, forbidden = len(nodes.weights) - len(tracklets), nodes.forbidden
     forbidden[:count, :count] = True
     for rows in _blocks(len(tracklets)):

@@ -1,4 +1,4 @@
-"""Link tracklets as they end: assign each to an earlier identity, or to a new one."""
+"""Link tracklets online: assign each one, soon after it ends, to an earlier or to a new identity."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ ROUNDING = 1e-4  # tolerance of float32 bounds
 
 
 class OnlineLinker:
-    """Identities as the means of their tracklets' features, which grow with every batch.
+    """Assigns tracklets to identities, each stored as the mean of its tracklets' features.
 
-    Comparing a tracklet with all of 100,000 means takes longer than reading them from memory allows. So the leading
-    principal components of both, with the lengths of what they leave out, bound the similarity (Cauchy-Schwarz), and
-    only identities whose bound reaches the threshold are compared. The result is the same.
+    Comparing a tracklet with the means of 100,000 identities is slow. So the leading principal components of both, with
+    the lengths of the remainders, bound the similarity (Cauchy-Schwarz), and only identities whose bound reaches the
+    threshold are compared. The result is the same.
 
     Args:
         least: (C, C) travel times, see :func:`lreid.link.constraints.possible`.
-        threshold: mean cosine similarity to an identity's tracklets from which a tracklet joins it.
+        threshold: mean cosine similarity to the tracklets of an identity from which a tracklet joins the identity.
         earlier: M tracklets that were linked before.
-        identities: (M,) int64, their identities, from 0.
+        identities: (M,) int64, identities of the earlier tracklets, from 0.
     """
 
     def __init__(self, least: np.ndarray, threshold: float, earlier: Tracklets, identities: np.ndarray) -> None:
         self.least, self.threshold = least, threshold
-        self.count = int(identities.max()) + 1 if len(identities) else 0  # of identities
+        self.count = int(identities.max()) + 1 if len(identities) else 0  # number of identities
         self._seen = len(earlier)
         self._means = np.zeros((0, earlier.features.shape[1]), np.float32)  # one row per identity, with room for more
         self._axes = np.zeros((earlier.features.shape[1], 0), np.float32)  # principal axes, as columns
@@ -53,18 +53,18 @@ class OnlineLinker:
         self._rests = _rest(self._means, self._heads)
 
     def add(self, batch: Tracklets) -> np.ndarray:
-        """Assigns a batch of tracklets that have ended, by the Hungarian method, one per identity and round.
+        """Assigns a batch of tracklets by the Hungarian method, in rounds with at most one tracklet per identity.
 
         Args:
             batch: n tracklets that ended within the allowed delay.
 
         Returns:
-            (n,) int64: their identities; new ones get the next numbers.
+            (n,) int64: the identities of the tracklets; new identities get the next numbers.
         """
         labels = np.full(len(batch), -1, dtype=np.int64)
         while (left := np.flatnonzero(labels < 0)).size:
             scores = self._scores(batch[left])  # (l, I)
-            near = np.flatnonzero((scores >= self.threshold).any(0))  # the identities that are possible at all
+            near = np.flatnonzero((scores >= self.threshold).any(0))  # only these identities can be assigned
             rows, columns = optimize.linear_sum_assignment(scores[:, near].clip(-2), maximize=True)
             taken = [(r, near[c]) for r, c in zip(rows, columns, strict=True) if scores[r, near[c]] >= self.threshold]
             for row, identity in taken or [(0, self.count)]:
@@ -73,7 +73,7 @@ class OnlineLinker:
         return labels
 
     def _scores(self, batch: Tracklets) -> np.ndarray:
-        """(n, I) float32: mean similarity of tracklets to identities; -inf below the threshold, or if time forbids."""
+        """(n, I) float32: mean similarity of tracklets to identities; -inf below the threshold, or if times forbid."""
         heads = batch.features @ self._axes  # (n, h)
         bounds = heads @ self._heads[: self.count].T
         bounds += _rest(batch.features, heads)[:, None] * self._rests[: self.count]

@@ -1,4 +1,4 @@
-"""A page of identities: where and when each was seen, with crops, and transitions between cameras."""
+"""Write a page of identities that shows where and when each was seen, with crops, and transitions between cameras."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from lreid.link.record import Json, Record
 from lreid.report.rendering import Cell, Panel, Row, Table, anchored, panel, render
 
 MOST = 6  # maximum number of crops shown per identity
-COLOURS = 10  # of report/static/style.css
+COLOURS = 10  # number of colours in report/static/style.css
 UTC = datetime.timezone.utc
 
 
 class Bar(NamedTuple):
-    """A tracklet on a timeline: left edge and width in per cent of the time on the page, colour, and title."""
+    """A tracklet on a timeline: left edge and width in per cent of the timeline, colour, and title."""
 
     left: float
     width: float
@@ -40,7 +40,7 @@ class Line(NamedTuple):
 
 
 def write_page(path: Path, record: Record) -> None:
-    """Writes the page, which works offline; the crops stay in their files.
+    """Writes the page, which works offline and shows the crops from their files.
 
     Raises:
         InputError: the page cannot be written.
@@ -53,7 +53,7 @@ def write_page(path: Path, record: Record) -> None:
     intro = [
         f"{people} in {counted(len(record.tracklets), 'tracklet')} of {counted(len(cameras), 'camera')}; times are "
         "UTC. Hours without a recording are left out of the timelines.",
-        "Correct with lreid link merge, split, apart and name; lreid link undo reverts the last change.",
+        "Correct identities with lreid link merge, split, apart and name; lreid link undo reverts the last change.",
     ]
     legend = [(camera, number % COLOURS) for number, camera in enumerate(cameras)]
     panels = [Panel("Identities", "", render("timeline.html", lines=lines, legend=legend))]
@@ -64,7 +64,7 @@ def write_page(path: Path, record: Record) -> None:
 
 
 def _spans(clips: list[Json]) -> list[tuple[float, float]]:
-    """The time spans that recordings cover."""
+    """The time spans that recordings cover, merged where they overlap."""
     spans: list[tuple[float, float]] = []
     for start, end in sorted((clip["start"], clip["end"]) for clip in clips):
         if spans and start <= spans[-1][1]:

@@ -29,21 +29,23 @@ FORM: Json = {
     "apart": [[str]],
     "history": [dict],
 }
-SMALL = ("threshold", "travel", "next", "names", "same", "apart")  # parts that the history stores completely
-DECIDED = ("identity", "score", "why")  # fields of a tracklet
+SMALL = ("threshold", "travel", "next", "names", "same", "apart")  # parts that the history stores as a whole
+DECIDED = ("identity", "score", "why")  # fields of a tracklet that the history stores if they change
 
 
 class Record:
     """The content of ``identities.json``.
 
-    An identity is a number that is never reused; its name is a label. The history stores the values that each change
-    replaced.
+    An identity is a number that is never reused; it may also have a name. The history stores the values that each
+    change replaced.
 
     Attributes:
-        content: plain data: ``threshold``; ``travel``, minimum seconds between cameras; ``next``, the number of the
-            next identity; ``names`` by number; ``clips``, the recordings; ``tracklets``, each with its key (a folder
-            below ``tracklets/``), time, identity, mean similarity to the identity's other tracklets, reason, and crops
-            with their qualities; ``same`` and ``apart``, groups and pairs of keys that a user confirmed; ``history``.
+        content: the content as plain data: ``threshold``; ``travel``, minimum seconds between cameras; ``next``, the
+            number of the next identity; ``names`` of identities by number; ``clips``, the recordings; ``tracklets``;
+            ``same``, groups of tracklets that a user marked as one person; ``apart``, pairs of tracklets that a user
+            marked as two people; and ``history``. Each tracklet has its ``key`` (a folder below ``tracklets/``), times,
+            ``identity``, ``score`` (mean similarity to the other tracklets of the identity), ``why`` (the reason) and
+            ``crops`` with their qualities.
     """
 
     def __init__(self, content: Json | None = None) -> None:
@@ -65,7 +67,7 @@ class Record:
         except (OSError, ValueError) as error:
             fault = getattr(error, "strerror", None) or str(error)
         if fault:
-            raise InputError(f"{path}: {fault}; name a folder written by lreid link add")
+            raise InputError(f"{path}: {fault}; pass a folder written by lreid link add")
         require_not_newer(path, content["schema"], SCHEMA, "cannot be read")
         return cls(content)
 
@@ -118,7 +120,7 @@ class Record:
         return self.content["history"] != self._before["history"]
 
     def remember(self, action: str) -> None:
-        """Appends the values that were replaced since the file was read to the history."""
+        """Adds to the history the values that were replaced since the file was read."""
         before, count = self._before, len(self._before["tracklets"])
         changed = {
             old["key"]: {name: old[name] for name in DECIDED}
@@ -151,7 +153,7 @@ class Record:
         return step["action"]
 
     def merge(self, first: str, second: str) -> None:
-        """Merges two identities of one person; the named one stays, otherwise the lower number.
+        """Merges two identities of one person into the identity with a name, or into the one with the lower number.
 
         Raises:
             InputError: both are the same identity, both have names, or they were marked as two people.
@@ -162,7 +164,7 @@ class Record:
         if any(keys.issuperset(pair) for pair in self.content["apart"]):
             raise InputError(f"{first} and {second} were marked as two people; undo that first")
         if str(one) in names and str(other) in names:
-            raise InputError(f"{first} and {second} both have a name; name one of them like unknown-{other} first")
+            raise InputError(f"{first} and {second} both have a name; first rename one of the two to unknown-NUMBER")
         if str(other) in names:
             one, other = other, one
         for each in of.get(other, []):
@@ -170,7 +172,7 @@ class Record:
         self.content["same"].append(sorted(keys))
 
     def apart(self, first: str, second: str) -> None:
-        """Marks two identities as two people, which a later ``relink`` respects.
+        """Marks two identities as two people, so that a later ``relink`` does not join them.
 
         Raises:
             InputError: both are the same identity, or one has no tracklets.
@@ -184,14 +186,14 @@ class Record:
         """Moves tracklets of an identity to a new one, and returns its number.
 
         Raises:
-            InputError: a tracklet does not belong to the identity, or none would be left.
+            InputError: a tracklet does not belong to the identity, or no tracklet would be left.
         """
         of, keys = self.identities.get(self.find(identity), []), set(keys)
         moved, rest = ([each for each in of if (each["key"] in keys) == here] for here in (True, False))
         if strange := sorted(keys - {each["key"] for each in moved}):
-            raise InputError(f"{strange[0]}: is not a tracklet of {identity}, such as {of[0]['key'] if of else 'none'}")
+            raise InputError(f"{strange[0]}: is not a tracklet of {identity}; one is {of[0]['key'] if of else 'none'}")
         if not rest:
-            raise InputError(f"{identity}: these are all of its tracklets; leave at least one")
+            raise InputError(f"{identity}: these are all its tracklets; leave out at least one")
         number = self.new_identity()
         for each in moved:
             each |= {"identity": number, "score": None, "why": f"split from {self.name_of(self.find(identity))}"}
@@ -201,24 +203,24 @@ class Record:
         return number
 
     def name(self, identity: str, name: str) -> None:
-        """Gives an identity a name; ``unknown-NUMBER`` removes it.
+        """Gives an identity a name; ``unknown-NUMBER`` removes the name.
 
         Raises:
-            InputError: another identity has the name, or it is empty or looks like the number of another identity.
+            InputError: another identity has the name, or the name is empty, a number or like ``unknown-17``.
         """
         number = self.find(identity)
         taken = {self.name_of(each) for each in [*self.identities, *map(int, self.content["names"])] if each != number}
         if name in taken:
-            raise InputError(f"{name}: another identity has that name; merge the two if they are one person")
+            raise InputError(f"{name}: another identity has this name; merge the two if they are one person")
         if name == f"unknown-{number}":
             self.content["names"].pop(str(number), None)
         elif not name.strip() or name.startswith("unknown-") or name.isdecimal():
-            raise InputError(f"{name!r}: is not a valid name; give one that is neither a number nor like unknown-17")
+            raise InputError(f"{name!r}: is not a valid name; use one that is neither a number nor like unknown-17")
         else:
             self.content["names"][str(number)] = name
 
     def drop(self, keys: set[str]) -> None:
-        """Removes tracklets, together with the history, which would still contain them."""
+        """Removes tracklets, and the history, because it contains data of the removed tracklets."""
         self.content["tracklets"] = [each for each in self.tracklets if each["key"] not in keys]
         numbers = {str(number) for number in self.identities}
         self.content["names"] = {number: name for number, name in self.content["names"].items() if number in numbers}
@@ -230,11 +232,11 @@ class Record:
     def _two(self, first: str, second: str) -> tuple[int, int]:
         one, other = sorted((self.find(first), self.find(second)))
         if one == other:
-            raise InputError(f"{first} and {second} are the same identity; name two")
+            raise InputError(f"{first} and {second} are the same identity; pass two different ones")
         return one, other
 
     def _confirm_apart(self, one: list[Json], other: list[Json]) -> None:
-        """Confirms two corrected identities: each consists of one person, and the two are different people."""
+        """Records what a user confirmed about two identities: each is one person, and they are different people."""
         for each in (one, other):
             if len(each) > 1:
                 self.content["same"].append(sorted(row["key"] for row in each))

@@ -1,4 +1,4 @@
-"""Tracklets: a person in one camera for a while, as one feature with start and end."""
+"""Tracklets, each of which shows one person passing one camera, as one feature with a start and an end."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-SHARP = 100.0  # variance of the Laplacian at which a crop has half of its weight
-TALL = 128  # pixels from which a crop has its full weight
+SHARP = 100.0  # variance of the Laplacian at which the sharpness gives a crop half of the full weight
+TALL = 128  # height in pixels from which the height gives a crop the full weight
 ROUNDS = 10  # iterations of Weiszfeld's algorithm
 SMALLEST = 1e-6
 
@@ -44,7 +44,7 @@ def crop_quality(height: float, sharpness: float, visible: float, hidden: float)
         hidden: share of the box that boxes in front of it cover, in [0, 1].
 
     Returns:
-        The product of four weights, in [0, 1].
+        The product of four weights, one for each argument, in [0, 1].
     """
     return min(1.0, height / TALL) * sharpness / (sharpness + SHARP) * visible * (1 - hidden)
 
@@ -52,11 +52,11 @@ def crop_quality(height: float, sharpness: float, visible: float, hidden: float)
 def robust_mean(features: np.ndarray, quality: np.ndarray) -> np.ndarray:
     """The weighted geometric median of the crops of a tracklet, by Weiszfeld's algorithm (Vardi & Zhang, PNAS 2000).
 
-    A few crops of a different person change it much less than they change the mean.
+    A few crops of a different person change the median much less than they change the mean.
 
     Args:
-        features: (n, D) floats, n ≥ 1; normalised here.
-        quality: (n,) weights ≥ 0; if all are 0, all crops count equally.
+        features: (n, D) floats, n ≥ 1, which this function normalises.
+        quality: (n,) weights ≥ 0; if all are 0, all crops have the same weight.
 
     Returns:
         (D,) float32 unit vector.

@@ -1,1 +1,1 @@
-"""An HTTP server for one gallery, with a page for image search. Needs the extra ``serve``."""
+"""An HTTP server for one gallery, with a page for image search; needs the extra ``serve``."""

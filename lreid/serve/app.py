@@ -1,4 +1,4 @@
-"""The routes of the server: search, add, remove, undo, information, metrics, and the page."""
+"""The routes of the server: search, add, remove, undo, information, metrics and the page."""
 
 from __future__ import annotations
 
@@ -42,12 +42,13 @@ Name = Annotated[str | None, Query(max_length=LONGEST)]
 
 
 def create_app(gallery: ServedGallery, *, token: str | None = None, limits: Limits = Limits()) -> FastAPI:  # noqa: B008
-    """The server's application.
+    """Creates the application of the server.
 
     Args:
         gallery: the gallery to serve.
-        token: token that requests must send, except those of ``guard.OPEN``; None accepts all, from this machine only.
-        limits: limits of each client's requests.
+        token: token that requests must send, except requests for the paths ``guard.OPEN``; None accepts all requests,
+            but only from this machine.
+        limits: limits of the requests of each client.
     """
     app = FastAPI(
         title="lreid serve",
@@ -57,7 +58,7 @@ def create_app(gallery: ServedGallery, *, token: str | None = None, limits: Limi
         redoc_url=None,
         dependencies=[Depends(HTTPBearer(auto_error=False))]
         if token
-        else [],  # only for the description; Guard checks the token
+        else [],  # only for the description of the API; Guard checks the token
     )
     registry = CollectorRegistry()
     app.add_middleware(Guard, limits=limits, token=token, registry=registry)
@@ -71,24 +72,24 @@ def create_app(gallery: ServedGallery, *, token: str | None = None, limits: Limi
 
     @app.post("/search", openapi_extra=BODY)
     def search(content: Content, top: Annotated[int, Query(ge=1, le=100)] = 10, camera: Name = None) -> dict[str, Any]:
-        """Find who is in an image: identity, unknown (null without a threshold), and matches, best first."""
+        """Find who is in an image: returns identity, unknown (null without a threshold) and matches, best first."""
         return gallery.search(content, top, camera)
 
     @app.post("/images", openapi_extra=BODY)
     def add(content: Content, identity: Name = None, camera: Name = None) -> dict[str, Any]:
-        """Add an image to the gallery; the answer names the change for undo."""
+        """Add an image to the gallery; the answer has the name of the change, by which it can be undone."""
         return gallery.add(content, identity, camera)
 
     @app.delete("/images")
     def remove(path: Name = None, identity: Name = None) -> dict[str, Any]:
         """Remove one image by its path, or all images of an identity."""
         if (path is None) == (identity is None):
-            raise HTTPException(422, "name either path or identity")
+            raise HTTPException(422, "pass either path or identity")
         return gallery.remove(path, identity)
 
     @app.get("/images", response_class=Response, responses={200: {"content": {"image/jpeg": {}}}})
     def show(path: Annotated[str, Query(max_length=LONGEST)]) -> Response:
-        """A thumbnail of an image in the gallery."""
+        """Get a thumbnail of an image in the gallery."""
         return Response(gallery.thumbnail(path), media_type="image/jpeg")
 
     @app.post("/undo/{change}")
@@ -98,7 +99,7 @@ def create_app(gallery: ServedGallery, *, token: str | None = None, limits: Limi
 
     @app.get("/info")
     def info() -> dict[str, Any]:
-        """The facts about the gallery, and its threshold."""
+        """Get the properties of the gallery, with its threshold."""
         return gallery.info()
 
     @app.get("/health")
@@ -108,7 +109,7 @@ def create_app(gallery: ServedGallery, *, token: str | None = None, limits: Limi
 
     @app.get("/metrics", response_class=PlainTextResponse)
     def metrics() -> PlainTextResponse:
-        """Requests, seconds and images, in Prometheus' text format."""
+        """Get counts of requests, their seconds and the number of images, in the text format of Prometheus."""
         return PlainTextResponse(generate_latest(registry), media_type="text/plain; version=0.0.4")
 
     @app.get("/docs", include_in_schema=False)

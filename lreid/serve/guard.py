@@ -1,4 +1,4 @@
-"""Checks of every request before the routes: sender, size, rate, and number of simultaneous requests."""
+"""Check every request before it reaches the routes: sender, size, rate and number of simultaneous requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-OPEN = ("/", "/page.js", "/page.css", "/docs", "/openapi.json", "/health")  # these reveal nothing about the gallery
+OPEN = ("/", "/page.js", "/page.css", "/docs", "/openapi.json", "/health")  # need no token: no data of the gallery
 MOST_CLIENTS = 1024  # maximum number of clients whose rates are tracked
 SECONDS = 30  # seconds within which the next part of a body must arrive
 HEADERS = {
@@ -32,7 +32,7 @@ class Limits:
 
     Attributes:
         body: maximum size of a request's body, bytes.
-        rate: maximum requests per second and client; bursts may have twice as many.
+        rate: maximum requests per second and client; a short burst may have twice as many.
         waiting: maximum number of requests of all clients that run or wait at the same time.
     """
 
@@ -44,13 +44,13 @@ class Limits:
 class Guard:
     """Refuses invalid requests before they reach the routes, and counts all requests.
 
-    Without a token, only this machine may use the server. Then the host name of a request must be a name of this
-    machine, so that a page of a different site cannot reach it (DNS rebinding). Pages of a different origin are always
-    refused.
+    Without a token, only this machine may use the server. Then the host name in a request must be a name of this
+    machine, so that a web page of another site cannot reach the server by DNS rebinding. Requests from web pages of
+    another origin are always refused.
 
     Args:
         app: application that handles accepted requests.
-        limits: see :class:`Limits`.
+        limits: limits of the requests.
         token: token that a request must send; None accepts all requests.
         registry: registry of the metrics.
     """
@@ -60,7 +60,7 @@ class Guard:
         self._waiting = 0
         self._clients: OrderedDict[str, tuple[float, float]] = (
             OrderedDict()
-        )  # remaining tokens, and the time of the last request
+        )  # token bucket of each client: remaining tokens, and the time of the last request
         names = ("method", "path", "status")
         self._requests = Counter("lreid_requests", "Answered requests", names, registry=registry)
         self._seconds = Histogram("lreid_request_seconds", "Seconds until the answer", ("path",), registry=registry)
@@ -97,8 +97,7 @@ class Guard:
         host, origin = headers.get("host", ""), headers.get("origin")
         if (self.token is None and not is_local(_name(host))) or (origin and origin.partition("://")[2] != host):
             return _refused(
-                403,
-                "the request comes from a different site, or names this server differently; open the server's own page",
+                403, "the request comes from a different site, or has another host name; open the server's own page"
             )
         if scope["path"] == "/health":
             return None
@@ -126,13 +125,13 @@ class Guard:
         return left >= 0
 
     def _bounded(self, receive: Receive) -> Receive:
-        """Limits the size of a body without a length in its header, and the wait for its next part."""
+        """Limits the size of a body whose length is not in the header, and the time to wait for its next part."""
         size, ended = 0, False
 
         async def read() -> Message:
             nonlocal size, ended
             if ended:
-                return await receive()  # the client closes the connection
+                return await receive()  # the message that the client has closed the connection
             try:
                 message = await asyncio.wait_for(receive(), SECONDS)
             except asyncio.TimeoutError:
@@ -149,7 +148,7 @@ class Guard:
 
 
 def is_local(host: str) -> bool:
-    """Whether a host name or address means this machine only."""
+    """Whether a host name or address always means this machine."""
     try:
         return ip_address(host).is_loopback
     except ValueError:

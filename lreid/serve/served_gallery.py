@@ -32,9 +32,9 @@ from lreid.search.image_list import SearchImage, columns, read_images
 from lreid.search.named_gallery import NamedGallery
 
 MOST_PIXELS = 50_000_000  # maximum pixels of an uploaded image: 150 MB decoded
-MOST_LETTERS = 200  # of a name
+MOST_LETTERS = 200  # maximum length of a name
 UNDOABLE = 20  # number of changes that can be undone
-SUFFIXES = {"MPO": ".jpg", "HEIF": ".heic"}  # suffixes of formats with a different name
+SUFFIXES = {"MPO": ".jpg", "HEIF": ".heic"}  # suffixes that differ from the name of the format
 
 
 class Absent(InputError):
@@ -42,7 +42,7 @@ class Absent(InputError):
 
 
 class Conflict(InputError):
-    """The gallery already has the image, or no longer has it."""
+    """The gallery already has the image to add, or no longer has the image to remove."""
 
 
 class Unavailable(InputError):
@@ -60,30 +60,32 @@ class Images(NamedTuple):
 class ServedGallery:
     """A gallery file in memory, with its model.
 
-    A change reads the file again, writes the new one and then replaces the gallery in memory. So a search never waits
-    for a change and never sees half of one. Changes by other processes are also read. Uploaded images are stored in the
-    folder ``GALLERY.images`` next to the file, under names derived from their content.
+    A change reads the file again, writes the new file and then replaces the gallery in memory. So a search never waits
+    for a change and never sees a part of a change. Changes that other processes make to the file are noticed. Uploaded
+    images are stored in the folder ``GALLERY.images`` next to the file, under names derived from their content.
 
     Args:
-        where: the gallery's file.
-        checkpoint: the gallery's model, if its file has moved.
+        where: the gallery file.
+        checkpoint: the file of the gallery's model, if it has moved.
         device: as in :func:`lreid.devices.pick_device`.
 
     Raises:
-        InputError: it is in Milvus, or it or its model cannot be read.
+        InputError: the gallery is in Milvus, or the gallery or its model cannot be read.
     """
 
     def __init__(self, where: str, checkpoint: Path | None = None, device: str = "auto") -> None:
         place = place_of(where)
         if not isinstance(place, FilePlace):
-            raise InputError(f"{where}: serve a gallery file; lreid search migrate copies this gallery to one")
+            raise InputError(
+                f"{where}: is not a file; copy the gallery to a file by lreid search migrate, and serve that"
+            )
         self.path = place.path
         self.folder = self.path.with_name(f"{self.path.name}.images").absolute()
         self._named = NamedGallery.load(self.path)
         self._model = self._named.model(checkpoint, device)
         self._fingerprint = fingerprint(self._model)
         self._reading, self._extracting, self._changing = threading.Lock(), threading.Lock(), threading.Lock()
-        self._undo: OrderedDict[str, tuple[bool, Images]] = OrderedDict()  # whether they were added; otherwise removed
+        self._undo: OrderedDict[str, tuple[bool, Images]] = OrderedDict()  # whether a change added, and its images
 
     def current(self) -> NamedGallery:
         """The current content of the gallery file, for searching only.
@@ -100,7 +102,7 @@ class ServedGallery:
             return self._named
 
     def search(self, content: bytes, top: int = 10, camera: str | None = None) -> dict[str, Any]:
-        """The answer of :func:`lreid.search.findings.findings` for an image, with the gallery's threshold.
+        """Searches the gallery; returns the result of :func:`lreid.search.findings.findings`, with the threshold.
 
         Args:
             content: content of an image file.
@@ -124,10 +126,10 @@ class ServedGallery:
             identity, camera: names; None if unknown.
 
         Returns:
-            ``path`` of the image, the number of ``images`` in the gallery, and ``undo``, which names the change.
+            ``path`` of the image, the number of ``images`` in the gallery, and ``undo``, the name of the change.
 
         Raises:
-            Conflict: the gallery has the image.
+            Conflict: the gallery already has the image.
             InputError: the image or a name is invalid; the gallery does not change.
         """
         path = str(self.folder / (hashlib.sha256(content).hexdigest()[:32] + _suffix(content)))
@@ -138,18 +140,18 @@ class ServedGallery:
         return {"path": path, "images": len(named.gallery), "undo": self._undoable(True, images)}
 
     def remove(self, path: str | None = None, identity: str | None = None) -> dict[str, Any]:
-        """Removes one image, or all images of an identity. Uploaded files are deleted, other files stay.
+        """Removes one image, or all images of an identity; deletes their files only if they were uploaded.
 
         Returns:
-            The number of ``removed`` images, the number of ``images`` left, and ``undo``, which names the change (None
-            for an ``ivfpq`` gallery, which stores no features). The last 20 changes can be undone until the server
-            stops.
+            The number of ``removed`` images, the number of ``images`` left, and ``undo``, the name of the change (None
+            for an ``ivfpq`` gallery, whose images cannot be restored, because it stores no features). The last 20
+            changes can be undone until the server stops.
 
         Raises:
             Absent: the gallery has no such image or identity.
         """
         with self._changed() as named:
-            rows = enumerate(named.images())  # by ascending keys
+            rows = enumerate(named.images())  # in ascending order of keys
             asked = {
                 row: each for row, each in rows if (each.identity == identity if path is None else each.path == path)
             }
@@ -185,14 +187,14 @@ class ServedGallery:
         return {"images": len(named.gallery)}
 
     def info(self) -> dict[str, Any]:
-        """Facts about the gallery: counts, ``kind``, ``model``, and its threshold with the false accept rate."""
+        """Properties of the gallery: counts, ``kind``, ``model``, and the threshold with its false accept rate."""
         about, labels = (named := self.current()).gallery.about, named.gallery.store.labels()
         counts = {"images": len(labels), "identities": _different(labels.ids), "cameras": _different(labels.cams)}
         shown = ("kind", "model", "threshold", "false_accept_rate", "calibrated_on")
         return {"gallery": self.path.name, **counts} | {name: getattr(about, name) for name in shown}
 
     def thumbnail(self, path: str) -> bytes:
-        """A small JPEG of an image of the gallery; other files are never read.
+        """A small JPEG of an image in the gallery; files that are not in the gallery are never read.
 
         Raises:
             Absent: the gallery has no such image, or its file cannot be read.
@@ -205,14 +207,14 @@ class ServedGallery:
             raise Absent("the file of this image is missing or damaged") from None
 
     def _features(self, named: NamedGallery, content: bytes, camera: str | None) -> np.ndarray:
-        """Features ``(1, D)``; reads the image as the commands do."""
+        """Features ``(1, D)`` of an image, which is read as the commands read images."""
         _suffix(content)
         with self._extracting, tempfile.TemporaryDirectory() as folder:
             file = Path(folder, "image")
             file.write_bytes(content)
             try:
                 _, pixels = read_images([SearchImage(str(file), None, camera)], self._model, named.gallery.about.names)
-            except InputError as error:  # the advice in its message is for commands
+            except InputError as error:  # the advice in the message is meant for commands, so it is replaced
                 reason = str(error).replace(str(file), "the image").partition("; ")[0]
                 raise type(error)(f"{reason}; send another file") from None
             return named.extract(self._model, pixels)
@@ -228,7 +230,7 @@ class ServedGallery:
 
     @contextmanager
     def _changed(self) -> Iterator[NamedGallery]:
-        """Opens the gallery of the file for a change; after it is saved, searches use it."""
+        """Reads the gallery file for a change; after the change is saved, searches use the changed gallery."""
         with self._changing:
             named = self._read()
             yield named
@@ -236,7 +238,7 @@ class ServedGallery:
                 self._named = named
 
     def _put(self, named: NamedGallery, images: Images) -> None:
-        """Writes the files of images, then the gallery with them."""
+        """Writes the files of images, then the gallery with these images."""
         if named.gallery.holds([image.path for image in images.listed]).any():
             raise Conflict(f"{images.listed[0].path}: is already in the gallery; remove it first")
         named.gallery.add(images.features, *columns(images.listed), model=self._fingerprint)
@@ -258,7 +260,7 @@ class ServedGallery:
         _delete(filter(self._sent, paths))
 
     def _sent(self, path: str) -> bool:
-        """Whether an image's file exists and was uploaded."""
+        """Whether the file of an image exists and was uploaded to this server."""
         return Path(path).parent == self.folder and os.path.exists(path)
 
     def _save(self, named: NamedGallery) -> None:
@@ -288,10 +290,10 @@ def _different(labels: np.ndarray) -> int:
 
 
 def _suffix(content: bytes) -> str:
-    """The suffix of an image's format, by its header.
+    """The file suffix for the format of an image, which its header gives.
 
     Raises:
-        InputError: it is not an image, or too large.
+        InputError: the content is not an image, or the image is too large.
     """
     try:
         with Image.open(io.BytesIO(content), formats=FORMATS) as image:
@@ -306,10 +308,10 @@ def _suffix(content: bytes) -> str:
 
 
 def _name(name: str | None, what: str) -> str | None:
-    """A name without spaces around it; None for an empty one.
+    """A name without leading and trailing spaces; None for an empty name.
 
     Raises:
-        InputError: it is too long, or contains unprintable characters.
+        InputError: the name is too long, or contains unprintable characters.
     """
     name = escaped(name.strip()) if name else None
     if name and (len(name) > MOST_LETTERS or not name.isprintable()):

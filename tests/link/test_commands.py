@@ -175,9 +175,12 @@ def cut_off(films: Path, cameras: dict) -> None:
 BAD = {
     "a clock that goes backwards": (
         lambda films, cameras: cameras["a"].update(start="2026-03-01T07:00:00"),
-        "order of time",
+        "order of their times",
     ),
-    "clocks that overlap": (lambda films, cameras: cameras["a"].update(start="2026-03-01T08:00:03"), "order of time"),
+    "clocks that overlap": (
+        lambda films, cameras: cameras["a"].update(start="2026-03-01T08:00:03"),
+        "order of their times",
+    ),
     "a start that is none": (lambda films, cameras: cameras["a"].update(start="soon"), "start is 'soon'"),
     "no video": (lambda films, cameras: cameras["a"].update(video="none.avi"), "none.avi: no such video"),
     "zero tracklets": (no_tracks, "empty.txt: holds no tracks"),
