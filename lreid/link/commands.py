@@ -214,7 +214,7 @@ def _changing(folder: Path, action: str, *, new: bool = False) -> Iterator[tuple
             _sweep(folder, record, enrolled)
         except (InputError, OSError) as error:
             raise NotConfirmed(
-                f"{folder / FILE}: the change is saved, but some old files could not be deleted ({error}); the next "
+                f"{folder / FILE}: done, but some old files could not be deleted ({error}); the next "
                 "lreid link command for this folder tries again"
             ) from None
 

@@ -1,7 +1,8 @@
-"""Sections of charts: figures after every task, terms of the loss, first updates of a task.
+"""Sections of charts: figures after every task, terms of the loss, and the first updates of a task.
 
-Each group of runs is one line. Every function takes the groups of one benchmark and a suffix for titles that names the
-benchmark. It returns a list with its section, which is empty if nothing was measured.
+In every chart, each group of runs is one line. Every function that returns a section takes the groups of one benchmark
+and a suffix for titles that names the benchmark. It returns a list of one section, or an empty list if the runs have no
+values for it.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ CLASSIFICATIONS = {"class": "class-incremental", "task": "task-incremental"}
 SIDES = ("forgetting", "plasticity")
 GALLERY_FIGURES = ("first mAP", "best mAP", "last mAP", *SIDES)
 BAND = " Bands: one standard deviation."
-MOST_TICKS = 10  # on an x axis
+MOST_TICKS = 10  # maximum number of ticks on an x axis
 
 
 class Chart(NamedTuple):
-    """A chart with a title; ``lines`` has one line per group, or all lines of a single group; ``legend`` names them."""
+    """A chart with a title; ``lines`` has one line per group, or all lines of one group, named by ``legend``."""
 
     title: str
     lines: Sequence[Line]
@@ -47,7 +48,7 @@ class Chart(NamedTuple):
 def learning_curves(groups: Sequence[Group], where: str) -> list[Panel]:
     """Mean average precision and Rank-1 after every task, averaged over seen and over unseen test sets.
 
-    Methods that learn all tasks at once are horizontal lines.
+    A method that learns all tasks at once becomes a horizontal line.
     """
     if total_tasks(groups) < 2:  # a single point is not a curve
         return []
@@ -55,12 +56,12 @@ def learning_curves(groups: Sequence[Group], where: str) -> list[Panel]:
     for metric in filter(lambda each: each.main, METRICS):
         lines = {str(kind): lines_of(groups, partial(averages, metric=metric.name, kind=kind)) for kind in KINDS}
         charts += _split(groups, metric.label, lines, _task_axis(groups, y_max=100))
-    note = "Seen: mean over the test sets whose domain has been trained by then."
+    note = "Seen: the mean over the test sets whose domain had been trained when they were measured."
     return _section(groups, f"Learning curve{where}", note, charts)
 
 
 def gallery_curves(groups: Sequence[Group], where: str) -> list[Panel]:
-    """Mean average precision on each of several test sets; a vertical line marks the task that trains its domain."""
+    """One chart of mAP per test set, if there are several; a vertical line marks the task that trains its domain."""
     galleries = [gallery for group in groups for run in group.runs for gallery in run["galleries"]]
     kinds = {gallery["name"]: gallery["kind"] for gallery in galleries}
     if len(kinds) < 2 or total_tasks(groups) < 2:
@@ -70,7 +71,7 @@ def gallery_curves(groups: Sequence[Group], where: str) -> list[Panel]:
         first = max(gallery["first_task"] or 0 for gallery in galleries if gallery["name"] == name)
         lines = lines_of(groups, partial(_on_gallery, name=name))
         charts.append(task_chart(groups, f"{name}, {kind}", lines, mark=first + 1 if first else None))
-    note = "mAP. The vertical line marks the task in which the domain is trained first."
+    note = "mAP after every task. The vertical line marks the first task that trains the domain."
     return _section(groups, f"Every test set{where}", note, charts)
 
 
@@ -83,14 +84,14 @@ def accuracy(groups: Sequence[Group], where: str) -> list[Panel]:
         lines = {_words(name): lines_of(groups, partial(_anytime, name=name, kind=kind)) for name in classifiers}
         charts += _split(groups, title, lines, _task_axis(groups, y_max=100))
     note = (
-        "Accuracy in per cent on held-out images of the classes so far, mean over tasks: of all classes "
-        "(class-incremental), or of the classes of the image's task (task-incremental)."
+        "Accuracy in per cent on held-out images of the classes so far, mean over tasks. The classifier chooses among "
+        "all classes (class-incremental) or among the classes of the image's task (task-incremental)."
     )
     return _section(groups, f"Classification{where}", note, charts)
 
 
 def accuracy_within_tasks(groups: Sequence[Group], where: str) -> list[Panel]:
-    """Accuracy of each classifier against the number of stream images (runs with ``EVAL.CURVE_IMAGES``)."""
+    """Accuracy of each classifier by the number of stream images seen (runs with ``EVAL.CURVE_IMAGES``)."""
     points = [point for group in groups for run in group.runs for point in entries(run, "accuracy_curve")]
     last = max((point["images"] for point in points), default=0)
     ticks = tuple((last * part / 4, f"{round(last * part / 4):,}") for part in range(5))
@@ -101,18 +102,18 @@ def accuracy_within_tasks(groups: Sequence[Group], where: str) -> list[Panel]:
         for name in dict.fromkeys(name for point in points for name in point["accuracy"])
     ]
     note = (
-        "Accuracy in per cent on held-out images of the classes so far, mean over tasks, whenever so many more images "
-        "of the stream were seen (Contrast Scoring, Figs. 3-6)."
+        "Accuracy in per cent on held-out images of the classes so far, mean over tasks, by the number of stream "
+        "images seen (Contrast Scoring, Figs. 3-6)."
     )
     return _section(groups, f"Learning curve within tasks{where}", note, charts)
 
 
 def alignment(groups: Sequence[Group], where: str) -> list[Panel]:
-    """Similarity of held-out images to stored images of their class, averaged over the tasks in the memory."""
+    """Similarity of held-out images to stored images of the same class, averaged over the tasks in the memory."""
     lines = lines_of(groups, _alignment)
     note = (
-        "Highest cosine similarity of a stored image to a held-out one of its class (ER-ACE, Appendix B), mean over "
-        "tasks: low where a model overfits its memory."
+        "Highest cosine similarity of a held-out image to the stored images of its class (ER-ACE, Appendix B), mean "
+        "over tasks. It is low if a model overfits its memory."
     )
     charts = [task_chart(groups, "similarity", lines, y_max=1)] if lines else []
     return _section(groups, f"Stored and held-out images{where}", note, charts)
@@ -126,9 +127,9 @@ def forgetting(groups: Sequence[Group], where: str) -> list[Panel]:
     lines = {key: lines_of(groups, partial(_changes, side=side)) for side, key in enumerate(SIDES)}
     charts = _split(groups, "Points of AP", lines, axis)
     note = (
-        "From task to task the AP of a test identity falls (forgetting, 0 or less) or rises (plasticity, 0 or more): "
-        "mean over identities of the test sets that are trained by then. First mAP: after the task that trains the "
-        "domain first."
+        "From one task to the next, the AP of a test identity falls (forgetting, 0 or less) or rises (plasticity, 0 or "
+        "more). The charts show means over the identities of test sets whose domain had been trained. First mAP: the "
+        "mAP after the first task that trains the domain."
     )
     table = _by_test_set(groups) if charts else None
     return _section(groups, f"Forgetting and plasticity{where}", note, charts, table)
@@ -161,32 +162,34 @@ def losses(groups: Sequence[Group], where: str) -> list[Panel]:
         Chart(name, lines_of(groups, partial(_loss_term, name=name, total=total)), axis)
         for name in _names_in(groups, "loss_history", ("task", "epoch", "lr"))
     ]
-    note = "Mean over an epoch of each term, before its weight; ticks stand where tasks begin."
+    note = "Mean of each term over an epoch, before it is multiplied by its weight; a tick marks the start of a task."
     return _section(groups, f"Loss{where}", note, charts)
 
 
 def drift(groups: Sequence[Group], where: str) -> list[Panel]:
-    """Drift of the features of stored and of test images in the first updates after a task switch."""
+    """Drift of the features of stored and of held-out images in the first updates after a task switch."""
     shown = (("since_switch", "since the switch"), ("step", "in each update"))
     names = _names_in(groups, "drift", ("task",))
     charts = {f"{name}, {title}": (name, key) for name in names for key, title in shown}
     note = (
-        "Distance that features of unit length move when the next task begins (ER-ACE, Section 3.3), mean over tasks."
+        "Distance by which features of unit length move in the first updates of a task (ER-ACE, Section 3.3), mean "
+        "over tasks."
     )
     return _section(groups, f"Drift{where}", note, _switch_charts(groups, "drift", charts))
 
 
 def feature_gradients(groups: Sequence[Group], where: str) -> list[Panel]:
-    """Norm of the gradient of the loss with respect to features of stored and incoming images, in the same updates."""
+    """Norm of the loss gradient at features of stored and of incoming images in the first updates after a switch."""
     charts = {f"{name} images": (name,) for name in _names_in(groups, "gradient_norms", ("task",))}
     note = (
-        "Norm of the gradient of the loss by a feature when the next task begins (ER-ACE, Appendix C), mean over tasks."
+        "Norm of the gradient of the loss with respect to a feature in the first updates of a task (ER-ACE, Appendix "
+        "C), mean over tasks."
     )
     return _section(groups, f"Feature-gradient norm{where}", note, _switch_charts(groups, "gradient_norms", charts))
 
 
 def _switch_charts(groups: Sequence[Group], key: str, paths: Mapping[str, tuple[str, ...]]) -> list[Chart]:
-    """One chart per key of the results, over the updates."""
+    """One chart per path below a key of the results, over the updates after a switch."""
     charts = []
     for title, path in paths.items():
         if lines := lines_of(groups, partial(_updates, key=key, path=path)):
@@ -196,7 +199,7 @@ def _switch_charts(groups: Sequence[Group], key: str, paths: Mapping[str, tuple[
     return charts
 
 
-# ---------------------------------------------------------------- what charts are made of
+# ---------------------------------------------------------------- parts of charts
 
 
 def _section(
@@ -211,7 +214,7 @@ def _section(
 
 
 def band_note(lines: Any) -> str:
-    """A note about bands, if any line has one."""
+    """A note that explains bands, if any line has a band."""
     return BAND if any(any(line.band) for line in lines) else ""
 
 
@@ -223,7 +226,7 @@ def group_keys(groups: Sequence[Group]) -> Markup:
 
 
 def _split(groups: Sequence[Group], title: str, lines: Mapping[str, Sequence[Line]], axis: Axis) -> list[Chart]:
-    """One group: all lines in one chart, with their names; several groups: one chart per name."""
+    """Charts of the lines by name: one chart with all lines for a single group, else one chart per name."""
     lines = {name: _level(groups, each) for name, each in lines.items() if each}
     if len(groups) > 1:
         return [Chart(f"{title}, {name}", each, axis) for name, each in lines.items()]
@@ -243,9 +246,9 @@ def task_chart(
     Args:
         groups: groups of one benchmark.
         title: title of the chart.
-        lines: result of :func:`lreid.report.plots.lines_of`; lines of methods that learn all tasks at once become
+        lines: result of :func:`lreid.report.plots.lines_of`; the line of a method that learns all tasks at once becomes
             horizontal.
-        mark: task with a vertical line.
+        mark: number of the task that a vertical line marks.
         y_max: upper bound of the y axis.
     """
     return Chart(title, _level(groups, lines), _task_axis(groups, y_max=y_max, mark=mark))
@@ -257,7 +260,7 @@ def _task_axis(groups: Sequence[Group], y_max: float = math.inf, mark: float | N
 
 
 def _level(groups: Sequence[Group], lines: Sequence[Line]) -> list[Line]:
-    """The lines; those of methods that learn all tasks at once extend from the first to the last task."""
+    """Extends the lines of methods that learn all tasks at once from the first to the last task."""
     total = total_tasks(groups)
     at_once = {group.name for group in groups if len(group.runs[0]["tasks"]) == 1 < total}
     return [
@@ -269,12 +272,12 @@ def _level(groups: Sequence[Group], lines: Sequence[Line]) -> list[Line]:
 
 
 def _spread_ticks(count: int) -> tuple[tuple[float, str], ...]:
-    """Ticks for tasks ``1 .. count``, at most :data:`MOST_TICKS` of them."""
+    """At most :data:`MOST_TICKS` ticks for the tasks ``1 .. count``."""
     return tuple((task, str(task)) for task in range(1, count + 1, max(1, math.ceil(count / MOST_TICKS))))
 
 
 def total_tasks(groups: Sequence[Group]) -> int:
-    """Number of tasks of the benchmark, of which methods that learn them at once have only one."""
+    """Number of tasks of the benchmark, even if some runs learn all tasks at once, as a single task."""
     return max(len(run["tasks"]) for group in groups for run in group.runs)
 
 
@@ -285,7 +288,7 @@ def entries(run: Results, key: str) -> list[dict[str, Any]]:
 
 
 def _names_in(groups: Sequence[Group], key: str, other: Sequence[str]) -> list[str]:
-    """The keys of the entries of all runs without the ``other`` ones, each once."""
+    """The keys of the entries of all runs, each once, without those in ``other``."""
     recorded = [entry for group in groups for run in group.runs for entry in entries(run, key)]
     return list(dict.fromkeys(name for entry in recorded for name in entry if name not in other))
 
@@ -298,7 +301,7 @@ def _words(name: str) -> str:
 
 
 def _on_gallery(runs: Sequence[Results], name: str) -> Points:
-    names = [gallery["name"] for gallery in runs[0]["galleries"]]  # for all runs of a group
+    names = [gallery["name"] for gallery in runs[0]["galleries"]]  # all runs of a group have the same galleries
     if name not in names:
         return ()
     curves = [[row[names.index(name)] for row in run["mAP"]] for run in runs]
@@ -329,7 +332,7 @@ def _changes(runs: Sequence[Results], side: int) -> Points:
 
 
 def _loss_term(runs: Sequence[Results], name: str, total: int) -> Points:
-    """The mean of each epoch, placed at its middle on an axis of tasks; joint training is scaled to all tasks."""
+    """The mean of a loss term per epoch, at the middle of the epoch; joint training is stretched over all tasks."""
     points: dict[float, list[float]] = {}
     for run in runs:
         history = entries(run, "loss_history")
@@ -342,9 +345,9 @@ def _loss_term(runs: Sequence[Results], name: str, total: int) -> Points:
 
 
 def _updates(runs: Sequence[Results], key: str, path: tuple[str, ...]) -> Points:
-    """The values under a key at every switch of every run, by update; a short task has fewer values.
+    """The values under a key by update, of every switch of every run; a short task has fewer values.
 
-    Updates without images of the kind have no value and are left out.
+    Updates without a value, because they had no images of the kind, are left out.
     """
     values: list[Any] = [entry for run in runs for entry in entries(run, key) if path[0] in entry]
     for name in path:
@@ -355,10 +358,10 @@ def _updates(runs: Sequence[Results], key: str, path: tuple[str, ...]) -> Points
 
 
 def gallery_figures(results: Results, name: str) -> list[float | None]:
-    """The :data:`GALLERY_FIGURES` of a test set; None for missing ones.
+    """The :data:`GALLERY_FIGURES` of a test set; a missing figure is None.
 
-    They are its mAP after the task that first trains its domain (or after the first task), the best mAP from then on,
-    the last mAP, and forgetting and plasticity of its identities, averaged over tasks.
+    The figures are the mAP after the task that first trains the domain (or after the first task), the best mAP from
+    then on, the last mAP, and forgetting and plasticity of the test identities, averaged over tasks.
     """
     column = [gallery["name"] for gallery in results["galleries"]].index(name)
     start = results["galleries"][column]["first_task"] or 0

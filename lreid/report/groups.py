@@ -1,4 +1,4 @@
-"""Group the runs that may be averaged, and name the differences of all others."""
+"""Group runs that may be averaged, and name groups by the differences between them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 from lreid.errors import InputError
 from lreid.results import Results
 
-DATA_KEYS = ("BENCHMARK.", "SYNTHETIC.")  # groups of the config that the protocol's fingerprint covers
+DATA_KEYS = ("BENCHMARK.", "SYNTHETIC.")  # groups of config keys that the fingerprint of the protocol covers
 
 
 def group_names(runs: Sequence[Results]) -> list[tuple[str, str]]:
-    """The name of the benchmark and of the method of each run; runs that may be averaged have the same two.
+    """The benchmark name and the method name of each run; runs that may be averaged have the same two names.
 
-    Runs may be averaged if they differ only in their seed: same method, protocol (identities, splits, cameras) and
-    config. If runs of a method on a benchmark differ in config keys, these follow the method's name, as in
-    ``dwopp, TEMPERATURE 2.0``. Keys that change the protocol follow the benchmark's name, as in ``market1501-10,
-    ORDER_SEED 1``, or the protocol's fingerprint does if no key differs.
+    Runs may be averaged if they differ only in their seed: they have the same method, protocol (identities, splits,
+    cameras) and config. If runs of a method on a benchmark differ in config keys, these keys follow the method name, as
+    in ``dwopp, TEMPERATURE 2.0``. Keys that change the protocol follow the benchmark name, as in ``market1501-10,
+    ORDER_SEED 1``. If the protocols differ but no key does, the fingerprint of the protocol follows instead.
 
     Args:
         runs: contents of ``results.json``. Runs of older versions contain no config and are not averaged with others.
@@ -27,12 +27,12 @@ def group_names(runs: Sequence[Results]) -> list[tuple[str, str]]:
 
 
 class Group(NamedTuple):
-    """Runs that are averaged: one row of a table, one line of a chart.
+    """Runs that are averaged; a group is one row of a table and one line of a chart.
 
     Attributes:
         benchmark, method: as in :func:`group_names`.
         ap: convention of average precision.
-        tasks: ``10``, or ``5/10`` for unfinished runs.
+        tasks: number of tasks: ``10``, or ``5/10`` for unfinished runs.
         seed: the seed if every run is a separate group; otherwise empty.
         runs: contents of ``results.json``.
     """
@@ -53,7 +53,7 @@ class Group(NamedTuple):
 
 
 def grouped(runs: Sequence[Results], *, each: bool = False) -> list[Group]:
-    """Groups of runs with the same names, AP convention, finished tasks and test sets, ordered by their first runs."""
+    """Groups runs with the same names, AP convention, finished tasks and test sets; groups are in the order of runs."""
     groups: dict[tuple, Group] = {}
     for place, (run, names) in enumerate(zip(runs, group_names(runs), strict=True)):
         done, total = len(run["mAP"]), len(run["tasks"])
@@ -65,7 +65,7 @@ def grouped(runs: Sequence[Results], *, each: bool = False) -> list[Group]:
 
 
 def require_one_run_a_seed(runs: Sequence[Results], folders: Sequence[Path]) -> None:
-    """Refuses two runs of one seed in a group: they are not independent, and the deviation would be too small.
+    """Refuses two runs with the same seed in a group: they are not independent, so the deviation would be too small.
 
     Raises:
         InputError: two runs of one group have the same seed; the message names their folders.
@@ -77,12 +77,13 @@ def require_one_run_a_seed(runs: Sequence[Results], folders: Sequence[Path]) -> 
             folder = places[id(run)]
             if (first := of_seed.setdefault(run["seed"], folder)) != folder:
                 raise InputError(
-                    f"{folder}: has the seed and config of {first}, and a seed counts once; name one of the two"
+                    f"{folder}: has the same seed and config as {first}, so both together count as one run; pass only "
+                    "one of the two"
                 )
 
 
 def labels(groups: Sequence[Group]) -> list[str]:
-    """Names of the groups of one benchmark: the method, and AP convention and tasks if they differ."""
+    """Names of the groups of one benchmark: the method, and AP convention and number of tasks if these differ."""
     several_aps = len({group.ap for group in groups}) > 1
     words = [
         (group.method, f"{group.ap} AP" if several_aps else "", f"{group.tasks} tasks" if "/" in group.tasks else "")
@@ -92,13 +93,13 @@ def labels(groups: Sequence[Group]) -> list[str]:
 
 
 def short_key(key: str, keys: Collection[str]) -> str:
-    """A key without its group, ``TEMPERATURE``, if that is unique among ``keys``; otherwise the whole key."""
+    """A config key without its group, such as ``TEMPERATURE``, if this is unique in ``keys``; else the whole key."""
     short = key.rpartition(".")[2]
     return key if any(other != key and other.rpartition(".")[2] == short for other in keys) else short
 
 
 def _benchmark_names(runs: Sequence[Results]) -> list[str]:
-    """The benchmark of each run, with the differences between its protocol and those of other runs."""
+    """The benchmark of each run, followed by the keys in which its protocol differs from those of other runs."""
     names = [run["benchmark"] for run in runs]
     for name in set(names):
         protocols = {run.get("protocol"): run for run in runs if run["benchmark"] == name}
@@ -114,7 +115,7 @@ def _benchmark_names(runs: Sequence[Results]) -> list[str]:
 
 
 def _method_names(runs: Sequence[Results]) -> list[str]:
-    """The method of each run, with the keys in which it differs from other runs of the method on the benchmark."""
+    """The method of each run, followed by the keys in which it differs from its other runs on the benchmark."""
     rivals: dict[tuple[str, str], list[int]] = {}
     for place, run in enumerate(runs):
         rivals.setdefault((run["benchmark"], run["method"]), []).append(place)
@@ -126,9 +127,9 @@ def _method_names(runs: Sequence[Results]) -> list[str]:
 
 
 def _differences(runs: Sequence[Results], *, data: bool) -> list[str]:
-    """The keys and values of each run's config that differ from the others.
+    """The config keys that differ between runs, with the values of each run.
 
-    ``data`` selects the keys that describe the data, or all others.
+    ``data=True`` compares only the keys that describe the data, ``data=False`` all other keys.
     """
     configs = [run["config"] for run in runs if run.get("config")]
     varied: dict[str, list[Any]] = {}  # values of keys that differ between runs
@@ -150,6 +151,6 @@ def _differences(runs: Sequence[Results], *, data: bool) -> list[str]:
 
 
 def _text(value: Any, values: Sequence[Any]) -> str:
-    """A value as text; 2 as ``2.0`` if another run has a float, because both mean the same."""
+    """A value as text; 2 becomes ``2.0`` if another run has a float, because 2 and 2.0 mean the same."""
     numbers = any(isinstance(other, float) for other in values) and type(value) is int
     return str(float(value) if numbers else value)

@@ -1,4 +1,4 @@
-"""Show figures against the size of the gallery: a table for the terminal, and charts for a page."""
+"""Show figures by the size of the gallery, as a table for the terminal and as charts for a page."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHOWN = {  # figures with their names and number of decimals
 
 
 def growth_table(growth: Sequence[Mapping[str, Any]]) -> str:
-    """A table of ``test.json`` with one row per checkpoint, test set and size of the gallery."""
+    """The growth results in ``test.json`` as a table, one row per checkpoint, test set and size of the gallery."""
     heads = ["checkpoint", "test set", "identities", "images", *(title for title, _ in SHOWN.values())]
     rows = [
         [

@@ -1,4 +1,4 @@
-"""The test identities that were forgotten most, with the task and the method."""
+"""Show the test identities that were forgotten most, by which method and in which task."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from lreid.report.rendering import Panel, panel
 from lreid.report.tables import number
 from lreid.results import Results
 
-SHOWN = 8  # identities
+SHOWN = 8  # maximum number of identities
 ROOM = 4  # maximum number of methods in one line
-LOST = 10.0  # points of average precision; smaller losses count as kept
+LOST = 10.0  # loss in points of average precision from which an identity counts as forgotten
 
 Key = tuple[str, str, int]  # benchmark, test set and number of the identity
 
@@ -29,8 +29,8 @@ class Pictures(NamedTuple):
 
     Attributes:
         faces: an image of each identity.
-        rankings: one query per identity and :attr:`Group.name` after each task: the number of the task, from 1, and the
-            ranking.
+        rankings: per identity and :attr:`Group.name`, the ranking of one query after each task, with the number of the
+            task, from 1.
     """
 
     faces: Mapping[Key, Tile] = MappingProxyType({})
@@ -41,11 +41,11 @@ class Person(NamedTuple):
     """A test identity and its average precision, per cent, after every task.
 
     Attributes:
-        gallery: its test set.
-        identity: its number.
-        name: its name.
-        curves: one curve per group with several tasks that tests the identity, by :attr:`Group.name`: the tasks, from
-            1, since the test set's domain was trained, and the mean AP over the group's runs.
+        gallery: test set of the identity.
+        identity: number of the identity.
+        name: name of the identity.
+        curves: by :attr:`Group.name`, one curve per group that has several tasks and tests the identity. A curve lists
+            the tasks, from 1, since the domain of the test set was trained, with the mean AP over the group's runs.
     """
 
     gallery: str
@@ -55,19 +55,19 @@ class Person(NamedTuple):
 
     @property
     def lost(self) -> float:
-        """Points lost from the best to the last task, by the group that lost most."""
+        """Points of average precision lost from the best to the last task, in the group that lost most."""
         return max(map(_lost, self.curves.values()))
 
 
 def _lost(curve: Sequence[tuple[int, float]]) -> float:
-    """Points of average precision lost from the best task to the last."""
+    """Points of average precision lost from the best to the last task."""
     return max(value for _, value in curve) - curve[-1][1]
 
 
 def most_forgotten(groups: Sequence[Group]) -> list[Person]:
-    """The identities with the largest loss in any group from its best task to the last one, at most :data:`SHOWN`.
+    """The identities that lost most in any group from the best to the last task, at most :data:`SHOWN` of them.
 
-    Only losses of :data:`LOST` points or more count, and merged test sets are left out.
+    Only identities that lost :data:`LOST` points or more are listed. Merged test sets are left out.
     """
     people: dict[tuple[str, int], Person] = {}
     for group in groups:
@@ -90,7 +90,7 @@ def most_forgotten(groups: Sequence[Group]) -> list[Person]:
 
 
 def fate(curve: Sequence[tuple[int, float]], by: str) -> str:
-    """A text that says which groups kept an identity and which forgot it."""
+    """A text that says whether the group ``by`` kept an identity or forgot it, and in which task."""
     values = [value for _, value in curve]
     best, last = int(np.argmax(values)), values[-1]
     change = f"{number(values[best])} → {number(last)}"
@@ -101,7 +101,7 @@ def fate(curve: Sequence[tuple[int, float]], by: str) -> str:
 
 
 def identity_forgetting(groups: Sequence[Group], where: str, pictures: Pictures = Pictures()) -> list[Panel]:  # noqa: B008
-    """One entry per identity: its average precision after every task for every method, and its rankings."""
+    """One entry per identity, with its average precision after every task for every method, and its rankings."""
     people = most_forgotten(groups)
     if not people:
         return []
@@ -124,12 +124,12 @@ def identity_forgetting(groups: Sequence[Group], where: str, pictures: Pictures 
             }
         )
     note = (
-        f"The {len(people)} test identities that lost most average precision (AP) from their best task to the last, "
-        "each opened by a click: AP after every task. Forgotten in the task of the deepest fall; kept where less than "
-        f"{LOST:g} points were lost." + band_note(drawn)
+        f"The {len(people)} test identities that lost most average precision (AP) from their best task to the last. "
+        "A click on an identity shows its AP after every task. A method forgot it in the task with the largest "
+        f"fall of AP; it kept an identity that lost less than {LOST:g} points." + band_note(drawn)
     )
     if any(queries for person in shown for *_, queries in person["methods"]):
-        note += " One query of each, as every method ranked the gallery after every task."
+        note += " The images show how every method ranked the gallery for one query of the identity after every task."
     title = f"Who was forgotten, when and by whom{where}"
     return [
         panel(
@@ -145,7 +145,7 @@ def identity_forgetting(groups: Sequence[Group], where: str, pictures: Pictures 
 
 
 def _of_identity(runs: Sequence[Results], gallery: str, identity: int) -> Points:
-    """Average precision of an identity after every task of each run; empty if a run does not test it."""
+    """Average precision of an identity after every task of each run; empty if a run does not test the identity."""
     histories = [run.get("identity_ap", {}).get(gallery, {"ids": [], "ap": []}) for run in runs]
     if any(identity not in each["ids"] for each in histories):
         return []

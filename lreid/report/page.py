@@ -1,4 +1,4 @@
-"""A page about one or several runs: a single HTML file that works offline."""
+"""Write a page about one or several runs: a single HTML file that works offline."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ SECTIONS = (
 )
 PICTURED = (identity_forgetting, hardest)  # sections that may have images
 FACTS = (made_by, differing_keys, protocol)
-OPEN = 2  # order of the sections of several runs
-REFRESH = 20  # seconds
-BESIDE = ("results.json", "config.yaml", "log.txt", "learning_curve.png")  # files of a run
+OPEN = 2  # number of sections that are open at first
+REFRESH = 20  # seconds after which the page of an unfinished run reloads itself
+BESIDE = ("results.json", "config.yaml", "log.txt", "learning_curve.png")  # files of a run to which its page links
 Links = Sequence[tuple[str, str]]  # text and address
 
 
@@ -72,8 +72,8 @@ class Progress(NamedTuple):
         task, tasks: number of the current task, from 1, and of all tasks.
         epoch, epochs: finished epochs, and all epochs of the task.
         left: estimated seconds to the end of the run.
-        at: time of this state, seconds since the epoch.
-        patience: seconds; if the next update takes longer, the run may have ended unexpectedly.
+        at: time of this state, seconds since 1970.
+        patience: seconds until the next update; if it takes longer, the run may have ended unexpectedly.
     """
 
     task: int
@@ -99,7 +99,7 @@ def write_report(run_dir: str | Path, more: Sequence[Panel] = ()) -> Path:
 
     Args:
         run_dir: the folder.
-        more: as in :func:`write_page`.
+        more: further sections.
 
     Raises:
         InputError: there are no results to read, or the page cannot be written.
@@ -110,7 +110,7 @@ def write_report(run_dir: str | Path, more: Sequence[Panel] = ()) -> Path:
 
 
 def links_in(folder: Path) -> Links:
-    """Links from the page of a run to files in its folder: those of :data:`BESIDE`, and pages of ``lreid test``."""
+    """Links from the page of a run to files in its folder: the files :data:`BESIDE`, and pages of ``lreid test``."""
     links = [(name, name) for name in BESIDE if (folder / name).exists()]
     for page in files_below(folder / "test"):
         if page.name != "ranked.html":
@@ -138,9 +138,9 @@ def write_page(
 
     Args:
         path, runs: path of the page, and content of each ``results.json``.
-        folders: run folders to link to, one per run, or none.
+        folders: folders of the runs, for links, one per run; or none.
         pictures, more, links: images of identities, further sections, and links to other files.
-        progress: progress of an unfinished run; the page then reloads itself, and says when no updates arrive.
+        progress: progress of an unfinished run; its page reloads itself, and says if no updates arrive any more.
 
     Raises:
         InputError: the page cannot be written.
@@ -174,7 +174,7 @@ def write_page(
 
 
 def _by_benchmark(groups: Sequence[Group]) -> list[tuple[list[Group], str]]:
-    """Returns the groups of each benchmark and a title suffix, which names the benchmark if there are several."""
+    """The groups of each benchmark, with a suffix for titles that names the benchmark if there are several."""
     names = dict.fromkeys(group.benchmark for group in groups)
     return [
         ([group for group in groups if group.benchmark == name], f", {name}" if len(names) > 1 else "")
@@ -190,7 +190,7 @@ def _of_benchmark(groups: Sequence[Group], where: str, pictures: Pictures) -> li
 
 
 def _folders(page: Path, runs: Sequence[Results], folders: Sequence[Path]) -> list[Panel]:
-    """Links from a page about several runs to their own pages."""
+    """Links from a page about several runs to the page of each run."""
     entries = []
     for run, folder in zip(runs, folders, strict=len(folders) > 0):
         below = Path(os.path.relpath(folder, page.parent))
@@ -225,4 +225,4 @@ def _unfinished(runs: Sequence[Results]) -> str:
     if len(runs) == 1:
         (run,) = runs
         return f"Unfinished: {len(run['mAP'])} of {counted(len(run['tasks']), 'task')} done."
-    return f"Not finished, each in its own line: {len(unfinished)} of {len(runs)} runs."
+    return f"{len(unfinished)} of {len(runs)} runs are not finished; each of these has its own line."

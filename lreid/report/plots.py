@@ -1,4 +1,4 @@
-"""Charts by matplotlib: figures to save, and SVG for pages. The first chart imports matplotlib."""
+"""Draw charts by matplotlib, as figures to save and as SVG for pages; the first chart imports matplotlib."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH, HEIGHT = 360, 220  # size of a line chart in a page, user units; about the pixels on a phone
+WIDTH, HEIGHT = 360, 220  # size of a line chart in a page, in SVG units; about its size in pixels on a phone
 SIZE, MARGIN = 360, 12  # size of a scatter plot
 MATPLOTLIB, COLORS = Extra("matplotlib", "plots"), Extra("matplotlib.colors", "plots")
 FIGURE, TICKER = Extra("matplotlib.figure", "plots"), Extra("matplotlib.ticker", "plots")
@@ -39,7 +39,7 @@ SHAPES = {
     "v": "▼",
     "X": "✖",
     "p": "⬟",
-}  # the same as text in a legend
+}  # the same dashes as text, for a legend
 FRAME, GRID = "#000000", "#b0b0b0"  # matplotlib's defaults
 MOST_IN_AXES = 4  # maximum number of groups whose names fit into the axes
 
@@ -54,7 +54,7 @@ class Line(NamedTuple):
         name: name that a point shows on hover, and that the filter of a page searches.
         points: ``(x, y)`` by ascending x; points that are not finite are left out.
         place: position among the lines, which determines colour, marker and dashes.
-        band: half the height of the band around each point; empty for none.
+        band: half the height of the band at each point; empty if there is no band.
         label: shorter name for legends.
         dash: 1 for the second line of a group, which is dashed.
     """
@@ -73,7 +73,7 @@ class Line(NamedTuple):
 
     @property
     def style(self) -> str:
-        """CSS classes of its key in a legend."""
+        """CSS classes of the line's key in a legend."""
         return f"line-{self.place % COLOURS} dash-{self.dashes}"
 
 
@@ -84,7 +84,7 @@ class Axis(NamedTuple):
         label: label of the x axis.
         limits: left and right end of the x axis.
         ticks: positions and labels on the x axis.
-        dots: whether to mark the points; each shows its value on hover.
+        dots: whether to mark the points; a marked point shows its value on hover.
         y_max: upper bound of the y axis.
         mark: x of a thin vertical line.
     """
@@ -98,7 +98,7 @@ class Axis(NamedTuple):
 
 
 class Dot(NamedTuple):
-    """A point of a scatter plot: position, numbers of its colour and shape (both repeat), and text on hover."""
+    """A point of a scatter plot: position, number of its colour, number of its shape, and text on hover."""
 
     x: float
     y: float
@@ -108,11 +108,12 @@ class Dot(NamedTuple):
 
 
 def lines_of(groups: Sequence[Group], points: Callable[[Sequence[Results]], Points]) -> list[Line]:
-    """One line per group that has points, through the means at each x, with a band of one deviation (n - 1).
+    """One line per group through the means at each x, with a band of one standard deviation (n - 1).
 
     Args:
-        groups: groups of one benchmark; their position determines the colour.
-        points: function from the runs of a group to points; an x with a value of None is left out.
+        groups: groups of one benchmark; the position of a group determines its colour.
+        points: function that returns the points of a group's runs; an x with a value of None is left out, and so is a
+            group without points.
     """
     lines = []
     for place, (group, label) in enumerate(zip(groups, labels(groups), strict=True)):
@@ -130,10 +131,13 @@ def averages(runs: Sequence[Results], metric: str, kind: Kind) -> Points:
 
 
 def learning_curve(runs: Results | Sequence[Results]) -> Figure:
-    """A figure of mAP and Rank-1 after every task, averaged over seen and over unseen test sets; it needs no display.
+    """Draws mAP and Rank-1 after every task, averaged over seen and over unseen test sets; needs no display.
 
     Each group of :func:`lreid.report.groups.grouped` is one line: the mean of its runs, with a band of one standard
-    deviation (n - 1). ``runs`` is the content of one or several ``results.json``.
+    deviation (n - 1).
+
+    Args:
+        runs: content of one or several ``results.json``.
     """
     runs = [runs] if isinstance(runs, dict) else list(runs)
     groups = grouped(runs)
@@ -157,12 +161,12 @@ def learning_curve(runs: Results | Sequence[Results]) -> Figure:
 
 
 def sensitivity_curve(runs: Sequence[Results], key: str) -> Figure:
-    """Seen mAP after the last task against the values of one key, as Figure 4 of DwoPP (BMVC 2022) shows it.
+    """Draws the seen mAP after the last task over the values of one config key, as in Figure 4 of DwoPP (BMVC 2022).
 
     Runs that differ only in this key and their seed form one line, with a band of one standard deviation (n - 1). The
     axis is logarithmic if the values span more than a factor of 10.
     """
-    # Grouped as if the key did not exist and, if it changes the data, as if all runs had one protocol.
+    # Group the runs as if the key did not exist and, if it changes the data, as if all runs had the same protocol.
     finished = [run for run in runs if run["summary"]["seen_mAP"] is not None]
     others = [
         run | {"config": {name: run["config"][name] for name in run["config"] if name != key}} for run in finished
@@ -189,7 +193,7 @@ def sensitivity_curve(runs: Sequence[Results], key: str) -> Figure:
 
 
 def _lines_by_benchmark(groups: Sequence[Group], points: Callable[[Sequence[Results]], Points]) -> list[Line]:
-    """Lines of all benchmarks in one chart, with the benchmark in the label if there are several."""
+    """Lines of all benchmarks in one chart; labels contain the benchmark if there are several."""
     lines: list[Line] = []
     for benchmark in (names := list(dict.fromkeys(group.benchmark for group in groups))):
         here = [group for group in groups if group.benchmark == benchmark]
@@ -200,7 +204,7 @@ def _lines_by_benchmark(groups: Sequence[Group], points: Callable[[Sequence[Resu
     return lines
 
 
-@lru_cache(maxsize=512)  # the page of an unfinished run is written repeatedly
+@lru_cache(maxsize=512)  # because the page of an unfinished run is written repeatedly with mostly the same charts
 def line_chart(lines: tuple[Line, ...], title: str, axis: Axis) -> Markup:
     """A chart of lines as an ``<svg>`` element."""
     lines = tuple(_finite(line) for line in lines)
@@ -211,7 +215,7 @@ def line_chart(lines: tuple[Line, ...], title: str, axis: Axis) -> Markup:
     names = [f"{level:.4g}" for level in levels]
 
     figure = _figure(WIDTH / 72, HEIGHT / 72)
-    edge = 40 + 8 * max(0, max(map(len, names)) - 5)  # pixels on the left, with room for the longest number
+    edge = 40 + 8 * max(0, max(map(len, names)) - 5)  # pixels on the left, enough for the longest number
     axes = figure.add_axes((edge / WIDTH, 36 / HEIGHT, (WIDTH - 12 - edge) / WIDTH, (HEIGHT - 46) / HEIGHT))
     left, right = axis.limits
     axes.set(xlim=axis.limits if left < right else (left - 1, right + 1), ylim=(levels[0], levels[-1]))
@@ -264,12 +268,12 @@ def common_box(*points: np.ndarray) -> tuple[float, float, float, float]:
 
 
 def line_keys(lines: Sequence[Line]) -> Markup:
-    """The legend of lines, HTML."""
+    """The legend of lines, as HTML."""
     return render("legend.html", lines=lines, dots=())
 
 
 def dot_keys(names: Sequence[str], *, shapes: bool) -> Markup:
-    """The legend of the shapes of dots, or of their colours, HTML."""
+    """The legend of the shapes of dots or of their colours, as HTML."""
     signs = list(SHAPES.values())
     dots = [
         (name, "" if shapes else f" line-{place % COLOURS}", signs[place % len(signs) if shapes else 0])
@@ -316,9 +320,9 @@ def _svg(
 
     Args:
         figure: a figure with one axes.
-        title: for screen readers.
-        hover: text of each marker on hover, by element of :func:`_draw`.
-        names: name that the filter of the page searches, by element.
+        title: title for screen readers.
+        hover: for each element of :func:`_draw`, the text of each marker on hover.
+        names: for each element, the name that the filter of the page searches.
     """
     figure.patch.set_visible(False)
     for axes in figure.axes:
@@ -331,7 +335,7 @@ def _svg(
     for colour, variable in (colours | {FRAME: "var(--soft)", GRID: "var(--rule)"}).items():
         text = text.replace(colour, variable)
     root = ElementTree.fromstring(text)
-    for parent in root.findall(".//{*}style/.."):  # it would apply to the whole page
+    for parent in root.findall(".//{*}style/.."):  # remove the style, because it would apply to the whole page
         root.remove(parent)
     for element in root.iter():
         element.tag = element.tag.rpartition("}")[2]

@@ -1,4 +1,4 @@
-"""A page of ranked images: queries and their nearest gallery images. One file, which works offline."""
+"""Write a page of queries and their nearest gallery images, as one file that works offline."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HEIGHT = 144  # maximum size of a thumbnail, pixels
 
 Verdict = Literal["right", "wrong", "distractor", "known", "below", ""]
 
-# Sign and meaning of each verdict. Sign and frame can be distinguished without colour.
+# Sign and meaning of each verdict; readers can distinguish signs and frames without colour.
 VERDICTS: dict[Verdict, tuple[str, str]] = {
     "right": ("✓", "the same identity"),
     "wrong": ("✗", "another identity"),
@@ -35,8 +35,8 @@ class Tile:
 
     Attributes:
         jpeg: result of :func:`thumbnail`; None if the file is missing.
-        name: its source, shown on hover.
-        labels: its identity and camera.
+        name: source of the image, shown on hover.
+        labels: identity and camera of the image.
     """
 
     jpeg: bytes | None
@@ -54,9 +54,9 @@ class Match:
     """One rank of a ranking.
 
     Attributes:
-        rank: from 1.
-        score: as text.
-        verdict: a key of :data:`VERDICTS`; empty for none.
+        rank: the rank, from 1.
+        score: the score, as text.
+        verdict: a key of :data:`VERDICTS`; empty if there is no verdict.
         tile: the image at this rank.
     """
 
@@ -73,7 +73,7 @@ class RankedQuery:
     Attributes:
         tile: the query image.
         headline: one line about the outcome.
-        matches: by ascending rank; a rank may be missing.
+        matches: matches by ascending rank; a rank may be missing.
     """
 
     tile: Tile
@@ -87,8 +87,8 @@ class Section:
 
     Attributes:
         title: heading.
-        note: one line below it.
-        rankings: in order.
+        note: one line below the heading.
+        rankings: the rankings, in this order.
         wide: whether the images are wider than high, as for vehicles.
     """
 
@@ -112,13 +112,13 @@ def write_ranked(
     Args:
         path: the file.
         title: heading.
-        intro: lines below it.
+        intro: lines below the heading.
         sections: rankings.
         links: text and address of each link.
         more: sections that follow the rankings.
 
     Raises:
-        InputError: the page cannot be written; an existing page stays.
+        InputError: the page cannot be written; an existing page does not change.
     """
     panels = anchored([*map(ranked_panel, sections), *more])
     write_text(path, render("ranked.html", title=title, intro=intro, links=links, panels=panels))
@@ -133,11 +133,11 @@ def ranked_panel(section: Section) -> Panel:
 
 
 def thumbnail(image: np.ndarray, *, blur: bool = False) -> bytes:
-    """A JPEG of an RGB image (H, W, 3) uint8, at most ``HEIGHT`` pixels high; small images stay small.
+    """A JPEG of an image, at most ``HEIGHT`` pixels high; smaller images are not enlarged.
 
     Args:
-        image: RGB.
-        blur: blur it until faces cannot be recognised, for pages that others will see.
+        image: (H, W, 3) uint8, RGB.
+        blur: blur the image until faces cannot be recognised, for pages that others will see.
     """
     small = Image.fromarray(image)
     small.thumbnail((2 * HEIGHT, HEIGHT), Image.Resampling.LANCZOS)

@@ -24,8 +24,8 @@ class Row(NamedTuple):
     """A line of a table.
 
     Attributes:
-        name: name that the page's filter compares; empty for rows that it never hides.
-        cells: text, and numbers as :class:`Cell`; the first cell is the heading of the row.
+        name: name that the filter of the page compares; empty for rows that the filter never hides.
+        cells: texts, and numbers as :class:`Cell`; the first cell is the heading of the row.
     """
 
     name: str
@@ -33,13 +33,13 @@ class Row(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table that is sorted by a click on a heading.
+    """A table that a click on a heading sorts.
 
     Attributes:
         title: title for screen readers.
         heads: headings of the columns.
-        rows: see :class:`Row`.
-        compared: whether the filter counts its rows.
+        rows: rows of the table.
+        compared: whether the filter of the page counts the rows.
     """
 
     title: str
@@ -57,10 +57,10 @@ class Panel(NamedTuple):
 
     Attributes:
         title: heading.
-        note: a line about its content, or empty.
-        body: its content.
-        wide: whether its images are wider than high, as for vehicles.
-        name: name that the page's filter compares; empty for sections that it never hides.
+        note: a line about the content, or empty.
+        body: content of the section.
+        wide: whether images are wider than high, as for vehicles.
+        name: name that the filter of the page compares; empty for sections that the filter never hides.
     """
 
     title: str
@@ -76,7 +76,7 @@ def panel(template: str, title: str, note: str, **values: Any) -> Panel:
 
 
 def anchored(panels: Iterable[Panel]) -> list[tuple[str, Panel]]:
-    """The sections with unique names as targets of links."""
+    """The sections, each with a unique name as the target of links."""
     named: dict[str, Panel] = {}
     for each in panels:
         name = anchor(each.title)
@@ -87,17 +87,17 @@ def anchored(panels: Iterable[Panel]) -> list[tuple[str, Panel]]:
 
 
 def anchor(title: str) -> str:
-    """The name of the first section with a title."""
+    """The name that :func:`anchored` gives the first section with a title."""
     return re.sub(r"\W+", "-", title.lower()).strip("-") or "section"
 
 
 def inside(title: str, name: str, panels: Sequence[Panel]) -> Panel:
-    """Several sections inside one; each can be opened separately."""
+    """One section that contains several sections, which can be opened separately."""
     return Panel(title, "", render("inside.html", panels=panels), name=name)
 
 
 def once(page: str) -> str:
-    """A page in which a repeated image is stored only once; ``script.js`` copies it to the other places."""
+    """Stores repeated images of a page only once; ``script.js`` copies them to the other places."""
     first: dict[str, int] = {}
 
     def put(image: re.Match[str]) -> str:
@@ -110,7 +110,7 @@ def once(page: str) -> str:
 
 
 def render(template: str, **values: Any) -> Markup:
-    """A template of ``templates/`` filled with values, as HTML that other templates do not escape.
+    """Fills a template in ``templates/`` with values; returns HTML that other templates do not escape again.
 
     All values that are not :class:`Markup` are escaped.
     """
@@ -118,7 +118,7 @@ def render(template: str, **values: Any) -> Markup:
 
 
 def _static(name: str) -> Markup:
-    """The content of a file in ``static/``, to include it in a page."""
+    """The content of a file in ``static/``, to be included in a page."""
     return Markup((Path(__file__).parent / "static" / name).read_text(encoding="utf-8"))
 
 

@@ -1,7 +1,7 @@
-"""Sections of figures and facts: tables of all groups, results matrices, the hardest identities, protocol, settings.
+"""Sections of figures and facts: tables of all groups, results matrices, hardest identities, protocol and settings.
 
-Functions with ``where`` show the groups of one benchmark; it is the suffix of the title that names the benchmark. All
-return a list of sections, which is empty if there is nothing to show.
+Functions with an argument ``where`` show the groups of one benchmark; ``where`` is a suffix for titles that names the
+benchmark. Functions that return a list of sections return an empty list if there is nothing to show.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from lreid.report.tables import (
 )
 from lreid.results import Results, average, averaged_kinds, is_trained, matrix
 
-HARDEST = 15  # identities listed
+HARDEST = 15  # number of identities listed
 
 
 class Card(NamedTuple):
-    """A large figure of the summary; ``tone`` is the class of its colour, ``good``, ``bad`` or none."""
+    """A large figure of the summary; ``tone`` is the CSS class of its colour: ``good``, ``bad`` or empty."""
 
     text: str
     label: str
@@ -38,10 +38,10 @@ class Card(NamedTuple):
 
 
 def cards(results: Results) -> list[Card]:
-    """Figures of the summary; forgetting and similar figures have a sign, which determines the colour."""
+    """The figures of the summary; the sign of forgetting and similar figures determines their colour."""
     shown = []
     for column in (*FIGURES, *TRANSFER):
-        if column.key == "mean_over_tasks_mAP" and len(results["mAP"]) < 2:  # it is the seen mAP
+        if column.key == "mean_over_tasks_mAP" and len(results["mAP"]) < 2:  # equals the seen mAP
             continue
         if (value := results["summary"].get(column.key)) is not None:
             tone = ("good" if value > 0 else "bad" if value < 0 else "") if column.signed else ""
@@ -52,8 +52,8 @@ def cards(results: Results) -> list[Card]:
 def comparison(groups: Sequence[Group]) -> list[Panel]:
     """The figures after the last task."""
     note = (
-        "After the last task; mean ± standard deviation over seeds (n - 1). Runs of another protocol, config or AP "
-        "convention stand in lines of their own. forgetting and plasticity: points of AP per task."
+        "After the last task; mean ± standard deviation over seeds (n - 1). Runs with different protocols, configs or "
+        "AP conventions have separate lines. Forgetting and plasticity are in points of AP per task."
     )
     return [panel("table.html", "Comparison", note, table=_group_table("Comparison", groups, FIGURES))]
 
@@ -63,12 +63,12 @@ def cost(groups: Sequence[Group]) -> list[Panel]:
     columns = cost_columns([run for group in groups for run in group.runs])
     if all(mean is None for spreads in group_figures(groups, columns) for mean, _ in spreads):
         return []
-    note = "Times are of the processor where a run has them, else of the clock."
+    note = "Times are processor times if a run recorded them, otherwise times on the clock."
     return [panel("table.html", "Cost", note, table=_group_table("Cost", groups, columns))]
 
 
 def _group_table(title: str, groups: Sequence[Group], columns: Sequence[Column]) -> Table:
-    """One row per group, with columns for benchmark and AP convention only if they differ."""
+    """One row per group, with columns for benchmark and AP convention only if they differ between groups."""
     names = {"benchmark": [group.benchmark for group in groups], "AP": [group.ap for group in groups]}
     figures = group_figures(groups, columns)
     spreads = {column: [each[place] for each in figures] for place, column in enumerate(columns)}
@@ -86,11 +86,11 @@ def _group_table(title: str, groups: Sequence[Group], columns: Sequence[Column])
 
 
 def results_matrix(groups: Sequence[Group], where: str) -> list[Panel]:
-    """The matrix of each group, averaged over its runs; with several groups, each can be opened."""
+    """The results matrix of each group, averaged over its runs; with several groups, a click opens a matrix."""
     averaged = [
         (group, label, mean_results(group.runs))
         for group, label in zip(groups, labels(groups), strict=True)
-        if any(group.runs[0]["mAP"])  # one row per task; empty without test sets
+        if any(group.runs[0]["mAP"])  # the rows are empty if there are no test sets
     ]
     if not averaged:
         return []
@@ -112,12 +112,12 @@ def results_matrix(groups: Sequence[Group], where: str) -> list[Panel]:
         }
         for group, label, results in averaged
     ]
-    note = "mAP after every task, Rank-1 below it. Dashed and slanted: before the domain was trained."
+    note = "mAP after every task, with Rank-1 below. Dashed and slanted figures: the domain had not been trained yet."
     return [panel("matrix.html", f"Results matrix{where}", note, matrices=matrices, several=several)]
 
 
 def past_galleries(groups: Sequence[Group], where: str) -> list[Panel]:
-    """New queries in old galleries, for each group with ``EVAL.CROSS_MODEL``, averaged over its runs."""
+    """mAP of queries by newer models in galleries by older models, per group with ``EVAL.CROSS_MODEL``."""
     panels = []
     for group, label in zip(groups, labels(groups), strict=True):
         runs = [run for run in group.runs if run.get("cross_model")]
@@ -136,8 +136,8 @@ def past_galleries(groups: Sequence[Group], where: str) -> list[Panel]:
             for name, values in rows
         ]
         note = (
-            "mAP of the queries of the model after the row's task in the galleries that the model after the column's "
-            "task had extracted, without extracting them again; mean over the test sets it had been trained on."
+            "Features of the queries come from the model after the row's task, features of the gallery from the model "
+            "after the column's task. mAP, mean over the test sets whose domain that older model had been trained on."
         )
         heads = ["after task", *(f"gallery of {past + 1}" for past in range(len(rows)))]
         panels.append(panel("table.html", title, note, table=Table(title, heads, lines)))
@@ -157,13 +157,13 @@ def mean_results(runs: Sequence[Results]) -> Results:
 
 
 def _matrix_heads(results: Results) -> list[tuple[str, str]]:
-    """Name and kind of each column: the galleries, and the means over them."""
+    """Name and kind of each column: the galleries, then the means over galleries."""
     heads = [(gallery["name"], str(gallery["kind"])) for gallery in results["galleries"]]
     return heads + [("mean", kind) for kind in averaged_kinds(results)]
 
 
 def _before(group: Group, largest: float) -> list[tuple[str, list[dict[str, Any]]]]:
-    """The row of the matrix for the initial model, of a single run that tested it."""
+    """The row of the matrix for the initial model, if the group is a single run that tested it."""
     run = group.runs[0]
     if len(group.runs) > 1 or not run.get("initial"):
         return []
@@ -184,7 +184,7 @@ def _matrix_cells(results: Results, row: int, largest: float, *, trained: bool =
 
 
 class Hard(NamedTuple):
-    """A test identity: its average precision after the last task and after its best one, averaged over runs."""
+    """A test identity with its average precision after the last task and after its best task, averaged over runs."""
 
     gallery: str
     number: int
@@ -196,7 +196,7 @@ class Hard(NamedTuple):
 def hardest(groups: Sequence[Group], where: str, pictures: Pictures = Pictures()) -> list[Panel]:  # noqa: B008
     """The identities with the lowest AP after the last task, averaged over the finished runs of all groups.
 
-    Each AP convention has a separate list. Merged test sets are left out, because they repeat identities.
+    Each AP convention has a separate list. Merged test sets are left out, because their identities are also in others.
     """
     runs = [run for group in groups for run in group.runs]
     conventions = list(dict.fromkeys(run["ap"] for run in runs))
@@ -222,7 +222,7 @@ def finished(runs: Sequence[Results]) -> Sequence[Results]:
 
 
 def hardest_identities(runs: Sequence[Results]) -> list[Hard]:
-    """All test identities, the one with the lowest average precision first."""
+    """All test identities, in ascending order of their average precision."""
     people: dict[tuple[str, int, str], list[tuple[float, float]]] = {}  # final AP and best AP of each run
     for run in runs:
         own = {gallery["name"] for gallery in run["galleries"] if gallery["kind"] != "merged"}
@@ -250,7 +250,9 @@ def made_by(groups: Sequence[Group], where: str) -> list[Panel]:
     changed = run.get("changed", {}) if len(groups) == 1 else {}
     rows = [Row("", [key, _cell((run.get("config") or {}).get(key)), _cell(value)]) for key, value in changed.items()]
     table = Table("Changed keys", ["key", "here", "in the files of method and benchmark"], rows) if rows else None
-    note = "The command trains the same." + (" It sets these keys to other values than the files." if rows else "")
+    note = "This command repeats the training." + (
+        " It gives the keys below other values than the config files." if rows else ""
+    )
     return [panel("made_by.html", f"Command{where}", note, commands=commands, several=len(groups) > 1, table=table)]
 
 
@@ -270,13 +272,13 @@ def differing_keys(groups: Sequence[Group], where: str) -> list[Panel]:
     if not rows or len(groups) < 2:
         return []
     title = "Config keys that differ"
-    note = "Keys of the config whose values are not the same in all runs; a dash where a run does not have the key."
+    note = "Config keys whose values differ between runs; a dash means that a run does not have the key."
     table = Table(title, ["key", *labels(groups)], rows)
     return [panel("table.html", f"{title}{where}", note, table=table)]
 
 
 def protocol(groups: Sequence[Group], where: str) -> list[Panel]:
-    """Protocol of the tests: runs are comparable if it is the same."""
+    """The protocol of the tests; runs are comparable if their protocols are the same."""
     runs = [run for group in groups for run in group.runs]
     configs = [run.get("config") or {} for run in runs]
     galleries = {
@@ -299,7 +301,7 @@ def protocol(groups: Sequence[Group], where: str) -> list[Panel]:
 
 
 def settings(runs: Sequence[Results]) -> list[Panel]:
-    """Methods, data and versions of the runs; for one run also its cost."""
+    """Methods, data and versions of the runs, and the cost of a single run."""
     entries: list[tuple[str, Any]] = [
         ("method", _distinct(run["method"] for run in runs)),
         ("benchmark", _distinct(run["benchmark"] for run in runs)),
@@ -323,7 +325,7 @@ def settings(runs: Sequence[Results]) -> list[Panel]:
 
 
 def _facts(title: str, entries: Sequence[tuple[str, Any]]) -> list[Panel]:
-    """A section of the facts that have a value."""
+    """A section with those of the entries that have a value."""
     stated = [(name, value) for name, value in entries if value is not None]
     return [panel("facts.html", title, "", facts=stated)] if stated else []
 
@@ -334,7 +336,7 @@ def _distinct(values: Iterable[Any]) -> str | None:
 
 
 def _searched(config: dict[str, Any]) -> str | None:
-    """The ranking options of a run that records them."""
+    """The ranking options of a run; None if the run did not record them."""
     if config.get("EVAL.BACKEND") != "faiss":
         return config.get("EVAL.BACKEND")
     return f"faiss {config['EVAL.INDEX']}, {config['EVAL.INDEX_DEPTH']} images"

@@ -1,4 +1,4 @@
-"""Tables of one run, of several compared runs, and of tested models, as text, Markdown, CSV or LaTeX."""
+"""Make tables of one run, of several compared runs and of tested models, as text, Markdown, CSV or LaTeX."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Column(NamedTuple):
         return spread_text(mean, std, self.digits, self.signed)
 
 
-# The kinds of test sets, by the prefix of the metrics in the summary.
+# Titles of the kinds of test sets, by the prefix that their metrics have in the summary.
 SETS = {"seen": "seen", "unseen": "unseen", "merged": "merged", "reindex_free": "re-index-free"}
 SETS |= {"unfused_seen": "un-fused seen", "unfused_unseen": "un-fused unseen"}
 OPTIONAL = ("merged_", "reindex_free_", "unfused_")  # figures that only some runs have
@@ -42,7 +42,7 @@ CHANGES = {"forgetting": " (drop < 0)", "plasticity": "", "backward_transfer": "
 
 
 def _figures(metrics: Sequence[Metric]) -> tuple[Column, ...]:
-    """The metrics after the last task on test sets of every kind, and the figures over the tasks."""
+    """Columns for the metrics after the last task on each kind of test set, and for the figures over all tasks."""
     return (
         *(Column(f"{key}_{each.name}", f"{title} {each.title}") for key, title in SETS.items() for each in metrics),
         Column("mean_over_tasks_mAP", "mean mAP"),
@@ -63,10 +63,10 @@ COST = (
     Column("exemplars", "exemplars", digits=0),
     Column("train_seconds", "train s", digits=0),
     Column("peak_memory_mib", "peak MiB", digits=0),
-    Column("step_ms", "ms a step"),
-    Column("stored_networks_mib", "kept networks, MiB"),
-    Column("stored_domain_mib", "kept of a domain, MiB"),
-    Column("stored_identity_kib", "of an identity, KiB"),
+    Column("step_ms", "ms per step"),
+    Column("stored_networks_mib", "stored networks, MiB"),
+    Column("stored_domain_mib", "stored per domain, MiB"),
+    Column("stored_identity_kib", "stored per identity, KiB"),
     Column("stored_templates", "templates of people", digits=0),
 )
 ADAPTER = Column("stored_adapter_mib", "adapter, MiB", digits=2)
@@ -82,7 +82,7 @@ def task_table(results: Results) -> str:
     """The results after every finished task, as text for a terminal of 100 columns.
 
     Cells are mAP / Rank-1 in per cent, in brackets if the gallery's domain had not been trained yet. If the galleries
-    do not fit side by side, the table shows averages for every task, and single galleries only after the last task.
+    do not fit side by side, the table shows averages after every task, and single galleries only after the last task.
     """
     done, config = len(results["mAP"]), results.get("config", {})
     head = (
@@ -94,7 +94,7 @@ def task_table(results: Results) -> str:
     if not done:
         return f"{head}\n{convention}"
     if not results["galleries"]:
-        return f"{head}; no test images, nothing is measured"
+        return f"{head}; nothing is measured, because there are no test images"
     lines = [head, convention, "", _by_task_and_gallery(results)]
     changes = [
         f"{key.replace('_', ' ')} {number(results['summary'][key], signed=key != 'forward_transfer')}{note}"
@@ -129,26 +129,26 @@ def _by_task_and_gallery(results: Results) -> str:
         body = f"{by_task}\n\n{text_table([f'after task {len(rows)}', 'kind', 'mAP / Rank-1'], last)}"
         cells = cells[-1:]
     if any(cell.startswith("(") for line in cells for cell in line):
-        body += "\n(in brackets: before the domain was trained)"
+        body += "\n(in brackets: the domain had not been trained yet)"
     return body
 
 
 def past_gallery_table(results: Results) -> str:
-    """The mAP of every model's queries (rows) in the galleries of every model up to it (columns).
+    """The mAP of each model's queries (rows) in the galleries of this model and of all earlier models (columns).
 
-    The means are over the test sets whose domain the column's model had been trained on.
+    Each figure is a mean over the test sets whose domain the column's model had been trained on.
     """
     rows = [[name, *map(number, values)] for name, values in past_gallery_rows([results])]
     free = [number(results["summary"].get(f"reindex_free_{metric}")) for metric in ("mAP", "rank1")]
     return (
-        "mAP, queries of the row's model in the seen galleries of the column's model\n\n"
+        "mAP: features of queries by the row's model, of the seen galleries by the column's model\n\n"
         + text_table(["after task", *(str(row + 1) for row in range(len(rows)))], rows)
-        + f"\nevery gallery as its domain's own model left it: {' / '.join(free)}"
+        + f"\neach gallery with the features of the model that trained its domain: {' / '.join(free)}"
     )
 
 
 def past_gallery_rows(runs: Sequence[Results]) -> list[tuple[str, list[float | None]]]:
-    """The rows of :func:`past_gallery_table`, averaged over a group's runs: name of the task, and mAP by column."""
+    """The rows of :func:`past_gallery_table`, averaged over the runs of a group: name of the task, and its figures."""
     rows: list[tuple[str, list[float | None]]] = []
     for row in range(min((len(run["mAP"]) for run in runs), default=0)):
         columns = [[cross_average(run, "mAP", row, past) for run in runs] for past in range(row + 1)]
@@ -171,13 +171,14 @@ def comparison_table(
     :func:`lreid.report.groups.group_names`. Groups are in the order of their first runs.
 
     Args:
-        format: ``text``, ``markdown``, ``csv`` (all metrics, mean and deviation in columns of their own), or ``latex``
+        runs: contents of ``results.json``.
+        format: ``text``, ``markdown``, ``csv`` (all metrics, with mean and deviation in separate columns), or ``latex``
             (a booktabs ``tabular``).
-        each: one row per run instead.
+        each: make one row per run instead of one per group.
         cost, switches: add the columns of :func:`cost_columns`, or ``SWITCHES`` (for runs with ``EVAL.DRIFT_STEPS``).
 
     Raises:
-        ValueError: an unknown format.
+        ValueError: the format is unknown.
     """
     if format not in ("text", "markdown", "csv", "latex"):
         raise ValueError(f"unknown format {format!r}; use text, markdown, csv or latex")
@@ -199,7 +200,7 @@ def comparison_table(
         [*names, *(column.text(*spread) for column, spread in zip(columns, spreads, strict=True))]
         for names, spreads in figures
     ]
-    left = len(keys) - 1  # columns with text
+    left = len(keys) - 1  # number of columns with text
     if format == "text":
         return text_table(heads, rows, left=left)
     if format == "markdown":
@@ -222,7 +223,7 @@ def _comparison_csv(
 
 
 def _unequal(runs: Sequence[Results]) -> tuple[Column, ...]:
-    """The column of training images seen, if finished runs on a benchmark differ in it."""
+    """The column of training images seen, if finished runs on one benchmark have seen different numbers of images."""
     counts: dict[str, set[int | None]] = {}
     for run in runs:
         if len(run["mAP"]) == len(run["tasks"]):
@@ -231,7 +232,7 @@ def _unequal(runs: Sequence[Results]) -> tuple[Column, ...]:
 
 
 def score_table(results: dict[str, Any]) -> str:
-    """The figures of models on test sets, in per cent: one row per checkpoint, test set and variant; notes below."""
+    """The figures of models on test sets, in per cent, with one row per checkpoint, test set and variant, and notes."""
     rates = sorted({rate["false_accept_rate"] for row in results["rows"] for rate in row["open_set"]}, reverse=True)
     heads = [*(metric.title for metric in METRICS), *(f"TPR@{rate:g}%" for rate in rates), "no match"]
     rows = []
@@ -254,10 +255,10 @@ def score_table(results: dict[str, Any]) -> str:
 
 
 def index_table(results: dict[str, Any]) -> str:
-    """The accuracy that indexes lose compared with the exact ranking, and figures that help to choose one."""
+    """How much accuracy indexes lose compared with the exact ranking, and figures that help to choose an index."""
     exact = {(row["checkpoint"], row["test"]): row for row in results["rows"] if row["variant"] == "plain"}
     shown = [("mAP", "mAP"), ("rank1", "R1")]
-    heads = ["checkpoint", "test set", "index", *(head for _, title in shown for head in (title, "beside exact"))]
+    heads = ["checkpoint", "test set", "index", *(head for _, title in shown for head in (title, "minus exact"))]
     heads += ["recall@1", "@10", "@100", "queries/s", "MB", "build, s"]
     rows, depths = [], set()
     for row in results["rows"]:
@@ -271,18 +272,18 @@ def index_table(results: dict[str, Any]) -> str:
         recalls = [number(index["recall"].get(k)) for k in ("1", "10", "100")]
         measures = (number(index["queries_per_second"], 0), number(index["megabytes"]), number(index["build_seconds"]))
         rows.append([row["checkpoint"], row["test"], index["name"], *figures, *recalls, *measures])
-    head = f"per cent; figures of {' or '.join(sorted(depths))} that a query finds, all others rank after them"
+    head = f"per cent; the index returns {' or '.join(sorted(depths))} per query, and all other images rank after these"
     return "\n".join([head, "", text_table(heads, rows, left=3)])
 
 
 def cross_model_table(results: dict[str, Any]) -> str:
-    """For every test set the mAP of each model's queries (rows) in each model's gallery (columns)."""
+    """Per test set the mAP with queries by each model (rows) and the gallery by each model (columns)."""
     tables = []
     for matrix in results["cross_model"]:
         names = matrix["checkpoints"]
         rows = [[name, *map(number, line)] for name, line in zip(names, matrix["mAP"], strict=True)]
         tables.append(
-            f"mAP on {matrix['test']}, queries of the row's model in the gallery of the column's model\n\n"
+            f"mAP on {matrix['test']}: features of queries by the row's model, of the gallery by the column's model\n\n"
             + text_table(["query model", *names], rows)
         )
     return "\n\n".join(tables)
@@ -294,7 +295,7 @@ def cost_columns(runs: Sequence[Results]) -> tuple[Column, ...]:
 
 
 def _cost(run: Results) -> dict[str, float | None]:
-    """The figures of :func:`cost_columns`; None if a run does not record them."""
+    """The figures of :func:`cost_columns`; a figure that the run did not record is None."""
     seconds = run.get("seconds", {})
     trained = seconds.get("train_cpu") or seconds.get("train")
     steps = run.get("steps_trained")
@@ -312,7 +313,7 @@ def _cost(run: Results) -> dict[str, float | None]:
 
 
 def _switches(run: Results) -> dict[str, float | None]:
-    """The figures of :data:`SWITCHES`; None if a run does not record them."""
+    """The figures of :data:`SWITCHES`; a figure that the run did not record is None."""
     moved: dict[str, list[float]] = {"stored": [], "held_out": []}
     for switch in run.get("drift") or []:
         for name, curves in switch.items():
@@ -342,7 +343,8 @@ def _cell(results: Results, row: int, column: int) -> str:
 def group_figures(groups: Sequence[Group], columns: Sequence[Column]) -> list[list[Spread]]:
     """Mean and standard deviation of each column over the runs of each group.
 
-    Methods that learn all tasks at once have no comparable mean over tasks, because they have only one task.
+    For methods that learn all tasks at once, the mean over tasks is None: they have a single task, so their mean cannot
+    be compared.
     """
     tasks: dict[str, int] = {}  # by benchmark
     for group in groups:
@@ -357,7 +359,7 @@ def group_figures(groups: Sequence[Group], columns: Sequence[Column]) -> list[li
 
 
 def mean_and_std(values: Sequence[float | None]) -> Spread:
-    """Mean (None if a value is None) and sample deviation (n - 1; None also for a single value)."""
+    """Mean and sample deviation (n - 1); both are None if a value is None, the deviation also for a single value."""
     numbers = [value for value in values if value is not None]
     if len(numbers) < len(values):
         return None, None
@@ -365,13 +367,13 @@ def mean_and_std(values: Sequence[float | None]) -> Spread:
 
 
 def spread_text(mean: float | None, std: float | None, digits: int = 1, signed: bool = False) -> str:
-    """``82.8 ± 1.4``, without the parts that are None."""
+    """Mean and deviation as text, ``82.8 ± 1.4``; a part that is None is left out."""
     text = number(mean, digits, signed)
     return text if std is None else f"{text} ± {number(std, digits)}"
 
 
 def text_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1, style: str = "simple") -> str:
-    """Cells in columns with headings; the first ``left`` columns are flush left, the others flush right."""
+    """A table of text; the first ``left`` columns are flush left, the others flush right."""
     return tabulate(rows, heads, tablefmt=style, stralign="right", colalign=left * ["left"], disable_numparse=True)
 
 
@@ -384,7 +386,7 @@ def number(value: float | None, digits: int = 1, signed: bool = False) -> str:
 
 
 def duration(seconds: float) -> str:
-    """``1 h 2 min``, ``3 min 5 s``, ``7 s``."""
+    """Seconds as text: ``1 h 2 min``, ``3 min 5 s`` or ``7 s``."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"

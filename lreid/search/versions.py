@@ -77,8 +77,7 @@ def reindex(
         return {"images": len(now.gallery), "extracted": work.extracted}
     except InputError as error:
         raise InputError(
-            f"{where}: the new model is in use, but images that were added just before may be missing ({error}); add "
-            "them again"
+            f"{where}: done, but images that were added just before the end may be missing ({error}); add them again"
         ) from None
 
 

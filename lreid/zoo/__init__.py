@@ -1,13 +1,14 @@
 """Trained models by name: ``zoo:NAME`` in place of a checkpoint or of initial weights.
 
 An entry is a JSON card (:class:`Card`) ``NAME.json`` and a safetensors file ``NAME-HASH.safetensors``
-(``NAME.safetensors`` in older entries). Renaming the card replaces both in one step. The entries in ``lreid/weights``
-come with the package and need no network. Three environment variables configure a custom zoo:
+(``NAME.safetensors`` in older entries). The card names the weights, so writing the card replaces an entry in one step.
+The entries in ``lreid/weights`` come with the package and need no network access. Three environment variables configure
+a custom zoo:
 
-    LREID_ZOO_CARDS    folder of more cards; their weights are next to them or are downloaded from their ``url``.
+    LREID_ZOO_CARDS    folder of more cards; the weights are next to a card or are downloaded from its ``url``.
                        ``zoo:path/to/card.json`` names a single card in any folder
     LREID_ZOO_CACHE    folder for downloaded files (default: the operating system's cache folder)
-    LREID_ZOO_MIRROR   address that is tried first, http(s):// or file://; it has the safetensors files
+    LREID_ZOO_MIRROR   address, http(s):// or file://, from which lreid tries to download weights first
 
 ``lreid zoo publish`` creates entries. Checkpoints of third parties (:class:`Published`) also have names. This package
 only handles files; :func:`lreid.load_model` builds the networks.
@@ -25,14 +26,13 @@ if TYPE_CHECKING:
     from lreid.zoo.api import *  # noqa: F403
 
 PREFIX = "zoo:"  # prefix of the name of an entry
-# The entries that are taken for images of people where none is named; the small one where they are no larger than its
-# input.
+# The default entries for images of people; the small one for images that are no larger than its input.
 PEOPLE, SMALL_PEOPLE = "zoo:people", "zoo:people-small"
 VEHICLES, SMALL_VEHICLES = "zoo:vehicles", "zoo:vehicles-small"
 
 
 def is_entry(source: str | Path) -> bool:
-    """Whether the name of a model means an entry: ``zoo:NAME``, or ``NAME`` where no such file is there."""
+    """Whether the name of a model means an entry: ``zoo:NAME``, or ``NAME`` if there is no file of this name."""
     name = str(source)
     return name.startswith(PREFIX) or not (Path(name).suffix or os.sep in name or Path(name).exists())
 

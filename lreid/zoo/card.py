@@ -24,7 +24,7 @@ FIGURES: dict[Any, Any] = {
     "queries": int,
     "images": int,
     **dict.fromkeys(("mAP", "rank1", "rank5", "rank10"), NUMBER),
-    str: NUMBER,  # type of other metrics
+    str: NUMBER,  # type of all other metrics
 }
 FORM = {  # types of values in the card's lists and mappings
     "mean": [NUMBER],
@@ -47,10 +47,10 @@ class Card:
     """One model of the zoo.
 
     Attributes:
-        file: file of the card; all other attributes are keys in it.
-        name: name as in ``zoo:NAME`` and of the files.
-        title: one line.
-        start_only: whether the model is for initial weights (``MODEL.WEIGHTS zoo:NAME``) only, not for search.
+        file: file of the card; all other attributes are keys in this file.
+        name: name of the entry, as in ``zoo:NAME``, and of its files.
+        title: description in one line.
+        start_only: whether the model is only for initial weights (``MODEL.WEIGHTS zoo:NAME``), not for search.
         method, benchmark, seed: method, benchmark and seed of the run.
         task, tasks: the last task that was trained, from 1, and the number of tasks.
         backbone, height, width, mean, std, neck, dim: settings of the network, as in :class:`lreid.models.Embedder`,
@@ -60,19 +60,19 @@ class Card:
             ``rank1``, ``rank5``, ``rank10`` and any other metrics in per cent, all measured with the stored weights.
         metric, ap, camera_filter, flip: protocol of the figures, see ``EVAL`` in :mod:`lreid.config`.
         protocol: fingerprint of the benchmark's images and their order.
-        images_trained: number of training images seen, repetitions included.
+        images_trained: number of training images seen, including repetitions.
         trained_on: source of the training images.
         command: command of the run.
         config: every key of the run's config by its full name.
         version: lreid version of the run.
         licence: licence of the weights.
-        sha256, bytes: SHA-256 and size of the weights' file.
+        sha256, bytes: SHA-256 and size of the weights file.
         url, mirrors: addresses of the weights; empty if they are next to the card.
         verification: threshold to decide whether two images show the same identity: ``threshold``, a cosine similarity;
             ``false_accept_rate``, the share of the ``impostor_pairs`` that reach it; ``true_positive_rate``, the share
             of the genuine pairs, on the images of ``galleries``; empty on older cards.
         limits: limits of the model, and uses to avoid; empty on older cards.
-        imagenet: whether it is known to be trained from ImageNet weights, directly or through another model.
+        imagenet: whether the training is known to start from ImageNet weights, directly or through another model.
     """
 
     file: Path
@@ -137,13 +137,13 @@ def read_card(file: Path) -> Card:
     """Reads a card.
 
     Raises:
-        InputError: it is missing or not a card.
+        InputError: the file is missing or is not a card.
     """
     try:
         keys = read_json(file)
     except FileNotFoundError:
         raise InputError(
-            f"{file}: no such card; weights of the zoo need a card next to them, see lreid zoo publish"
+            f"{file}: no such card; weights of the zoo need a card next to them, which lreid zoo publish writes"
         ) from None
     except (OSError, ValueError) as error:
         raise InputError(f"{file}: cannot be read as a card ({error}); fetch it again") from None
@@ -162,7 +162,7 @@ def read_card(file: Path) -> Card:
     if fault := misfit(keys, FORM) or (keys["verification"] and misfit(keys["verification"], VERIFICATION)):
         raise InputError(f"{file}: {fault}; fetch it again")
     if keys["name"] != file.stem or not NAME.fullmatch(file.stem):
-        raise InputError(f"{file}: is the card of {keys['name']!r}; name the file after it, in a-z, 0-9, - and _")
+        raise InputError(f"{file}: is the card of {keys['name']!r}; name the file like the card, in a-z, 0-9, - and _")
     if not re.fullmatch("[0-9a-f]{64}", keys["sha256"]):
         raise InputError(f"{file}: sha256 must be 64 hexadecimal digits, got {keys['sha256']!r}")
     return Card(file=file, **keys)
@@ -172,19 +172,19 @@ def card_beside(weights: Path) -> Card:
     """The card of a file with weights, ``NAME-HASH.safetensors`` or ``NAME.safetensors``.
 
     Raises:
-        InputError: as :func:`read_card`, or the card belongs to different weights.
+        InputError: as in :func:`read_card`, or the card belongs to different weights.
     """
     versioned = re.fullmatch(f"(?P<name>{NAME.pattern})-(?P<hash>[0-9a-f]{{12}})", weights.stem)
     if versioned is None or weights.with_suffix(".json").exists():
         return read_card(weights.with_suffix(".json"))
     card = read_card(weights.with_name(f"{versioned['name']}.json"))
     if not card.sha256.startswith(versioned["hash"]):
-        raise InputError(f"{weights}: is no longer the file of its card; name the card, {card.file}")
+        raise InputError(f"{weights}: is no longer the file of its card; pass the card, {card.file}")
     return card
 
 
 def cards() -> list[Card]:
-    """The cards that come with lreid and those in the folder ``LREID_ZOO_CARDS``, which override them, by name.
+    """The cards that come with lreid, and the cards in the folder ``LREID_ZOO_CARDS``, which override those by name.
 
     Raises:
         InputError: the folder is missing or cannot be listed, or a file in it is not a card.
@@ -192,7 +192,7 @@ def cards() -> list[Card]:
     folders = [BUNDLED]
     if own := os.environ.get("LREID_ZOO_CARDS"):
         if not Path(own).is_dir():
-            raise InputError(f"LREID_ZOO_CARDS {own}: no such folder; name a folder of cards, or unset the variable")
+            raise InputError(f"LREID_ZOO_CARDS {own}: no such folder; set it to a folder of cards, or unset it")
         folders.append(Path(own))
     files = {file.stem: file for folder in folders for file in list_folder(folder, "*.json")}
     return [read_card(files[name]) for name in sorted(files)]
@@ -202,7 +202,7 @@ def find(name: str) -> Card | Published:
     """The card with a name (without ``zoo:``) or path ``….json``, or the third-party checkpoint with that name.
 
     Raises:
-        InputError: nothing has this name; the message gives the nearest one.
+        InputError: nothing has this name; the message gives the most similar name.
     """
     if name.endswith(".json"):
         return read_card(Path(name))

@@ -1,4 +1,4 @@
-"""Cards as text: a table for the terminal, a single card, and the page MODEL_ZOO.md."""
+"""Present cards as text: a table for the terminal, a single card, and the page MODEL_ZOO.md."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TEMPLATE = Template(
 
 
 def table(cards: Sequence[Card]) -> str:
-    """The cards as an aligned table, mAP / Rank-1 in per cent, means over galleries."""
+    """The cards as an aligned table, with mAP / Rank-1 in per cent, averaged over galleries."""
     heads = ("name", "trained with", "network", "seen", "unseen", "MB", "weights")
     rows = [
         (
@@ -70,7 +70,7 @@ def describe(card: Card | Published) -> str:
 
 
 def markdown_page(cards: Sequence[Card], entries: Sequence[Published]) -> str:
-    """MODEL_ZOO.md."""
+    """The text of MODEL_ZOO.md."""
     heads = ("name", "method", "benchmark", "network", "seen mAP / Rank-1", "unseen mAP / Rank-1", "MB")
     rows = [
         (
@@ -93,7 +93,7 @@ def markdown_page(cards: Sequence[Card], entries: Sequence[Published]) -> str:
 
 
 def _family(entries: Sequence[Published]) -> dict[str, Any]:
-    """The page's text about the published checkpoints of one origin."""
+    """What the page says about the published checkpoints of one origin."""
     heads = ("name", "network", "figures", "SHA-256")
     rows = [
         (
@@ -114,7 +114,7 @@ def _family(entries: Sequence[Published]) -> dict[str, Any]:
     }
 
 
-SHARED = ("feature", "licence", "terms")  # shared by all entries of a family
+SHARED = ("feature", "licence", "terms")  # facts that all entries of a family have in common
 
 
 def _published_facts(entry: Published) -> dict[str, str]:
@@ -138,7 +138,7 @@ def _published_facts(entry: Published) -> dict[str, str]:
 
 
 def _section(card: Card) -> dict[str, Any]:
-    """The page's text about a card."""
+    """What the page says about a card."""
     heads = ("gallery", "kind", "queries", "images", "mAP", "Rank-1", "Rank-5", "Rank-10")
     rows = [
         (
@@ -159,7 +159,7 @@ def _section(card: Card) -> dict[str, Any]:
 
 
 def hub_text(card: Card, repository: str) -> str:
-    """The text about an entry for its repository ``OWNER/NAME`` on the hub."""
+    """The text about an entry for the repository ``OWNER/NAME`` on Hugging Face's hub."""
     section = _section(card)
     facts = "\n".join(f"* {name}: {value}" for name, value in section["facts"].items())
     return (
@@ -195,7 +195,7 @@ def _facts(card: Card) -> dict[str, str]:
 
 
 def verification_text(card: Card) -> str:
-    """The verification threshold of a card and its error rates; the card must have one."""
+    """The verification threshold of a card with its error rates; the card must have a threshold."""
     rates = card.verification
     return (
         f"threshold {rates['threshold']:.3f} on cosine similarity (FAR {100 * rates['false_accept_rate']:g} % on "

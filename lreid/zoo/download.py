@@ -1,4 +1,4 @@
-"""Downloads that may break, stall or return a wrong file; the result is the right file or no file."""
+"""Download files; if a download breaks, stalls or returns a wrong file, no file is left under the name."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from lreid.reading import require_regular
 logger = logging.getLogger("lreid")
 
 SCHEMES = ("http://", "https://", "file://")
-DRIVE = "https://drive.google.com/"  # asks for a confirmation without a virus scan; gdown handles its pages
-BLOCK = 1 << 16  # bytes
-MOST = 1 << 31  # maximum bytes of a file of unknown size; the largest hosted file has a tenth of it
+DRIVE = "https://drive.google.com/"  # returns confirmation pages before some files; gdown handles these pages
+BLOCK = 1 << 16  # bytes to read at once
+MOST = 1 << 31  # maximum bytes of a file of unknown size; ten times those of the largest hosted file
 WEB_PAGE = "returns a web page instead of the file: it requires a login, or the file was removed"
 
 
 class _Fault(Exception):
-    """An address did not return the file; ``final`` if another attempt is useless."""
+    """An address did not return the file; ``final`` says that another attempt is useless."""
 
     def __init__(self, reason: str, *, final: bool = False) -> None:
         super().__init__(reason)
@@ -44,14 +44,14 @@ class _Fault(Exception):
 class Download:
     """Downloads a file from the first address that has it.
 
-    If a download stops, the received bytes stay in ``FILE.part``, and only the rest is requested (HTTP Range): within a
-    call, and also in later calls if the size is known. The file gets its name when it is complete and its hash is
+    If a download stops, the received bytes stay in ``FILE.part``, and the next attempt requests only the rest (HTTP
+    Range). A later call does the same if the size is known. The file gets its name when it is complete and its hash is
     right.
 
     Args:
         timeout: seconds without a byte after which an attempt fails.
         attempts: number of attempts per address.
-        pause: seconds before the second attempt; doubled for every further attempt.
+        pause: seconds before the second attempt; this time doubles before every further attempt.
     """
 
     timeout: float = 30.0
@@ -68,7 +68,7 @@ class Download:
             size: size in bytes; 0 if unknown.
 
         Raises:
-            InputError: no address has the file, it cannot be written, or a different file has its name.
+            InputError: no address returns the file, it cannot be written, or a different file has its name.
         """
         for address in addresses:
             if not address.startswith(SCHEMES):
@@ -89,7 +89,7 @@ class Download:
         except OSError as error:
             reason = "permission denied" if isinstance(error, PermissionError) else error.strerror or error
             raise InputError(
-                f"{file}: cannot be written ({reason}); free some space or fix the permissions, or name "
+                f"{file}: cannot be written ({reason}); free some space or fix the permissions, or set "
                 "another folder by LREID_ZOO_CACHE"
             ) from None
 
@@ -110,8 +110,8 @@ class Download:
                         break
         reasons = "; ".join(f"{address}: {reason}" for address, reason in faults.items())
         raise InputError(
-            f"{file.name}: cannot be downloaded ({reasons}); try again, which continues where it stopped, "
-            f"name a mirror by LREID_ZOO_MIRROR, or put the file at {file}"
+            f"{file.name}: cannot be downloaded ({reasons}); repeat the command to continue the download, "
+            f"set a mirror by LREID_ZOO_MIRROR, or put the file at {file}"
         )
 
 
@@ -125,7 +125,7 @@ class _Resuming:
     timeout: float
 
     def __post_init__(self) -> None:
-        if not self.size:  # the part of another call may belong to a different file
+        if not self.size:  # a partial file from an earlier call may then belong to a different file
             self.part.unlink(missing_ok=True)
 
     def __call__(self, file: Path, sha256: str) -> None:
@@ -139,14 +139,14 @@ class _Resuming:
                 raise _Fault(WEB_PAGE, final=True)
         if not pooch.file_hash(str(self.part)).startswith(sha256):
             self.part.unlink()
-            raise _Fault("its SHA-256 is not the one that is known")
+            raise _Fault("its SHA-256 differs from the expected one")
         with open(self.part, "rb+") as part:
             os.fsync(part.fileno())
         self.part.replace(file)
         sync_folder(file.parent, file)
 
     def _fetch(self, start: int) -> None:
-        """The bytes of the file from ``start``, or all bytes if the server does not support that."""
+        """Fetches the bytes of the file from ``start`` on, or all bytes if the server cannot skip any."""
         logger.info("downloading %s%s", self.url, f", from byte {start}" if start else "")
         with _open(self.url, start, self.timeout) as response:
             if response.headers.get_content_type() == "text/html":
@@ -156,7 +156,7 @@ class _Resuming:
                 start = 0
             length = _length(response.headers["Content-Length"])
             if length is not None and self.size and length != self.size - start:
-                raise _Fault(f"gives {length} bytes, not {self.size - start}: another file", final=True)
+                raise _Fault(f"returns {length} bytes, not {self.size - start}: another file", final=True)
             if not self.size:
                 if (length or 0) > MOST:
                     raise _too_large(MOST)
@@ -183,7 +183,7 @@ class _Resuming:
 
 @dataclass
 class _Bounded:
-    """An open file with a size limit in bytes; it is deleted if it exceeds the limit."""
+    """An open file with a maximum size in bytes; a file that exceeds the maximum is deleted."""
 
     file: IO[bytes]
     most: int
@@ -216,24 +216,24 @@ class _Drive(_Resuming):
             reason = str(error if denied else _first_cause(error))
             raise _Fault(" ".join(reason.split()).removeprefix("Failed to retrieve file url: "), final=denied) from None
         if self.size and self.part.stat().st_size != self.size:
-            raise _Fault(f"gives {self.part.stat().st_size} bytes, not {self.size}: another file", final=True)
+            raise _Fault(f"returns {self.part.stat().st_size} bytes, not {self.size}: another file", final=True)
 
 
 def _length(header: str | None) -> int | None:
-    """The length in bytes that an answer declares, if it does."""
+    """The length in bytes that an answer declares; None if it declares none."""
     if header is None:
         return None
     if not re.fullmatch("[0-9]{1,18}", header.strip()):
-        raise _Fault(f"gives the Content-Length {header[:20]!r}, which is no number of bytes", final=True)
+        raise _Fault(f"returns the Content-Length {header[:20]!r}, which is not a number of bytes", final=True)
     return int(header)
 
 
 def _too_large(most: int) -> _Fault:
-    return _Fault(f"gives more than {most:,} bytes: another file", final=True)
+    return _Fault(f"returns more than {most:,} bytes: another file", final=True)
 
 
 def _first_cause(error: BaseException) -> BaseException:
-    """The root cause of an error: requests wraps a network error three times."""
+    """The root cause of an error; the library requests wraps a network error three times."""
     while error.__context__ is not None:
         error = error.__context__
     return error

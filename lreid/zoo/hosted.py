@@ -1,7 +1,7 @@
 """Third-party checkpoints by name: their addresses, settings and terms.
 
-``hosted.yaml`` lists them in families that share an origin. None of them comes with lreid: a file is downloaded when it
-is first used, or placed manually where :func:`published_file` says.
+``hosted.yaml`` lists the checkpoints in families that share an origin. None of them comes with lreid. lreid downloads a
+file when it is first used; users can also put the file manually where :func:`published_file` looks for it.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ class Published:
 
     Attributes:
         name: name as in ``zoo:NAME``; the file is stored as ``NAME.pth``.
-        family: its origin.
+        family: origin of the checkpoint.
         about: description in words.
         url, mirrors: addresses of the file.
-        backbone, norm, height, width, mean, std, neck: settings of its network, as in :class:`lreid.models.Embedder`.
-        feature: description of its features, and how its authors compare them.
-        figures: figures that its authors publish, not measured here; empty if there are none.
-        data: its training data.
-        licence: licence of its code.
+        backbone, norm, height, width, mean, std, neck: settings of the network, as in :class:`lreid.models.Embedder`.
+        feature: description of the features, and how the authors compare them.
+        figures: figures that the authors published, not measured here; empty if there are none.
+        data: training data.
+        licence: licence of the authors' code.
         terms: terms of the training images, which may also apply to the weights.
-        source: page of its authors.
-        start_only: whether it is for initial weights only, not for search.
-        imagenet: whether it was trained on ImageNet, or from ImageNet weights.
+        source: the authors' page.
+        start_only: whether the checkpoint is only for initial weights, not for search.
+        imagenet: whether the training used ImageNet, or started from ImageNet weights.
         sha256: hash of the file: 64 hexadecimal digits, its first digits, or empty if it is not published.
         bytes: size of the file; 0 if unknown.
         remark: additional note, or empty.
@@ -94,7 +94,7 @@ def published() -> dict[str, Published]:
         entries = family.pop("entries")
         for name, own in entries.items():
             keys = family | own
-            for key in ("url", "mirrors"):  # {file} and {id} stand for these keys of the entry
+            for key in ("url", "mirrors"):  # in an address, {file} and {id} stand for the keys of the entry
                 if key in keys:
                     keys[key] = _filled(keys[key], keys)
             names = {each.name for each in fields(Published)} & keys.keys()
@@ -109,11 +109,11 @@ def _filled(address: Any, keys: dict[str, Any]) -> Any:
 def published_file(entry: Published, folder: Path, *, download: Download = Download()) -> Path:  # noqa: B008 (frozen)
     """The verified file of a published checkpoint, downloaded to ``folder`` if needed.
 
-    If the SHA-256 is not published in full, it is recorded in ``FILE.sha256`` at the first use; from then on a file
-    with a different one is refused.
+    If the authors did not publish the whole SHA-256, lreid records it in ``FILE.sha256`` at the first use. From then
+    on, lreid refuses a file with a different SHA-256.
 
     Raises:
-        InputError: it cannot be downloaded, or is not the expected file.
+        InputError: the file cannot be downloaded, or is not the expected file.
     """
     file = folder / f"{entry.name}.pth"
     memory = file.with_name(f"{file.name}.sha256")
@@ -147,7 +147,7 @@ def _remember(entry: Published, file: Path, digest: str, memory: Path, fresh: bo
     except InputError as error:
         if fresh:
             file.unlink()
-        raise InputError(f"{error}; {entry.url} should give zoo:{entry.name}; see {entry.source}") from None
+        raise InputError(f"{error}; {entry.url} should return zoo:{entry.name}; see {entry.source}") from None
     write_text(memory, f"{digest}\n")
-    status = f"published only as far as {entry.sha256}" if entry.sha256 else "not published"
+    status = f"published only up to {entry.sha256}" if entry.sha256 else "not published"
     logger.warning("%s: its SHA-256 is %s; lreid recorded the one of this download: %s", file, status, digest)

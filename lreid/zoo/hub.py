@@ -15,11 +15,11 @@ from lreid.zoo.catalogue import hub_text
 from lreid.zoo.weights import weights_name
 
 REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
-LICENCES = ("mit", "apache-2.0", "bsd-3-clause", "cc0-1.0", "cc-by-4.0", "cc-by-sa-4.0", "cc-by-nc-4.0")  # of the hub
+LICENCES = ("mit", "apache-2.0", "bsd-3-clause", "cc0-1.0", "cc-by-4.0", "cc-by-sa-4.0", "cc-by-nc-4.0")  # on the hub
 
 
 def hub_of(repository: str) -> Any:
-    """A client of the hub with write access.
+    """A client of Hugging Face's hub with write access.
 
     Args:
         repository: ``OWNER/NAME``.
@@ -36,7 +36,7 @@ def hub_of(repository: str) -> Any:
 
 
 def upload(card: Card, repository: str, hub: Any) -> str:
-    """Uploads an entry in one commit, replacing an earlier version; ``hub:OWNER/NAME`` loads it.
+    """Uploads an entry in one commit, replacing an earlier version; users load the entry by ``hub:OWNER/NAME``.
 
     Args:
         card: card of the entry; the weights are next to it.
@@ -47,7 +47,7 @@ def upload(card: Card, repository: str, hub: Any) -> str:
         The address of the commit.
 
     Raises:
-        InputError: the hub refuses it, or cannot be reached.
+        InputError: the hub refuses the entry, or cannot be reached.
     """
     write_text(card.file.with_name("README.md"), page(card, repository))
     files = ["README.md", card.file.name, weights_name(card)]
@@ -60,16 +60,16 @@ def upload(card: Card, repository: str, hub: Any) -> str:
             delete_patterns=[f"{card.name}-*.safetensors"],
             commit_message=f"{card.name}, lreid {card.version}",
         )
-    except Exception as error:  # errors of the network, names or permissions
+    except Exception as error:  # the hub's client raises many kinds for network, name and permission errors
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise InputError(
-            f"--hub {repository}: cannot be uploaded ({reason}); {card.file.parent} contains the entry"
+            f"--hub {repository}: the entry cannot be uploaded ({reason}); it is stored in {card.file.parent}"
         ) from None
     return str(commit.commit_url)
 
 
 def page(card: Card, repository: str) -> str:
-    """The page of a repository: front matter that the hub reads, then the content of the card."""
+    """The page of a repository: front matter for the hub, then the content of the card."""
     licence = card.licence.lower()
     front: dict[str, Any] = (
         {"license": licence} if licence in LICENCES else {"license": "other", "license_name": licence}

@@ -1,4 +1,4 @@
-"""State dicts from files of other programs: plain, under ``model`` or ``state_dict``, or safetensors."""
+"""Read state dicts from files of other programs: plain, under ``model`` or ``state_dict``, or safetensors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lreid.errors import InputError, refuse_out_of_memory
 from lreid.reading import require_regular
 from lreid.tensors import read_tensors
 
-# torchreid's checkpoints contain a Rank-1 of this type next to the weights; numpy 1 had it in a different module.
+# torchreid's checkpoints contain a Rank-1 of this NumPy type next to the weights; NumPy 1 has it in another module.
 _scalar = np.float64(0).__reduce__()[0]
 NUMPY_SCALARS: list[Any] = [
     *((_scalar, f"{numpy}.multiarray.scalar") for numpy in ("numpy.core", "numpy._core")),
@@ -31,14 +31,14 @@ def read_state_dict(file: str | Path) -> dict[str, Tensor]:
     The prefixes ``module.`` (several devices) and ``_orig_mod.`` (compiled networks) are removed from the names.
 
     Raises:
-        InputError: it is missing or damaged, or contains no named tensors.
+        InputError: the file is missing or damaged, or contains no named tensors.
     """
     if str(file).endswith(".safetensors"):
         state = read_safetensors(Path(file))
     else:
         with torch.serialization.safe_globals(NUMPY_SCALARS):
             content = read_tensors(file)
-        # A checkpoint of a run or of fast-reid, one of torchreid, or a plain state dict.
+        # Checkpoints of lreid and fast-reid have "model", those of torchreid "state_dict"; else a plain state dict.
         layouts = [content.get("model"), content.get("state_dict"), content]
         inner = {key: each for key, each in content.items() if _is_state_dict(each)}
         if len(inner) == 1:
@@ -48,7 +48,7 @@ def read_state_dict(file: str | Path) -> dict[str, Tensor]:
             raise InputError(f"{file}: contains tensors under {', '.join(inner)}; save only those of one network")
         if not state:
             raise InputError(
-                f"{file}: contains no named tensors, at the top or under model or state_dict; name a state dict"
+                f"{file}: contains no named tensors, at the top or under model or state_dict; pass a state dict"
             )
     bare = {key: re.sub(r"^(module\.)+", "", re.sub(r"(?<![^.])_orig_mod\.", "", key)) for key in state}
     return {bare[key]: value for key, value in state.items() if isinstance(value, Tensor)}
@@ -58,16 +58,16 @@ def read_safetensors(file: Path) -> dict[str, Tensor]:
     """The tensors of a safetensors file, on the CPU.
 
     Raises:
-        InputError: it is missing or damaged.
+        InputError: the file is missing or damaged.
     """
     require_regular(file)
     try:
         return safetensors.torch.load_file(file)
     except FileNotFoundError:
         raise InputError(f"{file}: no such file") from None
-    except Exception as error:  # the library trusts the types and sizes in the header
+    except Exception as error:  # the library does not check types and sizes in the header, so anything may be raised
         refuse_out_of_memory(error, file)
-        raise InputError(f"{file}: cannot be loaded as safetensors ({error}); fetch it again") from None
+        raise InputError(f"{file}: cannot be loaded as safetensors ({error}); download it again") from None
 
 
 def _is_state_dict(value: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The file with the weights of an entry: find it, verify it, read it and write it."""
+"""Find, verify, read and write the file with the weights of an entry."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def weights_name(card: Card) -> str:
 
 
 def write_entry(card: Card, content: bytes) -> None:
-    """Writes an entry; writing the card is the one step that replaces an existing entry.
+    """Writes an entry; an existing entry is replaced in the moment when the card is written.
 
-    Afterwards the weights of the previous card are deleted. All other files stay, even those of a killed publication,
-    because their names do not prove their origin.
+    Afterwards the weights of the previous card are deleted. All other files stay, even those of a publication that was
+    killed, because their names do not prove where they came from.
 
     Args:
         card: card of the model; its folder is created if needed.
         content: content of the weights file; the card records its hash.
 
     Raises:
-        InputError: it cannot be written, or a file with one of its names does not belong to an entry; the old entry
-            stays.
+        InputError: the entry cannot be written, or a file that has one of its names belongs to no entry; the old entry
+            does not change.
     """
     folder, weights = card.file.parent, card.file.with_name(weights_name(card))
     try:
@@ -51,9 +51,9 @@ def write_entry(card: Card, content: bytes) -> None:
             remove_leftovers(folder)
             try:
                 write_atomically(weights, lambda file: file.write(content))
-            except NotConfirmed:  # of the weights; the entry has not changed
+            except NotConfirmed:  # the weights may not be on disk, so the card is not written
                 raise InputError(
-                    f"{card.file}: not written, as the disk does not confirm the weights; check it"
+                    f"{card.file}: not written, because the disk did not confirm the weights; check the disk"
                 ) from None
             card.write()
             for path in old:
@@ -66,7 +66,7 @@ def write_entry(card: Card, content: bytes) -> None:
 
 
 def weights_in_place(file: Path) -> dict[str, str]:
-    """The possible names of a card's weights with the recorded SHA-256, or nothing if there is no card.
+    """The possible names of a card's weights, with the SHA-256 that the card records; empty if there is no card.
 
     Raises:
         InputError: the file is not a card of any lreid version, so it must not be replaced.
@@ -85,7 +85,13 @@ def weights_in_place(file: Path) -> dict[str, str]:
 
 
 def _is_own(path: Path, sha256: str, new: Card) -> bool:
-    """Whether a file contains the weights of the old card, and not those of the new card or of its own card."""
+    """Whether a file contains the weights of the old card and belongs to no other card.
+
+    Args:
+        path: the file.
+        sha256: SHA-256 in the old card.
+        new: the new card, whose weights must stay.
+    """
     if path.name == weights_name(new) or not path.is_file():
         return False
     of_another = path.stem != new.name and path.with_suffix(".json").exists()
@@ -93,10 +99,10 @@ def _is_own(path: Path, sha256: str, new: Card) -> bool:
 
 
 def read_entry(card: Card) -> tuple[Card, dict[str, Tensor]]:
-    """The tensors of an entry, on the CPU, and their card, which is newer if the entry is replaced at this moment.
+    """The card of an entry and its tensors on the CPU; if the entry is replaced meanwhile, those of the new entry.
 
     Raises:
-        InputError: as :func:`weights_file` and :func:`read_safetensors`.
+        InputError: as in :func:`weights_file` and :func:`read_safetensors`.
     """
     try:
         return card, read_safetensors(weights_file(card))
@@ -111,16 +117,16 @@ def read_state(entry: Card | Published) -> dict[str, Tensor]:
     """The tensors of an entry, on the CPU, with the names of the program that trained it.
 
     Raises:
-        InputError: as :func:`weights_file`, or the file is damaged.
+        InputError: as in :func:`weights_file`, or the file is damaged.
     """
     return read_state_dict(weights_file(entry)) if isinstance(entry, Published) else read_entry(entry)[1]
 
 
 def weights_file(entry: Card | Published, *, download: Download = Download()) -> Path:  # noqa: B008 (frozen)
-    """The verified file with a model's weights, downloaded if needed.
+    """The verified file with the weights of an entry, downloaded if needed.
 
     Raises:
-        InputError: it is damaged, missing, or cannot be downloaded.
+        InputError: the file is damaged or missing, or cannot be downloaded.
     """
     if isinstance(entry, Published):
         return published_file(entry, cache_folder(), download=download)
@@ -130,16 +136,16 @@ def weights_file(entry: Card | Published, *, download: Download = Download()) ->
     try:
         if pooch.file_hash(str(beside)) == card.sha256:
             return beside
-        raise InputError(f"{beside}: is damaged or not the file of its card (its SHA-256 differs); fetch both again")
+        raise InputError(f"{beside}: is damaged or not the file of its card (its SHA-256 differs); get both again")
     except FileNotFoundError:
         pass
     except OSError as error:
         raise InputError(f"{beside}: cannot be read ({error.strerror})") from None
     if not card.url:
         raise InputError(
-            f"{beside}: no such file; the weights must be next to their card, named so or as {weights_name(card)}"
+            f"{beside}: no such file; put the weights next to their card, under this name or as {weights_name(card)}"
         )
-    # The name contains the hash, so that models of the same name from two zoos have different files.
+    # The name contains the hash, so models of the same name from two zoos have different files.
     file = cache_folder() / weights_name(card)
     addresses = [card.url, *card.mirrors]
     if mirror := os.environ.get("LREID_ZOO_MIRROR"):
@@ -150,7 +156,7 @@ def weights_file(entry: Card | Published, *, download: Download = Download()) ->
 
 
 def _beside(card: Card) -> Path:
-    """Path of weights next to the card; entries of earlier versions use the bare name."""
+    """Path of the weights next to the card, which have no hash in their name in entries of earlier versions."""
     named = card.file.with_name(weights_name(card))
     return named if named.exists() else card.file.with_suffix(".safetensors")
 

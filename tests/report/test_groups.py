@@ -112,7 +112,7 @@ def test_a_seed_counts_once(run, results):
     folders = [Path(name) for name in "abcd"]
     others = [run(), run(TRAIN__EPOCHS=60), run(method="joint"), run() | {"seed": 1}]
     require_one_run_a_seed(others, folders)
-    with pytest.raises(InputError, match="^d: has the seed and config of b, .*; name one of the two"):
+    with pytest.raises(InputError, match="^d: has the same seed and config as b, .* pass only one of the two"):
         require_one_run_a_seed([*others[2:], *others[:1], run() | {"seed": 1}], folders)
 
 

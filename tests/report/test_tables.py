@@ -25,7 +25,7 @@ def test_task_table_shows_every_cell(results):
     changes = line_of(table, "forgetting")
     figures = re.findall(r"[+-]?\d+\.\d", " ".join(changes))
     assert figures == ["-1.2", "+11.2", "+20.0", "11.0"]  # and plasticity, backward and forward transfer
-    assert "in brackets: before the domain was trained" in table
+    assert "in brackets: the domain had not been trained yet" in table
 
 
 def test_task_table_without_unseen_galleries_or_changes(results):
@@ -137,8 +137,8 @@ def test_cost_is_shown_where_it_is_known(results, changes, cells):
     cost = {"seconds": {"train": 9.0, "train_cpu": 1.5}, "peak_memory_mib": 900}
     run = results(**(cost | changes))
     head, _, line = comparison_table([run], cost=True).splitlines()
-    kept = ["kept networks, MiB", "kept of a domain, MiB", "of an identity, KiB", "templates of people"]
-    assert re.split(r"\s{2,}", head)[-8:] == ["exemplars", "train s", "peak MiB", "ms a step", *kept]
+    kept = ["stored networks, MiB", "stored per domain, MiB", "stored per identity, KiB", "templates of people"]
+    assert re.split(r"\s{2,}", head)[-8:] == ["exemplars", "train s", "peak MiB", "ms per step", *kept]
     assert re.split(r"\s{2,}", line)[-8:] == cells
     (row,) = csv.DictReader(io.StringIO(comparison_table([run, run], "csv", cost=True)))
     assert row["exemplars_std"] == ("" if cells[0] == "–" else "0.0000")
@@ -238,7 +238,7 @@ def test_without_open_set_there_are_no_columns_for_it() -> None:
 
 def test_cross_model_table() -> None:
     assert cross_model_table(RESULTS).splitlines() == [
-        "mAP on north, queries of the row's model in the gallery of the column's model",
+        "mAP on north: features of queries by the row's model, of the gallery by the column's model",
         "",
         "query model      task-01    task-10",
         "-------------  ---------  ---------",
@@ -268,8 +268,8 @@ def test_index_table() -> None:
     cost |= {"name": "hnsw", "build_seconds": 0.44}
     found = scored("task-01", "index hnsw", False, [40.0, 10, 50.5, 75, 100], []) | {"index": cost}
     head, _, *lines = index_table(RESULTS | {"rows": [*RESULTS["rows"], found]}).splitlines()
-    assert head == "per cent; figures of the 100 images that a query finds, all others rank after them"
-    heads = ["checkpoint", "test set", "index", "mAP", "beside exact", "R1", "beside exact", "recall@1", "@10", "@100"]
+    assert head == "per cent; the index returns the 100 images per query, and all other images rank after these"
+    heads = ["checkpoint", "test set", "index", "mAP", "minus exact", "R1", "minus exact", "recall@1", "@10", "@100"]
     assert [re.split(r"\s{2,}", line) for line in lines if not line.startswith("-")] == [
         [*heads, "queries/s", "MB", "build, s"],
         ["task-01", "north", "hnsw", "40.0", "-1.2", "50.5", "+0.5", "98.0", "97.5", "–", "1234", "2.2", "0.4"],

@@ -128,9 +128,7 @@ def test_what_goes_wrong_after_the_switch_is_told_as_done(world, new_place, monk
     monkeypatch.setattr(NamedGallery, "load", load_until_switched)
     for name, method in (("switch", switch), ("roll_back", back)):
         monkeypatch.setattr(type(place_of(where)), name, lambda *args, method=method: switched.append(method(*args)))
-    with pytest.raises(
-        InputError, match="g: the new model is in use, but images that were added .* [(]the disk is broken[)]"
-    ):
+    with pytest.raises(InputError, match="g: done, but images that were added .* [(]the disk is broken[)]"):
         reindex(where, world / "new.pt", device="cpu")
     switched.clear()
     assert roll_back(where) == fingerprint(load_model(world / "old.pt"))

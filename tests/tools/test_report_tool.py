@@ -80,8 +80,8 @@ def test_a_second_run_of_a_seed_is_refused(
         assert tool("report.py", *named, *more) == 2
         told = capsys.readouterr()
         assert told.err == (
-            f"report.py: {again}: has the seed and config of {folders[0]}, and a seed counts once; "
-            "name one of the two\n"
+            f"report.py: {again}: has the same seed and config as {folders[0]}, so both together count as one run; "
+            "pass only one of the two\n"
         )
         assert not told.out and not list(tmp_path.glob("**/*.html"))
     assert tool("report.py", *named, "--each", "--format", "csv") == 0

@@ -47,7 +47,7 @@ def test_a_list_without_test_is_trained_on_without_figures(tmp_path: Path) -> No
     results = train(cfg, tmp_path / "run")
     assert results["mAP"] == [[], []] and results["galleries"] == [] and results["loss_history"]
     assert read_results(tmp_path / "run")["tasks"] == ["list 1/2", "list 2/2"]
-    assert task_table(results).endswith("no test images, nothing is measured")
+    assert task_table(results).endswith("nothing is measured, because there are no test images")
     assert "Loss" in (tmp_path / "run/report.html").read_text()
 
 

@@ -43,7 +43,7 @@ def test_a_card_reads_back_the_same(tmp_path: Path) -> None:
     [
         ({"seed": "0"}, "seed must be of type int, got '0'"),
         ({"neck": 1}, "neck must be of type bool, got 1"),
-        ({"name": "other"}, "is the card of 'other'; name the file after it"),
+        ({"name": "other"}, "is the card of 'other'; name the file"),
         ({"sha256": "0" * 63}, "sha256 must be 64 hexadecimal digits"),
         ({"colour": "red"}, r"not a card of this version of lreid \(colour\); update lreid"),
         ({"dim": None}, "dim must be of type int, got None"),

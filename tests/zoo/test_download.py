@@ -175,8 +175,8 @@ def test_leavings_of_another_file_do_no_harm(server: Server, file: Path, size: i
     [
         (["404"], 1, "404 Not Found"),
         (["500"] * 3, 3, "500 Internal Server Error"),
-        (["corrupt"] * 3, 3, "its SHA-256 is not the one that is known"),
-        (["a page"], 1, f"gives 25 bytes, not {len(CONTENT)}: another file"),
+        (["corrupt"] * 3, 3, "its SHA-256 differs from the expected one"),
+        (["a page"], 1, f"returns 25 bytes, not {len(CONTENT)}: another file"),
         pytest.param(["stall"] * 3, 3, "stalled", marks=pytest.mark.slow),
         (["no answer"] * 3, 3, "Remote end closed connection without response"),
     ],
@@ -186,7 +186,7 @@ def test_one_line_says_what_an_address_did(
 ) -> None:
     server.script = list(script)
     told = refused(file, server.url, timeout=STALLED if "stall" in script else 60.0)
-    assert told.startswith(f"mine.safetensors: cannot be downloaded ({server.url}: {reason}); try again")
+    assert told.startswith(f"mine.safetensors: cannot be downloaded ({server.url}: {reason}); repeat the")
     assert told.endswith(f"or put the file at {file}") and len(server.starts) == requests
 
 
@@ -233,7 +233,7 @@ def test_a_full_disk(server: Server, file: Path) -> None:
 def test_a_cache_that_cannot_be_written_to(server: Server, tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("a file")
     told = refused(tmp_path / "taken" / "mine", server.url)
-    assert "cannot be written (" in told and told.endswith("name another folder by LREID_ZOO_CACHE")
+    assert "cannot be written (" in told and told.endswith("set another folder by LREID_ZOO_CACHE")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

@@ -108,14 +108,14 @@ def test_a_hash_that_nobody_tells_is_remembered_and_a_change_refused(
     assert refused(entry).startswith(f"{kept}/made.pth: is not the file of zoo:made (its SHA-256 begins with ")
     (kept / "made.pth").unlink()
     made(served / "w.pth", seed=1)  # their author has put another file there
-    assert "its SHA-256 is not the one that is known" in refused(entry)
+    assert "its SHA-256 differs from the expected one" in refused(entry)
     made(served / "w.pth")
     assert weights_file(entry).read_bytes() == (served / "w.pth").read_bytes()
 
 
 def test_the_beginning_of_a_hash_is_checked_and_the_rest_remembered(served: Path, kept: Path) -> None:
     digest = made(served / "w.pth")
-    assert "its SHA-256 is not the one that is known" in refused(entry_at(served, "w.pth", sha256="0" * 8))
+    assert "its SHA-256 differs from the expected one" in refused(entry_at(served, "w.pth", sha256="0" * 8))
     assert not (kept / "made.pth").exists()
     weights_file(entry_at(served, "w.pth", sha256=digest[:8]))
     assert (kept / "made.pth.sha256").read_text() == f"{digest}\n"

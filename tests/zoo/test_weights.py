@@ -38,7 +38,7 @@ def test_beside_the_card_first(tmp_path: Path, cache: Path) -> None:
 
 def test_damage_and_absence(tmp_path: Path) -> None:
     card = write_card(tmp_path / "mine.json", CONTENT)
-    with pytest.raises(InputError, match=r"mine.safetensors: no such file; the weights must be"):
+    with pytest.raises(InputError, match=r"mine.safetensors: no such file; put the weights next"):
         weights_file(card)
     (tmp_path / "mine.safetensors").write_bytes(CONTENT[:-1])
     with pytest.raises(InputError, match=r"mine.safetensors: is damaged or not the file of its card"):
