@@ -1,4 +1,4 @@
-"""Build objects from a config. The objects themselves take plain arguments and never see a config."""
+"""Build objects from a config; the classes themselves take plain arguments, never a config."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 def resolved(cfg: Config) -> Config:
     """The frozen config with every option of its method, and with the input normalisation of its initial weights.
 
-    Weights from a package, the zoo or a model file always set the normalisation; weights from timm's hub set it only if
-    the config has ImageNet's.
+    Weights from a package, the zoo or a model file always set the normalisation. Weights from timm's hub set it only if
+    the config has ImageNet's normalisation, which is the default.
     """
     cfg = cfg.clone()
     cfg.defrost()
@@ -49,14 +49,14 @@ def resolved(cfg: Config) -> Config:
 
 
 def _normalisation_in(weights: str) -> tuple[list[float], list[float]] | None:
-    """Mean and deviation recorded in a file of lreid; None for other weights."""
+    """Mean and standard deviation that a model file of lreid records; None for other weights."""
     if not os.path.isfile(weights):
         return None
     try:
         theirs = model_config(weights).INPUT
     except OutOfMemory:
         raise
-    except InputError:  # loading them reports missing values
+    except InputError:  # an error is raised later, when the weights are loaded
         return None
     return theirs.MEAN, theirs.STD
 
@@ -102,7 +102,7 @@ def sources_of(cfg: Config) -> Sources:
 
 
 def learned(cfg: Config, benchmark: Benchmark) -> Benchmark:
-    """The benchmark as it is trained: with ``BENCHMARK.JOINT``, all tasks are merged into one."""
+    """The benchmark on which the run trains: with ``BENCHMARK.JOINT``, all tasks are merged into one."""
     return merge_tasks(benchmark) if cfg.BENCHMARK.JOINT else benchmark
 
 
@@ -124,7 +124,7 @@ def method_of(cfg: Config, device: torch.device, *, pretrained: bool) -> Method:
 
 
 def naming_index_keys() -> AbstractContextManager[None]:
-    """A context for building or testing the index of a config: errors name the config keys."""
+    """A context for building or testing an index, in which errors name config keys instead of arguments."""
     return naming_keys("EVAL", depth="EVAL.INDEX_DEPTH")
 
 
@@ -148,7 +148,7 @@ def evaluator_of(cfg: Config, benchmark: Benchmark, dim: int = 0, stored: Galler
 
     Args:
         cfg, benchmark: config of the evaluation, and its test sets.
-        dim: length of the features, to test the index ``EVAL.INDEX`` beforehand; 0 skips the test.
+        dim: length of the features, with which the index ``EVAL.INDEX`` is tested beforehand; 0 skips this test.
         stored: files for the gallery features after every task; None stores none.
     """
     evaluation, size = cfg.EVAL, _test_images(cfg)
@@ -163,7 +163,7 @@ def evaluator_of(cfg: Config, benchmark: Benchmark, dim: int = 0, stored: Galler
 
 
 def accuracy_observer_of(cfg: Config, benchmark: Benchmark, method: Method, results: Results) -> Observer | None:
-    """The observer of classification accuracy for ``EVAL.ACCURACY``; re-identification does not import its modules."""
+    """The observer of classification accuracy; without ``EVAL.ACCURACY`` None, and its modules are not imported."""
     if not cfg.EVAL.ACCURACY:
         return None
     classification = importlib.import_module("lreid.classification")

@@ -6,14 +6,14 @@ A checkpoint is a dict of tensors and plain values:
     model       state dict of the network
     method      state of the method, for instance its teacher
     updates     optimiser and gradient scaler within a task, None between tasks
-    observers   data that each observer has collected within a task, by name: sums of loss terms, curves of drift
+    observers   data that each observer has collected within the task, by name: sums of loss terms, curves of drift
     position    {"task": index of the current task, "epoch": number of its finished epochs, "step": number of
                 finished batches of the next epoch}
     random      states of the generators of torch, numpy and Python, and of the GPU if one is used
     config      the resolved config, YAML
     results     the content of results.json so far
 
-The learning rate and the order of images follow from the position and the seed, so they are not stored.
+The learning rate and the order of images are not stored, because they follow from the position and the seed.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from lreid.tensors import read_tensors
 logger = logging.getLogger("lreid")
 
 FORMAT = 1
-CURRENT = "last.pt"  # the current task; finished tasks are task-01.pt, task-02.pt …
-PREVIOUS = "previous.pt"  # the previous last.pt
+CURRENT = "last.pt"  # checkpoint of the current task; those of finished tasks are task-01.pt, task-02.pt …
+PREVIOUS = "previous.pt"  # the last.pt that was replaced
 
-# The state for resuming a run, in the notation of lreid.reading.misfit; a model alone needs less.
+# What a checkpoint must contain to resume a run, in the notation of lreid.reading.misfit; loading a model needs less.
 FORM = {
     "method": dict,
     "updates": (dict, type(None)),
@@ -55,7 +55,7 @@ def save_checkpoint(path: Path, state: dict[str, Any], *, previous: Path | None 
     """Writes a checkpoint atomically; the replaced file stays under the name ``previous``.
 
     Raises:
-        InputError: it cannot be written; the previous checkpoint stays.
+        InputError: the checkpoint cannot be written; the existing one does not change.
     """
     state = {"format": FORMAT, "random": random_state(), **state}
     write_atomically(path, lambda file: torch.save(state, file), previous=previous, private=True)
@@ -66,7 +66,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
     Raises:
         NewerFormat: a later version of lreid wrote it.
-        InputError: it is missing, damaged, or not a checkpoint of lreid.
+        InputError: the file is missing, damaged, or not a checkpoint of lreid.
     """
     state = read_tensors(path)
     require_not_newer(path, state.get("format"), FORMAT, "not a checkpoint of this version of lreid")
@@ -89,7 +89,7 @@ def checkpoints_of(folder: Path) -> list[Path]:
 
 
 def task_checkpoints(folder: Path) -> dict[int, Path]:
-    """Checkpoints of finished tasks by task number, from 1, in order; files with other names belong to the user.
+    """Checkpoints of finished tasks by task number, from 1, in order; files with other names are ignored.
 
     Raises:
         InputError: the folder cannot be listed.
@@ -110,7 +110,7 @@ def load_newest(folder: Path) -> tuple[Path, dict[str, Any]] | None:
         try:
             checkpoint = load_checkpoint(path)
             _require_whole(checkpoint, path)
-        except (NewerFormat, OutOfMemory):  # it may be intact, and a run from the previous one would overwrite it
+        except (NewerFormat, OutOfMemory):  # this file may be intact, and resuming from another would overwrite it
             raise
         except InputError as fault:
             faults.append(fault)
@@ -124,7 +124,7 @@ def load_newest(folder: Path) -> tuple[Path, dict[str, Any]] | None:
 
 
 def _require_whole(state: dict[str, Any], path: Path) -> None:
-    """Checks that a run can resume from a checkpoint; the method's state is checked by the method."""
+    """Checks that a run can resume from a checkpoint; only the method itself can check its state."""
     fault = misfit(state, FORM | {"config": str})
     if fault is None:
         require_not_newer(path, state["results"].get("schema"), results.SCHEMA, f"not of schema {results.SCHEMA}")
@@ -145,20 +145,20 @@ def _require_whole(state: dict[str, Any], path: Path) -> None:
 
 @contextmanager
 def fitting(path: Path) -> Iterator[None]:
-    """A context for restoring the parts of a checkpoint: errors name the checkpoint.
+    """A context for restoring the parts of a checkpoint, in which errors name the checkpoint.
 
     Raises:
-        InputError: a part does not match the object that it should restore.
+        InputError: a part does not fit the object that is restored from it.
     """
     try:
         yield
     except InputError:
         raise
-    except Exception as error:  # a part may be any value that can be stored
+    except Exception as error:  # a damaged part may have any value and so may cause any exception
         refuse_out_of_memory(error, path)
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise InputError(
-            f"{path}: its parts do not fit together ({reason}); delete it to resume from the previous checkpoint"
+            f"{path}: its parts do not fit together ({reason}); delete this file to resume from the previous checkpoint"
         ) from None
 
 
@@ -180,7 +180,7 @@ def load_model_state(model: torch.nn.Module, state: dict[str, torch.Tensor], pat
         raise InputError(
             f"{path}: has a different architecture than backbone={getattr(model, 'name', '')!r} with "
             f"adapter={getattr(model, 'adapter', 'none')!r} (it differs in {example}); set the backbone and the "
-            "adapter that it was trained with"
+            "adapter with which it was trained"
         )
     model.load_state_dict(state)
 
@@ -198,7 +198,7 @@ def _is_plain(value: Any) -> bool:
 
 def random_state() -> dict[str, Any]:
     """States of the global generators of torch, numpy, Python and the current GPU, as tensors and plain values."""
-    numpy_state: Any = np.random.get_state()  # noqa: NPY002  a tuple, as the global one is a Mersenne Twister
+    numpy_state: Any = np.random.get_state()  # noqa: NPY002  a tuple, because the global generator is a Mersenne Twister
     name, keys, position, has_gauss, gauss = numpy_state
     version, words, gauss_next = random.getstate()
     of_gpu = {"cuda": torch.cuda.get_rng_state()} if torch.cuda.is_initialized() else {}

@@ -1,10 +1,11 @@
 """The configuration: merge files and overrides with the defaults of :mod:`lreid.config_keys`.
 
-A config file can extend other files, which it names under ``_BASE_`` (a path or a list, relative to the file, or the
-name of a file that comes with lreid). Later sources override earlier ones: ``_BASE_``, the file, the next file, then
-``KEY VALUE`` pairs of the command line. Files of benchmarks, which set ``BENCHMARK.TRAIN``, are applied first.
-``{METHOD.RECIPE}`` in ``_BASE_`` stands for the recipe of the chosen method, so that a benchmark trains each method as
-its paper does. ``build_*`` functions turn the result into plain keyword arguments; no class takes a config.
+A config file can extend other files, which it lists under ``_BASE_``: one or several paths relative to the file, or
+names of files that come with lreid. Later sources override earlier ones, in this order: the files under ``_BASE_``, the
+file itself, the next file, and ``KEY VALUE`` pairs of the command line. Files of benchmarks, which set
+``BENCHMARK.TRAIN``, are applied first. ``{METHOD.RECIPE}`` in ``_BASE_`` stands for the recipe of the chosen method, so
+that a benchmark trains each method as its paper does. The functions of :mod:`lreid.build` turn a config into plain
+arguments; no class takes a config.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from lreid.reading import parse_yaml, read_text
 
 logger = logging.getLogger("lreid")
 
-CONFIGS = Path(__file__).parent / "configs"  # that come with lreid: benchmarks, methods, recipes, augmentations
+CONFIGS = Path(__file__).parent / "configs"  # files that come with lreid: benchmarks, methods, recipes, augmentations
 BEFORE_PATH = re.compile(r"^(rotated:[^:]*:)*(csv:|folder:|own:|zoo:)?")
-RECIPE = "{METHOD.RECIPE}"  # in _BASE_
+RECIPE = "{METHOD.RECIPE}"  # placeholder in _BASE_
 RUN_CONFIG = "config.yaml"  # the name of the config in a run folder
 COMMAND_LINE = "command line"  # name of the overrides in messages
-ARGUMENTS = {  # config keys by the library arguments that errors name, for lreid.errors.naming_keys
+ARGUMENTS = {  # config keys that replace names of arguments in errors, for lreid.errors.naming_keys
     "accuracy": "EVAL.ACCURACY",
     "backbone": "MODEL.BACKBONE",
     "batch_size": "EVAL.BATCH_SIZE",
@@ -46,7 +47,7 @@ ARGUMENTS = {  # config keys by the library arguments that errors name, for lrei
     "skip_bad": "DATA.SKIP_BAD_IMAGES",
     "workers": "DATA.WORKERS",
 }
-CHOSEN = "what lreid chose"  # the source of keys that come from no file
+CHOSEN = "what lreid chose"  # name in messages for keys that come from no file
 
 Source = str | Path | Mapping[str, Any]  # a file, or keys by their full names
 Layer = tuple[str, dict[str, Any]]  # name of a source in messages, and the keys that it sets, by their full names
@@ -55,22 +56,22 @@ Layer = tuple[str, dict[str, Any]]  # name of a source in messages, and the keys
 def load_config(files: Sequence[Source] = (), overrides: Sequence[str] = (), *, report: bool = True) -> Config:
     """The defaults, overridden by config files and then by ``KEY VALUE`` pairs.
 
-    Files of benchmarks are applied first, then the others, each kind in the given order.
+    Files of benchmarks are applied first, then the other files, each kind in the given order.
 
     Args:
-        files: YAML files, or names of files that come with lreid; each may extend others under ``_BASE_``. A mapping of
-            keys by their full names may precede them.
+        files: YAML files, or names of files that come with lreid; each may extend others under ``_BASE_``. The first
+            entry may instead be a mapping of full key names to values.
         overrides: flat list ``[key, value, key, value, …]``; values are Python literals or plain strings.
-        report: warn if a file changes a key that another file sets and the command line does not, and if the command
-            line sets a key to two values.
+        report: warn if a file changes a key that another file sets, unless the command line also sets it; also warn if
+            the command line sets a key twice to different values.
 
     Returns:
         The resolved, frozen config.
 
     Raises:
-        InputError: a file is missing or is not a YAML mapping; a key is unknown (the message gives the nearest one),
-            has no value or occurs twice in a file; a value has the wrong type; or two files, neither of them a
-            benchmark, name different methods and the command line names none.
+        InputError: a file is missing or is not a YAML mapping; a key is unknown (the message gives the most similar
+            key), has no value or occurs twice in a file; a value has the wrong type; or two files that are not
+            benchmarks name different methods and the command line names none.
     """
     cfg = Config()
     given = _given(overrides, report=report)
@@ -84,10 +85,10 @@ def load_config(files: Sequence[Source] = (), overrides: Sequence[str] = (), *, 
     for later, earlier, changed in _changes(stacks, states):
         names = [name for name in changed if name not in given]
         if "METHOD.NAME" in names and earlier not in benchmarks:
-            raise InputError(f"{later}: names a different method than {earlier}; remove one of the two files")
+            raise InputError(f"{later}: names a method other than that of {earlier}; remove one of the two files")
         if names and report:
             logger.warning(
-                "%s: changes %s of %s; to fix the value, set it on the command line", later, ", ".join(names), earlier
+                "%s: changes %s of %s; to choose a value, set it on the command line", later, ", ".join(names), earlier
             )
     _set_all(cfg, given, COMMAND_LINE)
     cfg.freeze()
@@ -95,7 +96,7 @@ def load_config(files: Sequence[Source] = (), overrides: Sequence[str] = (), *, 
 
 
 def layers(files: Sequence[Source] = (), overrides: Sequence[str] = ()) -> Iterator[Layer]:
-    """Each source of :func:`load_config` with the keys that it sets, by full names; later sources override earlier.
+    """Each source of :func:`load_config` with the full names of the keys that it sets; later sources override earlier.
 
     Raises:
         InputError: a file is missing or is not a YAML mapping, or a key has no value.
@@ -113,22 +114,22 @@ def _given(overrides: Sequence[str], *, report: bool) -> dict[str, Any]:
     for name, value in zip(overrides[::2], overrides[1::2], strict=True):
         if report and given.get(name, value) != value:
             logger.warning(
-                "%s: sets %s to %s and then to %s; remove one of them", COMMAND_LINE, name, given[name], value
+                "%s: sets %s to %s and then to %s; remove one of the two", COMMAND_LINE, name, given[name], value
             )
         given[name] = value
     return _current(given, COMMAND_LINE)
 
 
 def _stacks(files: Sequence[Source], given: dict[str, Any]) -> list[list[Layer]]:
-    """The layers of each file in the order in which they apply: first the files that it extends, then its own."""
-    chosen = Config()  # only its recipe is needed
+    """The layers of each file in the order in which they apply: first those of the files that it extends."""
+    chosen = Config()  # used only to find the recipe
     for source, keys in (*chain.from_iterable(_stacks_for("", files)), (COMMAND_LINE, given)):
         _set_all(chosen, {name: keys[name] for name in ("METHOD.NAME", "METHOD.RECIPE") if name in keys}, source)
     return _stacks_for(chosen.METHOD.RECIPE, files)
 
 
 def _stacks_for(recipe: str, files: Sequence[Source]) -> list[list[Layer]]:
-    """:func:`_stacks` for a given recipe; with an empty name, files that extend a recipe are left out."""
+    """The result of :func:`_stacks` for a recipe; with an empty name, files that extend a recipe are left out."""
     stacks = [
         [(CHOSEN, dict(file))] if isinstance(file, Mapping) else list(_file_layers(find_config(file), recipe))
         for file in files
@@ -141,11 +142,12 @@ def _is_benchmark(stack: list[Layer]) -> bool:
 
 
 def _changes(stacks: list[list[Layer]], states: list[dict[str, Any]]) -> Iterator[tuple[str, str, list[str]]]:
-    """For each pair of files, the keys that the earlier one sets itself and the later one changes.
+    """For each pair of files, the keys that the earlier file sets itself and the later file changes.
 
-    The method counts as set if a file that it extends names it. ``states`` are all values after each stack.
+    ``METHOD.NAME`` counts as set by a file if a file that it extends sets the key. ``states`` has the values of all
+    keys after each stack.
     """
-    own: dict[str, tuple[str, Any]] = {}  # the file that sets each key itself, and the value
+    own: dict[str, tuple[str, Any]] = {}  # for each key, the file that sets it itself, and the value
     for stack, state in zip(stacks, states, strict=True):
         source, names = stack[-1][0], set(stack[-1][1])
         names |= {"METHOD.NAME"} & set(chain.from_iterable(keys for _, keys in stack))
@@ -161,7 +163,8 @@ def find_config(name: str | Path, folder: Path = Path()) -> Path:
     """A file relative to a folder, or a file that comes with lreid.
 
     Args:
-        name: a path; or as in ``configs/benchmarks/vehicles.yaml``, ``benchmarks/vehicles`` or ``vehicles``.
+        name: a path; or the name of a file that comes with lreid: ``configs/benchmarks/vehicles.yaml``,
+            ``benchmarks/vehicles`` or ``vehicles``.
         folder: folder to which a path is relative.
 
     Raises:
@@ -176,7 +179,7 @@ def find_config(name: str | Path, folder: Path = Path()) -> Path:
     if len(candidates) == 1:
         return files[candidates[0]]
     if candidates:
-        raise InputError(f"{name}: may be {' or '.join(candidates)}; write the folder as well")
+        raise InputError(f"{name}: may mean {' or '.join(candidates)}; write the folder as well")
     if os.path.exists(here):
         raise InputError(f"{here}: is a folder; name a YAML file in it")
     last = {Path(each).name: each for each in files}
@@ -201,7 +204,13 @@ def check_values(cfg: Config, group: str = "") -> None:
 
 
 def config_from_text(text: str, source: str, overrides: Sequence[str] = ()) -> Config:
-    """The frozen config that ``cfg.dump()`` wrote; errors name ``source``, overrides are as in :func:`load_config`."""
+    """Reads the text of ``cfg.dump()`` and returns a frozen config.
+
+    Args:
+        text: the text, YAML.
+        source: name of the text in errors.
+        overrides: as in :func:`load_config`.
+    """
     cfg = Config()
     _set_all(cfg, _current(dict(leaves(_parsed(text, source))), source, of_run=True), source)
     _set_all(cfg, _given(overrides, report=True), COMMAND_LINE)
@@ -210,14 +219,14 @@ def config_from_text(text: str, source: str, overrides: Sequence[str] = ()) -> C
 
 
 def method_options(cfg: Config) -> dict[str, Any]:
-    """The options among the keys of ``METHOD``, in lower case: keyword arguments of the method's class."""
+    """The options among the keys of ``METHOD``, in lower case, as keyword arguments of the method's class."""
     return {key.lower(): value for key, value in cfg.METHOD.items() if f"METHOD.{key}" not in KEYS}
 
 
 def without_folders(cfg: Config) -> Config:
-    """A frozen config for publication: custom paths (``own:/home/anna/shop``) keep only the last part (``own:shop``).
+    """A frozen config for publication, without folders: ``own:/home/anna/shop`` becomes ``own:shop``.
 
-    The folder of data sets is the default one. Values from a benchmark file that comes with lreid do not change.
+    The folder of data sets becomes the default one. Paths in a benchmark file that comes with lreid do not change.
     """
     shared = cfg.clone()
     shared.defrost()
@@ -264,7 +273,7 @@ def _file_layers(file: Path, recipe: str, seen: tuple[Path, ...] = ()) -> Iterat
         raise InputError(f"{file}: extends itself through _BASE_; remove the cycle")
     try:
         content = _parsed(read_text(file), str(file))
-    except (OSError, ValueError) as error:  # ValueError: not UTF-8
+    except (OSError, ValueError) as error:  # ValueError: the file is not UTF-8
         raise InputError(f"{file}: cannot be read: {error}") from None
     bases = content.pop("_BASE_", [])
     bases = [bases] if isinstance(bases, str) else bases
@@ -279,10 +288,10 @@ def _file_layers(file: Path, recipe: str, seen: tuple[Path, ...] = ()) -> Iterat
 
 
 def _current(keys: dict[str, Any], source: str, *, of_run: bool = False) -> dict[str, Any]:
-    """The keys of a source, with keys of earlier versions translated.
+    """The keys of a source; keys of earlier versions are translated.
 
     Raises:
-        InputError: a key was removed without a new name, and the source is not a run.
+        InputError: a key was removed without a new name, and the source is not the config of a run.
     """
     for name in RENAMED.keys() & keys.keys():
         value = keys.pop(name)
@@ -292,7 +301,7 @@ def _current(keys: dict[str, Any], source: str, *, of_run: bool = False) -> dict
     for removed in REMOVED:
         values = {name: keys.pop(name) for name in removed.names if name in keys}
         if values and not of_run:
-            raise InputError(f"{source}: {next(iter(values))} was removed; write {removed.instead} in its place")
+            raise InputError(f"{source}: {next(iter(values))} was removed; use {removed.instead} instead")
         keys |= removed.translate(values, keys) if values else {}
     return keys
 
@@ -303,25 +312,25 @@ def _warn_of_old_name(source: str, name: str) -> None:
 
 
 def _with_recipe(base: str, recipe: str) -> str:
-    """An entry of ``_BASE_`` with the recipe's name inserted."""
+    """An entry of ``_BASE_`` in which the name of the recipe replaces the placeholder."""
     recipes = sorted(file.stem for file in CONFIGS.glob("recipes/*.yaml"))
     if RECIPE in base and recipe not in recipes:
         nearest = difflib.get_close_matches(recipe, recipes, n=1, cutoff=0.0)[0]
-        raise InputError(f"METHOD.RECIPE is {recipe!r}; no file of configs/recipes, the nearest is {nearest}")
+        raise InputError(f"METHOD.RECIPE is {recipe!r}, which is no file of configs/recipes; the nearest is {nearest}")
     return base.replace(RECIPE, recipe)
 
 
 def _placed(name: str, value: Any, folder: Path) -> Any:
-    """A value of a file in a folder; a path relative to that folder becomes independent of the working directory."""
+    """A value in a file; a path relative to the folder of the file is made independent of the working directory."""
     if isinstance(value, list):
         return [_placed(name, each, folder) for each in value]
     for kind in KEYS[name].paths if name in KEYS and isinstance(value, str) else ():
         path = value.removeprefix(kind)
         there = {"folder:": os.path.isdir, "own:": os.path.exists}.get(kind, os.path.isfile)
-        parts = (path, path.rpartition("#")[0])  # csv:PATH#DOMAIN
+        parts = (path, path.rpartition("#")[0])  # the second for csv:PATH#DOMAIN
         if value.startswith(kind) and any(part and there(folder / part) for part in parts):
             full, ours = (folder / path).resolve(), CONFIGS.resolve()
-            if full.is_relative_to(ours):  # a name that does not depend on where lreid is installed
+            if full.is_relative_to(ours):  # use a name that does not depend on where lreid is installed
                 return f"{kind}configs/{full.relative_to(ours).as_posix()}"
             return kind + os.path.abspath(folder / path)
     return value
@@ -333,12 +342,12 @@ def _parsed(text: str, source: str) -> dict[str, Any]:
     except ValueError as error:
         raise InputError(f"{source}: not valid YAML: {error}") from None
     if not isinstance(content, dict):
-        raise InputError(f"{source}: must hold KEY: value lines, not a {type(content).__name__}")
+        raise InputError(f"{source}: must contain lines KEY: value, not a {type(content).__name__}")
     return content
 
 
 def _set_all(cfg: Config, keys: dict[str, Any], source: str) -> None:
-    # Set the method's name first, because a new name drops the options of the previous method.
+    # Set METHOD.NAME first, because a new method drops the options of the previous method.
     for name in sorted(keys, key=lambda name: name != "METHOD.NAME"):
         _set(cfg, name, keys[name], source)
 
@@ -356,26 +365,26 @@ def _set(cfg: Config, name: str, value: Any, source: str) -> None:
             return
     if isinstance(section, Section) and last in section:
         section[last] = _typed(value, section[last], name, source)
-    elif isinstance(section, Method):  # an option; the method checks it itself
+    elif isinstance(section, Method):  # an option of the method, which is checked when the method is built
         section[last] = value
     else:
         raise _unknown_key(cfg, name, source)
 
 
 def _decoded(value: Any, name: str, source: str) -> Any:
-    """The number, list or truth value in a text, also for 1e-4, which YAML reads as text."""
+    """The number, list or truth value that a text stands for; YAML reads some numbers, such as 1e-4, as text."""
     if not isinstance(value, str):
         return value
     try:
         return ast.literal_eval(value)
     except (ValueError, SyntaxError):
         return value
-    except (MemoryError, RecursionError):  # Python's parser fails at thousands of brackets
+    except (MemoryError, RecursionError):  # Python's parser fails on thousands of brackets
         raise InputError(f"{source}: {name} is nested too deeply") from None
 
 
 def method_file(name: Any) -> dict[str, Any]:
-    """The keys that the file ``name`` in ``configs/methods`` sets besides the method's name; empty without a file."""
+    """The keys that the file ``name`` in ``configs/methods`` sets besides ``METHOD.NAME``; empty if it is missing."""
     file = CONFIGS / "methods" / f"{name}.yaml"
     if not (isinstance(name, str) and name.isidentifier() and file.exists()):
         return {}

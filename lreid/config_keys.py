@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Self = TypeVar("Self", bound="CfgNode")
 
     class CfgNode(dict[str, Any]):
-        """The interface of yacs that lreid uses; yacs comes without types."""
+        """Types for the part of yacs that lreid uses, because yacs has no type hints."""
 
         def clone(self: Self) -> Self: ...  # noqa: D102
         def dump(self) -> str: ...  # noqa: D102
@@ -34,9 +34,9 @@ class Key:
     """A key of the config.
 
     Args:
-        default: default value; all values have its type.
-        rule: its meaning, and the values that it accepts.
-        paths: prefixes of values that contain a path. A config file may give such a path relative to itself.
+        default: default value; all values of the key have the type of this value.
+        rule: meaning of the key, and the values that it accepts.
+        paths: prefixes of values that contain a path. In a config file, such a path may be relative to the file.
         free: whether the key may change when a run resumes, because it does not affect results.
     """
 
@@ -47,7 +47,7 @@ class Key:
 
 
 def key(default: T, about: str, *, paths: tuple[str, ...] = (), free: bool = False, **limits: Any) -> T:
-    """Declares a key in a :class:`Section`; type checkers see the type of its values.
+    """Declares a key in a :class:`Section`; for type checkers, the result has the type of the values.
 
     Args:
         default, paths, free: as in :class:`Key`.
@@ -57,7 +57,7 @@ def key(default: T, about: str, *, paths: tuple[str, ...] = (), free: bool = Fal
 
 
 class Section(CfgNode):
-    """A group of keys. Its attributes are their values: the given ones, and the defaults of all others.
+    """A group of keys, with the values of the keys as attributes; a key without a given value has its default.
 
     ``Train(EPOCHS=3)`` equals ``cfg.TRAIN`` of a config that sets only ``TRAIN.EPOCHS 3``.
     """
@@ -66,7 +66,7 @@ class Section(CfgNode):
 
     def __init_subclass__(cls) -> None:
         cls.declared = {name: value for name, value in vars(cls).items() if isinstance(value, Key)}
-        for name in cls.declared:  # yacs looks values up where a class has no attribute of the name
+        for name in cls.declared:  # yacs only looks up a value if the class has no attribute of its name
             delattr(cls, name)
 
     def __init__(self, **values: Any) -> None:
@@ -171,7 +171,7 @@ class Benchmark(Section):
 
 
 class Data(Section):
-    """Where images come from, and how they are kept and loaded."""
+    """Where images come from, and how they are cached and loaded."""
 
     ROOT = key("datasets", "folder of the data sets; image paths in a CSV file may be relative to it", free=True)
     PATTERN = key(
@@ -401,9 +401,9 @@ class Eval(Section):
 
 
 class Config(Section):
-    """All keys; by default DwoPP (BMVC 2022) on the built-in benchmark ``synthetic-10``.
+    """All keys; the defaults train DwoPP (BMVC 2022) on the built-in benchmark ``synthetic-10``.
 
-    The recipes of the papers, for real images, are in ``configs/recipes``.
+    The papers' recipes for real images are in ``configs/recipes``.
     """
 
     SEED = key(0, "one seed for all random generators", **_SEED)
@@ -447,7 +447,8 @@ class Removed:
     Args:
         names: names of the keys.
         instead: the replacement that a message suggests.
-        translate: function of the old values and of the run's other keys, which returns the new keys of an old run.
+        translate: function that returns the new keys of an old run, from the values of the removed keys and of all
+            other keys.
     """
 
     names: tuple[str, ...]
@@ -472,7 +473,7 @@ def _teacher(values: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, An
     if value != precision:
         logger.warning(
             "config of the run: TRAIN.TEACHER_PRECISION %s was removed; previous models now compute in "
-            "TRAIN.PRECISION, here %s",
+            "TRAIN.PRECISION, which is %s",
             value,
             precision,
         )
@@ -484,7 +485,7 @@ def _nothing(values: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, An
 
 
 _AUGMENTATION = {"INPUT.FLIP": 0.5, "INPUT.PAD": 0, "INPUT.ERASING": False, "INPUT.ERASING_PROBABILITY": 0.0}
-_FILES = {  # pipelines that replace values of the keys above
+_FILES = {  # pipelines that replace values of the removed keys
     (0.0, 0, False): [],
     (0.5, 0, False): ["flip"],
     (0.5, 4, False): ["flip-crop4"],
@@ -495,7 +496,7 @@ _FILES = {  # pipelines that replace values of the keys above
 
 
 def _pipeline(values: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
-    """The pipeline that replaces a run's old keys; values of no published recipe give the name of a missing file."""
+    """The pipeline that replaces the old keys of a run; values of no published recipe give a file that is missing."""
     flip, pad, erasing, probability = (values.get(name, default) for name, default in _AUGMENTATION.items())
     wanted = (flip, pad, erasing and (probability or "growing"))
     names = _FILES.get(wanted, ["flip {}, pad {}, erasing {}".format(*wanted)])
@@ -506,7 +507,7 @@ def _pipeline(values: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, A
 
 REMOVED = (
     Removed(("TRAIN.TENSORBOARD",), "TRAIN.LOGGERS tensorboard", _loggers),
-    Removed(("TRAIN.TEACHER_PRECISION",), "TRAIN.PRECISION, which holds for previous models, too", _teacher),
+    Removed(("TRAIN.TEACHER_PRECISION",), "TRAIN.PRECISION, which also applies to previous models", _teacher),
     Removed(("DATA.CACHE_DIR", "DATA.CACHE_DIR_GIB"), "a larger DATA.CACHE_GIB", _nothing),
     Removed(
         (*_AUGMENTATION,), "INPUT.PIPELINE with a file that has the step, such as flip or flip-crop10-erase", _pipeline

@@ -18,7 +18,7 @@ from lreid.errors import ArgumentError, refuse_out_of_memory
 from lreid.float32 import full_precision, tf32
 from lreid.rules import device_fault
 
-# torch's types of network precisions, by name.
+# The torch type of each precision, by name.
 PRECISIONS: dict[str, torch.dtype | Literal["tf32"] | None] = {
     "fp32": None,
     "tf32": "tf32",
@@ -42,7 +42,7 @@ INSTRUCTION_LIMITS = (
 
 
 def pick_device(name: str) -> torch.device:
-    """A device by name; ``auto`` is the first GPU where there is one.
+    """The device with a name; ``auto`` is the first GPU, or the CPU if there is none.
 
     Raises:
         ArgumentError: the device does not exist or cannot be used.
@@ -53,7 +53,7 @@ def pick_device(name: str) -> torch.device:
         raise ArgumentError("device", f"is {name!r}; {fault}")
     try:
         device = torch.device(name)
-        torch.zeros(1, device=device).item()  # ``meta`` has no numbers
+        torch.zeros(1, device=device).item()  # fails if the device cannot be used, or is ``meta``
     except (RuntimeError, AssertionError) as error:
         refuse_out_of_memory(error, "device")
         reason = str(error).splitlines()[0]
@@ -64,22 +64,22 @@ def pick_device(name: str) -> torch.device:
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
     """A copy of a tensor on a device; the host does not wait for the copy to a GPU."""
     if device.type == "cuda" and tensor.device.type == "cpu":
-        return tensor.pin_memory().to(device, non_blocking=True)  # without pinned memory it would wait
+        return tensor.pin_memory().to(device, non_blocking=True)  # without pinned memory, the host would wait
     return tensor.to(device)
 
 
 @contextmanager
 def computing(*, rounded: bool, deterministic: bool) -> Iterator[None]:
-    """A context with settings of torch's arithmetic; they are restored afterwards.
+    """A context with settings of torch's arithmetic, which are restored afterwards.
 
     Args:
-        rounded: let GPUs round float32 products to TF32, except within :func:`lreid.float32.full_precision`. torch's
-            default does so only in convolutions.
+        rounded: let GPUs round the factors of float32 products to TF32, except within
+            :func:`lreid.float32.full_precision`. By torch's default, GPUs round only in convolutions.
         deterministic: make GPUs return the same result every time, even if that is slower.
     """
     before = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
     if deterministic:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS requires it, and reads it when it starts
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS requires this, and reads it at its start
     torch.use_deterministic_algorithms(deterministic)
     try:
         with tf32() if rounded else full_precision():
@@ -90,12 +90,11 @@ def computing(*, rounded: bool, deterministic: bool) -> Iterator[None]:
 
 
 def keep_freed_memory(most: int = ALL) -> bool:
-    """Makes glibc's malloc reuse freed memory.
+    """Makes glibc's malloc keep freed memory for reuse.
 
-    By default, malloc returns freed blocks above 32 MiB and free memory at the end of the heap to the system. A
-    training step and a forward pass allocate and free all activations, so every one of them would map its memory again,
-    page by page. That takes a third of the time of training a ResNet-50 with 48 images, and a tenth of the time of
-    extraction.
+    By default, malloc returns freed blocks above 32 MiB, and free memory at the end of the heap, to the system. A
+    training step or a forward pass allocates and frees all activations, so each would map its memory again, page by
+    page. That takes a third of the time of training a ResNet-50 with 48 images, and a tenth of the time of extraction.
 
     Args:
         most: bytes at the end of the heap that the process keeps; with :data:`ALL`, it keeps its peak memory. A smaller
@@ -135,7 +134,7 @@ def arithmetic(device: torch.device) -> dict[str, str]:
 
 
 def peak_memory_mib(device: torch.device) -> int:
-    """The peak memory of this process in MiB: on the GPU if it uses one, otherwise of the host."""
+    """The peak memory of this process in MiB: of the GPU if ``device`` is one, otherwise of the host."""
     if device.type == "cuda":
         return round(torch.cuda.max_memory_allocated(device) / 2**20)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in KiB; on macOS in bytes
@@ -145,7 +144,7 @@ def peak_memory_mib(device: torch.device) -> int:
 def has_instructions(device: torch.device, precision: str) -> bool:
     """Whether a device has instructions for one of ``PRECISIONS``.
 
-    Otherwise half precision is emulated, which is much slower, and TF32 is ignored: the device computes in float32.
+    Without such instructions, half precision is emulated, which is much slower, and TF32 becomes float32.
     """
     if precision == "fp32":
         return True

@@ -1,15 +1,17 @@
-"""Train in several processes; each computes its share of the images of a batch.
+"""Train in several processes, each of which computes a share of the images of a batch.
 
     python -m torch.distributed.run --standalone --local_addr 127.0.0.1 --nproc_per_node 2 tools/train.py
 
-All processes run the same program with the same seed and compute the loss of the whole batch; they share only the work
-of the network. Process r of N computes the images in rows r, r + N, r + 2 N … of a batch, and the features of all
-processes are gathered. So episodes, memories and losses equal those of one process, methods need no special code, and a
-run may resume with a different number of processes. In each process, the features of other processes have no gradient;
-after ``backward`` the gradients of all processes are averaged. BatchNorm takes its statistics from all processes.
+All processes run the same program with the same seed and compute the loss of the whole batch; only the work of the
+network is divided. Process r of N computes the features of the rows r, r + N, r + 2 N … of a batch, and then all
+processes exchange their features. So episodes, memories and losses equal those of one process, methods need no special
+code, and a run may resume with a different number of processes. In each process, features from other processes have no
+gradient; after ``backward`` the gradients of all processes are averaged. BatchNorm computes its statistics over all
+processes.
 
-torch's DistributedDataParallel does the same for networks that are called once per step. The methods here call their
-network several times, and also copies of it without gradients, so lreid averages the gradients itself, in one pass.
+torch's DistributedDataParallel does the same for networks that are called once per step. The methods in lreid call
+their network several times per step, and also copies of the network without gradients, so lreid averages the gradients
+itself, in one pass.
 """
 
 from __future__ import annotations
@@ -30,13 +32,13 @@ from lreid.models.embedder import Embedder
 
 T = TypeVar("T")
 
-WAIT = timedelta(hours=2)  # the others wait while the first process evaluates
+WAIT = timedelta(hours=2)  # maximum time that processes wait for the first one, which evaluates
 
 
 def take_gpu(name: str) -> None:
     """Assigns a separate GPU to each process of ``torchrun``; does nothing without ``torchrun`` or without a GPU.
 
-    Call it before any other use of a device, which would take memory of the first GPU in every process.
+    Call this function before any other use of a device; otherwise every process would use memory of the first GPU.
 
     Raises:
         ArgumentError: ``name`` is a numbered GPU, or there are more processes than GPUs.
@@ -44,7 +46,7 @@ def take_gpu(name: str) -> None:
     if not _is_one_of_several() or name == "cpu" or not torch.cuda.is_available():
         return
     if name.startswith("cuda:"):
-        raise ArgumentError("device", f"is {name}, but each process of torchrun takes its own GPU; use cuda")
+        raise ArgumentError("device", f"is {name}, but torchrun gives each process its own GPU; use cuda")
     local, count = int(os.environ.get("LOCAL_RANK", 0)), torch.cuda.device_count()
     if local >= count:
         raise ArgumentError(
@@ -78,13 +80,13 @@ def join(device: torch.device) -> None:
 
 
 def leave() -> None:
-    """Leaves the processes that :func:`join` joined."""
+    """Ends the connection to the processes that :func:`join` joined."""
     if dist.is_initialized():
         dist.destroy_process_group()
 
 
 def speaks() -> bool:
-    """Whether this process prints; also valid before :func:`join` and after :func:`leave`."""
+    """Whether this process prints messages; also valid before :func:`join` and after :func:`leave`."""
     return int(os.environ.get("RANK", 0)) == 0
 
 
@@ -104,7 +106,7 @@ def own_rows() -> slice:
 
 
 def divide(model: Embedder) -> None:
-    """Makes a model and its copies compute this process's share of images, and return the results of all."""
+    """Makes a model and its copies compute only this process's share of images, but return the features of all."""
     if world() == 1:
         return
     model.backbone = _with_global_norms(model.backbone)
@@ -114,7 +116,7 @@ def divide(model: Embedder) -> None:
 
 
 def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
-    """The mean of all processes' gradients, in each of them."""
+    """Replaces the gradients in each process by their mean over all processes."""
     if world() == 1:
         return
     gradients = [each.grad for each in parameters if each.grad is not None]
@@ -126,7 +128,7 @@ def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
 
 
 def by_the_first(compute: Callable[[], T]) -> T:
-    """The result of ``compute`` in the first process, sent to all."""
+    """The result of ``compute``, which only the first process calls and then sends to all others."""
     if world() == 1:
         return compute()
     result: list[Any] = [compute() if rank() == 0 else None]
@@ -148,7 +150,7 @@ def _is_one_of_several() -> bool:
 
 
 def _take_share(model: Any, inputs: tuple[Tensor]) -> tuple[Tensor]:
-    model.batch_size = len(inputs[0])  # Any, because torch's types assume that attributes of a module are tensors
+    model.batch_size = len(inputs[0])  # Any, because in torch's type hints the attributes of a module are tensors
     return (inputs[0][own_rows()],)
 
 
@@ -161,14 +163,14 @@ def _divided_maps(model: Embedder, images: Tensor) -> Tensor:
 
 
 class _Gather(torch.autograd.Function):
-    """Gathers the rows of all processes, in order (n, …), from those of this process (about n / N, …)."""
+    """Turns the rows of this process, (about n / N, …), into the rows of all processes in their order, (n, …)."""
 
     @staticmethod
     def forward(ctx: Any, own: Tensor, count: int) -> Tensor:
         most = -(-count // world())
         padded = torch.cat(
             [own, own.new_zeros(most - len(own), *own.shape[1:])]
-        )  # all processes must send the same size
+        )  # padded, because all processes must send the same size
         parts = [torch.empty_like(padded) for _ in range(world())]
         dist.all_gather(parts, padded.contiguous())
         return torch.stack(parts, 1).flatten(0, 1)[:count]
@@ -180,7 +182,7 @@ class _Gather(torch.autograd.Function):
 
 
 def _with_global_norms(module: nn.Module) -> nn.Module:
-    """A network whose BatchNorms use the statistics of all processes; it shares the parameters."""
+    """A network with the same parameters whose BatchNorms use the statistics of all processes."""
     if next(module.parameters()).is_cuda:
         if any(hasattr(each, "act") for each in module.modules() if isinstance(each, _BatchNorm)):  # timm's
             return Extra("timm.layers", "timm").convert_sync_batchnorm(module)
@@ -202,7 +204,7 @@ def _global_norm(norm: _BatchNorm, inputs: Tensor) -> Tensor:
     batches, momentum = norm.num_batches_tracked, norm.momentum
     running_mean, running_var = norm.running_mean, norm.running_var  # (channels,)
     if batches is None or momentum is None or running_mean is None or running_var is None or not norm.affine:
-        raise ArgumentError("backbone", "has a BatchNorm without weights or moving averages; start it without torchrun")
+        raise ArgumentError("backbone", "has a BatchNorm without weights or moving averages; train without torchrun")
     dims = [0, *range(2, inputs.ndim)]
     shape = [1, -1] + [1] * (inputs.ndim - 2)
     dtype, inputs = inputs.dtype, inputs.to(norm.weight.dtype)  # sums in half precision are inexact
@@ -216,12 +218,12 @@ def _global_norm(norm: _BatchNorm, inputs: Tensor) -> Tensor:
         running_var.lerp_(variance * count / (count - 1), momentum)
     scale = norm.weight * (variance + norm.eps).rsqrt()
     outputs = (centred * scale.view(shape) + norm.bias.view(shape)).to(dtype)
-    activate: Any = getattr(norm, "act", nn.Identity())  # timm's layers also do that
+    activate: Any = getattr(norm, "act", nn.Identity())  # timm's BatchNorm layers also apply the activation
     return activate(outputs)
 
 
 class _Sum(torch.autograd.Function):
-    """The sum over all processes; each process receives the gradients of all."""
+    """The sum over all processes; in the backward pass, the gradients of all processes are summed, too."""
 
     @staticmethod
     def forward(ctx: Any, value: Tensor) -> Tensor:

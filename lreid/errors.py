@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from signal import Signals
 
-MOST_WORDS = 160  # maximum characters of a library's message
+MOST_WORDS = 160  # maximum number of characters that are quoted from a library's message
 
 
 class InputError(Exception):
@@ -30,7 +30,7 @@ class OutOfMemory(InputError):
     """Memory ran out, so the input may be intact."""
 
 
-# Messages for it in other errors: of torch, CUDA, cuBLAS and cuDNN, C++, the loader of Linux.
+# How other errors report that memory ran out: those of torch, CUDA, cuBLAS, cuDNN, C++ and the loader of Linux.
 NO_MEMORY = re.compile(
     r"can't allocate memory|cannot allocate memory|out of memory|not enough memory|ALLOC_FAILED|bad_alloc|"
     r"can't start new thread|failed to map segment|Unable to allocate",
@@ -41,7 +41,7 @@ NO_MEMORY = re.compile(
 def refuse_out_of_memory(
     error: BaseException, where: object = "", remedy: str = "close other programs and try again"
 ) -> None:
-    """Call it with an error before treating the error as a damaged file or a bug.
+    """Raises an error if memory ran out; call this before you treat an error as a sign of a damaged file or a bug.
 
     Raises:
         OutOfMemory: the error means that memory ran out.
@@ -59,7 +59,7 @@ def refuse_out_of_memory(
 class ArgumentError(InputError):
     """An invalid argument of a function or class; the message begins with its name.
 
-    The library itself does not use config keys; :func:`naming_keys` replaces the names of arguments by keys.
+    The library does not know config keys; :func:`naming_keys` replaces the names of arguments by keys.
 
     Args:
         argument: name of the argument, such as ``temperature``.
@@ -92,18 +92,18 @@ def require(condition: bool, argument: str, value: object, rule: str) -> None:
 
 @contextmanager
 def naming_keys(group: str = "", **keys: str) -> Iterator[None]:
-    """A context or decorator for calls with arguments from a config or a command line: errors name the keys.
+    """A context or decorator in which errors name config keys or options instead of arguments.
 
-    Errors of the library name its arguments: an :class:`ArgumentError` begins with one, and advice is written as in
-    Python, ``skip_bad=True``. This context turns them into ``DATA.SKIP_BAD_IMAGES True``, or ``--skip-bad``.
+    An :class:`ArgumentError` begins with the name of an argument, and advice in errors is written as in Python, such as
+    ``skip_bad=True``. This context turns the names into ``DATA.SKIP_BAD_IMAGES True``, or ``--skip-bad``.
 
     Args:
-        group: group of config keys; an argument ``temperature`` of an ArgumentError becomes ``GROUP.TEMPERATURE``.
+        group: group of config keys; in an ArgumentError, an argument ``temperature`` becomes ``GROUP.TEMPERATURE``.
             Without a group, only arguments in ``keys`` are renamed.
-        keys: full keys, or options, of arguments with different names.
+        keys: by argument, the full key or the option, if its name differs from that of the argument.
 
     Raises:
-        InputError: instead of an :class:`ArgumentError`; other errors with the renamed arguments.
+        InputError: the error that was raised, with renamed arguments; it replaces an :class:`ArgumentError`.
     """
 
     def renamed(argument: re.Match[str]) -> str:
@@ -127,9 +127,9 @@ def _key(group: str, error: ArgumentError) -> str:
 class Stopped(BaseException):
     """A signal ended the run after it had saved its state.
 
-    The commands print one line and end with exit status 128 + the signal's number, as in shells. Like
-    KeyboardInterrupt, it is not an Exception, so that code that catches all exceptions of a damaged file does not catch
-    it.
+    The commands print one line and end with exit status 128 + the signal's number, as shells do. Like
+    KeyboardInterrupt, this class is no subclass of Exception, because code that handles any exception as a sign of a
+    damaged file must not catch a signal.
     """
 
     def __init__(self, signal: int) -> None:

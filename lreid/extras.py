@@ -10,20 +10,20 @@ from lreid.errors import InputError, refuse_out_of_memory
 
 
 class Extra:
-    """A module of an optional dependency: it is imported at its first use; if it is missing, the error names the extra.
+    """A module of an optional dependency, imported at its first use; if it is missing, the error names the extra.
 
         cv2 = Extra("cv2", "opencv")
         cv2.flip(image, 1)
 
     Raises:
-        InputError: it cannot be imported; raised at its first use, with the pip command.
+        InputError: at the first use, if the module cannot be imported; the message has the pip command.
     """
 
     def __init__(self, module: str, extra: str) -> None:
         self._module, self._extra = module, extra
 
     def load(self) -> Any:
-        """Imports the module at once, to check early that it is installed."""
+        """Imports and returns the module at once, to check early that it is installed."""
         try:
             return import_module(self._module)
         except ImportError as error:
@@ -41,7 +41,7 @@ class Extra:
 
 
 def installed_version(package: str) -> str | None:
-    """The version of a package; None if it is not installed, like lreid itself in a bare source tree."""
+    """The version of a package; None if it is not installed, as is lreid itself in a mere source tree."""
     try:
         return version(package)
     except PackageNotFoundError:

@@ -23,29 +23,29 @@ from lreid.errors import InputError, NotConfirmed, refuse_out_of_memory
 
 logger = logging.getLogger("lreid")
 
-FILLED = ".lreid"  # marker file in folders that are being filled
-UNFINISHED = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.lreid")  # names that :func:`unfinished` uses
+FILLED = ".lreid"  # marker file in a folder that a process is filling
+UNFINISHED = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.lreid")  # names of files that unfinished() creates
 NO_LOCKS = (
     errno.ENOSYS,
     errno.ENOLCK,
     errno.ENOTSUP,
     errno.EBADF,
-)  # errors of file systems without locks; NFS: EBADF for folders
+)  # errors that mean that a file system has no locks; NFS raises EBADF for folders
 NO_FOLDER_SYNC = (
     errno.EINVAL,
     errno.ENOTSUP,
     errno.EBADF,
     errno.EACCES,
-)  # errors of systems and folders that cannot sync
+)  # errors that mean that a system or folder cannot be synchronised
 
 
 def lock(path: Path) -> filelock.BaseFileLock:
     """Creates a lock file; one process at a time can hold the lock, until it releases it or ends in any way.
 
-    Processes that are forked from the holder do not hold it.
+    Processes that are forked from the holder do not hold the lock.
 
     Raises:
-        filelock.Timeout: another process holds it.
+        filelock.Timeout: another process holds the lock.
         OSError: the file cannot be created, or the file system has no locks.
     """
     held = filelock.FileLock(path, thread_local=False, fallback_to_soft=False)
@@ -54,14 +54,18 @@ def lock(path: Path) -> filelock.BaseFileLock:
 
 
 def hold(descriptor: int, *, wait: bool = True) -> bool:
-    """Locks an open file or folder until it is closed; also returns True on a file system without locks.
+    """Locks an open file or folder until it is closed.
 
     Args:
         descriptor: descriptor of the open file or folder.
-        wait: wait until other processes release it; without it, False means that another process holds the lock.
+        wait: wait until other processes release the lock.
+
+    Returns:
+        False if ``wait`` is False and another process holds the lock; otherwise True, also on a file system without
+        locks.
 
     Raises:
-        OSError: it cannot be locked for a different reason.
+        OSError: the file or folder cannot be locked for a different reason.
     """
     try:
         return filelock.lock_descriptor(descriptor, blocking=wait)
@@ -85,7 +89,7 @@ def only_one_process(folder: Path) -> Iterator[None]:
             raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
         yield
     finally:
-        with contextlib.suppress(OSError):  # the descriptor was only locked
+        with contextlib.suppress(OSError):  # nothing was written through the descriptor, so errors do not matter
             os.close(descriptor)
 
 
@@ -98,7 +102,7 @@ def is_stream(path: Path) -> bool:
     """Whether a path is a stream that is written directly: a device such as /dev/null, a pipe, or /dev/stdout.
 
     Raises:
-        InputError: the path can neither be written nor replaced: a folder, a socket, a disk.
+        InputError: the path can neither be written to nor replaced, because it is a folder, a socket or a disk.
         OSError: the kind of the path cannot be determined.
     """
     if _descriptor(path) is not None:
@@ -114,7 +118,7 @@ def require_replaceable(path: Path) -> None:
     """Refuses a path that exists and is not a regular file.
 
     Raises:
-        InputError: it is a folder, a device, a pipe, or a socket.
+        InputError: the path is a folder, a device, a pipe, or a socket.
         OSError: the kind of the path cannot be determined.
     """
     if path.exists() and not path.is_file():
@@ -122,7 +126,7 @@ def require_replaceable(path: Path) -> None:
 
 
 def _descriptor(path: Path) -> int | None:
-    """The descriptor of this process's open file that a path links to, such as /dev/stdout; None for other paths."""
+    """The descriptor of an open file of this process to which a path links, such as /dev/stdout; otherwise None."""
     while path.is_symlink() and path.exists():
         folder = os.path.realpath(path.parent)
         if folder == f"/proc/{os.getpid()}/fd":
@@ -132,7 +136,7 @@ def _descriptor(path: Path) -> int | None:
 
 
 def _write_stream(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """Writes to a stream when the content is complete."""
+    """Writes content to a stream, in one piece when it is complete."""
     content = io.BytesIO()
     write(content)
     number = _descriptor(path)
@@ -143,22 +147,21 @@ def _write_stream(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
 def write_atomically(
     path: str | Path, write: Callable[[IO[bytes]], Any], *, previous: Path | None = None, private: bool = False
 ) -> None:
-    """Writes a file through a temporary one next to it, so that a reader never sees half of it.
+    """Writes a file through a temporary file next to it, so that a reader never sees a part of the new content.
 
-    After it returns, a power cut does not undo it. Symbolic links are followed. Devices and pipes are written directly.
-    Leftovers of killed processes that wrote the same file are deleted.
+    After this function returns, a power cut does not undo the change. Symbolic links are followed. Devices and pipes
+    are written to directly. Temporary files that killed processes left for the same path are deleted.
 
     Args:
-        path: the file; an existing one is replaced when the new one is complete, and the new one gets its mode and
-            owner.
-        write: function that is called with the open binary file.
+        path: the file. An existing file is replaced when the new file is complete, which gets its mode and owner.
+        write: function that writes the content; its argument is the open binary file.
         previous: name under which the replaced file stays.
         private: only the owner may read a new file; otherwise the umask applies.
 
     Raises:
         InputError: the folder cannot be written to, the disk is full, or the path is a folder or a socket; the old file
-            stays.
-        NotConfirmed: as :func:`sync_folder`.
+            does not change.
+        NotConfirmed: as in :func:`sync_folder`.
     """
     try:
         if is_stream(Path(path)):
@@ -179,20 +182,20 @@ def write_atomically(
         refuse_out_of_memory(error, path)
         reason = str(error)
         if isinstance(error, RuntimeError):  # torch.save hides the cause of a failed write, usually a full disk
-            reason = f"the write broke off; {shutil.disk_usage(Path(path).parent).free >> 20} MiB are free on the disk"
+            reason = f"writing failed; {shutil.disk_usage(Path(path).parent).free >> 20} MiB are free on the disk"
         raise InputError(
-            f"{path}: cannot be written ({reason}); what was saved before is whole: "
+            f"{path}: cannot be written ({reason}); files saved before are intact: "
             "free some space or fix the permissions, then start again; training continues with --resume"
         ) from None
     sync_folder(path.parent, path)
 
 
 def write_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """Writes a file that can be recomputed: under a temporary name, then renamed, without forcing it to disk.
+    """Writes a file that can be made again: under a temporary name, then renamed, without forcing it to disk.
 
     Raises:
         InputError: the path is a folder, a device, a pipe or a socket.
-        OSError: it cannot be written; the caller handles it.
+        OSError: the file cannot be written; the caller handles this error.
     """
     require_replaceable(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -203,7 +206,7 @@ def write_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
 
 
 def require_writable(path: str | Path) -> None:
-    """Raises, before long work, the errors that :func:`write_atomically` would raise after it.
+    """Raises the errors that :func:`write_atomically` would raise; call this before long work whose result is written.
 
     Raises:
         InputError: the folder cannot be created or written to, or the existing path cannot be replaced.
@@ -217,9 +220,9 @@ def require_writable(path: str | Path) -> None:
     path = real_path(path)
     folder = next(each for each in path.absolute().parents if each.exists())
     if not folder.is_dir():
-        raise InputError(f"{path}: cannot be written, since {folder} is a file; choose another place")
+        raise InputError(f"{path}: cannot be written, because {folder} is a file; choose another place")
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise InputError(f"{path}: cannot be written, since {folder} may not be; choose another place")
+        raise InputError(f"{path}: cannot be written, because {folder} is not writable; choose another place")
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -231,11 +234,11 @@ def write_text(path: str | Path, text: str) -> None:
 def unfinished(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
     """A new file next to ``path``, open for writing and reading; it is deleted at the end unless it was renamed.
 
-    It is locked meanwhile, so that other processes can distinguish it from the file of a killed process.
+    The file is locked meanwhile, so that other processes can distinguish it from the file of a killed process.
 
     Raises:
-        OSError: it cannot be created.
-        InputError: this is Windows, where open files cannot be renamed.
+        OSError: the file cannot be created.
+        InputError: the system is Windows, where open files cannot be renamed.
     """
     if sys.platform == "win32":
         raise InputError(f"{path}: lreid writes files on Linux and macOS only; run it in WSL 2")
@@ -243,24 +246,24 @@ def unfinished(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
     while True:
         name = _new_name(path)
         descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-        # On a file system without locks, no process treats the file as a leftover.
+        # A file system without locks raises OSError; then no other process deletes the file as a leftover.
         with contextlib.suppress(OSError):
             filelock.lock_descriptor(descriptor)
-        if os.fstat(descriptor).st_nlink:  # otherwise another process deleted it as a leftover before it was locked
+        if os.fstat(descriptor).st_nlink:  # otherwise another process deleted the file as a leftover before the lock
             break
         os.close(descriptor)
     file = open(name, "w+b", opener=lambda *_: descriptor)  # noqa: SIM115, closed below
     try:
         yield file
     finally:
-        with contextlib.suppress(OSError):  # the next write deletes it
+        with contextlib.suppress(OSError):  # the next write of the same path deletes the file
             os.unlink(name)
-        with contextlib.suppress(OSError):  # it was synchronised, or is not needed
+        with contextlib.suppress(OSError):  # an error does not matter: the file was synchronised, or is not needed
             file.close()
 
 
 def second_name(path: Path) -> Path:
-    """A second name of a file, in the form of an unfinished file, from which it can be renamed.
+    """Gives a file a second name, like that of an unfinished file, which can then be renamed.
 
     Raises:
         OSError: the name cannot be created.
@@ -290,10 +293,10 @@ def finish(file: IO[bytes], path: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Creates a folder and its missing parents; a power cut does not undo it.
+    """Creates a folder and its missing parents durably, so that a power cut does not undo this.
 
     Raises:
-        OSError: it cannot be created, or the disk does not confirm it.
+        OSError: the folder cannot be created, or the disk does not confirm that it was.
     """
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     folder.mkdir(parents=True, exist_ok=True)
@@ -302,10 +305,10 @@ def make_folder(folder: Path) -> None:
 
 
 def sync_folder(folder: Path, changed: Path) -> None:
-    """Forces the names of a folder to disk, so that a power cut does not undo a rename.
+    """Forces the names in a folder to disk, so that a power cut does not undo the renaming of a file.
 
     Raises:
-        NotConfirmed: the disk does not confirm it, although the change of ``changed`` was made.
+        NotConfirmed: the file ``changed`` was renamed, but the disk does not confirm it.
     """
     try:
         _sync(folder)
@@ -351,7 +354,7 @@ def list_folder(folder: Path, pattern: str = "*") -> list[Path]:
     except OSError as error:
         _require_absent(error, folder)
         return []
-    except ValueError:  # a NUL in the path
+    except ValueError:  # the path contains a NUL
         return []
     return [folder / name for name in sorted(fnmatch.filter(names, pattern))]
 
@@ -360,7 +363,7 @@ def files_below(folder: Path) -> list[Path]:
     """The files in a folder and its subfolders, sorted; links to folders are not followed.
 
     Raises:
-        InputError: as :func:`list_folder`.
+        InputError: as in :func:`list_folder`.
     """
     tree = os.walk(folder, onerror=lambda error: _require_absent(error, error.filename or folder))
     return sorted(Path(above, name) for above, _, names in tree for name in names)
@@ -372,41 +375,43 @@ def _require_absent(error: OSError, folder: Path) -> None:
 
 
 def leftovers(folder: Path, name: str | None = None) -> list[Path]:
-    """Unfinished files in a folder, of one file or of all files, including those that are being written.
+    """Temporary files in a folder, for one file name or for all, including those that are being written.
 
     Raises:
-        InputError: as :func:`list_folder`.
+        InputError: as in :func:`list_folder`.
     """
     matches = ((path, UNFINISHED.fullmatch(path.name)) for path in list_folder(folder))
     return [path for path, match in matches if match and name in (None, match["name"])]
 
 
 def remove_leftovers(folder: Path, name: str | None = None) -> None:
-    """Deletes the unfinished files of killed processes in a folder, of one file or of all files.
+    """Deletes the temporary files of killed processes in a folder, for one file name or for all.
 
-    Only a process that is about to write there calls it. Without locks, or if the folder cannot be listed, they stay.
+    Call this only before writing to the folder. If the file system has no locks, or the folder cannot be listed, the
+    files stay.
     """
     with contextlib.suppress(InputError):
         for path in leftovers(folder, name):
-            with contextlib.suppress(OSError), open(path, "r+b") as file:  # it is finished, or belongs to somebody else
+            # OSError: the file is gone by now, or belongs to another user
+            with contextlib.suppress(OSError), open(path, "r+b") as file:
                 if filelock.lock_descriptor(file.fileno(), blocking=False):
                     path.unlink()
 
 
 @contextlib.contextmanager
 def folder_at_once(folder: Path, *, empty: bool = False) -> Iterator[Path | None]:
-    """A folder to fill, which gets its name when it is complete; yields None if it already exists.
+    """A context for filling a folder that gets its name when it is complete; yields None if it already exists.
 
     Args:
         folder: the folder; until it is complete, its name is ``FOLDER.unfinished``.
-        empty: start with an empty folder; otherwise it contains the files of a killed attempt.
+        empty: start with an empty folder; otherwise it contains the files of an attempt that was killed.
 
     Raises:
-        InputError: the existing ``FOLDER.unfinished`` would have to be emptied, but was not created by lreid.
-        OSError: it cannot be created; the caller handles it.
+        InputError: an existing ``FOLDER.unfinished`` would have to be emptied, but lreid did not create it.
+        OSError: the folder cannot be created; the caller handles this error.
     """
     if folder.is_dir():
-        logger.info("%s: there already", folder)
+        logger.info("%s: already exists", folder)
         yield None
         return
     unfinished = folder.with_name(f"{folder.name}.unfinished")

@@ -1,4 +1,4 @@
-"""Precision of float32 products and convolutions, some of which a GPU rounds by torch's default."""
+"""Set the precision of float32 products and convolutions; by torch's default, a GPU rounds some of them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import torch
 
 
 def full_precision() -> AbstractContextManager[None]:
-    """A context in which they have full float32 precision, as guaranteed for features and rankings.
+    """A context in which products and convolutions have full float32 precision; used for features and rankings.
 
-    It overrides torch's settings (``torch.set_float32_matmul_precision``, ``allow_tf32``, ``fp32_precision``) and
-    restores them afterwards.
+    The context overrides torch's settings (``torch.set_float32_matmul_precision``, ``allow_tf32``, ``fp32_precision``)
+    and restores them afterwards.
     """
     return _set("ieee")
 
 
 def tf32() -> AbstractContextManager[None]:
-    """A context in which GPUs may round factors to TF32, which has 10 of the 23 bits of the fraction."""
+    """A context in which GPUs may round factors to TF32, whose fraction has 10 bits instead of 23."""
     return _set("tf32")
 
 
@@ -37,7 +37,7 @@ def _set(precision: str) -> Iterator[None]:
 
 
 def _settings(precision: str) -> list[tuple[Any, str, str | bool]]:
-    """Objects, names and values of the settings that determine it, on GPUs and CPUs."""
+    """The settings of torch for a precision, on GPUs and CPUs, as objects, attribute names and values."""
     cuda: Any = torch.backends.cuda
     cudnn: Any = torch.backends.cudnn
     mkldnn: Any = torch.backends.mkldnn

@@ -1,8 +1,8 @@
-"""Identities and cameras: common rules for missing labels, junk labels and equal labels.
+"""Common rules for labels, which are identities and cameras: which are missing, junk or equal.
 
 * **Missing** labels are None, NaN, NaT, pandas' NA, masked values and blank text. They count as -1.
 * **Junk** is -1 in any spelling: ``-1``, ``-1.0``, ``"-1"``, ``"-01"``, ``" -1.0"``.
-* **Unknown equals nothing**: a label of -1 differs from every label, even from a second -1.
+* **Unknown labels equal no label**: a label of -1 differs from every label, even from another -1.
 * **Text is compared as written**: ``"007"`` and ``"7"`` are two labels, and a warning names such a pair.
 * **Numbers are compared as numbers**: 7.0 equals 7. Numbers mixed with text are refused.
 """
@@ -21,11 +21,11 @@ from lreid.errors import InputError
 
 logger = logging.getLogger("lreid")
 
-JUNK = -1  # a bad detection in a test set: neither right nor wrong, so it is ignored
+JUNK = -1  # a bad detection in a test set, which is neither right nor wrong and therefore ignored
 DISTRACTOR = 0  # in a test set, a gallery image of a person without a query
 UNKNOWN = -1  # in a gallery, an unknown identity, camera or time
 
-# Spellings of missing values in text: in a CSV file, in a text array of numpy.
+# How missing values are written as text, in CSV files and in text arrays of NumPy.
 WRITTEN_MISSING = frozenset({"nan", "NaN", "NaT", "<NA>", "None", "NA", "null", "NULL"})
 JUNK_TEXT = re.compile(r"\s*-0*1(\.0*)?\s*", re.ASCII)
 NUMBER_TEXT = re.compile(r"\s*([+-]?)(?=[0-9])0*([1-9][0-9]*)?(\.0*)?\s*", re.ASCII)
@@ -42,34 +42,34 @@ def label_of(value: Any, name: str) -> int | str:
         name: name of the argument in messages, such as ``"query identities"``.
 
     Raises:
-        InputError: it is of a different type, a fraction, or too large for a signed 64-bit integer.
+        InputError: the value has a different type, is a fraction, or is too large for a signed 64-bit integer.
     """
     if is_missing(value):
         return UNKNOWN
     if isinstance(value, str):
         return UNKNOWN if is_junk(value) else str(value)
     if getattr(value, "ndim", None) == 0 and not isinstance(value, np.generic):
-        value = value.item()  # an array or a tensor with a single number
+        value = value.item()  # the value is an array or a tensor with a single number
     if isinstance(value, (int, np.integer)):
         if not INT64.min <= value <= INT64.max:
-            raise InputError(f"{name}: {int(value)} is too large; integers are signed and have 64 bits")
+            raise InputError(f"{name}: {int(value)} is too large for a signed 64-bit integer; use smaller numbers")
         return int(value)
     if isinstance(value, (float, np.floating)):
         digits = np.finfo(type(value) if isinstance(value, np.floating) else float).nmant
-        if value % 1 or abs(value) > 2**digits:  # above it, several integers share one float
+        if value % 1 or abs(value) > 2**digits:  # above this limit, several integers have the same float
             raise InputError(f"{name}: the float {value} does not represent a unique integer; give integers or text")
         return int(value)
     raise InputError(f"{name}: expected integers or text, got {value!r} of type {type(value).__name__}")
 
 
 def is_missing(value: Any) -> bool:
-    """Whether a label is missing: None, NaN, NaT, NA, masked, or blank text."""
+    """Whether a label is missing: None, NaN, NaT, NA, a masked value, or blank text."""
     if isinstance(value, str):
         return not value.strip()
     if value is None or value is np.ma.masked:
         return True
     try:
-        return bool(value != value)  # NaN, NaT
+        return bool(value != value)  # True for NaN and NaT
     except (TypeError, ValueError):  # pandas' NA and arrays have no truth value
         return type(value).__name__ == "NAType"
 
@@ -80,7 +80,7 @@ def is_junk(text: str) -> bool:
 
 
 def same(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Whether two arrays of int64 labels, broadcast against each other, have the same known label: bool."""
+    """Whether labels are known and equal: bool, for two int64 arrays that are broadcast against each other."""
     return (left == right) & (left != UNKNOWN)
 
 
@@ -88,7 +88,7 @@ def as_labels(values: Any, name: str, length: int) -> np.ndarray:
     """Labels that must be integers, as an ``(N,)`` int64 array; missing ones are -1.
 
     Raises:
-        InputError: as :func:`as_names`, or a label is text.
+        InputError: as in :func:`as_names`, or a label is text.
     """
     labels = as_names(values, name, length)
     if labels.dtype != np.int64:
@@ -106,23 +106,24 @@ def as_names(values: Any, name: str, length: int) -> np.ndarray:
         length: N.
 
     Returns:
-        Missing and junk labels are -1, or ``"-1"`` among text.
+        The labels; missing and junk labels are -1, or ``"-1"`` in an array of text.
 
     Raises:
-        InputError: a value is not a label, numbers are mixed with text, or their number is not ``length``; or numpy may
+        InputError: a value is not a label, numbers are mixed with text, there are not ``length`` values, or NumPy may
             have converted a missing value to text.
     """
     if isinstance(values, np.ma.MaskedArray):
-        values = values.tolist()  # None for masked values
+        values = values.tolist()  # masked values become None
     elif hasattr(values, "detach"):
         values = values.detach().cpu().numpy()
     elif hasattr(values, "__array__") and not isinstance(values, np.ndarray):
-        values = np.asarray(values, dtype=object)  # a table column; as floats, missing values would change integers
+        # A table column; without dtype=object, a missing value would make its integers floats.
+        values = np.asarray(values, dtype=object)
     if not isinstance(values, (np.ndarray, Sequence)) or isinstance(values, (str, bytes)):
         raise InputError(f"{name}: expected a list of integers or of text, got {type(values).__name__}")
     shape = values.shape if isinstance(values, np.ndarray) else (len(values),)
     if shape != (length,):
-        raise InputError(f"{name}: expected {length}, one a feature row, got shape {shape}")
+        raise InputError(f"{name}: expected {length}, one per feature row, got shape {shape}")
     if isinstance(values, np.ndarray):
         if values.dtype.kind == "i":
             return values.astype(np.int64)
@@ -130,7 +131,7 @@ def as_names(values: Any, name: str, length: int) -> np.ndarray:
             raise InputError(f"{name}: expected integers or text, got {values.dtype}")
         if values.dtype.kind == "U" and (written := WRITTEN_MISSING.intersection(values.tolist())):
             raise InputError(
-                f"{name}: {min(written)!r} in a text array is what numpy makes of a missing value; give a list, or an "
+                f"{name}: NumPy may have made {min(written)!r} of a missing value in a text array; give a list, or an "
                 "array of dtype object, with None in its place"
             )
         values = list(values) if values.dtype.kind == "f" else values.tolist()  # floats keep their precision
@@ -144,17 +145,21 @@ def as_names(values: Any, name: str, length: int) -> np.ndarray:
         return np.array(labels, dtype=np.int64)
     number = next((label for label in labels if isinstance(label, int) and label != UNKNOWN), None)
     if number is not None:
-        raise InputError(f"{name}: holds the number {number} and the text {text!r}; give all as one of the two")
+        raise InputError(f"{name}: contains the number {number} and the text {text!r}; give only numbers or only text")
     return np.array([str(label) for label in labels], dtype=object)
 
 
 def as_numbers(queries: np.ndarray, gallery: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Labels from :func:`as_names` of queries and gallery as integers, which are equal if the labels are equal.
+    """Turns labels of queries and gallery into integers that are equal if and only if the labels are equal.
 
-    Integers do not change. Text is numbered from 1, except "-1", which becomes -1.
+    Labels that are integers do not change. Text labels are numbered from 1, except "-1", which becomes -1.
+
+    Args:
+        queries, gallery: labels from :func:`as_names`.
+        name: name of the labels in messages.
 
     Raises:
-        InputError: one of the two is text, the other integers.
+        InputError: the labels of one of the two are text, those of the other integers.
     """
     if queries.dtype == gallery.dtype == np.int64:
         return queries, gallery
@@ -163,7 +168,7 @@ def as_numbers(queries: np.ndarray, gallery: np.ndarray, name: str) -> tuple[np.
             number, text = numbers[numbers != UNKNOWN][0], others[others != str(UNKNOWN)][0]
             raise InputError(
                 f"{name}: those of the {which} are integers such as {number}, the others text such as {text!r}; "
-                "give all as one of the two"
+                "give only numbers or only text"
             )
     texts = [str(label) for label in (*queries, *gallery)]
     number_of = {text: number for number, text in enumerate(sorted(set(texts)), start=1)} | {str(UNKNOWN): UNKNOWN}
@@ -178,9 +183,9 @@ class Labels:
 
     Attributes:
         ids: ``(N,)`` identities from :func:`as_names`; int64 after :func:`comparable`.
-        cameras: ``(N,)`` cameras, or any other number for the origin of images; None disables the camera filter.
-        outfits: ``(N,)`` int64 outfits, numbered for each identity on its own; None disables the outfit filter.
-        worn: the outfits in which the identity of a query is searched: its own (same) or all others (changed).
+        cameras: ``(N,)`` cameras, or numbers of any other origin of images; None disables the camera filter.
+        outfits: ``(N,)`` int64 outfits, numbered separately for each identity; None disables the outfit filter.
+        worn: which matches of a query count: those in the outfit of the query (same) or in others (changed).
     """
 
     ids: Any
@@ -198,14 +203,14 @@ class Labels:
 
 
 def comparable(query: Labels, gallery: Labels, shape: tuple[int, int]) -> tuple[Labels, Labels]:
-    """Labels of queries and gallery as integers, which are equal if the labels are equal, see :func:`as_numbers`.
+    """Turns labels of queries and gallery into integers, see :func:`as_numbers`.
 
     Args:
-        query, gallery: both with identities, and both or neither with cameras.
+        query, gallery: labels with identities; either both have cameras, or neither.
         shape: ``(Q, G)``, the numbers of queries and of gallery images.
 
     Raises:
-        InputError: as :func:`as_names` and :func:`as_numbers`, or only one of the two has cameras.
+        InputError: as in :func:`as_names` and :func:`as_numbers`, or only one of the two has cameras.
     """
 
     def numbers(queries: Any, others: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -220,14 +225,14 @@ def comparable(query: Labels, gallery: Labels, shape: tuple[int, int]) -> tuple[
 
 
 def usable(query: Labels, gallery: Labels) -> np.ndarray:
-    """The gallery images that count in the ranking of a query: all but junk, and some images of its identity.
+    """Which gallery images count in the ranking of a query: all but junk, and some images of its identity.
 
-    Images of its identity do not count by its camera, nor, with an outfit filter, in its outfit (``changed``) or in
-    others (``same``), as in the official evaluation of MEVID.
+    Images of the query's identity do not count if they come from the same camera. With an outfit filter, they also do
+    not count in the query's outfit (``changed``) or in other outfits (``same``), as in MEVID's official evaluation.
 
     Args:
-        query, gallery: labels from :func:`comparable`, broadcast against each other. Without cameras there is no camera
-            filter, without outfits no outfit filter.
+        query, gallery: labels from :func:`comparable`, which are broadcast against each other. Without cameras there is
+            no camera filter, without outfits no outfit filter.
 
     Returns:
         bool, in the broadcast shape.
@@ -242,7 +247,7 @@ def usable(query: Labels, gallery: Labels) -> np.ndarray:
 
 
 def ascending_ranks(names: Iterable[str]) -> dict[str, int]:
-    """Each name's position in ascending order: as numbers if all are integers, otherwise as text."""
+    """The position of each name in ascending order: of numbers if all names are integers, otherwise of text."""
     distinct = sorted(set(names))
     if all(re.fullmatch(r"[+-]?[0-9]{1,1000}", name) for name in distinct):
         distinct.sort(key=int)
@@ -250,7 +255,7 @@ def ascending_ranks(names: Iterable[str]) -> dict[str, int]:
 
 
 def warn_of_spellings(texts: Iterable[str], name: str) -> None:
-    """Warns, in one line, about different text labels with the same number, such as ``007`` and ``7``."""
+    """Logs a warning about different text labels that mean the same number, such as ``007`` and ``7``."""
     by_number: dict[tuple[bool, str | None], list[str]] = {}
     for text in texts:
         if number := NUMBER_TEXT.fullmatch(text):
@@ -258,4 +263,4 @@ def warn_of_spellings(texts: Iterable[str], name: str) -> None:
     several = [spellings for spellings in by_number.values() if len(spellings) > 1]
     if several:
         pair, more = " and ".join(map(repr, sorted(several[0]))), f", and {len(several) - 1} more" * (len(several) > 1)
-        logger.warning("%s: %s are different text, so different labels%s; spell a number in one way", name, pair, more)
+        logger.warning("%s: %s are different labels%s; write a number in only one way", name, pair, more)

@@ -12,11 +12,11 @@ from typing import Any
 def public_names(
     package: str, homes: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` of a package.
+    """Makes the functions ``__getattr__`` and ``__dir__`` of a package.
 
     Args:
         package: full name of the package.
-        homes: the module of each name; without it, the module ``api`` of the package imports all names.
+        homes: the module of each public name; if empty, the module ``api`` of the package imports all public names.
     """
     api = f"{package}.api"
 
@@ -25,7 +25,8 @@ def public_names(
             return getattr(importlib.import_module(api), name)
         if name in homes:
             return getattr(importlib.import_module(homes[name]), name)
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")  # the import system then tries the file
+        # After this error, the import system looks for a module of this name.
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
 
     def names() -> list[str]:
         return sorted(homes or importlib.import_module(api).__all__)

@@ -29,21 +29,22 @@ if TYPE_CHECKING:
 
 Engine = Literal["torch", "onnx"]
 ENGINES: tuple[Engine, ...] = get_args(Engine)
-HUB = "hub:"  # prefix of the name of a repository
+HUB = "hub:"  # prefix for repositories on Hugging Face's hub
 
 
 def load_model(source: str | Path, device: str | torch.device = "auto", *, engine: Engine = "torch") -> Embedder:
-    """A trained network in evaluation mode, ready to ``extract`` features.
+    """Loads a trained network in evaluation mode, whose ``extract`` computes features.
 
     On every device and with every engine, the features are equal up to float32 rounding, and the
     :func:`~lreid.models.fingerprint.fingerprint` is the same. So a gallery can be built on one device and searched on
-    another one.
+    another device.
 
     Args:
-        source: a checkpoint ``.pt`` of a run; ``zoo:NAME``, or ``NAME`` if no file has that name, of an entry in the
-            zoo (see :mod:`lreid.zoo`); a ``.safetensors`` file with its card next to it; an ``.onnx`` file of
-            :func:`lreid.export.export`; a run folder, or a folder that contains exactly one file of the last two kinds;
-            or ``hub:OWNER/NAME`` or ``hub:OWNER/NAME@REVISION``, such a folder in a repository on Hugging Face's hub.
+        source: a checkpoint ``.pt`` of a run; ``zoo:NAME``, or ``NAME`` if there is no file of this name, for an entry
+            of the zoo (see :mod:`lreid.zoo`); a ``.safetensors`` file with its card next to it; an ``.onnx`` file of
+            :func:`lreid.export.export`; the folder of a run; a folder with exactly one ``.safetensors`` or ``.onnx``
+            file; or ``hub:OWNER/NAME`` or ``hub:OWNER/NAME@REVISION`` for a repository on Hugging Face's hub that
+            contains one such file.
         device: ``auto`` (a GPU if there is one), ``cpu``, ``cuda:1`` …
         engine: ``torch``, or ``onnx`` for onnxruntime on the CPU.
 
@@ -56,12 +57,12 @@ def load_model(source: str | Path, device: str | torch.device = "auto", *, engin
     if not isinstance(source, (str, os.PathLike)) or not str(source):
         raise ArgumentError("source", "is not the name of a model; call load_model('zoo:people') or give a file")
     if "://" in str(source):
-        raise ArgumentError("source", f"{source}: is an address on the web; download the model and name its file")
+        raise ArgumentError("source", f"{source}: is a web address; download the model and pass its file")
     lasting = lasting_name(source)
     source = single_file(source)
     if engine == "onnx" or _is_onnx(source):
         if str(device) not in ("auto", "cpu"):
-            raise ArgumentError("device", f"is {device}; onnxruntime computes on the CPU here, so use cpu")
+            raise ArgumentError("device", f"is {device}, but engine onnx computes on the CPU; use cpu")
         device = "cpu"
     place = pick_device(str(device))
     model = _onnx_model(source) if _is_onnx(source) else _torch_model(source)
@@ -85,7 +86,7 @@ def _torch_model(source: str | Path) -> Embedder:
         check_values(cfg, "INPUT.")
     except InputError as error:
         raise InputError(f"{source}: its config is not that of a trained model: {error}") from None
-    # The weights show whether there is a neck, so a model of a user's own method loads without the method's class.
+    # Whether there is a neck is read from the weights, so a model of a custom method loads without the method's class.
     model = network_of(cfg, neck=neck_in(state["model"]))
     add_parts(model, state["model"])
     load_model_state(model, state["model"], Path(source))
@@ -109,7 +110,7 @@ def _onnx_model(source: str | Path) -> OnnxEmbedder:
 
 
 def _published_model(entry: zoo.Published) -> Embedder:
-    """A network with the weights of a third-party checkpoint: a backbone and, if its features use one, a neck."""
+    """The network of a third-party checkpoint: a backbone, and a neck if the checkpoint's features need one."""
     weights = f"{zoo.PREFIX}{entry.name}"
     cfg = config_from_text(yaml.safe_dump(entry.config), weights)
     model = network_of(cfg, weights=weights, neck=entry.neck)
@@ -123,10 +124,11 @@ def _published_model(entry: zoo.Published) -> Embedder:
 def network_of_entry(cfg: CfgNode) -> Embedder | None:
     """The zoo model that ``MODEL.WEIGHTS`` names, with its own neck, for the input size of a config.
 
-    It is in evaluation mode, on the CPU. None for other weights.
+    Returns:
+        The model in evaluation mode, on the CPU; None if ``MODEL.WEIGHTS`` names no entry of the zoo.
 
     Raises:
-        InputError: as :func:`load_model`, or the config describes a different network.
+        InputError: as in :func:`load_model`, or the config describes a different network.
     """
     weights = cfg.MODEL.WEIGHTS
     if not weights.startswith(zoo.PREFIX):
@@ -141,7 +143,7 @@ def network_of(cfg: CfgNode, *, weights: str = "none", neck: bool | nn.Module = 
     """The network that the groups ``MODEL`` and ``INPUT`` of a config describe.
 
     Args:
-        cfg: resolved.
+        cfg: a resolved config.
         weights, neck: as in :class:`~lreid.models.Embedder`.
 
     Raises:
@@ -167,14 +169,14 @@ def network_of(cfg: CfgNode, *, weights: str = "none", neck: bool | nn.Module = 
 
 
 def model_config(source: str | Path, overrides: Sequence[str] = ()) -> CfgNode:
-    """The config that a model was trained with.
+    """The config with which a model was trained.
 
     Args:
         source: as in :func:`load_model`.
-        overrides: ``KEY VALUE`` pairs that override it.
+        overrides: ``KEY VALUE`` pairs that override the config.
 
     Raises:
-        InputError: as :func:`load_model`, or an override is invalid.
+        InputError: as in :func:`load_model`, or an override is invalid.
     """
     source = single_file(source)
     config = _onnx_model(source).config if _is_onnx(source) else read_checkpoint(source)["config"]
@@ -182,15 +184,16 @@ def model_config(source: str | Path, overrides: Sequence[str] = ()) -> CfgNode:
 
 
 def read_checkpoint(source: str | Path) -> dict[str, Any]:
-    """``model``, a state dict, and ``config``, YAML, of a model; for a run's checkpoint, its whole content.
+    """Reads a model as a dictionary with ``model``, a state dict, and ``config``, YAML.
 
-    For a third-party checkpoint, the state dict is that of the network built by :func:`load_model`.
+    For the checkpoint of a run, the dictionary has the whole content. For a third-party checkpoint, the state dict is
+    that of the network that :func:`load_model` builds.
 
     Args:
         source: as in :func:`load_model`.
 
     Raises:
-        InputError: as :func:`load_model`.
+        InputError: as in :func:`load_model`.
     """
     source = single_file(source)
     entry = _entry(source)
@@ -206,10 +209,10 @@ def read_checkpoint(source: str | Path) -> dict[str, Any]:
 
 
 def single_file(source: str | Path) -> str | Path:
-    """The model file in a folder or in a repository of the hub; other sources are returned unchanged.
+    """The model file in a folder or in a repository on the hub; other sources are returned unchanged.
 
     Raises:
-        InputError: it contains no model of lreid or several, or cannot be downloaded.
+        InputError: the folder contains no model of lreid or several, or the repository cannot be downloaded.
     """
     if str(source).startswith(HUB):
         folder = _from_hub(str(source).removeprefix(HUB))
@@ -224,30 +227,30 @@ def single_file(source: str | Path) -> str | Path:
         return models[0]
     if models:
         raise InputError(
-            f"{source}: holds {len(models)} models ({models[0].name}, {models[1].name} …); name one of them"
+            f"{source}: contains {len(models)} models ({models[0].name}, {models[1].name} …); name one of them"
         )
     raise InputError(
-        f"{source}: holds no model of lreid; name the folder of a run that finished a task, of lreid zoo publish, or "
-        "with an .onnx file of lreid export"
+        f"{source}: contains no model of lreid; pass the folder of a run that finished a task, a folder written by "
+        "lreid zoo publish, or a folder with an .onnx file written by lreid export"
     )
 
 
 def _from_hub(name: str) -> Path:
-    """A repository of the hub in the cache of huggingface_hub, which downloads missing files."""
+    """The folder of a repository in the cache of huggingface_hub, which downloads missing files."""
     repository, _, revision = name.partition("@")
     hub = Extra("huggingface_hub", "hub").load()
     try:
-        patterns = ["*.json", "*.safetensors", "*.onnx", "*.md"]  # no file that runs code when it is loaded
+        patterns = ["*.json", "*.safetensors", "*.onnx", "*.md"]  # only files that run no code when they are loaded
         return Path(hub.snapshot_download(repository, revision=revision or None, allow_patterns=patterns))
-    except Exception as error:  # errors of the network, names, or terms to accept
+    except Exception as error:  # the hub's client raises many kinds for network errors, names and terms to accept
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise InputError(
-            f"{HUB}{name}: cannot be downloaded from the hub ({reason}); download it and name its folder"
+            f"{HUB}{name}: cannot be downloaded from the hub ({reason}); download it manually and pass its folder"
         ) from None
 
 
 def lasting_name(source: str | Path) -> str:
-    """A name of the model that is valid in any folder: an absolute path, or ``zoo:NAME``."""
+    """A name of the model that is valid in every working directory: an absolute path, or ``zoo:NAME``."""
     if str(source).startswith(HUB):
         return str(source)
     if not zoo.is_entry(source):

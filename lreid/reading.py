@@ -1,4 +1,4 @@
-"""Read untrusted text, JSON and YAML: refuse endless devices, duplicate keys and later formats."""
+"""Read untrusted text, JSON and YAML; refuse endless devices, duplicate keys and formats of later versions."""
 
 from __future__ import annotations
 
@@ -19,29 +19,35 @@ from lreid.errors import InputError, NewerFormat, refuse_out_of_memory
 def require_regular(path: str | Path) -> None:
     """Refuses paths whose reading may never end: FIFOs, sockets and devices.
 
-    Missing paths and folders pass, because reading them raises an error.
+    Missing paths and folders are accepted, because reading them raises an error.
 
     Raises:
-        InputError: it is one of these.
+        InputError: the path is a FIFO, a socket or a device.
     """
     try:
         mode = os.stat(path).st_mode
-    except (OSError, ValueError):  # ValueError: a NUL in the path
+    except (OSError, ValueError):  # ValueError: the path contains a NUL
         return
     if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         kind = "a FIFO" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
-        raise InputError(f"{path}: is {kind}, which lreid does not read; save its content in a file and name that file")
+        raise InputError(f"{path}: is {kind}, which lreid does not read; save its content in a file and pass that file")
 
 
 def require_not_newer(path: str | Path, version: Any, newest: int, fault: str) -> None:
-    """Distinguishes a file of a later lreid version from a damaged one, by its format number.
+    """Distinguishes a file of a later version of lreid from a damaged file, by its format number.
+
+    Args:
+        path: the file, for the message.
+        version: format number in the file.
+        newest: largest supported format number.
+        fault: what the message says about the file.
 
     Raises:
-        NewerFormat: the number is larger than the supported one.
+        NewerFormat: ``version`` is larger than ``newest``.
     """
     if isinstance(version, (int, float)) and version > newest:
         raise NewerFormat(
-            f"{path}: {fault}: a later one wrote it (format {version}, this version reads {newest}); update lreid"
+            f"{path}: {fault}: a later version wrote it (format {version}, this version reads {newest}); update lreid"
         )
 
 
@@ -49,8 +55,8 @@ def read_bytes(path: str | Path) -> bytes:
     """The content of a file.
 
     Raises:
-        InputError: as :func:`require_regular`.
-        OSError: it cannot be read.
+        InputError: as in :func:`require_regular`.
+        OSError: the file cannot be read.
     """
     require_regular(path)
     return Path(path).read_bytes()
@@ -60,21 +66,21 @@ def read_text(path: str | Path, *, errors: str = "strict") -> str:
     """The content of a UTF-8 text file, without its byte-order mark.
 
     Raises:
-        InputError: as :func:`require_regular`.
-        OSError: it cannot be read.
-        ValueError: it is not UTF-8.
+        InputError: as in :func:`require_regular`.
+        OSError: the file cannot be read.
+        ValueError: the file is not UTF-8.
     """
     require_regular(path)
     return Path(path).read_text(encoding="utf-8-sig", errors=errors)
 
 
 def escaped(value: Any) -> Any:
-    r"""Plain data whose text can be written as UTF-8: halves of characters (lone surrogates) are text like ``\udcff``.
+    r"""Replaces lone surrogates in plain data by text like ``\udcff``, so that all text can be written as UTF-8.
 
-    Python uses them for bytes of file names that are not UTF-8, such as names in GBK.
+    Python uses lone surrogates for bytes of file names that are not UTF-8, such as names in GBK.
 
     Args:
-        value: text, numbers, None, and lists, tuples and dicts of them; other text does not change.
+        value: text, numbers, None, and lists, tuples and dicts of these. Text without lone surrogates does not change.
     """
     if isinstance(value, str):
         return value.encode(errors="backslashreplace").decode()
@@ -94,7 +100,7 @@ def unsealed(content: bytes) -> bytes:
     """The content that was passed to :func:`sealed`.
 
     Raises:
-        ValueError: it was changed or truncated since.
+        ValueError: the content was changed or truncated since.
     """
     if sealed(content[:-4]) != content:
         raise ValueError("its checksum is wrong")
@@ -134,9 +140,9 @@ def read_json(path: Path) -> Any:
     """The content of a JSON file, :func:`escaped`.
 
     Raises:
-        InputError: as :func:`require_regular`.
-        OSError: it cannot be read.
-        ValueError: it is not JSON, is nested too deeply, or contains a key twice.
+        InputError: as in :func:`require_regular`.
+        OSError: the file cannot be read.
+        ValueError: the file is not JSON, is nested too deeply, or contains a key twice.
     """
     try:
         return escaped(json.loads(read_bytes(path), object_pairs_hook=_each_once))
@@ -148,23 +154,23 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     content = dict(pairs)
     if len(content) < len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)} stands twice")
+        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)} occurs twice")
     return content
 
 
 def parse_yaml(text: str, *, aliases: bool = False) -> Any:
-    """The plain values of YAML without duplicate keys, and with aliases only on request.
+    """Parses YAML to plain values; refuses duplicate keys and, unless ``aliases``, aliases.
 
-    Aliases are refused by default because nine lines can expand to a billion values.
+    Aliases are refused by default because nine lines with aliases can expand to a billion values.
 
     Raises:
-        ValueError: it is invalid, in one line; for a duplicate key the message gives both lines.
+        ValueError: the text is invalid; the message is one line, and gives both line numbers of a duplicate key.
     """
     try:
         return yaml.load(text, _Loader if aliases else _NoAliasLoader)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    except Exception as error:  # values such as 2001-99-99 make PyYAML raise many kinds of exceptions
+    except Exception as error:  # PyYAML raises many kinds of exceptions, for instance for the date 2001-99-99
         refuse_out_of_memory(error)
         raise ValueError(" ".join(str(error).split())) from None
 
@@ -175,13 +181,13 @@ class _Loader(yaml.SafeLoader):
         lines: dict[str, int] = {}
         for name, line in self._names(node, "", set()):
             if name in lines:
-                raise yaml.YAMLError(f"{name} stands in line {lines[name]} and again in line {line}; keep one of them")
+                raise yaml.YAMLError(f"{name} is in line {lines[name]} and again in line {line}; remove one of the two")
             lines[name] = line
         return node
 
     def _names(self, node: yaml.Node | None, name: str, seen: set[int]) -> Iterator[tuple[str, int]]:
         """The full name and the line of every key; ``A.B`` at the top is the same as ``B`` in ``A``."""
-        if id(node) in seen:  # an alias
+        if id(node) in seen:  # the node is an alias
             return
         seen.add(id(node))
         if isinstance(node, yaml.SequenceNode):
@@ -190,7 +196,8 @@ class _Loader(yaml.SafeLoader):
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
                 plain = isinstance(key, yaml.ScalarNode) and key.value not in ("<<", "=")
-                last = self.construct_object(key) if plain else key.value  # the parsed key: yes and true are equal
+                # The parsed key, because yes and true are the same key.
+                last = self.construct_object(key) if plain else key.value
                 full = f"{name}.{last}" if name else f"{last}"
                 yield full, key.start_mark.line + 1
                 yield from self._names(value, full, seen)
@@ -199,19 +206,19 @@ class _Loader(yaml.SafeLoader):
 class _NoAliasLoader(_Loader):
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError(f"line {self.peek_event().start_mark.line + 1}: write values out, without aliases")
+            raise yaml.YAMLError(f"line {self.peek_event().start_mark.line + 1}: replace the alias by its value")
         return super().compose_node(parent, index)
 
 
 def misfit(value: Any, form: Any, key: str = "") -> str | None:
-    """The first position at which plain data does not have the required form.
+    """Finds the first position at which plain data does not have the required form.
 
     Args:
-        value: numbers, text, lists, dicts.
-        form: a type or a tuple of types (``True`` is not an ``int``); ``[form]`` for a list of it; or a dict of forms
-            by key, in which ``"key?"`` is optional and ``str`` stands for all other keys. For keys without a form, only
-            the names are checked, which must be text.
-        key: name of the value.
+        value: plain data: numbers, text, lists and dicts.
+        form: a type or a tuple of types (``True`` is not an ``int``); ``[form]`` for a list of values of this form; or
+            a dict of forms by key. In the dict, the key ``"key?"`` is optional, and ``str`` gives the form of all other
+            keys. Values of keys without a form are not checked; the keys themselves must be text.
+        key: name of the value, for the message.
 
     Returns:
         Position and fault, as text; None if there is no fault.
@@ -220,7 +227,7 @@ def misfit(value: Any, form: Any, key: str = "") -> str | None:
         if not isinstance(value, dict):
             return f"{key or 'it'} is {_shown(value)}, not a mapping"
         if not all(isinstance(name, str) for name in value):
-            return f"{key or 'it'} has keys that are no text"
+            return f"{key or 'it'} has keys that are not text"
         forms = {str(name).removesuffix("?"): each for name, each in form.items() if name is not str}
         needed = [name for name in form if name is not str and not name.endswith("?")]
         if lacking := [name for name in needed if name not in value]:

@@ -1,4 +1,4 @@
-"""Rules for values: the limits of config keys and of methods' options."""
+"""Rules for the values of config keys and of methods' options."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Rule:
     """The meaning of a value, and the values that it accepts.
 
     Args:
-        about: its meaning in words.
+        about: meaning of the value in words.
         least, most: inclusive limits of a number.
         above, below: exclusive limits of a number.
-        choices: the only values of a text, or of the texts in a list.
+        choices: the allowed values of a text, or of the texts in a list.
         check: function that returns "" for a valid value, and otherwise a text about what the value must be.
     """
 
@@ -37,7 +37,7 @@ class Rule:
     check: Callable[[Any], str] | None = None
 
     def fault(self, value: Any) -> str:
-        """The violated rule, as text, for a value of the right type; "" if the value is valid."""
+        """Which rule a value of the right type violates, as text; "" if the value is valid."""
         if self.least is not None and value < self.least:
             return f"it must be {self.least} or more"
         if self.above is not None and value <= self.above:

@@ -13,10 +13,10 @@ from lreid.reading import compare_checksums, require_regular
 
 
 def read_tensors(path: str | Path) -> dict[str, Any]:
-    """The content of a ``torch.save`` file, on the CPU, with text keys. Loads tensors and plain values, never code.
+    """Reads a dictionary from a ``torch.save`` file, on the CPU; loads tensors and plain values, and never runs code.
 
-    ``torch.save`` writes a zip archive with a checksum of every part, which ``torch.load`` does not verify. This
-    function verifies them, so it refuses a corrupted file.
+    ``torch.save`` writes a zip archive with a checksum of every part. ``torch.load`` does not verify the checksums;
+    this function does, so it refuses a corrupted file.
 
     Raises:
         InputError: the file is missing, truncated, or contains something else.
@@ -31,10 +31,10 @@ def read_tensors(path: str | Path) -> dict[str, Any]:
         raise InputError(f"{path}: is a folder; name a checkpoint file in it") from None
     except InputError:
         raise
-    except Exception as error:  # torch reports damage with many exceptions
+    except Exception as error:  # torch raises many kinds of exceptions for damaged files
         refuse_out_of_memory(error, path)
         raise InputError(
-            f"{path}: cannot be loaded as tensors: damaged or of a different kind ({_reason(error)})"
+            f"{path}: cannot be loaded as tensors: it is damaged or of a different kind ({_reason(error)})"
         ) from None
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
         raise InputError(f"{path}: contains a {type(content).__name__}, not a checkpoint or a state dict")
@@ -46,10 +46,10 @@ def read_tensors(path: str | Path) -> dict[str, Any]:
 
 
 def _not_all_there(content: Any) -> str | None:
-    """The first tensor that represents more numbers than the file contains, as text; None if there is none.
+    """Describes the first tensor that stands for more numbers than the file contains; None if there is none.
 
-    A few bytes can represent any number of values, as an expanded, sparse or meta tensor, and fill the memory as soon
-    as the tensor is used.
+    A file of a few bytes can describe a tensor of any size (expanded, sparse or meta), which would fill the memory when
+    it is used.
     """
     waiting = [("", content)]
     while waiting:
@@ -66,12 +66,12 @@ def _not_all_there(content: Any) -> str | None:
 
 
 def _reason(error: Exception) -> str:
-    """The reason in one line why torch did not load a file, without torch's advice to run code from the file."""
+    """Why torch did not load a file, in one line without torch's advice to allow code in the file."""
     text = str(error).strip()
     if "weights_only" not in text:
         return text.splitlines()[0] if text else type(error).__name__
     named = re.search(r"GLOBAL (\S+)", text)
     return (
-        f"it holds {named[1] if named else 'something'} besides tensors and plain values, which might run code and is "
-        "not read; save the state_dict() alone where it was made"
+        f"it contains {named[1] if named else 'something'} besides tensors and plain values, which might run code and "
+        "is not read; save only the state_dict(), with the program that wrote the file"
     )

@@ -280,10 +280,10 @@ def test_a_removed_key_is_translated_in_the_config_of_a_run_and_refused_elsewher
         assert loggers == config_from_text(old % value, "task-01.pt").TRAIN.LOGGERS
     (tmp_path / "mine.yaml").write_text(old % True)
     for files, words in (([tmp_path / "mine.yaml"], []), ([], ["TRAIN.TENSORBOARD", "True"])):
-        with pytest.raises(InputError, match="TRAIN.TENSORBOARD was removed; write TRAIN.LOGGERS tensorboard in its"):
+        with pytest.raises(InputError, match="TRAIN.TENSORBOARD was removed; use TRAIN.LOGGERS tensorboard in"):
             load_config(files, words)
     assert config_from_text("DATA: {CACHE_DIR: /fast, CACHE_GIB: 2.0}", "task-01.pt").DATA.CACHE_GIB == 2.0
-    with pytest.raises(InputError, match="DATA.CACHE_DIR was removed; write a larger DATA.CACHE_GIB in its place"):
+    with pytest.raises(InputError, match="DATA.CACHE_DIR was removed; use a larger DATA.CACHE_GIB instead"):
         load_config([], ["DATA.CACHE_DIR", "/fast"])
 
 
@@ -325,7 +325,7 @@ def test_bad_overrides_are_named(overrides: list[str], message: str) -> None:
     ("text", "message"),
     [
         ("a: [", "not valid YAML"),
-        ("- 1", "must hold KEY: value lines, not a list"),
+        ("- 1", "must contain lines KEY: value, not a list"),
         ("SEEED: 1", "unknown key SEEED; the nearest known one is SEED"),
         ("_BASE_: bad.yaml", "extends itself"),
         ("_BASE_: gone.yaml", "gone.yaml: no such config file"),

@@ -68,7 +68,7 @@ def test_a_write_that_torch_breaks_off_tells_the_space_left(tmp_path: Path) -> N
     def broken(file: BinaryIO) -> None:
         raise RuntimeError("[enforce fail at inline_container.cc:671]")
 
-    with pytest.raises(InputError, match=r"a.pt: cannot be written \(the write broke off; \d+ MiB are free"):
+    with pytest.raises(InputError, match=r"a.pt: cannot be written \(writing failed; \d+ MiB are free"):
         write_atomically(tmp_path / "a.pt", broken)
 
 
@@ -103,10 +103,10 @@ def test_what_cannot_be_written_is_told_before_the_work(tmp_path: Path, monkeypa
     (tmp_path / "file").touch()
     require_writable(tmp_path / "new/folder/file")
     require_writable(tmp_path / "file")
-    with pytest.raises(InputError, match=r"file/below/x: cannot be written, since .*/file is a file"):
+    with pytest.raises(InputError, match=r"file/below/x: cannot be written, because .*/file is a file"):
         require_writable(tmp_path / "file/below/x")
     monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)  # root may write everywhere
-    with pytest.raises(InputError, match=rf"x: cannot be written, since {tmp_path} may not be"):
+    with pytest.raises(InputError, match=rf"x: cannot be written, because {tmp_path} is not"):
         require_writable(tmp_path / "new/x")
     assert not (tmp_path / "new").exists()
 

@@ -85,7 +85,7 @@ def test_what_there_is_not(world: Path) -> None:
         ("min", "zoo:min: no model of the zoo has this name; the nearest is mine"),
         ("zoo:min", "zoo:min: no model of the zoo has this name; the nearest is mine"),
         ("gone.safetensors", "gone.json: no such card"),
-        (".", r"\.: holds no model of lreid; name the folder of a run"),
+        (".", r"\.: contains no model of lreid; pass the folder of a run"),
     ):
         with pytest.raises(InputError, match=message):
             lreid.load_model(source)
@@ -130,7 +130,9 @@ def test_a_folder_stands_for_the_one_model_in_it(world: Path) -> None:
     assert fingerprint(lreid.load_model("run/")) == fingerprint(lreid.load_model("model.pt"))
     assert model_config("run/") == model_config("model.pt")
     (world / "zoo/other.onnx").touch()
-    with pytest.raises(InputError, match=r"zoo: holds 2 models \(mine.*safetensors, other.onnx …\); name one of them"):
+    with pytest.raises(
+        InputError, match=r"zoo: contains 2 models \(mine.*safetensors, other.onnx …\); name one of them"
+    ):
         lreid.load_model(world / "zoo")
 
 

@@ -216,7 +216,9 @@ def test_what_the_user_sets_wins(tmp_path: Path) -> None:
     assert (swapped.METHOD.RECIPE, swapped.TRAIN.EPOCHS, swapped.BATCH.IMAGES) == ("dmml", 600, 6)
     (tmp_path / "method.yaml").write_text("METHOD: {NAME: bot_ft, RECIPE: aka}\n")
     assert load_run_config([tmp_path / "method.yaml", "market1501-10"]).TRAIN.EPOCH_STEPS == 150
-    with pytest.raises(InputError, match="^METHOD.RECIPE is 'botty'; no file of configs/recipes, the nearest is bot$"):
+    with pytest.raises(
+        InputError, match="^METHOD.RECIPE is 'botty', which is no file of configs/recipes; the nearest is bot$"
+    ):
         load_config(["market1501-10"], ["METHOD.RECIPE", "botty"])
 
 

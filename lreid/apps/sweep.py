@@ -89,7 +89,7 @@ def read_run(folder: str | Path) -> Results:
     A run of a version that did not record configs has none.
 
     Raises:
-        InputError: as :func:`lreid.results.read`.
+        InputError: as in :func:`lreid.results.read`.
     """
     results = read_results(folder)
     if results.get("config"):

@@ -1,4 +1,4 @@
-"""The card of an exported model: its description, its use and its limits."""
+"""Write the card of an exported model: its description, its use and its limits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ USE = {
 
 
 def card_text(tool: str, model: Embedder, out: Path, config: str, source: str) -> str:
-    """The card of an exported model, Markdown: what it is, how it is used, and what it must not be taken for."""
+    """The card of an exported model, in Markdown: what the model is, how to use it, and what its limits are."""
     cfg = config_from_text(config, source) if config else None
     mean, std = (
         " ".join(f"{value / 255:.4g}" for value in each.flatten().tolist()) for each in (model.mean, model.std)
@@ -40,14 +40,14 @@ def card_text(tool: str, model: Embedder, out: Path, config: str, source: str) -
         f"* fingerprint: {fingerprint(model)}",
         *(_trained(cfg, source)),
         "",
-        "It distinguishes people or vehicles only if they look like those it was trained on; test it on your own "
-        "cameras, and set a threshold there, before you rely on it. Recognising people is regulated in many places.",
+        "The model distinguishes people or vehicles only if they look like those in its training images. Test it on "
+        "your own cameras, and set a threshold there, before you rely on it. Many places regulate recognising people.",
     ]
     return "\n".join(lines) + "\n"
 
 
 def _trained(cfg: CfgNode | None, source: str) -> list[str]:
-    """Facts about its training."""
+    """Lines about the training of the model."""
     if source.startswith(zoo.PREFIX):
         entry = zoo.find(source.removeprefix(zoo.PREFIX))
         if isinstance(entry, zoo.Published):
@@ -62,5 +62,5 @@ def _trained(cfg: CfgNode | None, source: str) -> list[str]:
         return []
     return [
         f"* trained: {cfg.METHOD.NAME} on {cfg.BENCHMARK.NAME}, seed {cfg.SEED}",
-        "* licence: that of its images and of the weights that it started from",
+        "* licence: that of the training images and of the initial weights",
     ]

@@ -17,23 +17,23 @@ logger = logging.getLogger("lreid")
 
 
 def onnx_model(model: Embedder) -> OnnxEmbedder:
-    """The model, run with onnxruntime on the CPU.
+    """A version of the model that onnxruntime runs on the CPU.
 
-    The first call exports it, which takes some seconds, to ``onnx/FINGERPRINT.onnx`` in the folder of downloads, see
-    :func:`lreid.zoo.weights.cache_folder`; later ones load that file.
+    The first call for a model exports it, which takes some seconds, to ``onnx/FINGERPRINT.onnx`` in the folder of
+    downloads, see :func:`lreid.zoo.weights.cache_folder`. Later calls load this file.
 
     Args:
-        model: stays as it is.
+        model: the model, which does not change.
 
     Raises:
-        InputError: onnxruntime is not installed, or as :func:`lreid.export.export`.
+        InputError: onnxruntime is not installed, or as in :func:`lreid.export.export`.
     """
     if isinstance(model, OnnxEmbedder):
         return model
     Extra("onnxruntime", "export").load()
     name = fingerprint(model)
     file = cache_folder() / "onnx" / f"{name}.onnx"
-    with contextlib.suppress(InputError):  # not there yet, or damaged
+    with contextlib.suppress(InputError):  # the file does not exist yet, or is damaged
         if file.exists() and (exported := OnnxEmbedder(file)).fingerprint == name:
             return exported
     logger.info("exporting the model for onnxruntime to %s", file)

@@ -39,19 +39,19 @@ def export(
     opset: int = OLDEST_OPSET,
     config: str = "",
 ) -> float:
-    """Writes a network with pooling and neck, so that its output equals that of :meth:`Embedder.extract`.
+    """Writes a network with pooling and neck to a file whose features equal those of :meth:`Embedder.extract`.
 
-    The file is written only if it gives the same features as torch, for one image and for several. Its input ``images``
-    is a batch of any size of RGB images, its output ``features`` is (n, dim) float32. Properties of the file record
-    ``backbone``, ``height`` and ``width`` in pixels, ``mean`` and ``std`` of values in [0, 1], ``images`` (what it
-    takes), ``fingerprint``, ``config`` and the version of ``lreid``: in ONNX as metadata, sealed by
-    :func:`lreid.models.exported.seal`, in the other format as the extra file ``lreid.json``.
+    The file is written only if its features equal those of torch, for one image and for several. The input ``images``
+    is a batch of RGB images, of any size; the output ``features`` is (n, dim) float32. The file records ``backbone``,
+    ``height`` and ``width`` in pixels, ``mean`` and ``std`` of values in [0, 1], ``images`` (the kind of its input),
+    ``fingerprint``, ``config`` and the version of ``lreid``. An ONNX file has these as metadata, sealed by
+    :func:`lreid.models.exported.seal`; a ``.pt2`` file has them as the extra file ``lreid.json``.
 
     Args:
-        model: stays as it is.
-        file, form: to be written: ``.onnx`` for ``onnx``, ``.pt2`` for ``torch``.
-        normalise: ``inside`` takes uint8 images (n, H, W, 3), ``outside`` float images (n, 3, H, W) of
-            :meth:`Embedder.normalise`.
+        model: the model, which does not change.
+        file, form: the file to write, and its format: ``.onnx`` for ``onnx``, ``.pt2`` for ``torch``.
+        normalise: ``inside``: the file takes uint8 images (n, H, W, 3) and normalises them; ``outside``: it takes the
+            float images (n, 3, H, W) of :meth:`Embedder.normalise`.
         opset: version of ONNX's operators, at least 18.
         config: config of the run that trained the network, YAML.
 
@@ -60,18 +60,18 @@ def export(
 
     Raises:
         InputError: an option is invalid, a package is missing, the network cannot be exported, the features differ, or
-            the file cannot be written. An existing file then stays.
+            the file cannot be written. An existing file then does not change.
     """
     file = Path(file)
     if form not in SUFFIXES or normalise not in ("inside", "outside"):
         raise InputError(
-            f"format {form!r}, normalise {normalise!r}: the formats are {' and '.join(SUFFIXES)}, "
-            "and images are normalised inside or outside"
+            f"format {form!r}, normalise {normalise!r}: the format must be {' or '.join(SUFFIXES)}, "
+            "and normalise inside or outside"
         )
     if file.suffix != SUFFIXES[form]:
         raise InputError(f"{file}: a file of format {form} is named *{SUFFIXES[form]}; rename it")
     if isinstance(model, OnnxEmbedder):
-        raise InputError(f"{model.file}: is exported already; name the model that it was made of")
+        raise InputError(f"{model.file}: is exported already; pass the model from which it was made")
     if form == "onnx":
         check_onnx(opset)
     properties = _properties(model, raw := normalise == "inside", config)
@@ -98,7 +98,7 @@ def _to_torch(program: ExportedProgram, properties: dict[str, str]) -> tuple[byt
 
 
 def _images(model: Embedder, raw: bool, number: int) -> Tensor:
-    """Random images, as the exported network takes them."""
+    """Random images, in the form that the exported network takes."""
     generator = torch.Generator().manual_seed(number)
     size = (number, model.height, model.width, 3)
     images = torch.randint(256, size, dtype=torch.uint8, generator=generator)  # (n, H, W, 3)

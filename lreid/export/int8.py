@@ -1,4 +1,4 @@
-"""Quantise a network to 8 bits: an ONNX file for CPUs, calibrated on images."""
+"""Quantise a network to 8 bits, calibrated on images, and write it as an ONNX file for CPUs."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from lreid.files import write_atomically
 from lreid.models.embedder import Embedder
 from lreid.models.exported import RAW, OnnxEmbedder, seal
 
-CALIBRATED_ON = 128  # images, spread evenly over those given
-STEP = 4  # images at once
+CALIBRATED_ON = 128  # maximum number of calibration images, spread evenly over those given
+STEP = 4  # number of images per batch
 quantization, onnx = Extra("onnxruntime.quantization", "export"), Extra("onnx", "export")
 
 
 def _quantise(prepared: Path, small: Path, reader: Any) -> None:
-    """Quantises all layers from the first convolution on."""
+    """Quantises all layers from the first convolution to the last layer."""
     before = takewhile(_is_no_convolution, onnx.load_model(prepared).graph.node)
     quantization.quantize_static(
         prepared,
@@ -40,35 +40,36 @@ def _quantise(prepared: Path, small: Path, reader: Any) -> None:
 def export_int8(model: Embedder, file: Path, images: Sequence[str], **options: Any) -> None:
     """Writes a network whose convolutions compute with 8-bit integers (onnxruntime's static quantisation).
 
-    Weights have 7 bits per channel, so that processors without VNNI, whose sums of 16 bits would overflow, give the
-    same features. The file has its own fingerprint: its features are close to the model's, but a gallery should not mix
-    both.
+    Weights have only 7 bits, with one scale per channel: with 8 bits, the 16-bit sums of processors without VNNI
+    instructions would overflow and give other features. The file has its own fingerprint, because its features differ
+    slightly from those of the model, and a gallery should not contain both.
 
     Args:
-        model: stays as it is.
-        file: to be written, ``.onnx``.
-        images: paths; up to 128 of them calibrate the ranges of activations.
+        model: the model, which does not change.
+        file: the file to write, ``.onnx``.
+        images: paths of images; up to 128 of them calibrate the ranges of activations.
         options: ``normalise``, ``opset`` and ``config`` of :func:`lreid.export.export`.
 
     Raises:
-        InputError: as :func:`lreid.export.export`, an image cannot be read, or onnxruntime cannot quantise the network.
+        InputError: as in :func:`lreid.export.export`, an image cannot be read, or onnxruntime cannot quantise the
+            network.
     """
     if file.suffix != ".onnx":
-        raise InputError(f"{file}: a file of 8-bit integers is named *.onnx; rename it")
+        raise InputError(f"{file}: an 8-bit network is written as ONNX; name the file *.onnx")
     with tempfile.TemporaryDirectory() as folder:
         whole, prepared, small = (Path(folder, f"{name}.onnx") for name in ("whole", "prepared", "small"))
         export(model, whole, **options)
         reader = _batches(model, OnnxEmbedder(whole).takes == RAW, images[:: -(-len(images) // CALIBRATED_ON)])
-        logging.disable(logging.WARNING)  # onnxruntime reports every scale that it rounds
+        logging.disable(logging.WARNING)  # onnxruntime warns about every scale that it rounds
         try:
             quantization.shape_inference.quant_pre_process(whole, prepared, skip_symbolic_shape=True)
             _quantise(prepared, small, _reader(reader))
         except InputError:
             raise
-        except Exception as error:  # of onnxruntime, whose exceptions share no base
+        except Exception as error:  # onnxruntime's exceptions have no common base class
             refuse_out_of_memory(error, file)
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise InputError(f"{file}: not written, as the network cannot be quantised ({reason})") from None
+            raise InputError(f"{file}: not written, because the network cannot be quantised ({reason})") from None
         finally:
             logging.disable(logging.NOTSET)
         written = onnx.load_model(small)
@@ -81,19 +82,19 @@ def export_int8(model: Embedder, file: Path, images: Sequence[str], **options: A
 
 
 def _is_no_convolution(node: Any) -> bool:
-    """What normalises images before the first one is faster as float32."""
+    """Whether a node is not a convolution; nodes before the first convolution normalise images, faster in float32."""
     return node.op_type != "Conv"
 
 
 def _batches(model: Embedder, raw: bool, images: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Inputs of the ONNX file."""
+    """Batches of images as inputs of the ONNX file."""
     for first in range(0, len(images), STEP):
         batch = model._decoded(images[first : first + STEP])
         yield {"images": (batch if raw else model.normalise(batch)).numpy()}
 
 
 def _reader(batches: Iterator[dict[str, Any]]) -> Any:
-    """Batches as onnxruntime asks for them."""
+    """An object from which onnxruntime reads the batches."""
 
     class Reader(quantization.CalibrationDataReader):  # type: ignore[name-defined]
         def get_next(self) -> dict[str, Any] | None:

@@ -19,20 +19,20 @@ from lreid.models.embedder import Embedder
 
 logger = logging.getLogger("lreid")
 
-OSNETS = ("osnet_x0_25", "osnet_x0_5", "osnet_x0_75", "osnet_x1_0")  # of reid
+OSNETS = ("osnet_x0_25", "osnet_x0_5", "osnet_x0_75", "osnet_x1_0")  # names that reid has for torchreid's networks
 
 
 def write_for_reid(model: Embedder, out: Path, card: str) -> float:
-    """Writes the folder, and gives the difference of its features as :func:`lreid.export.export` does.
+    """Writes the folder; returns the difference between its features and the model's, as :func:`lreid.export.export`.
 
     Raises:
-        InputError: it is there already, cannot be written, or reid cannot build this network.
+        InputError: the folder already exists or cannot be written, or reid cannot build this network.
     """
     if out.exists():
-        raise InputError(f"{out}: is there already; choose another --out, or delete it")
+        raise InputError(f"{out}: already exists; choose another --out, or delete it")
     architecture, network = _as_reid_builds_it(model)
     if not isinstance(model.neck, nn.Identity):
-        logger.warning("the neck is left out, as reid has no place for it: features are those before it")
+        logger.warning("the neck is left out, because reid cannot store one; features are those before the neck")
     own = ImagesToFeatures(model, raw=False)
     own.model.neck = nn.Identity()
     state = {
@@ -40,7 +40,7 @@ def write_for_reid(model: Embedder, out: Path, card: str) -> float:
         for key, value in own.model.backbone.state_dict().items()
     }
     state = {key: value for key, value in state.items() if not key.startswith("classifier.")}
-    reason = "its tensors are others"
+    reason = "the tensors have other names"
     try:
         wanted = {key for key in network.state_dict() if not key.startswith("classifier.")}
         missing, foreign = wanted - state.keys(), state.keys() - wanted
@@ -51,17 +51,17 @@ def write_for_reid(model: Embedder, out: Path, card: str) -> float:
             if difference <= TOLERANCE:
                 _write(model, state, architecture, out, card)
                 return difference
-            reason = "its features are others, like pooling or strides, which weights do not record"
-    except RuntimeError as error:  # of shapes
+            reason = "the features differ, because pooling or strides do, which weights do not record"
+    except RuntimeError as error:  # the shapes of tensors differ
         refuse_out_of_memory(error, out)
         reason = " ".join(str(error).split())[:200]
     raise InputError(
-        f"{out}: not written: what reid builds as {architecture} is not this network ({reason}); use --for boxmot"
+        f"{out}: not written, because reid's {architecture} is a different network ({reason}); use --for boxmot"
     )
 
 
 def _as_reid_builds_it(model: Embedder) -> tuple[str, nn.Module]:
-    """The name that reid has for a network, and such a network with random weights."""
+    """The name of a network in reid, and the network that reid builds for this name, with random weights."""
     kind, _, name = model.name.partition(":")
     if kind == "torchreid" and name in OSNETS:
         models = Extra("torchreid", "torchreid").models
@@ -69,7 +69,7 @@ def _as_reid_builds_it(model: Embedder) -> tuple[str, nn.Module]:
     if kind == "timm" and name:
         return model.name, Extra("timm", "timm").create_model(name, pretrained=False, num_classes=0)
     raise InputError(
-        f"{model.name}: reid takes {', '.join(OSNETS)} of torchreid and timm:NAME alone; "
+        f"{model.name}: reid supports only torchreid's {', '.join(OSNETS)} and timm:NAME; "
         "train with the backbone torchreid:osnet_x1_0, or use --for boxmot"
     )
 
@@ -92,7 +92,7 @@ def _write(model: Embedder, state: dict[str, Tensor], architecture: str, out: Pa
     try:
         with folder_at_once(out, empty=True) as part:
             if part is None:
-                raise InputError(f"{out}: is there already; choose another --out, or delete it")
+                raise InputError(f"{out}: already exists; choose another --out, or delete it")
             write_atomically(part / "weights.safetensors", lambda file: file.write(content))
             write_text(part / "reid_config.json", json.dumps(settings, indent=1) + "\n")
             write_text(part / "README.md", card)

@@ -1,6 +1,6 @@
 """Write a model in the formats that trackers load, with a card."""
 
-# What each tool wants was read in its code: BoxMOT 25.0, Ultralytics 8.4, deep-sort-realtime 1.3, reid 0.1.
+# The formats follow the code of BoxMOT 25.0, Ultralytics 8.4, deep-sort-realtime 1.3 and reid 0.1.
 
 from __future__ import annotations
 
@@ -26,27 +26,28 @@ from lreid.models.exported import OnnxEmbedder
 def export_for(tool: str, model: Embedder, out: Path, *, config: str, source: str, opset: int) -> float:
     """Writes the format that a tool loads, and a card next to it (``FILE.md``, or ``README.md`` in a folder).
 
-    * ``boxmot``: an ONNX file of images (n, 3, H, W), normalised as ImageNet's.
-    * ``ultralytics``: one of images (n, 3, S, S) in [0, 1], S the larger side: earlier releases give squares only.
+    * ``boxmot``: an ONNX file that takes images (n, 3, H, W), normalised by ImageNet's mean and deviation.
+    * ``ultralytics``: an ONNX file that takes images (n, 3, S, S) in [0, 1]. S is the larger side, because earlier
+      releases of Ultralytics pass only squares.
     * ``deep-sort-realtime``: a file of :func:`lreid.export.export`, for :class:`lreid.models.crops.CropEmbedder`.
     * ``reid``: a folder with ``reid_config.json`` and ``weights.safetensors``.
 
     Args:
-        tool: one of these.
-        model: stays as it is.
-        out: file ``.onnx``, or folder to be made.
-        config: config of the run that trained it, YAML.
-        source: what it was loaded from, for the card.
+        tool: name of the tool, one of these.
+        model: the model, which does not change.
+        out: the file ``.onnx`` to write, or the folder to create.
+        config: config of the run that trained the model, YAML.
+        source: name from which the model was loaded, for the card.
         opset: version of ONNX's operators.
 
     Returns:
-        As :func:`lreid.export.export`.
+        The difference of features, as in :func:`lreid.export.export`.
 
     Raises:
-        InputError: the tool has no place for the model, or as :func:`lreid.export.export`.
+        InputError: the tool does not support the model, or as in :func:`lreid.export.export`.
     """
     if isinstance(model, OnnxEmbedder):
-        raise InputError(f"{model.file}: is exported already; name the model that it was made of")
+        raise InputError(f"{model.file}: is exported already; pass the model from which it was made")
     card = card_text(tool, model, out, config, source)
     if tool == "reid":
         return write_for_reid(model, out, card)
@@ -63,7 +64,7 @@ def export_for(tool: str, model: Embedder, out: Path, *, config: str, source: st
 
 
 def _runnable(opset: int, program: ExportedProgram) -> tuple[bytes, Network]:
-    """An ONNX file under the names that trackers know, and what runs it."""
+    """An ONNX file with the output name that trackers expect, and a network that runs the file."""
     content = converted_to_onnx(program, opset, "output0").SerializeToString()
     session = Extra("onnxruntime", "export").InferenceSession(content, providers=["CPUExecutionProvider"])
     return content, lambda images: torch.from_numpy(session.run(None, {"images": images.numpy()})[0])
@@ -85,16 +86,16 @@ class ForBoxmot(nn.Module):
         self.size = (model.height, model.width)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Features (n, dim)."""
+        """Compute features (n, dim)."""
         return self.inner(images * self.scale + self.shift)
 
     def images(self, number: int) -> Tensor:
-        """Random ones."""
+        """Random inputs of this network."""
         return torch.randn(number, 3, *self.size, generator=torch.Generator().manual_seed(number))
 
 
 class ForUltralytics(nn.Module):
-    """Features of square images (n, 3, S, S) in [0, 1], which are resized and normalised here."""
+    """Features of square images (n, 3, S, S) in [0, 1], which this module resizes and normalises."""
 
     def __init__(self, model: Embedder) -> None:
         super().__init__()
@@ -103,12 +104,12 @@ class ForUltralytics(nn.Module):
         self.side = max(self.size)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Features (n, dim)."""
+        """Compute features (n, dim)."""
         if self.size != (self.side, self.side):
             images = F.interpolate(images, self.size, mode="bilinear", align_corners=False)
         model = self.inner.model
         return self.inner((255 * images - model.mean) / model.std)
 
     def images(self, number: int) -> Tensor:
-        """Random ones."""
+        """Random inputs of this network."""
         return torch.rand(number, 3, self.side, self.side, generator=torch.Generator().manual_seed(number))

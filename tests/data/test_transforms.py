@@ -410,7 +410,7 @@ def test_other_old_values_load_and_name_the_file_to_write(tmp_path: Path) -> Non
 @pytest.mark.parametrize("name", ["FLIP", "PAD", "ERASING", "ERASING_PROBABILITY"])
 def test_a_removed_key_is_refused_with_what_to_write(tmp_path: Path, name: str) -> None:
     (tmp_path / "mine.yaml").write_text(f"INPUT: {{{name}: 1}}")
-    with pytest.raises(InputError, match=f"mine.yaml: INPUT.{name} was removed; write INPUT.PIPELINE with .* flip"):
+    with pytest.raises(InputError, match=f"mine.yaml: INPUT.{name} was removed; use INPUT.PIPELINE with .* flip"):
         load_config([tmp_path / "mine.yaml"])
     with pytest.raises(InputError, match=f"command line: INPUT.{name} was removed"):
         load_config([], [f"INPUT.{name}", "1"])

@@ -258,7 +258,9 @@ def test_a_file_that_would_be_wrong_is_not_written(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(formats, "_to_torch", wrong)
     for wrong.factor in (1.001, float("nan")):
-        with pytest.raises(InputError, match="model.pt2: not written, as its features differ .* by (0.001|nan) of"):
+        with pytest.raises(
+            InputError, match="model.pt2: not written, because its features differ .* by (0.001|nan) of"
+        ):
             export(network(), file, form="torch")
     assert file.read_text() == "from before" and list(tmp_path.iterdir()) == [file]
 
@@ -273,7 +275,7 @@ class Unclear(nn.Module):
 def test_a_network_that_cannot_be_traced_is_told_in_one_line(tmp_path: Path) -> None:
     model = network()
     model.backbone, model.neck = Unclear(), nn.Identity()
-    with pytest.raises(InputError, match="model.pt2: not written, as the network cannot be exported .*") as fault:
+    with pytest.raises(InputError, match="model.pt2: not written, because the network cannot be exported .*") as fault:
         export(model, tmp_path / "model.pt2", form="torch")
     assert "\n" not in str(fault.value) and not list(tmp_path.iterdir())
 
@@ -281,7 +283,7 @@ def test_a_network_that_cannot_be_traced_is_told_in_one_line(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("m.onnx", {"form": "tflite"}, "format 'tflite', .*: the formats are onnx and torch"),
+        ("m.onnx", {"form": "tflite"}, "format 'tflite', .*: the format must be onnx or torch"),
         ("m.onnx", {"normalise": "no"}, "normalise 'no'"),
         ("m.onnx", {"form": "torch"}, r"m.onnx: a file of format torch is named \*.pt2"),
         ("m.onnx", {"opset": 17}, "--opset 17: must be from 18 to"),

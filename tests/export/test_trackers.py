@@ -137,8 +137,8 @@ def test_reid_takes_networks_of_timm_as_timm_builds_them(tmp_path: Path) -> None
 
 
 REFUSED = {
-    "few": "few: reid takes osnet_x0_25, .* and timm:NAME alone; train with the backbone torchreid:osnet_x1_0",
-    "timm:mobilenetv2_035": "what reid builds as timm:mobilenetv2_035 is not this network .its features are others",
+    "few": "reid supports only torchreid's osnet_x0_25, .* and timm:NAME; train with the backbone torchreid:osnet_x1_0",
+    "timm:mobilenetv2_035": "reid's timm:mobilenetv2_035 is a different network .the features differ",
 }
 
 
@@ -155,7 +155,7 @@ def test_what_reid_cannot_build_is_refused(name: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_pooling_that_a_state_dict_does_not_tell_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("timm")
-    with pytest.raises(InputError, match="its features are others"):
+    with pytest.raises(InputError, match="the features differ"):
         written("reid", network("timm:resnet10t", pooling="gem", height=128, width=64), tmp_path / "mine")
 
 
@@ -164,7 +164,7 @@ def test_bad_input_is_told(tmp_path: Path, boxmot: Path) -> None:
     with pytest.raises(InputError, match="mine.pt: boxmot loads ONNX; name the file"):
         written("boxmot", network(), tmp_path / "mine.pt")
     (tmp_path / "there").mkdir()
-    with pytest.raises(InputError, match="there: is there already; choose another --out"):
+    with pytest.raises(InputError, match="there: already exists; choose another --out"):
         written("reid", network(), tmp_path / "there")
     with pytest.raises(InputError, match="not written by lreid"):
         lreid.load_model(boxmot)

@@ -220,4 +220,4 @@ def test_corrections_that_contradict_are_refused(films: Path, tmp_path: Path, ca
         error = capsys.readouterr().err
         assert message in error and error.count("\n") == 1
     (films / "twice.yaml").write_text("cameras:\n  a: {video: a-1.avi}\n  a: {video: a-1.avi}\n")
-    assert lreid("add", linked, films / "twice.yaml") == 2 and "stands in line 2" in capsys.readouterr().err
+    assert lreid("add", linked, films / "twice.yaml") == 2 and "is in line 2" in capsys.readouterr().err

@@ -36,7 +36,7 @@ def test_names_that_are_no_text_can_be_read_again(results, tmp_path):
         ("{", "not valid JSON"),
         ("[]", "not a results file of schema 1"),
         ('{"schema": 0}', "not a results file of schema 1"),
-        ('{"schema": 2}', "not a results file of schema 1: a later one"),
+        ('{"schema": 2}', "not a results file of schema 1: a later version"),
         (json.dumps({"schema": 1, "method": "dwopp"}), "has no benchmark, seed"),
     ],
 )

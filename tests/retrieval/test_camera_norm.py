@@ -110,7 +110,7 @@ def test_it_goes_into_a_file_and_back() -> None:
 
 def test_what_does_not_fit_is_told() -> None:
     features, _, cameras = people_of_cameras(4, images=10)
-    with pytest.raises(InputError, match="cameras: expected 10, one a feature row"):
+    with pytest.raises(InputError, match="cameras: expected 10, one per feature row"):
         CameraNorm.estimate(features, cameras[:9])
     with pytest.raises(InputError, match="cameras: expected integers, got text"):
         CameraNorm.estimate(features, ["a"] * 10)

@@ -250,7 +250,7 @@ def test_names_the_filter_that_left_no_match():
         ({"query_features": np.ones((3, 2), dtype=int)}, "expected floats, got torch.int64"),
         ({"query_features": [["a", "b"]] * 3}, r"query features: expected an \(N, D\) array of floats"),
         ({"gallery_features": np.ones((0, 2))}, "gallery features: empty"),
-        ({"query_ids": [1, 2]}, r"query identities: expected 3, one a feature row, got shape \(2,\)"),
+        ({"query_ids": [1, 2]}, r"query identities: expected 3, one per feature row, got shape \(2,\)"),
         ({"gallery_cams": [0.0, 1.5, 2.0]}, "gallery cameras: .*1.5"),
         ({"query_cams": None}, "camera_filter needs the cameras of queries and gallery"),
         ({"metric": "hamming"}, "metric 'hamming': unknown"),

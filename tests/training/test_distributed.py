@@ -235,7 +235,7 @@ def test_a_process_takes_its_gpu_before_it_touches_one(tmp_path: Path, two_gpus:
 @pytest.mark.parametrize(
     ("device", "gpus", "told"),
     [
-        ("cuda:1", 2, "DEVICE is cuda:1, but each process of torchrun takes its own GPU; use cuda"),
+        ("cuda:1", 2, "DEVICE is cuda:1, but torchrun gives each process its own GPU; use cuda"),
         ("auto", 1, "DEVICE is auto, but torchrun has started 2 processes on a machine with 1 GPU; "),
     ],
 )
