@@ -1,1 +1,1 @@
-"""The commands (``run``), one module per command; the modules in ``arguments`` define their arguments."""
+"""The commands, one module per command with a function ``run``; the modules in ``arguments`` define their options."""

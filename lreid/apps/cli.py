@@ -21,7 +21,7 @@ from lreid.errors import InputError, Stopped, refuse_out_of_memory
 
 LONGEST = 2000  # maximum number of characters of an error message
 
-COMMANDS = {  # modules of lreid.apps.arguments and of lreid.apps; the latter are imported only to run the command
+COMMANDS = {  # each has a module in lreid.apps.arguments, and one in lreid.apps that is imported only to run it
     "train": "train a lifelong method task by task, on a benchmark or on your images",
     "test": "test trained models: a table of figures and a page of ranked images",
     "search": "build a gallery of your images and search it",
@@ -33,8 +33,8 @@ COMMANDS = {  # modules of lreid.apps.arguments and of lreid.apps; the latter ar
     "zoo": "list, download, verify and publish trained models",
     "export": "write a model into one file for other programs",
 }
-ON_WINDOWS = ("data", "zoo")  # commands that need no replacement of open files and no POSIX signals
-REMOVED = {  # removed words of a command line, by command, and their replacement
+ON_WINDOWS = ("data", "zoo")  # commands that run on Windows: they neither replace open files nor use POSIX signals
+REMOVED = {  # words of the command line that were removed, by command, and what the message says instead
     ("data", "--sheet"): "check prints every fault; open the folder to see its images",
     ("data", "render"): "python tools/render in a source checkout renders people",
     ("search", "--share"): "use reindex to extract a gallery's images with a new model",
@@ -62,7 +62,7 @@ lreid COMMAND --help shows the options of a command, lreid --version the version
 
 
 def main() -> int:
-    """Runs the command that ``sys.argv`` names and returns its exit status, see :func:`run_tool`."""
+    """Runs the command in ``sys.argv`` and returns its exit status, see :func:`run_tool`."""
     name, *words = sys.argv[1:] or ["--help"]
     if name in COMMANDS:
         return run_command(name, words, prog=f"lreid {name}")
@@ -90,8 +90,8 @@ def run_command(name: str, words: Sequence[str] | None = None, prog: str | None 
 
     Args:
         name: name of the command.
-        words: its arguments; None takes those of ``sys.argv``.
-        prog: beginning of usage and messages; None takes the file name in ``sys.argv``.
+        words: arguments of the command; None means those in ``sys.argv``.
+        prog: how usage and messages begin; None means the file name in ``sys.argv``.
 
     Returns:
         Exit status, see :func:`run_tool`.
@@ -124,7 +124,7 @@ def parser_of(name: str, prog: str | None) -> argparse.ArgumentParser:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Takes no abbreviation of an option: ``--epoch`` is no ``--epochs``; the error names it as the nearest."""
+    """A parser without abbreviated options: ``--epoch`` does not mean ``--epochs``, but the error suggests it."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(allow_abbrev=False, **options)
@@ -142,16 +142,16 @@ def run_tool(
     tool: Callable[[argparse.Namespace], int | None],
     words: Sequence[str] | None = None,
 ) -> int:
-    """Parses the command line, calls the tool and turns bad input into one line and exit status 2.
+    """Parses the command line and calls the tool; bad input ends with one line and exit status 2.
 
     Args:
-        parser: parser of the tool; ``--debug`` is added to it.
-        tool: called with the parsed arguments; returns the exit status, None for 0.
-        words: the arguments; None takes those of ``sys.argv``.
+        parser: parser of the tool, to which this function adds ``--debug``.
+        tool: function that takes the parsed arguments and returns the exit status; None means 0.
+        words: the arguments; None means those in ``sys.argv``.
 
     Returns:
-        Exit status: the tool's status, 2 for bad input (if a change was made nevertheless, the line says "done, but"),
-        130 if interrupted (143 by SIGTERM, 129 by SIGHUP), 141 if the output pipe is closed.
+        The exit status of the tool; 2 for bad input (if a change was made nevertheless, the line says "done, but");
+        130, 143 or 129 if SIGINT, SIGTERM or SIGHUP stopped the tool; 141 if the output pipe is closed.
     """
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return _printing(parser.prog, lambda: _run_tool(parser, tool, words))
@@ -161,8 +161,8 @@ def _run_tool(
     parser: argparse.ArgumentParser, tool: Callable[[argparse.Namespace], int | None], words: Sequence[str] | None
 ) -> int:
     try:
-        args = parser.parse_intermixed_args(words)  # KEY VALUE pairs may stand between options
-    except TypeError:  # argparse cannot intermix words of subcommands, and these lack --debug
+        args = parser.parse_intermixed_args(words)  # allows KEY VALUE pairs between options
+    except TypeError:  # raised for parsers with subcommands, with which argparse cannot intermix words
         args, rest = parser.parse_known_args(words)
         args.debug |= "--debug" in rest
         if rest := [each for each in rest if each != "--debug"]:
@@ -170,8 +170,8 @@ def _run_tool(
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     # Report a full disk once, for the file that cannot be saved, and not for every log line.
     logging.raiseExceptions = False
-    logging.captureWarnings(True)  # of libraries, for instance about damaged images; stderr is for errors
-    logging.getLogger("faiss").setLevel(logging.WARNING)  # it logs which build it loads
+    logging.captureWarnings(True)  # log warnings of libraries, for instance about damaged images, as lreid's own
+    logging.getLogger("faiss").setLevel(logging.WARNING)  # otherwise faiss logs which build it loads
     try:
         try:
             return tool(args) or 0
@@ -188,7 +188,7 @@ def _run_tool(
     except Stopped as stop:
         again = "run the same command again to continue"
         advice = f"continue with --resume --out {args.out}" if "resume" in args else again
-        print(f"\n{parser.prog}: {stop}; all is saved, {advice}", file=sys.stderr)
+        print(f"\n{parser.prog}: {stop}; everything is saved; {advice}", file=sys.stderr)
         return stop.status
     except KeyboardInterrupt:
         advice = "; pass --resume to continue from the last checkpoint" if "resume" in args else ""
@@ -208,17 +208,17 @@ def _refuse_file(error: BaseException) -> None:
 
 
 def _printing(prog: str, command: Callable[[], int]) -> int:
-    """Runs a command and returns its exit status, also if its output cannot be written.
+    """Runs a command and returns an exit status even if its output cannot be written.
 
-    A character that the terminal's encoding lacks is printed as an escape. A closed stream counts as ``/dev/null``, and
-    errors while writing to standard error are ignored.
+    Characters that the encoding of the terminal lacks are printed as escapes. A closed stream is replaced by
+    ``/dev/null``. Errors while writing to standard error are ignored.
 
     Args:
-        prog: beginning of messages.
-        command: prints, and returns a status.
+        prog: how messages begin.
+        command: function that prints, and returns an exit status.
 
     Returns:
-        That status; 2 if standard output cannot be written, 141 if its reader has closed it.
+        The exit status of the command; 2 if standard output cannot be written, 141 if its reader has closed it.
     """
     for descriptor, name in ((1, "stdout"), (2, "stderr")):
         if getattr(sys, name) is None:
@@ -231,7 +231,7 @@ def _printing(prog: str, command: Callable[[], int]) -> int:
         try:
             try:
                 return command()
-            finally:  # argparse exits
+            finally:  # also if argparse exits
                 output.flush()
         except BrokenPipeError:  # the reader has closed the output, as head does
             _discard(output)
@@ -243,9 +243,9 @@ def _printing(prog: str, command: Callable[[], int]) -> int:
 
 
 def _null(descriptor: int) -> TextIO:
-    """A stream to ``/dev/null`` in place of a closed one; it keeps the descriptor from the next file that is opened."""
+    """A stream to ``/dev/null`` that replaces a closed one, so that no file opened later gets its descriptor."""
     with contextlib.suppress(OSError):
-        os.fstat(descriptor)  # a different file already has the descriptor
+        os.fstat(descriptor)  # succeeds if another file already has the descriptor
         return open(os.devnull, "w", encoding="utf-8")
     opened = os.open(os.devnull, os.O_WRONLY)
     if opened != descriptor:
@@ -255,15 +255,15 @@ def _null(descriptor: int) -> TextIO:
 
 
 def _discard(stream: Any) -> None:
-    """Redirects a stream to ``/dev/null``, where Python flushes it at exit."""
-    with contextlib.suppress(OSError):  # it is not a file
+    """Redirects a stream to ``/dev/null``, so that flushing it at exit raises no error."""
+    with contextlib.suppress(OSError):  # raised if the stream is not a file
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def one_line(message: str) -> str:
-    r"""A message as one short line, without line ends and terminal codes, which names and values in it may contain.
+    r"""A message as one short line; line ends and terminal codes in names and values are replaced.
 
-    Undecodable bytes of file names are printed as ``\udcff``.
+    Bytes of file names that cannot be decoded are printed as ``\udcff``.
     """
     message = message.encode(errors="backslashreplace").decode()
     if len(message) > LONGEST:
@@ -272,7 +272,7 @@ def one_line(message: str) -> str:
 
 
 def printable(text: str) -> str:
-    r"""Text for a terminal, in lines; unprintable characters, such as terminal codes, are printed as ``\x1b``."""
+    r"""Text for a terminal, in which unprintable characters, such as terminal codes, become escapes like ``\x1b``."""
     return "".join(
         each if each.isprintable() or each in "\n\r\t" else each.encode("unicode_escape").decode() for each in text
     )
@@ -283,11 +283,11 @@ class _Unwritable(Exception):
 
 
 class _Printable:
-    """A stream without unprintable characters, so names of people and files cannot send codes to the terminal.
+    """A stream that escapes unprintable characters, so that names cannot send codes to the terminal.
 
     Raises:
         BrokenPipeError: the reader has closed the stream.
-        _Unwritable: it cannot be written for a different reason.
+        _Unwritable: the stream cannot be written to for a different reason.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -316,7 +316,7 @@ class _Printable:
 
 
 class _Lossy(_Printable):
-    """A stream that ignores write errors, and keeps the terminal codes of progress bars."""
+    """A stream that ignores errors in writing, and does not escape the terminal codes of progress bars."""
 
     def write(self, text: str) -> int:
         with self._errors():

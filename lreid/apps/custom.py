@@ -32,10 +32,10 @@ from lreid.training.run_config import load_run_config
 from lreid.zoo import PEOPLE, SMALL_PEOPLE, SMALL_VEHICLES, VEHICLES
 
 FULL = (256, 128)  # input size of networks with ImageNet weights, height and width
-RATE = 2e-4  # of networks from the zoo
-# The best method for trained networks that stores nothing about people, see docs/results/new-places.md.
+RATE = 2e-4  # learning rate for networks from the zoo
+# The best of the methods that store nothing about people, for trained networks, see docs/results/new-places.md.
 METHOD = "retrace"
-CLEAR = 5.0  # points of AP that an identity must gain or lose to be counted
+CLEAR = 5.0  # change in points of AP from which an identity counts as better or worse
 _TEMPLATE = Template(
     Path(__file__).with_suffix(".md").read_text(encoding="utf-8"), trim_blocks=True, lstrip_blocks=True
 )
@@ -47,8 +47,8 @@ class Plan:
 
     Attributes:
         cfg: config of the run.
-        text: the choices, with the option that changes each, for printing.
-        before: the checkpoint that the run fine-tunes from, if any.
+        text: the choices to print, each with the option that changes it.
+        before: the checkpoint from which the run fine-tunes, if any.
     """
 
     cfg: CfgNode
@@ -61,13 +61,13 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
     """Chooses how to train on a folder or a CSV file.
 
     Args:
-        path: as in :func:`lreid.data.custom.source_of`.
-        files, overrides: as in :func:`lreid.config.load_config`; they override the choices.
-        before: a finished run, or a checkpoint of a finished task, to fine-tune from; it determines network, method and
-            settings.
+        path: the folder or CSV file, see :func:`lreid.data.custom.source_of`.
+        files, overrides: config files and pairs as in :func:`lreid.config.load_config`, which override the choices.
+        before: a finished run, or a checkpoint of a finished task, from which to fine-tune. Its config determines
+            network, method and settings.
 
     Raises:
-        InputError: the images, the run or a key do not fit.
+        InputError: the images, the run or a key cannot be used.
     """
     notes: list[str] = []
     old = before and finished_task(before)
@@ -81,7 +81,7 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
         raise InputError(f"{path}: {untrained[0]} has no image of the split train; add some")
     if again := sorted(learned_names & set().union(*map(_names, data_sets))):
         examples = first_few(again)
-        notes.append(f"{len(again)} are named like people learned before ({examples}); they are learned as others")
+        notes.append(f"{len(again)} have names of people in earlier tasks ({examples}); they count as different people")
     keys |= {"BENCHMARK.NAME": title_of(path), "BENCHMARK.TRAIN": [name]}
     keys["BENCHMARK.LEARNED"] = [each for each in keys.get("BENCHMARK.LEARNED", []) if each != name]
     tasks = wanted.BENCHMARK.TASKS_PER_DATASET if "BENCHMARK.TASKS_PER_DATASET" in given else 1
@@ -98,7 +98,7 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
     cfg = load_run_config([keys, *files], overrides)
     method = cfg.METHOD.NAME
     if "BATCH.IDENTITIES" not in given and method_class(method).batches == "identities":
-        # A method may choose fewer identities than a task has, but never more.
+        # The file of a method may set fewer identities per batch, but not more than a task has.
         identities = min(proposal.identities, method_file(method).get("BATCH.IDENTITIES", proposal.identities))
         overrides = [*overrides, "BATCH.IDENTITIES", str(identities)]
         cfg = resolved(load_config([keys, *files], overrides, report=False))
@@ -128,15 +128,13 @@ def finished_task(run: Path) -> Path:
 
 
 def _inherited(checkpoint: Path, notes: list[str]) -> tuple[dict[str, Any], set[str]]:
-    """The keys of a checkpoint's run, updated for the tasks that were learned since.
+    """The config keys of a checkpoint's run, in which the data sets of its tasks count as learned.
 
-    Also returns the names of the identities that the run learned, if they have names that can still be read.
+    Also returns the names of the identities on which the run trained, as far as they have names that can still be read.
     """
     state = load_checkpoint(checkpoint)
     if any(key not in state for key in ("config", "position", "results", "method")) or state["position"]["epoch"]:
-        raise InputError(
-            f"{checkpoint}: is not a checkpoint of a finished task (task-NN.pt); name one to fine-tune from"
-        )
+        raise InputError(f"{checkpoint}: is not a checkpoint of a finished task (task-NN.pt); pass such a checkpoint")
     cfg = config_from_text(state["config"], str(checkpoint))
     if cfg.BENCHMARK.SCENARIO != "class-incremental":
         raise InputError(
@@ -154,10 +152,10 @@ def _inherited(checkpoint: Path, notes: list[str]) -> tuple[dict[str, Any], set[
             names.append(name)
             people.update(*map(_names, data_sets))
         except InputError as error:
-            notes.append(f"{name} cannot be tested any more, so what becomes of its people is not shown ({error})")
+            notes.append(f"{name} cannot be tested any more, so forgetting of its people is not measured ({error})")
     fresh = {"NAME", "TRAIN", "POOL", "IDENTITIES", "JOINT", "TASKS_PER_DATASET"}
     keys = {key: value for key, value in leaves(cfg) if key.removeprefix("BENCHMARK.") not in fresh}
-    if cfg.BENCHMARK.JOINT and keys["METHOD.ALIAS"]:  # the new run is not joint training
+    if cfg.BENCHMARK.JOINT and keys["METHOD.ALIAS"]:  # the name stood for joint training, which the new run is not
         keys["METHOD.ALIAS"] = ""
     return keys | {"BENCHMARK.LEARNED": names, "BENCHMARK.LEARNED_IDENTITIES": sum(numbers[:done])}, people
 
@@ -171,8 +169,8 @@ def _names(data_set: DataSet) -> set[str]:
 def _start(cfg: CfgNode, given: Collection[str], data_sets: Sequence[DataSet]) -> dict[str, Any]:
     """The keys of the initial model: a model of the zoo, or ImageNet weights if the user chose a different network.
 
-    For upright images it is the model of people, otherwise that of vehicles; if the images are no larger than the input
-    of the small model, the small one.
+    The model is that of people for upright images, and that of vehicles for other images. For upright images no larger
+    than the input of the small model, it is the small model of people.
     """
     models = (PEOPLE, SMALL_PEOPLE, VEHICLES, SMALL_VEHICLES)
     cards = {name: zoo.find(name.removeprefix(zoo.PREFIX)) for name in models}
@@ -189,14 +187,14 @@ def _start(cfg: CfgNode, given: Collection[str], data_sets: Sequence[DataSet]) -
     card = cards[fits]
     inherited = ("MODEL.POOLING", "MODEL.NORM", "MODEL.SCALE")
     network = {"MODEL.WEIGHTS": fits, "MODEL.BACKBONE": card.backbone}
-    if fits in (PEOPLE, VEHICLES):  # a small data set should not change the edges and colours of the first layers
+    if fits in (PEOPLE, VEHICLES):  # a small data set should not change the first layers, which find edges and colours
         network |= {"TRAIN.FROZEN_LAYERS": 6, "TRAIN.LAYER_DECAY": 0.8}
     network |= {key: value for key, value in card.config.items() if key in inherited}
     return network | {f"INPUT.{key.upper()}": getattr(card, key) for key in ("height", "width", "mean", "std")}
 
 
 def _plan_text(path: Path, cfg: CfgNode, own: Sequence[CustomSet], proposal: Proposal, **values: Any) -> str:
-    """The rendered ``custom.md``: one line per choice with the option that changes it, then the notes."""
+    """Fills ``custom.md``: one line per choice with the option that changes it, then the notes."""
     sets = [
         {
             "name": one_line(each.name),
@@ -212,7 +210,7 @@ def _plan_text(path: Path, cfg: CfgNode, own: Sequence[CustomSet], proposal: Pro
     width = max(len(what) for _, what, _ in rows if len(what) < 60)
     table = [f"  {name:8} {what:{width}}  {f'({how})' if how else ''}".rstrip() for name, what, how in rows]
     notes = [*(note for each in own for note in each.notes), *values["notes"]]
-    return "\n".join([f"{path}: chosen, and how to choose otherwise", *table, *(f"  note: {note}" for note in notes)])
+    return "\n".join([f"{path}: lreid chose (how to change)", *table, *(f"  note: {note}" for note in notes)])
 
 
 def gains(results: Results) -> str:
@@ -249,12 +247,15 @@ def gains(results: Results) -> str:
             f"{name}: {counted(queries, 'query')} of {counted(len(changes), 'identity')}, "
             f"too few to show differences under {least:.1f} points"
         )
-    head = f"before → after on the same queries, in per cent; better, worse: identities by {CLEAR:g} AP points or more"
+    head = (
+        "before → after on the same queries, in per cent; better, worse: number of identities whose AP changed by "
+        f"{CLEAR:g} points or more"
+    )
     return "\n".join([head, "", tabulate(rows, headers="keys", disable_numparse=True), "", *notes])
 
 
 def next_steps(images: Path, run: Path) -> str:
-    """The two commands that usually follow a run: search with the model, and fine-tune it on other identities."""
+    """The two commands that usually follow a run: search with the model, and fine-tune the model on other people."""
     gallery = f"{one_line(title_of(images))}.gallery"
     commands = [
         ["lreid", "search", "build", gallery, str(images), "--checkpoint", str(run)],

@@ -31,7 +31,7 @@ def _list(args: argparse.Namespace) -> None:
 
 def _prepare(args: argparse.Namespace) -> None:
     if len(args.names) > 1 and args.archive:
-        raise InputError("prepare: name one data set for --archive")
+        raise InputError("prepare: --archive needs exactly one data set; name one")
     if args.frames < 0:
         raise InputError(f"--frames: {args.frames} is below 1; name how many frames of a tracklet to write")
     for name in args.names:
@@ -50,7 +50,7 @@ def _check(args: argparse.Namespace) -> None:
     for name, each in by_name.items():
         there = [one.data_set for one in each if one.data_set is not None]
         if _is_path(name) and any(len({record.pid for record in one.train}) > 1 for one in there):
-            from lreid.apps.custom import plan  # loads torch, which no other command needs
+            from lreid.apps.custom import plan  # imported here, because it loads torch, which nothing else here needs
 
             print(plan(Path(name), [], ["DATA.ROOT", str(args.root), "DATA.PATTERN", args.pattern]).text)
     _require_complete(findings)
@@ -73,5 +73,5 @@ def _is_path(name: str) -> bool:
 
 
 def _source(name: str, root: Path) -> str:
-    """The name for ``BENCHMARK.TRAIN``, if the argument is a folder or a file."""
+    """The name of a folder or file in ``BENCHMARK.TRAIN``; other names are returned unchanged."""
     return source_of(Path(name), root) if _is_path(name) else name

@@ -1,6 +1,6 @@
-"""Refuse wrong files, names and keys before importing torch, which takes seconds.
+"""Refuse wrong files, names and keys before torch is imported, which takes seconds.
 
-The library checks all of this again, because it can be called without a command line.
+The library checks all of this again, because programs can call it without a command line.
 """
 
 from __future__ import annotations
@@ -68,10 +68,10 @@ def _refuse_test(args: argparse.Namespace) -> None:
     if (args.query is None) != (args.gallery is None):
         raise InputError("--query and --gallery need each other; give both")
     if args.query and args.csv:
-        raise InputError("--csv and --query exclude each other; give one of them")
+        raise InputError("--csv and --query exclude each other; give only one of the two")
     models, overrides = split_checkpoints(args)
     if not models and args.gallery is None:
-        raise InputError("--checkpoint: is missing; name a file, a run folder or zoo:NAME")
+        raise InputError("--checkpoint: is missing; pass a file, a run folder or zoo:NAME")
     _config(args.config, overrides)
     _require(args.query, args.gallery, args.csv)
 

@@ -19,11 +19,11 @@ from lreid.retrieval import evaluate
 
 
 def run(args: argparse.Namespace) -> None:
-    """Writes the file and prints how much its features differ from the model's."""
-    for name in ("onnxscript", "onnx_ir"):  # torch's exporter logs its passes to this logger
+    """Writes the file and prints how much its features differ from those of the model."""
+    for name in ("onnxscript", "onnx_ir"):  # torch's exporter logs its steps to these loggers
         logging.getLogger(name).setLevel(logging.WARNING)
     if args.int8 and (args.tool or args.format == "torch"):
-        raise InputError("--int8: writes lreid's own ONNX file; remove --for and --format")
+        raise InputError("--int8: writes an ONNX file for lreid; remove --for and --format")
     listed = list_images(args.int8) if args.int8 else []
     model, config = load_model(args.model, "cpu"), model_config(args.model).dump()
     if args.tool:
@@ -49,13 +49,14 @@ def run(args: argparse.Namespace) -> None:
     if listed:
         print(_cost(args.model, args.out, listed))
     else:
-        print(f"its features differ from the model's by {difference:.0e} of the largest one")
+        print(f"its features differ from the model's by at most {difference:.0e} of the largest number in them")
 
 
 def _cost(source: str, file: Path, images: list[Listed]) -> str:
-    """The accuracy and speed of an 8-bit file on images, compared with its float32 model, both with onnxruntime.
+    """Compares accuracy and speed of an 8-bit file with its float32 model on images, both with onnxruntime.
 
-    Each image is a query among all others, of any camera. The images include those of the calibration.
+    Each image is a query, and all other images, of any camera, are the gallery. The images include the calibration
+    images.
     """
     paths, seconds, features = [image.path for image in images], [], []
     for model in (load_model(source, "cpu", engine="onnx"), load_model(file)):

@@ -1,4 +1,4 @@
-"""Score a saved gallery, in a file or in Milvus, with labelled queries, through the search that users run."""
+"""Score a saved gallery, in a file or in Milvus, with labelled queries, by the same search that users run."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ def score_gallery(
     Args:
         where: address of the gallery, see :func:`lreid.gallery.store.place_of`.
         query: folder or CSV file, see :func:`lreid.search.list_images`.
-        checkpoint: the gallery's model, if it has moved.
+        checkpoint: file of the gallery's model, if it has moved.
         out: folder to write to.
-        overrides: ``KEY VALUE`` pairs that override the model's config; only ``EVAL`` and ``DEVICE`` matter.
+        overrides: ``KEY VALUE`` pairs that override the config of the model; only ``EVAL`` and ``DEVICE`` matter.
         engine: as in :func:`lreid.load_model`.
 
     Returns:
-        What :func:`lreid.apps.test.score_checkpoints` returns: a row ``gallery KIND`` and, if the gallery keeps
-        features, an exact row ``plain``. Images without an identity are distractors.
+        The same as :func:`lreid.apps.test.score_checkpoints`: a row ``gallery KIND`` and, if the gallery stores
+        features, a row ``plain`` of the exact ranking. Images without an identity are distractors.
     """
     named = NamedGallery.load(where)
     cfg = model_config(checkpoint or named.checkpoint, overrides)
@@ -75,7 +75,7 @@ def score_gallery(
 
 
 def _results(checkpoint: Path, test: ListedTest, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The content of ``test.json``; the last of the rows is the one that the notes concern."""
+    """The content of ``test.json``; its notes are about the last row."""
     return {
         "schema": 1,
         "checkpoints": {checkpoint.stem: str(checkpoint)},
@@ -98,7 +98,11 @@ def _images(query: Path, model: Embedder, named: NamedGallery, cfg: CfgNode) -> 
 
 
 def _named(query: Path, sources: Sources) -> list[SearchImage]:
-    """The queries; all identities must be known."""
+    """The queries.
+
+    Raises:
+        InputError: a query has no identity.
+    """
     listed = list_images([query], "query", sources)
     if nameless := [image.path for image in listed if image.identity is None]:
         raise InputError(
@@ -110,7 +114,7 @@ def _named(query: Path, sources: Sources) -> list[SearchImage]:
 
 @dataclass(frozen=True)
 class _Listed:
-    """Images of a gallery, without their pixels."""
+    """The images of a gallery in the form of a test set's images, but without pixels."""
 
     records: Sequence[Record]
     pids: np.ndarray
@@ -118,8 +122,9 @@ class _Listed:
 
 
 def _test_of(where: str, images: Images, labels: Rows, rules: Rules) -> ListedTest:
-    """Queries against all images of a gallery; images without an identity are distractors."""
-    ids = np.where(labels.ids == UNKNOWN, min(labels.ids.min() - 1, UNKNOWN - 1), labels.ids)  # -1 would be junk
+    """A test set of queries and all images of a gallery, in which images without an identity are distractors."""
+    # Distractors must not keep -1, which means junk in a test.
+    ids = np.where(labels.ids == UNKNOWN, min(labels.ids.min() - 1, UNKNOWN - 1), labels.ids)
     records = [Record(*each) for each in zip(labels.paths, ids.tolist(), labels.cams.tolist(), strict=True)]
     has_cameras = not (images.camids == UNKNOWN).any() and not (labels.cams == UNKNOWN).any()
     itself = 0

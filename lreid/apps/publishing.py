@@ -44,17 +44,17 @@ from lreid.zoo.weights import weights_in_place, write_entry
 
 logger = logging.getLogger("lreid")
 
-# Points. Processors round differently, and with few queries, one more or less changes Rank-k.
+# Allowed differences in points. Processors round differently, and with few queries, one changed rank changes Rank-k.
 TOLERANCE, MAP_TOLERANCE = 1.0, 0.1
 
 FALSE_ACCEPTS = 0.01  # share of impostor pairs that may reach the threshold
-MOST_QUERIES = 500  # per gallery, for the threshold
+MOST_QUERIES = 500  # maximum number of queries per gallery that set the threshold
 
 Figures = dict[str, dict[str, Any]]
 
 
 class ImagesElsewhere(InputError):
-    """The images that a card was measured on do not come with lreid and were not found."""
+    """The images on which a card was measured do not come with lreid and were not found."""
 
 
 def verify_cards(args: argparse.Namespace) -> None:
@@ -73,15 +73,15 @@ def verify_cards(args: argparse.Namespace) -> None:
         faults += [f"{card.name}: {fault}" for fault in wrong]
     if faults:
         raise InputError(f"{'; '.join(faults)}; publish the model again, or find out what has changed")
-    print("as on the cards")
+    print("all figures are as on the cards")
 
 
 def publish_run(args: argparse.Namespace) -> None:
     """Publishes the checkpoint of a run as an entry of the zoo."""
     statement = Statement(args.title, args.start_only, args.trained_on, args.limits, args.licence, args.url)
     if args.hub and not args.out:
-        raise InputError("--hub: needs --out DIR, the folder that keeps the entry as it is uploaded")
-    hub = hub_of(args.hub) if args.hub else None  # before the work
+        raise InputError("--hub: needs --out DIR, a folder for a copy of the uploaded entry")
+    hub = hub_of(args.hub) if args.hub else None  # here, so that a wrong name or token is reported before the work
     card = publish(args.run, args.name, statement, half=args.half, folder=args.out or BUNDLED)
     print(describe(card))
     if args.hub:
@@ -97,12 +97,12 @@ def _card(name: str) -> Card:
 
 @dataclass(frozen=True)
 class Statement:
-    """The publisher's statements about a model, see :class:`lreid.zoo.Card`.
+    """What the publisher states about a model, see :class:`lreid.zoo.Card`.
 
     Attributes:
-        title: one line; empty for method and benchmark.
+        title: title in one line; if empty, method and benchmark.
         start_only: whether the model serves only as initial weights.
-        trained_on: source of the training images; empty for the names of the data sets.
+        trained_on: source of the training images; if empty, the names of the data sets.
         limits: limits of the model, and uses to avoid.
         licence: licence of the weights.
         urls: addresses of the weights, if they are not next to the card.
@@ -119,7 +119,7 @@ class Statement:
 def publish(
     run: Path, name: str, statement: Statement = Statement(), *, half: bool = False, folder: Path = BUNDLED
 ) -> Card:
-    """Writes weights and card of a run's last task; replaces an existing entry of this name in one step.
+    """Writes weights and card of the last task of a run; replaces an existing entry of this name in one step.
 
     Args:
         run: the folder of a finished run.
@@ -127,19 +127,19 @@ def publish(
         statement: facts that the run does not record.
         half: store matrices and kernels in 16 bits. Vectors, mostly of BatchNorm, stay in 32 bits: they are small, and
             variances may be too large or too small for 16 bits.
-        folder: to write to.
+        folder: folder to write to.
 
     Returns:
-        The card. Its figures are measured with the stored weights on the run's benchmark. It keeps only the last part
-        of each image path.
+        The card. Its figures are measured with the stored weights on the benchmark of the run. It contains only the
+        last part of each image path.
 
     Raises:
-        InputError: the name or the run is invalid, the benchmark's images differ from those of the run, or a file of
-            the user has a name that the entry needs.
+        InputError: the name or the run is invalid, the images of the benchmark have changed since the run, or a file
+            that is no part of an entry has a name that the entry needs.
     """
     if not NAME.fullmatch(name):
         raise InputError(f"{name}: cannot be a name in the zoo; use a-z, 0-9, - and _")
-    weights_in_place(folder / f"{name}.json")  # before the work: refuses to replace a file of the user
+    weights_in_place(folder / f"{name}.json")  # raises an error, before the work, if a user's file has the name
     results = read_results(run)
     tasks, done = len(results["tasks"]), len(results["mAP"])
     if done < tasks:
@@ -163,13 +163,13 @@ def publish(
 
 
 def _measured(cfg: CfgNode, model: Embedder, results: Results, run: Path) -> dict[str, Any]:
-    """Card entries about the stored network and its figures."""
+    """The keys of the card about the stored network and its figures."""
     tests = TestSets()
     figures, protocol = tests.measure(model, cfg)
     if protocol != results["protocol"]:
         raise InputError(
-            f"{run}: the images of {results['benchmark']} differ from those that the run was tested on "
-            f"({protocol}, not {results['protocol']}); put these in place, or train again"
+            f"{run}: the images of {results['benchmark']} differ from those on which the run was tested "
+            f"(protocol {protocol}, not {results['protocol']}); restore those images, or train again"
         )
     for gallery, row in zip(results["galleries"], results["mAP"][-1], strict=True):
         measured = figures[gallery["name"]]["mAP"]
@@ -184,7 +184,7 @@ def _measured(cfg: CfgNode, model: Embedder, results: Results, run: Path) -> dic
 
 
 def _of_run(cfg: CfgNode, results: Results) -> dict[str, Any]:
-    """Card entries about training, input and evaluation."""
+    """The keys of the card about training, input and evaluation."""
     shared, tasks = without_folders(cfg), len(results["tasks"])
     return {
         "method": method_title(cfg),
@@ -211,7 +211,7 @@ def _of_run(cfg: CfgNode, results: Results) -> dict[str, Any]:
 
 
 def _stated(statement: Statement, cfg: CfgNode) -> dict[str, Any]:
-    """Card entries that the publisher states, or defaults."""
+    """The keys of the card that the publisher states, or their defaults."""
     statements = asdict(statement)
     url, *mirrors = statements.pop("urls") or [""]
     return statements | {
@@ -223,7 +223,7 @@ def _stated(statement: Statement, cfg: CfgNode) -> dict[str, Any]:
 
 
 def stored(state: dict[str, Tensor], half: bool) -> dict[str, Tensor]:
-    """A state dict in the stored precision: see ``half`` of :func:`publish`."""
+    """A state dict in the precision in which it is stored, see ``half`` in :func:`publish`."""
     return {
         key: (value.half() if half and value.is_floating_point() and value.ndim > 1 else value).contiguous()
         for key, value in state.items()
@@ -231,9 +231,9 @@ def stored(state: dict[str, Tensor], half: bool) -> dict[str, Tensor]:
 
 
 class TestSets:
-    """The benchmarks that models are measured on; models of one benchmark share its images."""
+    """The benchmarks on which models are measured; models of one benchmark share its images."""
 
-    __test__ = False  # pytest: not a test
+    __test__ = False  # tells pytest that this class is not a test
 
     def __init__(self) -> None:
         self._evaluators: dict[str, tuple[Evaluator, str]] = {}
@@ -297,11 +297,11 @@ class TestSets:
         """Measures a model on the benchmark of its card.
 
         Returns:
-            The measured figures, and a text for each difference from the card: mAP by more than ``MAP_TOLERANCE``,
-            other metrics by more than ``TOLERANCE``, kind and counts by anything.
+            The measured figures, and a text for each difference from the card: a difference of mAP above
+            ``MAP_TOLERANCE``, of other metrics above ``TOLERANCE``, and any difference of kind or counts.
 
         Raises:
-            ImagesElsewhere: its data sets are the publisher's own, and are missing.
+            ImagesElsewhere: the card was measured on the publisher's custom images, which are missing.
             InputError: weights or data sets are missing or damaged.
         """
         name = f"{PREFIX}{card.file}"
@@ -325,7 +325,7 @@ class TestSets:
                 if measured[key] != stated[key]
             ]
         if protocol != card.protocol:
-            faults.append(f"tested on other images ({protocol}, on the card {card.protocol})")
+            faults.append(f"the test images are others (protocol {protocol}, on the card {card.protocol})")
         return figures, faults
 
 
@@ -336,21 +336,21 @@ def _model(cfg: CfgNode, state: dict[str, Tensor], path: Path) -> Embedder:
 
 
 def from_imagenet(weights: str) -> bool:
-    """Whether ``MODEL.WEIGHTS`` are ImageNet's, or those of a model known to start from ImageNet."""
-    if weights.startswith(PREFIX):  # an entry of the same name is still the earlier one
+    """Whether ``MODEL.WEIGHTS`` are ImageNet weights, or those of a model whose training started from them."""
+    if weights.startswith(PREFIX):  # if the new entry has the same name, the earlier entry still exists at this point
         return find(weights.removeprefix(PREFIX)).imagenet
     if Path(weights).is_file():
         try:
             return from_imagenet(model_config(weights).MODEL.WEIGHTS)
         except OutOfMemory:
             raise
-        except InputError:  # not a model of lreid
+        except InputError:  # the weights are not a model of lreid
             return False
     return weights == "imagenet" or weights.startswith("package:")
 
 
 def _require_own_sets(card: Card, cfg: CfgNode) -> None:
-    """Raises ImagesElsewhere if a card's custom images are missing; cards do not record their folder."""
+    """Raises ImagesElsewhere if a card's custom images are missing; cards do not record the folder of the images."""
     for name in (*cfg.BENCHMARK.LEARNED, *cfg.BENCHMARK.TRAIN, *cfg.BENCHMARK.UNSEEN):
         if not name.startswith(("csv:", "folder:", "own:")):
             continue
@@ -358,8 +358,8 @@ def _require_own_sets(card: Card, cfg: CfgNode) -> None:
             load_datasets(name, Sources(cfg.DATA.ROOT))
         except InputError as error:
             raise ImagesElsewhere(
-                f"{card.name}: is measured on {name}, of which the card records only the name: put those images, or a "
-                f"link to them, here or into {cfg.DATA.ROOT} by this name ({error})"
+                f"{card.name}: was measured on {name}, of which the card records only the name; put these images, or a "
+                f"link to them, under this name into the working directory or into {cfg.DATA.ROOT} ({error})"
             ) from None
 
 

@@ -18,7 +18,7 @@ from lreid.results import METRICS
 
 
 class Shown:
-    """The images of a test set as tiles and rankings."""
+    """Makes tiles and rankings of the images of a test set."""
 
     def __init__(self, test: TestSet, blur: bool, look: Callable[[str], np.ndarray] = read_image) -> None:
         self.test, self.blur, self.look = test, blur, look
@@ -26,7 +26,7 @@ class Shown:
         self.looked_for = {record.pid for record in self.query}
 
     def tile(self, record: Record) -> ranked.Tile:
-        """An image with its identity and camera."""
+        """The tile of an image, with identity and camera."""
         names = self.test.test.names
         nobody = record.pid == DISTRACTOR and DISTRACTOR not in {*self.looked_for, *names.identities}
         who = "distractor" if nobody else names.identity(record.pid)
@@ -34,11 +34,11 @@ class Shown:
         return ranked.Tile(ranked.thumbnail(self.look(record.path), blur=self.blur), record.path, labels)
 
     def ranking(self, ranking: Ranking) -> ranked.RankedQuery:
-        """A query and the images at its first ranks."""
+        """A query with the images at its first ranks."""
         pid = self.query[ranking.query].pid
         return ranked.RankedQuery(
             self.tile(self.query[ranking.query]),
-            f"AP {number(ranking.ap)} %, first of {ranking.num_matches} right at rank {ranking.first_match}",
+            f"AP {number(ranking.ap)} %, first of {ranking.num_matches} matches at rank {ranking.first_match}",
             [
                 ranked.Match(rank, f"{value:.3f}", self._verdict(self.gallery[row], pid), self.tile(self.gallery[row]))
                 for rank, row, value in zip(ranking.ranks, ranking.rows, ranking.scores, strict=True)

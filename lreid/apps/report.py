@@ -25,9 +25,9 @@ def run(args: argparse.Namespace) -> None:
     if args.blur and not args.images:
         raise InputError("--blur: there are no images to blur; add --images")
     if args.images and len(folders) > 1 and not args.html:
-        raise InputError("--images: images of several runs go on a page about all of them; add --html FILE")
+        raise InputError("--images: for several runs, images are shown on a page about all runs; add --html FILE")
     runs = [read_run(folder) for folder in folders]
-    if args.html or not args.each:  # a page about several runs shows means
+    if args.html or not args.each:  # means are shown, so every seed may occur only once
         require_one_run_a_seed(runs, folders)
     table = comparison_table(runs, args.format, each=args.each, cost=args.cost, switches=args.switches)
     print(table.rstrip("\n"))
@@ -48,14 +48,14 @@ def run(args: argparse.Namespace) -> None:
 
 
 def with_images(folder: Path) -> None:
-    """Write ``report.html`` of a run with images of its test identities."""
+    """Writes ``report.html`` of a run with images of its test identities."""
     runs = [read_run(folder)]
     sections, pictures = _images_of_runs([folder], runs, blur=False)
     write_page(folder / "report.html", runs, pictures=pictures, more=sections, links=links_in(folder))
 
 
 def _folders(named: list[Path]) -> list[Path]:
-    """The run folders, each once; anything else that ``runs/*`` matches is skipped."""
+    """The run folders, each once; other files and folders, which ``runs/*`` may match, are skipped."""
     folders: dict[Path, Path] = {}
     others = []
     for path in named:
@@ -65,9 +65,9 @@ def _folders(named: list[Path]) -> list[Path]:
         else:
             others.append(str(path))
     if not folders:
-        raise InputError(f"{others[0]}: contains no results.json; name the folder of a run that finished a task")
+        raise InputError(f"{others[0]}: contains no results.json; pass the folder of a run that finished a task")
     if others:
-        print(f"skipped, without results.json: {', '.join(others)}", file=sys.stderr)
+        print(f"skipped, because there is no results.json: {', '.join(others)}", file=sys.stderr)
     return list(folders.values())
 
 

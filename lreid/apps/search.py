@@ -15,11 +15,11 @@ from lreid.search import commands
 from lreid.search.findings import summary, too_few, verdict, write_findings
 from lreid.search.image_list import list_images, who
 
-FEW = 3  # maximum number of queries with a line each
-OVER_LIMIT = 3  # exit status
+FEW = 3  # maximum number of queries for which a line per query is printed
+OVER_LIMIT = 3  # exit status of check if no option is within the limits
 ARGUMENTS = "adapt_norm camera cross_model device engine identity kind other_cameras pattern restart root shards top"
 OPTIONS = {name: f"--{name.replace('_', '-')}" for name in ARGUMENTS.split()}
-OPTIONS["skip_bad"] = "when indexing, --skip-bad"  # check has no such option
+OPTIONS["skip_bad"] = "when indexing, --skip-bad"  # the command check has no such option
 
 
 @naming_keys(**OPTIONS)
@@ -71,8 +71,8 @@ def _add(args: argparse.Namespace) -> None:
         args.gallery, images, checkpoint=args.checkpoint, skip_bad=args.skip_bad, device=args.device, engine=args.engine
     )
     print(
-        f"{args.gallery}: {counted(added, 'image')} added, {len(images) - added} already there or skipped; "
-        f"of {who(images)}"
+        f"{args.gallery}: {counted(added, 'image')} added, {len(images) - added} already in it or skipped; they show "
+        f"{who(images)}"
     )
 
 
@@ -92,10 +92,10 @@ def _calibrate(args: argparse.Namespace) -> None:
         engine=args.engine,
     )
     rate = f"{100 * args.false_accept_rate:g} %"
-    print(f"{args.gallery}: threshold {calibration['threshold']:.4f}; at most {rate} of impostors reach it")
+    print(f"{args.gallery}: threshold {calibration['threshold']:.4f}, which at most {rate} of impostors reach")
     if calibration["true_positive_rate"] is not None:
         share = 100 * calibration["true_positive_rate"]
-        print(f"{share:.1f} % of {calibration['known']} images of people in the gallery are recognised with it")
+        print(f"{share:.1f} % of {calibration['known']} images of people in the gallery are recognised")
 
 
 def _query(args: argparse.Namespace) -> None:
@@ -129,7 +129,7 @@ def _query(args: argparse.Namespace) -> None:
     print("\n".join(summary(results)))
     if caveat := too_few(results["calibrated_on"], results["false_accept_rate"]):
         print(f"the threshold: {caveat}")
-    print(f"matches in {args.out / 'matches.html'} and matches.json")
+    print(f"matches are in {args.out / 'matches.html'} and matches.json")
 
 
 def _compare(args: argparse.Namespace) -> None:
@@ -168,7 +168,7 @@ def _check(args: argparse.Namespace) -> int | None:
 
 
 def _per_cent(option: str, text: str | None) -> float | None:
-    """A limit such as ``1%``."""
+    """Parses a limit such as ``1%``."""
     if text is None:
         return None
     match = re.fullmatch(r"\s*([0-9]{1,3}(?:\.[0-9]+)?)\s*%\s*", text, re.ASCII)
@@ -189,8 +189,8 @@ def _reindex(args: argparse.Namespace) -> None:
         engine=args.engine,
     )
     print(
-        f"{args.gallery}: {counted(report['images'], 'image')} of the new model, {report['extracted']} extracted now; "
-        "calibrate it again, or go back with rollback"
+        f"{args.gallery}: {counted(report['images'], 'image')} with features of the new model, {report['extracted']} "
+        "extracted now; calibrate the gallery again, or return to the old model with rollback"
     )
 
 

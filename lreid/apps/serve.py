@@ -11,7 +11,7 @@ from lreid.errors import InputError, counted, require
 from lreid.extras import Extra
 
 SHORTEST = 16  # minimum length of a token
-STOPPING = 10  # seconds that running requests have to finish
+STOPPING = 10  # seconds within which running requests must finish
 
 
 def run(args: argparse.Namespace) -> None:
@@ -32,7 +32,7 @@ def run(args: argparse.Namespace) -> None:
 
     token = os.environ.get("LREID_TOKEN") or None
     if token is not None and len(token) < SHORTEST:
-        raise InputError(f"LREID_TOKEN: has fewer than {SHORTEST} characters; make one with: openssl rand -hex 32")
+        raise InputError(f"LREID_TOKEN: has fewer than {SHORTEST} characters; create one by: openssl rand -hex 32")
     with _listening(args.host, args.port) as listener:
         host, port = listener.getsockname()[:2]
         if token is None and not is_local(host):

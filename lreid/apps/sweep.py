@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("lreid")
 
-# Always pass a file: without one, a resumed run takes the config that it started with.
+# A run of a sweep always gets a config file: without one, a resumed run would use the config with which it started.
 DEFAULTS = CONFIGS / "benchmarks" / "synthetic-10.yaml"
 
 OWN_OPTION = {"METHOD.NAME": "--methods", "SEED": "--seeds"}
@@ -61,10 +61,10 @@ def run(args: argparse.Namespace) -> None:
     vary = {key: values for key, *values in varied}
     for key, values in vary.items():
         if not values:
-            raise InputError(f"--vary {key}: give its values after the key")
+            raise InputError(f"--vary {key}: has no values; give them after the key")
     for key, count in Counter(key for keys, *_ in varied for key in keys.split(",")).items():
         if count > 1:
-            raise InputError(f"--vary {key}: is given {count} times; give all its values at once")
+            raise InputError(f"--vary {key}: is given {count} times; give all values of the key in one option")
     runs = plan(
         args.out, methods, args.seeds, files=args.config, benchmarks=args.benchmarks, vary=vary, overrides=overrides
     )
@@ -84,9 +84,9 @@ def run(args: argparse.Namespace) -> None:
 
 
 def read_run(folder: str | Path) -> Results:
-    """The results of a run, with its config; keys that were added to lreid later have their defaults.
+    """The results of a run, with its config, in which keys that lreid got later have their defaults.
 
-    A run of a version that did not record configs has none.
+    If the version of lreid that made the run did not record configs, there is no config.
 
     Raises:
         InputError: as in :func:`lreid.results.read`.
@@ -102,7 +102,7 @@ def read_run(folder: str | Path) -> Results:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run of a sweep: config files, ``KEY VALUE`` pairs over them, and the run folder."""
+    """One run of a sweep: config files, ``KEY VALUE`` pairs that override them, and the run folder."""
 
     folder: Path
     files: tuple[Path, ...]
@@ -121,7 +121,7 @@ class PlannedRun:
         return [*train, "--resume", "--out", str(self.folder), *files, *self.overrides]
 
     def is_finished(self) -> bool:
-        """Whether the folder holds all tasks of a run with this config."""
+        """Whether the folder contains the results of all tasks of a run with this config."""
         saved = self.folder / "config.yaml"
         if not (self.folder / "results.json").exists() or not saved.exists():
             return False
@@ -140,13 +140,13 @@ def plan(
     vary: Mapping[str, Sequence[str]] = MappingProxyType({}),
     overrides: Sequence[str] = (),
 ) -> list[PlannedRun]:
-    """The runs of a sweep, ordered by seed first.
+    """The runs of a sweep; all runs of the first seed come first.
 
     Args:
-        out: folder for the run folders ``METHOD-seedN``, or ``METHOD-KEY=VALUE-seedN`` if keys are varied; with several
-            benchmarks, each has a subfolder named like its file.
-        methods, seeds: names and numbers.
-        files, benchmarks: config files of all runs, and benchmark files, one of which each run takes as well.
+        out: folder for the run folders, ``METHOD-seedN``, or ``METHOD-KEY=VALUE-seedN`` if keys are varied. If there
+            are several benchmarks, each has a subfolder named like its file.
+        methods, seeds: names of the methods, and seeds.
+        files, benchmarks: config files that all runs use, and benchmark files, of which each run uses one.
         vary: values by key; all combinations are trained. Keys joined by commas vary together:
             ``{"METHOD.ALPHA,METHOD.BETA": ["0,1", "1,0"]}``.
         overrides: ``KEY VALUE`` pairs for all runs.
@@ -155,7 +155,7 @@ def plan(
         InputError: a config is invalid, or a run occurs twice.
     """
     groups = [keys.split(",") for keys in vary]
-    keys_of_config = [key for key, _ in leaves(load_config(files, overrides))]  # refuse a key without a value early
+    keys_of_config = [key for key, _ in leaves(load_config(files, overrides))]  # also refuses a key without a value
     for key in [*itertools.chain(*groups), *overrides[::2]]:
         if key in OWN_OPTION:
             raise InputError(f"{key}: set it with {OWN_OPTION[key]}")
@@ -177,16 +177,16 @@ def plan(
         )
     for folder, count in Counter(run.folder for run in runs).items():
         if count > 1:
-            raise InputError(f"{folder}: would hold {count} runs; name every method, seed, file and value once")
+            raise InputError(f"{folder}: would contain {count} runs; give every method, seed, file and value only once")
     _require_different(runs)
     return runs
 
 
 def _require_different(runs: Sequence[PlannedRun]) -> None:
-    """Builds every method once, which checks its options, and requires that all runs differ.
+    """Builds every method once, which checks its options, and requires that no two runs are the same.
 
     Raises:
-        InputError: a config is invalid, or two runs would compute the same.
+        InputError: a config is invalid, or two runs would give the same results.
     """
     same: dict[str, Path] = {}
     for run in runs:
@@ -194,7 +194,7 @@ def _require_different(runs: Sequence[PlannedRun]) -> None:
         check_values(cfg)
         computed = f"{cfg.SEED} {sorted(recorded_config(dict(leaves(cfg))).items())}"
         if (first := same.setdefault(computed, run.folder)) != run.folder:
-            raise InputError(f"{run.folder}: would compute the same as {first}; name every value once")
+            raise InputError(f"{run.folder}: would be the same run as {first}; give every value only once")
         # A method checks its options when it is built.
         small = Embedder("small", height=32, width=16, neck=method_class(cfg.METHOD.NAME).neck)
         with naming_keys("METHOD", name="METHOD.NAME"):
@@ -207,18 +207,20 @@ def sweep(runs: Sequence[PlannedRun], out: Path, *, jobs: int = 1, key: str = ""
     A run that fails does not stop the others.
 
     Args:
-        runs: as in :func:`plan`.
-        out: receives ``table.md``, ``table.csv``, ``table.tex`` and ``curves.png`` of the finished runs.
-        jobs: number of simultaneous runs. They share the cores unless ``OMP_NUM_THREADS`` is set; each uses one GPU.
-        key: the key that was varied; if its values are numbers, ``sensitivity.png`` is written as well.
+        runs: result of :func:`plan`.
+        out: folder to which ``table.md``, ``table.csv``, ``table.tex`` and ``curves.png`` of the finished runs are
+            written.
+        jobs: number of simultaneous runs. They divide the cores among them, unless ``OMP_NUM_THREADS`` is set; each
+            uses one GPU.
+        key: the key that was varied; if its values are numbers, ``sensitivity.png`` is also written.
 
     Returns:
-        The table as text, and the reason of each failed run in one line, by its folder.
+        The table as text, and by the folder of each failed run, the reason in one line.
     """
     failed: dict[str, str] = {}
     running: set[subprocess.Popen[str]] = set()
     gpus = visible_gpus() if jobs > 1 else []
-    places: SimpleQueue[str] = SimpleQueue()  # a GPU, or nothing, for each of the simultaneous runs
+    places: SimpleQueue[str] = SimpleQueue()  # per simultaneous run, the name of a GPU or ""
     for number in range(jobs):
         places.put(gpus[number % len(gpus)] if gpus else "")
     stopping = threading.Event()
@@ -230,10 +232,10 @@ def sweep(runs: Sequence[PlannedRun], out: Path, *, jobs: int = 1, key: str = ""
                 logger.info("%d/%d %s: %s", number, len(runs), run.folder, reason or "done")
                 if reason:
                     failed[str(run.folder)] = reason
-        except BaseException as end:  # do not start waiting runs
+        except BaseException as end:  # stop the running runs, and start no more
             stopping.set()
             pool.shutdown(wait=False, cancel_futures=True)
-            if isinstance(end, Stopped) and end.signal != signal.SIGINT:  # Ctrl-C also reaches the runs
+            if isinstance(end, Stopped) and end.signal != signal.SIGINT:  # the terminal sends Ctrl-C to the runs itself
                 for process in list(running):
                     process.terminate()
             raise
@@ -250,7 +252,7 @@ def sweep(runs: Sequence[PlannedRun], out: Path, *, jobs: int = 1, key: str = ""
 
 
 def _pairs(keys: Sequence[str], value: str) -> list[tuple[str, str]]:
-    """Each key with its value; a value for several keys is split at its commas."""
+    """Pairs of key and value; a value for several keys is split at its commas."""
     values = value.split(",") if len(keys) > 1 else [value]
     if len(values) != len(keys):
         raise InputError(
@@ -260,7 +262,7 @@ def _pairs(keys: Sequence[str], value: str) -> list[tuple[str, str]]:
 
 
 def visible_gpus() -> list[str]:
-    """The GPUs that this process may use, as named in ``CUDA_VISIBLE_DEVICES``; does not initialise CUDA."""
+    """The GPUs that this process may use, with their names in ``CUDA_VISIBLE_DEVICES``; does not initialise CUDA."""
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     count = torch.cuda.device_count()
     return [each.strip() for each in named.split(",")][:count] if named else [str(gpu) for gpu in range(count)]
@@ -271,7 +273,8 @@ def _make(
 ) -> str:
     """Trains a run in a separate process, which is added to ``running``; returns the error in one line, or "".
 
-    The process ends with this one, even if this one is killed. If another process trains the run, this one waits.
+    The separate process ends when this process ends, even if it is killed. If some other process is training the run,
+    this function first waits for its end.
     """
     if is_busy(run.folder):
         logger.info("%s: another process is using this folder; waiting for its end", run.folder)
@@ -291,7 +294,7 @@ def _make(
 
 
 def _in_a_process(run: PlannedRun, jobs: int, running: set[subprocess.Popen[str]], gpu: str) -> str:
-    # The same lreid as here, independent of the current folder.
+    # The run must import the same lreid as this process, whatever the working directory is.
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path), PYTHONSAFEPATH="1") | {LEASH: "1"}
     if gpu and run.cfg.DEVICE in ("auto", "cuda"):
         environment["CUDA_VISIBLE_DEVICES"] = gpu
@@ -305,7 +308,7 @@ def _in_a_process(run: PlannedRun, jobs: int, running: set[subprocess.Popen[str]
             text=True,
             stdin=theirs,
             stderr=subprocess.PIPE,
-            stdout=None if jobs == 1 else subprocess.DEVNULL,  # each run keeps a log.txt
+            stdout=None if jobs == 1 else subprocess.DEVNULL,  # each run also writes a log.txt
         ) as process:
             running.add(process)
             _, message = process.communicate()
@@ -317,7 +320,7 @@ def _in_a_process(run: PlannedRun, jobs: int, running: set[subprocess.Popen[str]
         return ""
     if process.returncode < 0:
         killer = signal.Signals(-process.returncode)
-        hint = " (by the system, if memory is short: lower --jobs)" if killer is signal.SIGKILL else ""
+        hint = " (if by the system, for lack of memory, lower --jobs)" if killer is signal.SIGKILL else ""
         return f"killed by {killer.name}{hint}"
     lines = message.strip().splitlines() or [f"exit status {process.returncode}"]
     return lines[-1].removeprefix("lreid train: ")

@@ -41,8 +41,8 @@ from lreid.zoo import PREFIX
 
 logger = logging.getLogger("lreid")
 
-SHOWN = 30  # rankings per test set on the page
-MATRICES = ("mAP", "rank1")  # for queries and galleries of different models
+SHOWN = 30  # number of rankings per test set on the page
+MATRICES = ("mAP", "rank1")  # metrics for which there is a matrix of query models and gallery models
 # Keys that affect the figures of a test.
 SCORING = tuple(f"EVAL.{key}" for key in ("AP", "BACKEND", "CAMERA_FILTER", "FLIP", "INDEX", "METRIC", "OUTFITS"))
 
@@ -52,7 +52,7 @@ Features = tuple[np.ndarray, np.ndarray]  # (Q, D), (G, D)
 def run(args: argparse.Namespace) -> None:
     """Tests, writes both files and prints the table."""
     files, overrides = split_checkpoints(args)
-    if args.query:  # the pattern in the run's config is for different folders
+    if args.query:  # the pattern in the config of the run is meant for other folders
         overrides += ["DATA.PATTERN", args.pattern or ""]
     if args.gallery and (args.gallery.startswith(SCHEME) or Path(args.gallery).is_file()):
         _test_gallery(args, [Path(file) for file in files], overrides)
@@ -78,7 +78,7 @@ def _test_gallery(args: argparse.Namespace, checkpoints: Sequence[Path], overrid
                 f"--{name.replace('_', '-')}: does not apply to a saved gallery ({args.gallery}); remove the option"
             )
     if len(checkpoints) > 1:
-        raise InputError(f"--checkpoint: {args.gallery} belongs to one model; name that model, or none")
+        raise InputError(f"--checkpoint: {args.gallery} belongs to one model; pass only that model, or none")
     from lreid.apps.gallery_test import score_gallery
 
     checkpoint = checkpoints[0] if checkpoints else None
@@ -102,14 +102,14 @@ def _print(results: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class Extras:
-    """Measurements in addition to the plain comparison.
+    """Measurements in addition to the plain ranking.
 
     Attributes:
-        adapt_norm: a row with features standardised by camera.
-        rerank: a row with k-reciprocal re-ranking.
-        expand: a row with expanded queries.
-        cross_model: the figures of every model's queries in every model's gallery.
-        growth: figures of random parts of the gallery, see :func:`lreid.retrieval.growth.gallery_growth`.
+        adapt_norm: add a row with features standardised per camera.
+        rerank: add a row with k-reciprocal re-ranking.
+        expand: add a row with expanded queries.
+        cross_model: search the gallery of every model with the queries of every model.
+        growth: test random parts of the gallery, see :func:`lreid.retrieval.growth.gallery_growth`.
     """
 
     adapt_norm: bool = False
@@ -119,7 +119,7 @@ class Extras:
     growth: bool = False
 
     def require_cameras(self, tests: Sequence[QueryGallery]) -> None:
-        """Requires that all cameras are known, for statistics per camera.
+        """Requires that all cameras are known, if statistics per camera are needed.
 
         Raises:
             InputError: a camera is unknown.
@@ -146,9 +146,10 @@ def score_checkpoints(
     The test sets are those of the first checkpoint's config, unless another config or images are given.
 
     Args:
-        paths: models of :func:`lreid.load_model`, or run folders for the checkpoints of all their finished tasks.
-        out: folder to write to; None is ``test/NAME`` in the run folder, or ``…-test/NAME`` next to the checkpoint.
-        config, overrides: config files that replace the run's test sets and ``EVAL`` keys, and ``KEY VALUE`` pairs.
+        paths: models as in :func:`lreid.load_model`; a run folder means the checkpoints of all its finished tasks.
+        out: folder to write to; None means ``test/NAME`` in the run folder, or ``…-test/NAME`` next to the checkpoint.
+        config, overrides: config files that replace the test sets and ``EVAL`` keys of the run, and ``KEY VALUE``
+            pairs.
         images: folders of queries and gallery, see :func:`lreid.data.listing.folders_test`, or a CSV file with the
             splits query and gallery, see :func:`lreid.data.listing.csv_tests`.
         extras: additional measurements.
@@ -156,14 +157,14 @@ def score_checkpoints(
         engine: as in :func:`lreid.load_model`.
 
     Returns:
-        The content of ``test.json``, in per cent: ``rows`` of :func:`lreid.evaluation.scoring.row_of` for each
-        ``checkpoint``, ``test`` and ``variant``, of which ``transductive`` ones used all test images before ranking;
-        ``tests``, ``metric``, ``ap``, ``notes``; ``hardest``, the last checkpoint's queries with the lowest AP;
-        ``cross_model``, matrices ``mAP`` and ``rank1`` with a row for each query model; and ``growth``, the ``points``
-        of :func:`lreid.retrieval.growth.gallery_growth` for each ``checkpoint`` and ``test``.
+        The content of ``test.json``, with figures in per cent: ``rows``, one per ``checkpoint``, ``test`` and
+        ``variant``, see :func:`lreid.evaluation.scoring.row_of` (a ``transductive`` variant uses all test images before
+        ranking); ``tests``, ``metric``, ``ap`` and ``notes``; ``hardest``, the queries of the last checkpoint with the
+        lowest AP; ``cross_model``, matrices ``mAP`` and ``rank1`` with one row per query model; and ``growth``, for
+        each ``checkpoint`` and ``test`` the ``points`` of :func:`lreid.retrieval.growth.gallery_growth`.
 
     Raises:
-        InputError: a checkpoint, the config, the data or the combination of arguments does not fit.
+        InputError: a checkpoint, the config, the data or the combination of arguments is invalid.
     """
     checkpoints = _named(_checkpoints_in(paths))
     cfg = _test_config(checkpoints, config, overrides, image_list=images is not None)
@@ -176,7 +177,7 @@ def score_checkpoints(
     results, sections = _scored(suite, checkpoints, extras, blur)
     write_text(out / "test.json", json.dumps(results, indent=1) + "\n")
     _write_page(out, list(checkpoints)[-1], results, sections)
-    logger.info("figures in %s, images in %s", out / "test.json", out / "ranked.html")
+    logger.info("figures are in %s, ranked images in %s", out / "test.json", out / "ranked.html")
     return results
 
 
@@ -238,7 +239,7 @@ class _Suite:
 
     @property
     def loaded(self) -> Sequence[TestSet]:
-        """The test sets, with their images at a given size."""
+        """The test sets with the images that have been loaded, for one input size."""
         return next(iter(self.evaluators.values())).tests
 
     @property
@@ -247,7 +248,7 @@ class _Suite:
 
 
 def _tests_of(cfg: CfgNode, images: tuple[Path, Path] | Path | None) -> Sequence[QueryGallery]:
-    """Returns the test sets of the given images, or of the config's benchmark."""
+    """The test sets of the given images, or of the benchmark in the config."""
     if images is None:
         return benchmark_of(cfg).tests
     if not isinstance(images, tuple):
@@ -262,7 +263,7 @@ def _tests_of(cfg: CfgNode, images: tuple[Path, Path] | Path | None) -> Sequence
 def _queries_of_all(suite: _Suite, checkpoints: dict[str, Path]) -> dict[str, list[np.ndarray]]:
     """Features (Q, D) of the queries of every test set, by every model.
 
-    The matrix needs them before the first gallery, so that only one gallery is in memory.
+    They are extracted before the galleries, so that only one gallery at a time is in memory for the matrix.
 
     Raises:
         InputError: the models' features cannot be compared.
@@ -282,7 +283,7 @@ def _queries_of_all(suite: _Suite, checkpoints: dict[str, Path]) -> dict[str, li
 def _extracted(
     suite: _Suite, checkpoints: dict[str, Path], queries: dict[str, list[np.ndarray]]
 ) -> Iterator[tuple[str, Embedder, TestSet, Features, list[np.ndarray]]]:
-    """Every model, its features of every test set and, for the matrix, the query features (Q, D) of all models."""
+    """Yields every model with its features of every test set and, for the matrix, the query features of all models."""
     for name, path in checkpoints.items():
         model = suite.ready(path)
         evaluator = suite.evaluator(model)
@@ -294,8 +295,8 @@ def _extracted(
 
 
 def _rows(suite: _Suite, test: TestSet, features: Features, extras: Extras) -> list[dict[str, Any]]:
-    """Figures of all requested variants, the plain one first."""
-    flat = suite.index if suite.index and suite.index.index == "flat" else None  # these figures do not use the index
+    """Figures of all requested variants; the plain ranking comes first."""
+    flat = suite.index if suite.index and suite.index.index == "flat" else None  # others apply only to their own row
     plain: dict[str, Any] = {"index": flat, "cost": False, "device": suite.device}
 
     def row(variant: str, transductive: bool, test: ListedTest, both: Features, **options: Any) -> dict[str, Any]:
@@ -309,7 +310,7 @@ def _rows(suite: _Suite, test: TestSet, features: Features, extras: Extras) -> l
         from lreid.retrieval.rerank import expand_queries
 
         expanded = expand_queries(*features, device=suite.device).cpu().numpy()
-        # Expanded queries are unit vectors, so only cosine similarity applies.
+        # Expanded queries are unit vectors, so they are compared by cosine similarity.
         rows.append(row("expanded queries", False, test.by("cosine"), (expanded, features[1])))
     if extras.rerank:
         from lreid.retrieval.rerank import KReciprocal
@@ -326,12 +327,12 @@ def _rows(suite: _Suite, test: TestSet, features: Features, extras: Extras) -> l
 
 
 def _column(test: TestSet, queries: Sequence[np.ndarray], gallery: np.ndarray) -> list[dict[str, float]]:
-    """The metrics of every model's queries (Q, D) in the gallery (G, D) of one model."""
+    """The metrics for the queries (Q, D) of every model in the gallery (G, D) of one model."""
     return [figures_of(average_evaluations(score(test, (each, gallery)))) for each in queries]
 
 
 def _growth(test: TestSet, features: Features, device: torch.device) -> list[dict[str, Any]]:
-    """Return mAP, Rank-1 and TPIR in per cent, and the threshold as a cosine, for random parts of the gallery.
+    """Tests random parts of the gallery: mAP, Rank-1 and TPIR in per cent, and the threshold, a cosine similarity.
 
     Raises:
         InputError: the test set has splits, tracks or a single image per identity.
@@ -360,7 +361,7 @@ def _matrices(columns: dict[str, list[list[dict[str, float]]]], models: list[str
 
 
 def _hardest(test: TestSet, rankings: Sequence[Ranking]) -> list[dict[str, Any]]:
-    """Short rankings for JSON."""
+    """The rankings of the hardest queries, shortened for JSON."""
     queries = [test.query.records[each.query] for each in rankings]
     return [
         {
@@ -377,9 +378,10 @@ def _write_page(out: Path, name: str, results: dict[str, Any], sections: Sequenc
     """Writes ``ranked.html`` with the rankings of a checkpoint."""
     kind = "cosine similarity" if results["metric"] == "cosine" else "distance"
     intro = [
-        f"Checkpoint {results['checkpoints'][name]}. For each query the nearest images of the gallery, hardest "
-        "queries first.",
-        f"Below each image: rank, {kind}, identity and camera. After a line: the first right image, if it ranks lower.",
+        f"Checkpoint {results['checkpoints'][name]}. The page shows the nearest gallery images of each query; the "
+        "hardest queries come first.",
+        f"Below each image are rank, {kind}, identity and camera. After a line follows the first image of the query's "
+        "identity, if it ranks lower.",
     ]
     charts: Sequence[Panel] = ()
     if results["growth"]:
@@ -398,7 +400,7 @@ def _checkpoints_in(paths: Sequence[Path]) -> list[Path]:
             inside = path / "checkpoints" if (path / "checkpoints").is_dir() else path
             files = list(task_checkpoints(inside).values())
             if not files:
-                raise InputError(f"{path}: contains no task-01.pt …; name a run folder with a finished task, or a file")
+                raise InputError(f"{path}: contains no task-01.pt …; pass a run folder with a finished task, or a file")
             checkpoints += files
         else:
             checkpoints.append(path)
@@ -406,7 +408,7 @@ def _checkpoints_in(paths: Sequence[Path]) -> list[Path]:
 
 
 def _named(paths: Sequence[Path]) -> dict[str, Path]:
-    """Checkpoints by their shortest distinct names."""
+    """Checkpoints by the shortest names that distinguish them."""
     runs = [path.parent.parent if path.parent.name == "checkpoints" else path.parent for path in paths]
     candidates: tuple[Callable[[Path, Path], str], ...] = (
         lambda path, _: path.stem,
@@ -436,21 +438,21 @@ def _test_config(
         changed = [key for key in differing_keys(cfg, other) if key.startswith(groups)]
         if changed:
             raise InputError(
-                f"{path}: its config defines different tests than that of {first} ({', '.join(changed)} differ); "
-                "name one with --config"
+                f"{path}: its config defines other tests than that of {first} ({', '.join(changed)} differ); choose "
+                "the tests by --config"
             )
     check_values(cfg)
     return cfg
 
 
 def _short(path: Path) -> str:
-    """A distinct name for a folder or a file."""
+    """A name for a folder or a file that contains its parent folder."""
     path = path.resolve()
     return f"{path.parent.name}-{path.stem}".strip("-")
 
 
 def _links(out: Path) -> list[tuple[str, str]]:
-    """Links from the page of a test to its figures, and to the report of its run."""
+    """Links from the page of a test to the figures, and to the report of the run."""
     report = out.resolve().parents[1] / "report.html" if len(out.resolve().parents) > 1 else None
     in_run = report is not None and report.exists()
     return [("test.json", "test.json"), *([("report", "../../report.html")] if in_run else [])]
@@ -469,9 +471,9 @@ def _notes(rows: Sequence[dict[str, Any]], suite: _Suite) -> list[str]:
     for test in suite.loaded:
         notes += notes_on(test, next(row for row in rows if row["test"] == test.name))
     if any(row["transductive"] for row in rows):
-        notes.append("transductive: used all test images before ranking; do not compare it with rows that did not")
+        notes.append("transductive rows use all test images before ranking; do not compare them with other rows")
     if suite.skipped:
         notes.append(
-            f"skipped {counted(len(suite.skipped), 'image')} that cannot be read, the first: {suite.skipped[0]}"
+            f"skipped {counted(len(suite.skipped), 'image')} that cannot be read; the first is {suite.skipped[0]}"
         )
     return notes

@@ -16,7 +16,7 @@ from lreid.training.signals import end_with_parent
 
 
 def run(args: argparse.Namespace) -> None:
-    """Trains, or resumes a run; without a config, a resumed run uses its own."""
+    """Trains or resumes a run; a run that is resumed without a config uses the config that it stored."""
     if args.options:
         from lreid.apps.options import options_text
 
@@ -28,13 +28,13 @@ def run(args: argparse.Namespace) -> None:
     files = args.config
     if args.resume and args.out is not None and not files and (args.out / "config.yaml").exists():
         if images is not None:
-            raise InputError(f"{images}: --resume uses the images of {args.out}; leave them out")
+            raise InputError(f"{images}: --resume uses the images of {args.out}; remove this argument")
         files = [args.out / "config.yaml"]
     elif args.resume and images is None and not files and not overrides:
         require_run(args.out or run_folder_for(load_run_config(), resume=True))
     if images is None:
         if args.before is not None:
-            raise InputError(f"--from {args.before}: needs your images; name their folder as well")
+            raise InputError(f"--from {args.before}: needs your images; pass their folder as well")
         cfg, before = load_run_config(files, overrides), None
     else:
         from lreid.apps import custom
@@ -68,7 +68,7 @@ def typed(args: argparse.Namespace, images: Path) -> str:
 
 
 def require_run(folder: Path) -> None:
-    """Requires an existing run for a bare ``--resume``, which would otherwise start the built-in benchmark.
+    """Requires an existing run for ``--resume`` without a config, which would otherwise start the built-in benchmark.
 
     Raises:
         InputError: there is no run; the message names the runs next to the folder.
@@ -77,4 +77,4 @@ def require_run(folder: Path) -> None:
         return
     runs = sorted(each.parent for each in folder.absolute().parent.glob("*/config.yaml"))
     hint = f"; there are {', '.join(os.path.relpath(each) for each in runs)}" if runs else ""
-    raise InputError(f"{folder}: contains no run to resume; name its folder with --out{hint}")
+    raise InputError(f"{folder}: contains no run to resume; pass the run's folder as --out{hint}")

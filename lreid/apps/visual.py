@@ -1,6 +1,6 @@
 """Show images of a run: rankings, activation maps, and maps of features before and after a task.
 
-They need the checkpoints and the data of the run, so they are not part of :mod:`lreid.report`, which draws them.
+This needs the checkpoints and the data of the run, so it is not part of :mod:`lreid.report`, which draws the page.
 """
 
 from __future__ import annotations
@@ -37,20 +37,21 @@ from lreid.results import figures_of
 from lreid.retrieval.arrays import unit_rows
 from lreid.retrieval.protocols import average_evaluations
 
-RANKINGS, LOOKED_INTO = 10, 4  # number of queries with their matches, and of those with activation maps
-ON_THE_MAP = 10  # identities
+RANKINGS, LOOKED_INTO = 10, 4  # number of queries shown with matches, and how many of these with activation maps
+ON_THE_MAP = 10  # number of identities on a map of features
 PER_IDENTITY = 12  # maximum number of images per identity
 
 
 @naming_keys(**ARGUMENTS)
 def image_sections(run: Path, *, blur: bool = False) -> list[Panel]:
-    """Sections for :func:`lreid.report.write_page`, for each test set of a run.
+    """Sections about each test set of a run, for :func:`lreid.report.write_page`.
 
     The sections show the hardest queries of the last model with their matches, framed as right or wrong; activation
-    maps of the first of them; and a feature map of test identities from the models before and after the last task.
+    maps for the first of these queries; and maps of the features of test identities by the models before and after the
+    last task.
 
     Args:
-        run: a run folder with checkpoints; its data must be there.
+        run: a run folder with checkpoints; the data sets of the run must exist.
         blur: blur the images.
 
     Raises:
@@ -72,8 +73,9 @@ def image_sections(run: Path, *, blur: bool = False) -> list[Panel]:
         if (attended := _Attended(model)).has_maps:
             shown = page_section(test, hardest[:LOOKED_INTO], metrics, blur, look=attended)
             note = (
-                "The same images; bright where the last feature map is long (Euclidean norm over its channels, each "
-                "image from its least to its greatest). It shows where the model finds much, not why it ranks so."
+                "The same images, bright where the last feature map has a large norm (Euclidean, over its channels; "
+                "scaled per image from the smallest to the largest). They show where the features are strong, not why "
+                "the model ranks images as it does."
             )
             rankings.append(replace(shown, title=f"Activation maps, {test.name}", note=note))
         maps.append(_feature_maps(test, models))
@@ -81,11 +83,11 @@ def image_sections(run: Path, *, blur: bool = False) -> list[Panel]:
 
 
 def pictures_of(groups: Sequence[Group], folders: Mapping[str, Path], *, blur: bool = False) -> Pictures:
-    """Images of the hardest identities, and the rankings of the most forgotten ones after every task of each method.
+    """Images of the hardest identities, and rankings for the most forgotten ones after every task of each method.
 
     Args:
-        groups: all runs of a page.
-        folders: the folder of each group's first run, with checkpoints, by :attr:`Group.name`; its data must be there.
+        groups: groups of all runs on a page.
+        folders: by :attr:`Group.name`, the folder of the group's first run, with checkpoints; its data sets must exist.
         blur: blur the images.
     """
     faces: dict[Key, ranked.Tile] = {}
@@ -100,7 +102,7 @@ def pictures_of(groups: Sequence[Group], folders: Mapping[str, Path], *, blur: b
             cfg = _config(checkpoints)
             evaluator = evaluator_of(cfg, benchmark_of(cfg))
             shown = [Shown(test, blur) for test in evaluator.tests]
-            chosen: list[dict[int, int]] = []  # the first query of the identities of each test set
+            chosen: list[dict[int, int]] = []  # per test set, the first query of each identity
             for each in shown:
                 first = {record.pid: row for row, record in reversed(list(enumerate(each.query)))}
                 chosen.append({pid: first[pid] for name, pid in wanted if name == each.test.name and pid in first})
@@ -124,11 +126,11 @@ def pictures_of(groups: Sequence[Group], folders: Mapping[str, Path], *, blur: b
 def activation_maps(model: Embedder, images: Tensor) -> np.ndarray | None:
     """The norm of a network's last feature map at each position, without gradients.
 
-    Source: Zagoruyko and Komodakis, "Paying More Attention to Attention", ICLR 2017, Section 3.1, whose maps are sums
-    of ``|A|^p`` over channels; ours is the root of that with ``p = 2``.
+    Source: Zagoruyko and Komodakis, "Paying More Attention to Attention", ICLR 2017, Section 3.1. The paper's maps are
+    sums of ``|A|^p`` over channels; this map is the square root of such a sum with ``p = 2``.
 
     Args:
-        model: in evaluation mode.
+        model: network in evaluation mode.
         images: (B, 3, H, W) float, normalised.
 
     Returns:
@@ -144,7 +146,7 @@ def activation_maps(model: Embedder, images: Tensor) -> np.ndarray | None:
 
 
 def overlay(image: np.ndarray, heat: np.ndarray) -> np.ndarray:
-    """A map (h, w) in [0, 1] in colours over an image (H, W, 3) uint8 in grey; of the image's shape and type."""
+    """Draws a map (h, w) in [0, 1] in colours over the grey image; takes and returns images (H, W, 3) uint8."""
     height, width = image.shape[:2]
     large = Image.fromarray(heat.astype(np.float32)).resize((width, height), Image.Resampling.BILINEAR)
     colours = 255 * Extra("matplotlib", "plots").colormaps["inferno"](np.asarray(large))[..., :3]  # (H, W, 3)
@@ -153,9 +155,9 @@ def overlay(image: np.ndarray, heat: np.ndarray) -> np.ndarray:
 
 
 def common_plane(*features: np.ndarray) -> tuple[list[np.ndarray], float]:
-    """Unit-length features in the plane of their two principal components, which all sets share.
+    """Projects several sets of features, normalised to unit length, onto the plane of their two principal components.
 
-    The sign of a component is chosen so that its largest entry is positive; the plane is then always the same.
+    The sign of each component is chosen so that its largest entry is positive, so the result is always the same.
 
     Args:
         features: (n_i, D) float, of any length, D > 1.
@@ -175,7 +177,7 @@ def common_plane(*features: np.ndarray) -> tuple[list[np.ndarray], float]:
 
 
 class _Attended:
-    """Images by path, with the activation map of a model over them."""
+    """Reads an image by its path, with the activation map of a model drawn over it."""
 
     def __init__(self, model: Embedder) -> None:
         self.model = model
@@ -190,7 +192,7 @@ class _Attended:
 
 
 def _feature_maps(test: TestSet, models: Mapping[str, Embedder]) -> Panel:
-    """The section with identities of a test set in the plane, for each model."""
+    """The section with a map per model that shows features of some identities of a test set."""
     images, names = (test.query, test.gallery), test.test.names
     everybody = sorted(set(test.query.pids.tolist()))
     identities = everybody[:: max(1, len(everybody) // ON_THE_MAP)][:ON_THE_MAP]
@@ -214,8 +216,8 @@ def _feature_maps(test: TestSet, models: Mapping[str, Embedder]) -> Panel:
         charts.append((title.capitalize(), scatter(dots, box, f"{title}: features of {len(dots)} images"), ""))
     note = (
         f"{len(rows)} images of {len(identities)} test identities (colours) by {len(cameras)} cameras (shapes). "
-        f"Unit-length features on two principal components, the same for all maps; {100 * share:.0f} % of the "
-        "variance is along these."
+        f"Features of unit length are projected onto two principal components, the same for all maps, which contain "
+        f"{100 * share:.0f} % of the variance."
     )
     legend = dot_keys([names.identity(pid) for pid in identities], shapes=False)
     legend += dot_keys([names.camera(camera) for camera in cameras], shapes=True)
@@ -227,16 +229,16 @@ def _checkpoints(run: Path) -> dict[int, Path]:
     """The checkpoints of the finished tasks by task number, in order."""
     files = task_checkpoints(run / "checkpoints")
     if not files:
-        raise InputError(f"{run}: contains no checkpoints/task-01.pt …; remove --images, or name a run that has them")
+        raise InputError(f"{run}: contains no checkpoints/task-01.pt …; remove --images, or pass a run with them")
     return files
 
 
 def _config(checkpoints: Mapping[int, Path]) -> CfgNode:
-    """The model of the last checkpoint."""
+    """The config of the last checkpoint."""
     last = list(checkpoints.values())[-1]
     return config_from_text(load_checkpoint(last)["config"], str(last))
 
 
 def _on_device(checkpoint: Path) -> Embedder:
-    """The network of a checkpoint, on a device of this machine; the run may come from a different machine."""
+    """The network of a checkpoint, on a device of this machine, because the run may come from another machine."""
     return load_model(checkpoint).to(memory_format=torch.channels_last)

@@ -1,4 +1,4 @@
-"""List trained models by name, show their cards, and find their weights. This module does not load torch."""
+"""List trained models by name, show their cards and find their weights, without loading torch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lreid.zoo.card import BUNDLED, Card, cards, find
 from lreid.zoo.catalogue import describe, markdown_page, published_table, table
 from lreid.zoo.hosted import IMAGENET_TERMS, Published, published
 
-RECOMMENDED = {"people": 0, "vehicles": 1}  # our most accurate models, in the order of the list
+RECOMMENDED = {"people": 0, "vehicles": 1}  # lreid's most accurate models, which are listed first, in this order
 
 
 def run(args: argparse.Namespace) -> None:
@@ -36,10 +36,10 @@ def _list(args: argparse.Namespace) -> None:
         if args.licence and (unsettled := [each.name for each in ours if each.imagenet]):
             print(f"{', '.join(unsettled)}: {IMAGENET_TERMS}")
     if others:
-        print(f"\n{published_table(others)}\n\nthird-party checkpoints; lreid zoo show NAME prints more")
+        print(f"\n{published_table(others)}\n\nthese are third-party checkpoints; lreid zoo show NAME prints more")
     if not ours and not others:
         raise InputError(
-            f"--for {args.subject}, --license {args.licence}: no model of the zoo fits; remove one of them"
+            f"--for {args.subject}, --license {args.licence}: no model of the zoo fits; remove one of the options"
         )
 
 
@@ -52,8 +52,8 @@ def chosen(entries: Iterable[Entry], subject: str | None, licence: str | None) -
     Args:
         entries: entries of the zoo.
         subject: ``people`` or ``vehicles``, without models that are only initial weights; None lists everything.
-        licence: ``permissive`` for MIT, Apache and BSD, if the training images are not for research only; None lists
-            everything.
+        licence: ``permissive`` for models under MIT, Apache or BSD whose training images are not for research only;
+            None lists everything.
     """
     matching = [
         each

@@ -201,7 +201,7 @@ class Augment:
 
     def _misfit(self, made: str, shape: tuple[int, ...]) -> InputError:
         return InputError(
-            f"{self.name}: turns one uint8 image {shape} into {made}, but must keep number, type and size; "
+            f"{self.name}: makes {made} of one uint8 image {shape}, but must keep number, type and size; "
             "leave out Normalize and ToTensorV2, and crop to the size of the images"
         )
 

@@ -441,14 +441,14 @@ class Gallery:
         names = self.about.names.get(what, {})
         if given.dtype == object and not names and self._has_labels(what):
             text = given[given != str(UNKNOWN)][0]
-            raise InputError(f"{PLURAL[what]}: {text!r} is text, but the gallery has integers; give integers")
+            raise InputError(f"{PLURAL[what]}: the gallery has integers, but {text!r} is text; give integers")
         if given.dtype == object or not names or any(number != hash_of(name) for number, name in names.items()):
             return
         strange = given[~np.isin(given, [UNKNOWN, *names])]
         if len(strange):
             text = next(iter(names.values()))
             raise InputError(
-                f"{PLURAL[what]}: {strange[0]} is a number, but the gallery has text such as {text!r}; give text"
+                f"{PLURAL[what]}: the gallery has text such as {text!r}, but {strange[0]} is a number; give text"
             )
 
     def _has_labels(self, what: str) -> bool:

@@ -37,7 +37,11 @@ def tool_that(error: BaseException | None) -> object:
             "tool.py: photos/cam1: Permission denied; check that it exists and that you may access it\n",
         ),
         (KeyboardInterrupt(), 130, "\ntool.py: interrupted\n"),
-        (Stopped(15), 143, "\ntool.py: stopped by SIGTERM; all is saved, run the same command again to continue\n"),
+        (
+            Stopped(15),
+            143,
+            "\ntool.py: stopped by SIGTERM; everything is saved; run the same command again to continue\n",
+        ),
     ],
 )
 def test_status_and_message(

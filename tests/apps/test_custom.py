@@ -291,9 +291,7 @@ def test_what_cannot_be_gone_on_from_is_told(shop: Path, tmp_path: Path) -> None
     # Another method may go on where the network is all it needs.
     chosen = plan(shop, [], [*FAST, "METHOD.NAME", "dwopp"], run)
     assert chosen.cfg.BENCHMARK.LEARNED == []  # the same folder is tested as new
-    assert re.search(
-        r"note: 5 are named like people learned before \(person-\d, .* …\); they are learned as", chosen.text
-    )
+    assert re.search(r"note: 5 have names of people in earlier tasks \(person-\d, .* …\); they count as", chosen.text)
     assert "distill" in train(chosen.cfg, tmp_path / "b", before=chosen.before)["loss_history"][0]
     chosen = plan(shop, [], [*FAST, "METHOD.NAME", "ida"], run)
     with pytest.raises(InputError, match="METHOD.NAME: ida needs more of the past than .* holds, which is of dmml_ft"):

@@ -122,7 +122,7 @@ def test_a_card_tells_no_folders_and_verify_says_where_images_go(
     assert card.trained_on == "the training images of own:shop; see their licences"
     assert not any(b"anna" in file.read_bytes() for file in (tmp_path / "zoo").iterdir())
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match=r"^mine: is measured on own:shop, .* put those images, .* into datasets by"):
+    with pytest.raises(InputError, match=r"^mine: was measured on own:shop, .* put these images, .* into datasets"):
         TestSets().verify(card)
     (tmp_path / "datasets").mkdir()
     (tmp_path / "datasets" / "shop").symlink_to(home / "shop")
@@ -185,7 +185,7 @@ def test_wrong_figures_and_other_images_are_found(run: Path, tmp_path: Path) -> 
     (fault,) = faults
     assert fault.startswith("moon is on the card")
     _, faults = SHARED.verify(dataclasses.replace(card, protocol="another"))
-    assert faults == [f"tested on other images ({card.protocol}, on the card another)"]
+    assert faults == [f"the test images are others (protocol {card.protocol}, on the card another)"]
 
 
 def test_runs_that_cannot_be_published(run: Path, tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_runs_that_cannot_be_published(run: Path, tmp_path: Path) -> None:
     refused("My.Model: cannot be a name in the zoo", name="My.Model")
     matrices = {metric.name: results[metric.name][:1] for metric in METRICS}
     refused("only 1 of 3 tasks done; finish the run with --resume", identity_ap={}, **matrices)
-    refused("the images of synthetic-10 differ from those that the run was tested on", protocol="another")
+    refused("the images of synthetic-10 differ from those on which the run was tested", protocol="another")
     (copy / "checkpoints" / "task-03.pt").unlink()
     refused("task-03.pt: no such file")
 

@@ -87,7 +87,7 @@ def test_a_query_finds_the_nearest_images_with_their_names(
         assert answer["unknown"] is None and answer["identity"] == identity(images[best[0]])
     assert json.loads((tmp_path / "out" / "matches.json").read_text()) == results
     page = (tmp_path / "out" / "matches.html").read_text()
-    assert page.count('class="ranking"') == 3 and "Not calibrated" in page and "image not found" not in page
+    assert page.count('class="ranking"') == 3 and "not calibrated" in page and "image not found" not in page
 
 
 def test_under_the_threshold_is_unknown(world: Path, gallery: Path, cosines: np.ndarray, tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_under_the_threshold_is_unknown(world: Path, gallery: Path, cosines: np.
         ]
         line = verdict(answer, results["threshold"], results["false_accept_rate"])
         if answer["unknown"]:
-            assert answer["identity"] is None and line.startswith("unknown: the nearest ")
+            assert answer["identity"] is None and line.startswith("unknown: the best match ")
         else:
             assert line.startswith(f"known: {answer['identity']}, ")
     page = (tmp_path / "out" / "matches.html").read_text()

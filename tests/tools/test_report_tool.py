@@ -96,9 +96,9 @@ def test_what_is_no_run_is_told(
     (tmp_path / "broken-off").mkdir()
     others = [str(tmp_path / "table.md"), str(tmp_path / "broken-off")]
     assert tool("report.py", str(folders[0]), *others) == 0
-    assert capsys.readouterr().err == f"skipped, without results.json: {', '.join(others)}\n"
+    assert capsys.readouterr().err == f"skipped, because there is no results.json: {', '.join(others)}\n"
     assert tool("report.py", *others) == 2
-    assert "table.md: contains no results.json; name the folder of a run" in capsys.readouterr().err
+    assert "table.md: contains no results.json; pass the folder of a run" in capsys.readouterr().err
     assert tool("report.py", str(folders[0]), str(tmp_path / "gone")) == 2
     assert "gone: no such file or folder; name the folder of a run" in capsys.readouterr().err
     assert tool("report.py", str(folders[0]), "--html", str(tmp_path)) == 2

@@ -22,14 +22,14 @@ def test_the_life_of_a_gallery(tool: Callable[..., int], world: Path, capsys: py
         return capsys.readouterr().out
 
     assert said("build", "life", "g", "--checkpoint", "model.pt") == f"life: {LISTED}\n"
-    assert said("add", "life", "g", "q").startswith("life: 8 images added, 9 already there or skipped; of ")
+    assert said("add", "life", "g", "q").startswith("life: 8 images added, 9 already in it or skipped; they show ")
     assert said("remove", "life", "--identity", "2") == "life: 4 images removed\n"
     assert "13\n" in said("info", "life").splitlines(keepends=True)[0]
     assert said("calibrate", "life", "q", "--false-accept-rate", "0.5").startswith("life: threshold 0.")
     text = said("query", "life", "q", "--top", "2", "--out", "found")
     answers = json.loads((world / "found" / "matches.json").read_text())["queries"]
     unknown = sum(each["unknown"] for each in answers)
-    assert f"8 queries in 13 images: {8 - unknown} found, {unknown} unknown at threshold " in text
+    assert f"8 queries in 13 images: {8 - unknown} recognised, {unknown} unknown at threshold " in text
     assert len(text.splitlines()) <= 4 and (world / "found" / "matches.html").exists()
 
 
@@ -58,7 +58,8 @@ def test_a_gallery_moves_and_is_narrowed(
         []
     ]
     assert said("reindex", where, "--checkpoint", "newer.pt") == (
-        f"{where}: 9 images of the new model, 9 extracted now; calibrate it again, or go back with rollback\n"
+        f"{where}: 9 images with features of the new model, 9 extracted now; "
+        "calibrate the gallery again, or return to the old model with rollback\n"
     )
     assert said("info", where) != old
     assert said("rollback", where).startswith(f"{where}: model ")

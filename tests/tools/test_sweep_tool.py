@@ -84,7 +84,7 @@ def test_the_runs_of_a_sweep_end_with_it_and_the_next_one_waits_for_their_folder
         until((run / "checkpoints" / "last.pt").exists)
         process.terminate()
         told, _ = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 143 and "stopped by SIGTERM; all is saved" in told
+    assert process.returncode == 143 and "stopped by SIGTERM; everything is saved" in told
     RunFolder(run).close()  # nobody holds it any more
 
 
@@ -114,7 +114,7 @@ def test_a_dry_run_prints_commands(run: Callable[..., int], tmp_path: Path, caps
     ("arguments", "message"),
     [
         (["--jobs", "0"], "--jobs 0: must be 1 or more"),
-        (["--vary", "TRAIN.LR"], "--vary TRAIN.LR: give its values"),
+        (["--vary", "TRAIN.LR"], "--vary TRAIN.LR: has no values"),
         (["--vary", "TRAIN.LR", "1", "--vary", "TRAIN.EPOCHS,TRAIN.LR", "2,3"], "--vary TRAIN.LR: is given 2 times"),
         (["--methods", "joint", "--vary", "METHOD.TEMPERATURE", "1"], "METHOD.TEMPERATURE is no option of dmml_ft"),
     ],

@@ -27,12 +27,12 @@ def test_two_folders_with_overrides_behind_the_checkpoint(
         (["test.py", "--checkpoint", "model.pt", "--query", "q"], "--query and --gallery need each other; give both"),
         (
             ["test.py", "--checkpoint", "model.pt", "--query", "q", "--gallery", "g", "--csv", "x.csv"],
-            "--csv and --query exclude each other; give one of them",
+            "--csv and --query exclude each other; give only one of the two",
         ),
         (["test.py", "--checkpoint", "model.pt", "EVAL.FLIP"], "EVAL.FLIP: the key has no value"),
         (
             ["test.py", "--checkpoint", "EVAL.AP", "trapezoidal"],
-            "--checkpoint: is missing; name a file, a run folder or zoo:NAME",
+            "--checkpoint: is missing; pass a file, a run folder or zoo:NAME",
         ),
     ],
 )

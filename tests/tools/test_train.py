@@ -42,7 +42,7 @@ def test_killed_in_the_middle_of_a_task_it_ends_with_the_same_figures(tool: Call
             "train.py: command line: unknown key TRAIN.EPOCH; the nearest known one is TRAIN.EPOCHS",
         ),
         (["--config", "gone.yaml"], "train.py: gone.yaml: no such config file"),
-        (["--resume", "--out", "gone"], "train.py: gone: contains no run to resume; name its folder with --out"),
+        (["--resume", "--out", "gone"], "train.py: gone: contains no run to resume; pass the run's folder as --out"),
     ],
 )
 def test_bad_input_ends_with_one_line_and_status_2(
