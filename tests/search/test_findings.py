@@ -47,7 +47,7 @@ def test_rank1_counts_queries_of_people_in_the_gallery_without_the_image_itself(
 
 def test_the_summary_counts_found_and_unknown() -> None:
     counts, share = summary(results(QUERIES))
-    assert "5 queries in 40 images" in counts and "4 found, 1 unknown" in counts
+    assert "5 queries in 40 images" in counts and "4 recognised, 1 unknown" in counts
     assert "25.0 %" in share and "1 of 4" in share
     (line,) = summary(results(QUERIES[4:], None))
     assert "calibrate" in line

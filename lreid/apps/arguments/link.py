@@ -3,9 +3,9 @@
 lreid link add linked day-1.yaml --checkpoint zoo:people     # videos with a tracker's results, or videos alone
 lreid link add linked day-2.yaml                             # the next day; old identities do not change
 lreid link name linked 17 anna
-lreid link merge linked 17 23                                # both are one person
-lreid link split linked 17 gate/20260302T080000/4            # this tracklet shows somebody else
-lreid link apart linked 17 23                                # they are two people
+lreid link merge linked 17 23                                # 17 and 23 are one person
+lreid link split linked 17 gate/20260302T080000/4            # this tracklet of 17 shows somebody else
+lreid link apart linked 17 23                                # 17 and 23 are two people
 lreid link undo linked
 lreid link remove linked --identity 17                       # deletes crops, features and timeline
 
@@ -36,19 +36,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_linking(commands)
     for name, what in (
-        ("merge", "say that two identities are one person"),
-        ("apart", "say that two identities are two people"),
+        ("merge", "record that two identities are one person"),
+        ("apart", "record that two identities are two people"),
     ):
         sub = _command(commands, name, what)
         sub.add_argument("identities", nargs=2, metavar="IDENTITY", help="number or name")
-    split = _command(commands, "split", "say that tracklets of an identity show somebody else")
+    split = _command(commands, "split", "record that tracklets of an identity show somebody else")
     split.add_argument("identity", metavar="IDENTITY", help="number or name")
-    split.add_argument("tracklets", nargs="+", metavar="TRACKLET", help="such as gate/20260302T080000/4")
+    split.add_argument("tracklets", nargs="+", metavar="TRACKLET", help="tracklet, such as gate/20260302T080000/4")
     name = _command(commands, "name", "give an identity a name")
     name.add_argument("identity", metavar="IDENTITY", help="number or name")
     name.add_argument("name", metavar="NAME", help="new name; unknown-NUMBER removes the name")
     _command(commands, "undo", "undo the last change")
-    remove = _command(commands, "remove", "delete crops, features and timeline; this cannot be undone")
+    remove = _command(commands, "remove", "delete an identity or old tracklets with all data; this cannot be undone")
     which = remove.add_mutually_exclusive_group(required=True)
     which.add_argument("--identity", metavar="IDENTITY", help="number or name")
     which.add_argument("--keep-days", type=float, metavar="N", help="delete tracklets that ended more than N days ago")
@@ -73,7 +73,7 @@ def _add_linking(commands: Any) -> None:
         "--most", type=int, default=8, metavar="N", help="maximum number of crops per tracklet (default: 8)"
     )
     add.add_argument("--keep-days", type=float, metavar="N", help="delete tracklets that ended more than N days ago")
-    add.add_argument("--online", action="store_true", help="process tracklets in the order of time, without later ones")
+    add.add_argument("--online", action="store_true", help="link tracklets as they end, without using later ones")
     add.add_argument(
         "--delay",
         type=float,
@@ -81,7 +81,7 @@ def _add_linking(commands: Any) -> None:
         metavar="S",
         help="with --online: maximum delay of a decision, seconds (default: 10)",
     )
-    again = _command(commands, "relink", "link everything again, and keep corrections")
+    again = _command(commands, "relink", "link all tracklets again, but keep corrections")
     for sub in (add, again):
         sub.add_argument(
             "--threshold",

@@ -6,7 +6,7 @@
     lreid report runs/synthetic-10/* --html compared.html   # one page about all of them
     lreid report runs/synthetic-10-dwopp-seed0 --images     # adds images to its report.html
 
-Runs under different protocols (identities, splits, cameras), configs or AP conventions never share a row.
+Runs with different protocols (identities, splits, cameras), configs or AP conventions never share a row.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="add drift and gradients after task switches (runs with EVAL.DRIFT_STEPS)",
     )
-    parser.add_argument("--html", type=Path, metavar="FILE", help="write one page about all runs as well")
+    parser.add_argument("--html", type=Path, metavar="FILE", help="also write one page about all runs")
     parser.add_argument(
         "--images",
         action="store_true",

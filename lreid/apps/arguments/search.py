@@ -12,10 +12,10 @@ lreid search reindex people.gallery --checkpoint newer.pt              # search 
 lreid search migrate people.gallery milvus:http://127.0.0.1:19530/people
 
 A gallery is a file or a Milvus collection (milvus:FILE.db or milvus:http://host:port/NAME); all commands take both.
-lreid reads identity and camera from names like 0002_c1s1_000451_03.jpg. Otherwise the first folder below the given one
-is the identity, or the second if the first are cameras (cam1/anna/07.jpg). A CSV file has the columns path and pid,
-and optionally camid, split and time. With a split column, build reads only its gallery rows. The commands calibrate and
-query read only its query rows.
+lreid reads identity and camera from file names like 0002_c1s1_000451_03.jpg. Otherwise the subfolders of the folder are
+the identities, or, if these are cameras, the folders in them (cam1/anna/07.jpg). A CSV file has the columns path and
+pid, and optionally camid, split and time. If there is a column split, build reads only the gallery rows of the file,
+and calibrate and query only the query rows.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Any
 
 DEVICE = "auto, cpu, cuda, cuda:1 … (default: auto)"
-ENGINES = ("torch", "onnx")  # those of lreid.loading, which loads torch
+ENGINES = ("torch", "onnx")  # as in lreid.loading, which is not imported here because it loads torch
 ENGINE = "onnx: extract features with onnxruntime on the CPU (default: torch)"
 SKIP_BAD = "skip images that cannot be read"
-KINDS = ("flat", "hnsw", "ivfpq")  # those of lreid.retrieval.index, which loads torch
+KINDS = ("flat", "hnsw", "ivfpq")  # as in lreid.retrieval.index, which is not imported here because it loads torch
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -100,7 +100,7 @@ def _add_indexing(commands: Any) -> None:
     remove.add_argument("images", nargs="*", metavar="IMAGE", help="paths of images in the gallery")
     remove.add_argument("--identity", metavar="NAME", help="delete all images of this identity")
     remove.add_argument(
-        "--everywhere", action="store_true", help="also delete them from the other versions of the gallery"
+        "--everywhere", action="store_true", help="also delete the images from other versions of the gallery"
     )
 
     calibrate = _command(
@@ -143,12 +143,12 @@ def _add_compare(commands: Any) -> None:
     compare = commands.add_parser("compare", help="say whether images show the same identity")
     compare.set_defaults(action="compare")
     compare.add_argument("images", type=Path, nargs="+", metavar="IMAGE", help="two or more; each pair is compared")
-    compare.add_argument("--gallery", metavar="GALLERY", help="use its model and its threshold")
+    compare.add_argument("--gallery", metavar="GALLERY", help="use the model and the threshold of this gallery")
     compare.add_argument(
         "--checkpoint",
         type=Path,
         metavar="FILE",
-        help="model (default: the gallery's, or zoo:people or zoo:vehicles by the shape of images)",
+        help="model (default: that of the gallery; else zoo:people for upright images, or zoo:vehicles)",
     )
     _add_device(compare)
 
@@ -158,7 +158,7 @@ def _add_versions(commands: Any) -> None:
     reindex = _command(
         commands,
         "reindex",
-        "recompute all features with a new model, as a new version of the gallery",
+        "extract all features again with a new model, as a new version of the gallery",
         model="required",
     )
     reindex.add_argument(

@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="WORD",
-        help="KEY VALUE VALUE ...: one run per value; repeat it to combine the values of several keys. "
+        help="KEY VALUE VALUE ...: one run per value; repeat the option to combine the values of several keys. "
         "KEY,KEY V,V V,V ... changes keys together",
     )
     parser.add_argument(
@@ -72,8 +72,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def without_pairs(options: Iterable[Sequence[str]]) -> tuple[list[list[str]], list[str]]:
-    """The words of options that take several, and the ``KEY VALUE`` pairs that follow them."""
-    from lreid.config_keys import is_key  # with yacs, which --help does not need
+    """Splits the words of options that take several words into those words and the ``KEY VALUE`` pairs after them."""
+    from lreid.config_keys import is_key  # imported here, because it loads yacs, which --help does not need
 
     without: list[list[str]] = []
     pairs: list[str] = []

@@ -60,8 +60,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def split_checkpoints(args: argparse.Namespace) -> tuple[list[str], list[str]]:
-    """The models of ``--checkpoint``, and all ``KEY VALUE`` pairs, which that option takes in where they follow it."""
-    from lreid.config_keys import is_key  # with yacs, which --help does not need
+    """The models of ``--checkpoint``, and all ``KEY VALUE`` pairs, also those that argparse took for models."""
+    from lreid.config_keys import is_key  # imported here, because it loads yacs, which --help does not need
 
     files = list(takewhile(lambda word: not is_key(word), args.checkpoint))
     return files, args.checkpoint[len(files) :] + args.overrides

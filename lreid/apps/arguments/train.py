@@ -1,7 +1,7 @@
 """Train a lifelong re-identification method task by task, on a benchmark or on your images.
 
 lreid train my/folder                                   # your images: one folder per identity, or a CSV file
-lreid train my/others --from runs/my-run                # then other people, without forgetting the first
+lreid train my/others --from runs/my-run                # then other people, without forgetting the first ones
 lreid train                                             # DwoPP on the built-in benchmark
 lreid train --config configs/methods/dwpp.yaml          # a different method
 lreid train --config configs/benchmarks/market1501-10.yaml --config configs/methods/dwopp.yaml
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from lreid.apps.cli import add_config
 
-SHORT = {  # options that stand for keys
+SHORT = {  # options that set a config key, with the key and the help text
     "method": ("METHOD.NAME", "lifelong method, such as dwopp or lwf"),
     "epochs": ("TRAIN.EPOCHS", "epochs per task"),
     "pattern": ("DATA.PATTERN", "pattern of your images' paths, such as {pid}/{camid}_{n}.png"),
@@ -50,11 +50,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def split_words(words: Sequence[str]) -> tuple[Path | None, list[str]]:
-    """The images in front of ``KEY VALUE`` pairs, if there are some, and the pairs.
+    """The folder or file of images before the ``KEY VALUE`` pairs, if there is one, and the pairs.
 
-    The first word is no key where it is none by its name and exists, or stands alone.
+    The first word names images if it is not the name of a key, and either exists as a path or has no word after it.
     """
-    from lreid.config_keys import is_key  # with yacs, which --help needs not
+    from lreid.config_keys import is_key  # imported here, because it loads yacs, which --help does not need
 
     if words and not is_key(words[0]) and (len(words) % 2 or os.path.exists(words[0])):
         return Path(words[0]), list(words[1:])
@@ -62,7 +62,7 @@ def split_words(words: Sequence[str]) -> tuple[Path | None, list[str]]:
 
 
 def short_keys(args: argparse.Namespace) -> list[str]:
-    """The ``KEY VALUE`` pairs that options stand for."""
+    """The ``KEY VALUE`` pairs that the options ``SHORT`` set."""
     pairs = [word for option, (key, _) in SHORT.items() if (value := getattr(args, option)) for word in (key, value)]
     if args.data:
         named = "+".join(Path(each.partition(":")[2] or each).stem for each in args.data)

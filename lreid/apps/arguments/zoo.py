@@ -9,7 +9,7 @@ lreid zoo publish runs/my-run my-model --out my/zoo --hub OWNER/NAME    # then h
 lreid zoo page                          # writes MODEL_ZOO.md
 
 Environment variables: LREID_ZOO_CARDS is a folder with more cards, LREID_ZOO_CACHE the folder for downloaded weights,
-and LREID_ZOO_MIRROR an address that lreid tries first.
+and LREID_ZOO_MIRROR an address from which lreid tries to download weights first.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         sub.set_defaults(action=name)
         return sub
 
-    sub = command("list", "list all models, third-party checkpoints included")
+    sub = command("list", "list all models, including third-party checkpoints")
     sub.add_argument(
         "--for", dest="subject", choices=("people", "vehicles"), help="list only models that re-identify these"
     )
