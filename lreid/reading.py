@@ -92,7 +92,7 @@ def escaped(value: Any) -> Any:
 
 
 def sealed(content: bytes) -> bytes:
-    """The content followed by its CRC-32, as four bytes."""
+    """The content with its checksum, four bytes of CRC-32, appended."""
     return content + zlib.crc32(content).to_bytes(4, "little")
 
 

@@ -107,7 +107,8 @@ class Size(NamedTuple):
 def typical_size(data_sets: Sequence[DataSet]) -> Size | None:
     """The median size of the training images, or of some evenly spread ones if there are many; None without images.
 
-    Only the headers of the files are read. Unreadable files are skipped: the code that decodes them reports them.
+    Only the headers of the files are read. Unreadable files are skipped here; an error about them is raised
+    when they are decoded.
     """
     records = [record for data_set in data_sets for record in data_set.train]
     stride = max(len(records) // SAMPLE, 1)

@@ -225,4 +225,4 @@ def _unfinished(runs: Sequence[Results]) -> str:
     if len(runs) == 1:
         (run,) = runs
         return f"Unfinished: {len(run['mAP'])} of {counted(len(run['tasks']), 'task')} done."
-    return f"{len(unfinished)} of {len(runs)} runs are not finished; each of these has its own line."
+    return f"Not finished, with a separate line each: {len(unfinished)} of {len(runs)} runs."

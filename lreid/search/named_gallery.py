@@ -60,7 +60,7 @@ class NamedGallery:
     def number_of(self, what: str, label: int | str) -> int:
         """The number of a label, see :meth:`lreid.gallery.Gallery.number_of`; errors name the gallery.
 
-        If no label is ``0003``, the label ``3`` is meant, because a file named ``0003_c1.jpg`` shows identity 3.
+        If the gallery has no label ``0003``, the label ``3`` is used: a file named ``0003_c1.jpg`` shows identity 3.
         """
         names = self.gallery.about.names.get(what, {}).values()
         if isinstance(label, str) and label not in names and re.fullmatch("0+[1-9][0-9]*", label):

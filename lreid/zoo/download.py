@@ -117,7 +117,7 @@ class Download:
 
 @dataclass
 class _Resuming:
-    """Attempts at one address; ``size`` is 0 until it is known."""
+    """Downloads a file from one address in several attempts; ``size`` is 0 as long as it is unknown."""
 
     url: str
     part: Path
@@ -199,7 +199,7 @@ class _Bounded:
 
 
 class _Drive(_Resuming):
-    """Attempts at a file on Google Drive."""
+    """Downloads a file from Google Drive in several attempts."""
 
     def _fetch(self, start: int) -> None:
         try:

@@ -99,7 +99,9 @@ def test_of_two_writers_the_second_is_told(tmp_path):
     one.add(vectors(1), ["one.jpg"], model="a1")
     one.save()
     other.add(vectors(1), ["other.jpg"], model="a1")
-    with pytest.raises(InputError, match="g: another process has changed it in the meantime; nothing was written"):
+    with pytest.raises(
+        InputError, match="g: another process has changed the file in the meantime; nothing was written"
+    ):
         other.save()
     assert Gallery.load(file).holds(["one.jpg", "other.jpg"]).tolist() == [True, False]
     one.remove(["one.jpg"])

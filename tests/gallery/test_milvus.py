@@ -47,7 +47,7 @@ def test_in_this_process_killed_while_adding(milvus, tmp_path):
     first.close()
     process = child(ADD, where, "new", "1000000")
     assert process.stdout.readline() == "open\n"
-    with pytest.raises(InputError, match="people.db: another process has this database; wait for it, or serve"):
+    with pytest.raises(InputError, match="people.db: another process has opened this database; wait for its end"):
         Gallery.load(where)
     assert listens_to_itself_only(process.pid)
     process.stdin.write("go\n")
@@ -237,7 +237,7 @@ def test_addresses():
 def test_out_of_reach_or_out_of_place(milvus, lite_place, tmp_path, monkeypatch):
     with pytest.raises(InputError, match="http://127.0.0.1:1: .*; start the server, or correct the address"):
         Gallery.load("milvus:http://127.0.0.1:1")
-    with pytest.raises(InputError, match="there is no folder .*; make it first"):
+    with pytest.raises(InputError, match="there is no folder .*; create it first"):
         small(at=f"milvus:{tmp_path}/nowhere/people.db")
     with pytest.raises(InputError, match="no such gallery; build one first"):
         Gallery.load(f"milvus:{tmp_path}/people.db")
@@ -249,7 +249,7 @@ def test_out_of_reach_or_out_of_place(milvus, lite_place, tmp_path, monkeypatch)
     gallery.save()
     with pytest.raises(InputError, match="already exists"):
         small(at=lite_place)
-    with pytest.raises(InputError, match="k is 20000; Milvus finds 16384 images at most"):
+    with pytest.raises(InputError, match="k is 20000; Milvus returns at most 16384 images"):
         gallery.search(vectors(1), 20_000, model="a1")
     with pytest.raises(InputError, match="is in Milvus; lreid search migrate"):
         gallery.save(tmp_path / "file")

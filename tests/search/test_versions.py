@@ -196,7 +196,7 @@ def test_what_is_added_at_the_last_moment_comes_along(world, new_place, monkeypa
     if where.startswith("milvus:"):
         assert reindex(where, world / "new.pt", device="cpu")["images"] == 36
     else:
-        with pytest.raises(InputError, match="another process has changed it in the meantime"):
+        with pytest.raises(InputError, match="another process has changed the file in the meantime"):
             reindex(where, world / "new.pt", device="cpu")
         assert len(NamedGallery.load(where).gallery) == 36
         assert reindex(where, world / "new.pt", device="cpu") == {"images": 36, "extracted": 6}

@@ -24,17 +24,17 @@ from lreid.gallery.filters import EVERYTHING, Filter
 from lreid.gallery.store import About, Paths, Rows, require_keys
 from lreid.identities import UNKNOWN
 
-EXACT = {1: 1.0, 10: 1.0}  # the recall of flat
+EXACT = {1: 1.0, 10: 1.0}  # recall of an exact index, by k
 
 
 @dataclass
 class FaissStore:
-    """See :class:`lreid.gallery.store.Store`.
+    """A :class:`lreid.gallery.store.Store` in the memory of this process.
 
     Attributes:
-        next_key: key of the next image.
-        path: path of the file, if there is or will be one.
-        seen: state of the file that was read; None before there is one.
+        next_key: key that the next added image gets.
+        path: path of the file; None if the gallery has no file yet.
+        seen: stamp of the file when it was read or written; None if there was no file.
         read_only: whether the file is memory-mapped, so that images cannot be added or removed.
     """
 
@@ -58,7 +58,7 @@ class FaissStore:
 
     @classmethod
     def build(cls, vectors: np.ndarray, labels: Rows, about: About) -> FaissStore:
-        """A store of ``(N, D)`` rows. A store that will be filled later is ``flat`` until :meth:`finish`."""
+        """Creates a store of ``(N, D)`` rows; if ``about.whole`` is False, it is ``flat`` until :meth:`finish`."""
         keys = np.arange(len(vectors))
         index = Shards.build(about.kind if about.whole else "flat", vectors, keys, about.shards)
         labels = Rows(keys, labels.ids, labels.cams, labels.times, labels.paths)
@@ -97,12 +97,12 @@ class FaissStore:
         return self.everything
 
     def vectors(self, keys: np.ndarray) -> np.ndarray:
-        """Features of images, as exact as the index stores them."""
-        require_keys(keys, self.everything.keys)  # the index would return the vector of a different image
+        """Features of images, with the precision of the index."""
+        require_keys(keys, self.everything.keys)  # for a missing key, faiss would return the vector of another image
         return self.index.vectors(self.everything.keys, keys)
 
     def nearest(self, vectors: np.ndarray, k: int, where: Filter) -> tuple[np.ndarray, Rows]:
-        """The best images that a filter allows, as the kind of index finds them."""
+        """The best images that a filter allows, exact or approximate as the kind of index is."""
         if where == EVERYTHING:
             scores, keys = self.index.search(vectors, k)
         else:
@@ -131,10 +131,10 @@ class FaissStore:
         self.save()
 
     def save(self, path: str | Path | None = None) -> None:
-        """Writes the file, and replaces an old one when the new one is complete.
+        """Writes the file; an existing file is replaced when the new file is complete.
 
         Raises:
-            InputError: it cannot be written, or another process has created or changed it in the meantime.
+            InputError: the file cannot be written, or another process has created or changed it in the meantime.
         """
         if path is None and self.path is None:
             raise InputError("is missing; a gallery that was built in memory needs a path to be saved")
@@ -183,16 +183,16 @@ class FaissStore:
 
 @dataclass(frozen=True)
 class FilePlace:
-    """See :class:`lreid.gallery.store.Place`. The versions next to a file are named FILE.next and FILE.previous.
+    """A :class:`lreid.gallery.store.Place` in the file system; other versions are named FILE.next and FILE.previous.
 
-    Create one with :meth:`named`, which follows symbolic links, so that changes affect the file itself.
+    Create a place with :meth:`named`, which follows symbolic links, so that changes affect the file itself.
     """
 
     path: Path
 
     @classmethod
     def named(cls, path: str) -> FilePlace:
-        """The place of a path, after following symbolic links."""
+        """The place at a path, after following symbolic links."""
         return cls(real_path(path))
 
     def __str__(self) -> str:
@@ -203,11 +203,11 @@ class FilePlace:
         return self.path.exists()
 
     def load(self, memory_map: bool = False) -> FaissStore:
-        """The gallery of the file."""
+        """Reads the gallery in the file."""
         return FaissStore.load(self.path, memory_map)
 
     def build(self, vectors: np.ndarray, labels: Rows, about: About) -> FaissStore:
-        """A gallery in memory, which becomes the file when it is saved."""
+        """Creates a gallery in memory, which is written to the file when it is saved."""
         store = FaissStore.build(vectors, labels, about)
         store.path = self.path
         return store
@@ -255,9 +255,10 @@ class FilePlace:
         self._take(self.previous().path, self.next().path, seen)
 
     def _take(self, chosen: Path, aside: Path, seen: Stamp | None) -> None:
-        """Gives the chosen file this name, and the current file the other name. After a kill, it can be repeated.
+        """Gives the chosen file the name of this place, and the current file the other name.
 
-        ``seen`` None means that there is no file here. A file that is not a gallery is not replaced.
+        If a call is killed, repeating the call completes it. A file that is not a gallery is not replaced. If ``seen``
+        is None, there must be no current file.
         """
         try:
             require_replaceable(self.path)
@@ -267,7 +268,7 @@ class FilePlace:
             if seen is None:
                 chosen.rename(self.path)
             else:
-                with unchanged(self.path, seen):  # so that other processes do not treat its second name as a leftover
+                with unchanged(self.path, seen):  # the lock keeps other processes from deleting the second name
                     second = second_name(self.path)
                     try:
                         second.replace(aside)

@@ -1,7 +1,8 @@
 """The file of a gallery: one or several faiss indexes, then a zip archive with all other data.
 
-It is a single file, so that one rename replaces it. faiss stops reading at the end of its index and can map that part
-into memory; zip readers search the archive from the end. So both ``faiss.read_index`` and ``unzip -l`` open the file.
+All data are in a single file, so that one rename replaces them. faiss stops reading at the end of its index, and can
+map the index into memory; zip readers look for the archive from the end of the file. So both ``faiss.read_index`` and
+``unzip -l`` can open the file.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from lreid.reading import misfit, require_not_newer, require_regular
 from lreid.retrieval.faiss_module import KINDS, import_faiss
 
 FORMAT = 1
-# The header of a gallery, in the notation of lreid.reading.misfit.
+# Required form of the header of a gallery, in the notation of lreid.reading.misfit.
 HEADER = {
     "model": str,
     "kind": str,
@@ -39,13 +40,13 @@ HEADER = {
     "paths": [str],
 }
 COLUMNS = ("keys", "ids", "cams", "times")
-CHECKSUM = "index_crc32"  # a separate array
+CHECKSUM = "index_crc32"  # name of the array that contains the checksum of the indexes
 MOST_KEYS = 2**32  # maximum number of images ever added, because a filter has one bit per image
-Stamp = tuple[int, ...]  # identity and state of the file
+Stamp = tuple[int, ...]  # identity and state of a file, as the operating system reports them
 
 
 def stamp(path: str | Path | int) -> Stamp:
-    """A stamp of a file, by name or open, which changes if the file is replaced or changed.
+    """A stamp of a file (a path or a descriptor), which changes if the file is replaced or changed.
 
     Raises:
         OSError: the file does not exist.
@@ -56,10 +57,10 @@ def stamp(path: str | Path | int) -> Stamp:
 
 @contextmanager
 def unchanged(path: str | Path, seen: Stamp | None) -> Iterator[None]:
-    """Locks a file that has not changed since it was read; other lreid processes cannot replace it meanwhile.
+    """A context that locks a file, so that other lreid processes cannot replace it meanwhile.
 
     Raises:
-        InputError: the file was replaced or changed.
+        InputError: the file was replaced or changed since its stamp was ``seen``.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY)
@@ -67,13 +68,13 @@ def unchanged(path: str | Path, seen: Stamp | None) -> Iterator[None]:
         raise InputError(f"{path}: was deleted while this command ran; nothing was written") from None
     try:
         hold(descriptor)
-        if stamp(path) != seen:  # this also covers a replacement while this process waited for the lock
+        if stamp(path) != seen:  # also True if the file was replaced while this process waited for the lock
             raise InputError(
-                f"{path}: another process has changed it in the meantime; nothing was written, run this again"
+                f"{path}: another process has changed the file in the meantime; nothing was written, run this again"
             )
         yield
     finally:
-        with suppress(OSError):  # the descriptor was only read
+        with suppress(OSError):  # nothing was written through the descriptor, so errors do not matter
             os.close(descriptor)
 
 
@@ -86,17 +87,16 @@ def write_gallery(
     *,
     new: bool = False,
 ) -> Stamp:
-    """Writes a gallery through a temporary file next to ``path``, so that a reader never sees half of it.
+    """Writes a gallery through a temporary file next to ``path``, so that a reader never sees a part of the new file.
 
-    After it returns, a power cut does not undo it. Only its owner can read a new file.
+    After this function returns, a power cut does not undo the change. Only the owner can read a new file.
 
     Args:
-        path: the file; an existing one is replaced when the new one is complete, and the new one gets its mode and
-            owner.
+        path: the file. An existing file is replaced when the new file is complete, which gets its mode and owner.
         indexes: faiss indexes.
         header: JSON values.
         arrays: numeric arrays by name.
-        seen: identity of the file that the index was read from; if another process replaced that file, nothing is
+        seen: stamp of the file from which the index was read; if another process has replaced this file, nothing is
             written.
         new: whether the file must not exist yet.
 
@@ -105,11 +105,12 @@ def write_gallery(
 
     Raises:
         InputError: the folder cannot be written to, the disk is full, or the file has changed since it was read; the
-            old file stays. "done, but" means that the file was written, but the disk did not confirm it.
+            old file does not change. "done, but" in the message means that the file was written, but the disk did not
+            confirm it.
     """
     try:
         require_replaceable(path)
-        if seen is None:  # otherwise its folder existed; do not create it again if it was renamed or deleted
+        if seen is None:  # otherwise the folder existed; if it was renamed or deleted since, do not create it again
             make_folder(path.parent)
         for version in ("", ".next", ".previous"):
             remove_leftovers(path.parent, path.name + version)
@@ -133,7 +134,7 @@ def require_gallery(path: Path) -> None:
     """Refuses a file that does not look like a gallery, before it is replaced or deleted.
 
     Raises:
-        InputError: it is not a gallery.
+        InputError: the file is not a gallery.
     """
     with suppress(OSError, zipfile.BadZipFile):
         if path.is_file():  # opening a pipe would block
@@ -144,7 +145,7 @@ def require_gallery(path: Path) -> None:
 
 
 def _create(path: Path, source: str) -> None:
-    """Gives a new file its name; only one of several processes can succeed."""
+    """Gives a new file its name; if several processes try this at once, only one succeeds."""
     try:
         os.link(source, path)
     except FileExistsError:
@@ -152,17 +153,17 @@ def _create(path: Path, source: str) -> None:
 
 
 def read_gallery(path: str | Path, memory_map: bool) -> tuple[list[Any], dict[str, Any], dict[str, np.ndarray], Stamp]:
-    """Indexes, header, arrays and stamp of a file written by :func:`write_gallery`.
+    """Reads indexes, header, arrays and stamp of a file written by :func:`write_gallery`.
 
     Args:
         path: the file.
-        memory_map: leave the index on disk. Then it must not be changed: faiss would write to read-only memory.
+        memory_map: leave the index on disk. The index must then not be changed: faiss would write to read-only memory.
 
     Raises:
         InputError: the file is missing, truncated, damaged, of a different version or not a gallery; or it has shards,
             which cannot be mapped.
     """
-    import_faiss()  # a missing module must not look like damage
+    import_faiss()  # here, so that a missing module is not reported as a damaged file
     try:
         require_regular(path)
         seen = stamp(path)
@@ -173,7 +174,7 @@ def read_gallery(path: str | Path, memory_map: bool) -> tuple[list[Any], dict[st
         raise
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; build a gallery first") from None
-    except Exception as error:  # zipfile and numpy report damage with many exceptions
+    except Exception as error:  # zipfile and numpy raise many kinds of exceptions for damaged files
         refuse_out_of_memory(error, path)
         raise InputError(f"{path}: not a gallery, or cut short ({error}); build it again") from None
     if isinstance(header, dict) and header.pop("format", None) != FORMAT:
@@ -185,18 +186,18 @@ def read_gallery(path: str | Path, memory_map: bool) -> tuple[list[Any], dict[st
         raise InputError(f"{path}: has {shards} shards, which cannot be mapped; load it with memory_map=False")
     indexes, keys = _read_indexes(path, header, memory_map, whole)
     if stamp(path) != seen:
-        return read_gallery(path, memory_map)  # index and labels may come from two files; the new file is complete
-    for number, own in enumerate(keys):  # a wrong key would give an image a wrong name
+        return read_gallery(path, memory_map)  # the file was replaced while it was read, so index and labels may differ
+    for number, own in enumerate(keys):  # with a wrong key, an image would get the name of another
         if not np.array_equal(own, arrays["keys"][arrays["keys"] % shards == number]):
             raise InputError(f"{path}: index and labels do not belong together; build it again")
     return indexes, header, arrays, seen
 
 
 def _read_archive(path: str | Path, file: IO[bytes]) -> tuple[Any, dict[str, np.ndarray], int, int]:
-    """Header, arrays, checksum of the index, and the position of its end.
+    """Header, arrays, checksum of the indexes, and the position in the file where the indexes end.
 
     Raises:
-        InputError: the file is of a later version; many other exceptions mean that it is damaged.
+        InputError: the file is of a later version. Many kinds of other exceptions mean that the file is damaged.
     """
     with np.lib.npyio.NpzFile(file, allow_pickle=False) as archive:
         if any(part.compress_type != zipfile.ZIP_STORED for part in archive.zip.infolist()):
@@ -212,7 +213,7 @@ def _read_archive(path: str | Path, file: IO[bytes]) -> tuple[Any, dict[str, np.
 
 
 def _fault(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> str | None:
-    """The first inconsistency of header and columns, whose types are right; None if there is none."""
+    """Describes the first inconsistency of header and columns, whose types have been checked; None if there is none."""
     if strange := sorted(header.keys() - {name.removesuffix("?") for name in HEADER}):
         return f"{strange[0]} is not known"
     if header["kind"] not in KINDS:
@@ -241,7 +242,7 @@ def _fault(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> str | None:
 
 
 def _crc32(file: IO[bytes], count: int) -> int:
-    """The checksum of the first bytes of a file; leaves the file position at their end."""
+    """The checksum of the first ``count`` bytes of a file; leaves the file position after these bytes."""
     file.seek(0)
     checksum = 0
     while count > 0 and (block := file.read(min(count, 1 << 20))):
@@ -258,7 +259,7 @@ def _write_content(file: IO[bytes], indexes: list[Any], header: dict[str, Any], 
         writer = faiss.FileIOWriter(file.name)
         for index in indexes:
             faiss.write_index(index, writer)
-        del writer  # zipfile closes it
+        del writer  # deletes the faiss writer, so that the file can be closed
     checksum = _crc32(file, os.stat(file.name).st_size)
     text = json.dumps(header | {"format": FORMAT}).encode()
     content: dict[str, Any] = {"header": np.frombuffer(text, dtype=np.uint8), **arrays}
@@ -272,7 +273,7 @@ def _read_indexes(
     """The indexes, each with its keys.
 
     Raises:
-        InputError: they are damaged.
+        InputError: the indexes are damaged.
     """
     faiss, name = import_faiss(), str(path)
     kind = header["kind"] if header["whole"] else "flat"
@@ -289,7 +290,7 @@ def _read_indexes(
         if len({index.d for index in indexes}) > 1:
             raise ValueError("its parts have different widths")
         return indexes, [keys_in(index, kind) for index in indexes]
-    except Exception as error:  # faiss reports damage with any exception
-        if not memory_map:  # a mapped index is not checked, so a damaged size can request any amount of memory
+    except Exception as error:  # faiss raises many kinds of exceptions for damaged files
+        if not memory_map:  # a mapped index has no checksum test, so a damaged size may request any amount of memory
             refuse_out_of_memory(error, path)
         raise InputError(f"{path}: its index is damaged; build it again") from None

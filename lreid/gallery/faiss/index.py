@@ -1,4 +1,4 @@
-"""The kinds of faiss index for a gallery. All contain unit vectors and score by inner product, that is, cosine.
+"""The kinds of faiss index for a gallery; all contain unit vectors, whose inner product is the cosine similarity.
 
 ========  ==============================================  =========================  ==================
 kind      how it searches                                 bytes per image            good for
@@ -9,8 +9,8 @@ ivfpq     searches the nearest of many lists of codes     D / 4 + 8             
 ========  ==============================================  =========================  ==================
 
 An index may have several parts that are searched in parallel (:class:`Shards`). Parts and selectors use the keys of the
-whole gallery. faiss's own ``IndexShards`` numbers the images of each part from 0 and passes a selector on unchanged, so
-with ``successive_ids`` it returns images that the selector forbids (faiss issue 5581).
+whole gallery. faiss's own ``IndexShards`` is not used: with ``successive_ids`` it numbers the images of each part from
+0, but passes a selector on unchanged, so it returns images that the selector forbids (faiss issue 5581).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lreid.errors import ArgumentError, InputError
 from lreid.retrieval.faiss_module import KINDS, MOST_ON_GPU, copies_on_gpu, import_faiss, require_gpu
 from lreid.retrieval.faiss_module import new_index as empty_index
 
-FEW = 4096  # number of allowed images times their share up to which exact comparison is not slower than the graph
+FEW = 4096  # if (number of allowed images) x (their share) is at most this, exact comparison is as fast as the graph
 
 
 def new_index(kind: str, vectors: np.ndarray, keys: np.ndarray | None = None) -> Any:
@@ -45,11 +45,12 @@ def new_index(kind: str, vectors: np.ndarray, keys: np.ndarray | None = None) ->
 
 
 def without(index: Any, kind: str, keys: np.ndarray, drop: np.ndarray) -> Any:
-    """The index without some images and their vectors.
+    """Deletes images with their vectors from an index, and returns the index.
 
     Args:
         index: result of :func:`new_index`; changed in place if its kind can delete.
-        kind: its kind. A graph cannot delete, so it is rebuilt from the remaining vectors, which takes a while.
+        kind: kind of the index. A graph cannot delete, so it is rebuilt from the remaining vectors, which takes a
+            while.
         keys: ``(N,)`` keys of all images, ascending.
         drop: ``(N,)`` bool, True for images to delete.
     """
@@ -71,7 +72,7 @@ def gpu_copy(index: Any, kind: str, gpu: int) -> Any:
     ``GpuIndex.cu`` selects at most 2048 images; graphs have no GPU version.
 
     Raises:
-        ArgumentError: ``device``: this faiss or this machine has no such GPU, or the index has no GPU version.
+        ArgumentError: about ``device``, if faiss or the machine has no such GPU, or the index has no GPU version.
     """
     require_gpu(gpu, "device")
     if kind == "hnsw":
@@ -126,8 +127,8 @@ def nearest(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Scores and keys of the best ``k`` images, both ``(Q, k)``; missing results have the key -1.
 
-    Graphs and lists find the nearest images, allowed or not. So a stricter filter needs a wider search, and a query
-    with fewer results than allowed images is compared with all of them.
+    Graphs and lists find the nearest images whether these are allowed or not. So a stricter filter needs a wider
+    search, and a query that gets fewer results than there are allowed images is compared with all allowed images.
 
     Args:
         allowed: ``(max key + 1,)`` bool, the allowed keys; ``None`` allows all.
@@ -159,9 +160,9 @@ def nearest(
 
 
 def _compared_with_all(index: Any, vectors: np.ndarray, k: int, allowed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The result of :func:`nearest` for a graph, by exact comparison."""
+    """The same as :func:`nearest` for a graph, but by exact comparison with all allowed images."""
     faiss = import_faiss()
-    keys = faiss.vector_to_array(index.id_map)  # (N,) by row
+    keys = faiss.vector_to_array(index.id_map)  # (N,) key of each row
     selector = faiss.IDSelectorBitmap(np.packbits(allowed[keys], bitorder="little"))
     stored = faiss.downcast_index(faiss.downcast_index(index.index).storage)
     scores, rows = stored.search(vectors, k, params=faiss.SearchParameters(sel=selector))
@@ -212,8 +213,8 @@ class Shards:
     def __init__(self, kind: str, parts: list[Any]):
         self.kind = kind
         self.parts = parts
-        self.gpu: int | None = None  # its number
-        self.copies: list[Any] = []  # copies of the parts on the GPU; None until they are needed
+        self.gpu: int | None = None  # number of the GPU that searches; None for the CPU
+        self.copies: list[Any] = []  # copies of the parts on the GPU, each None until it is needed
 
     def put_on(self, gpu: int) -> None:
         """Lets a GPU run the searches without a filter; the parts themselves stay on the CPU.
@@ -229,7 +230,7 @@ class Shards:
         """An index of ``(N, D)`` float32 rows of unit length.
 
         Raises:
-            InputError: fewer than one part, an unknown kind, or too few images for one part of it.
+            InputError: ``count`` is below 1, the kind is unknown, or a part has too few images for this kind.
         """
         if count < 1:
             raise ArgumentError("shards", f"is {count}; a gallery has at least one")
@@ -240,12 +241,12 @@ class Shards:
 
     @property
     def d(self) -> int:
-        """D, under faiss's name."""
+        """D, the length of a vector, under the name that faiss uses."""
         return self.parts[0].d
 
     @property
     def ntotal(self) -> int:
-        """The number of images in all shards, under faiss's name."""
+        """The number of images in all shards, under the name that faiss uses."""
         return sum(part.ntotal for part in self.parts)
 
     def add(self, vectors: np.ndarray, keys: np.ndarray) -> None:
@@ -268,7 +269,7 @@ class Shards:
         """``(W, D)`` rows of the wanted keys; ``keys`` are all keys, ascending.
 
         Raises:
-            InputError: the kind stores no features.
+            InputError: this kind of index stores no features.
         """
         rows = np.empty((len(wanted), self.d), dtype=np.float32)
         for number, part in enumerate(self.parts):
@@ -280,7 +281,7 @@ class Shards:
     def search(self, vectors: np.ndarray, k: int, allowed: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Scores and keys of the best ``k`` images, see :func:`lreid.gallery.faiss.index.nearest`."""
         parts = self.parts
-        if self.gpu is not None and allowed is None and k <= MOST_ON_GPU:  # faiss ignores selectors on a GPU
+        if self.gpu is not None and allowed is None and k <= MOST_ON_GPU:  # on a GPU, faiss ignores selectors
             self.copies = self.copies or [gpu_copy(part, self.kind, self.gpu) for part in self.parts]
             parts = self.copies
 

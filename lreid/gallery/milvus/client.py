@@ -1,9 +1,9 @@
-"""A connection to Milvus: Lite in this process, a server of Lite, or a server or cluster of Milvus.
+"""Connect to Milvus: to Milvus Lite in this process, to a server of Milvus Lite, or to a Milvus server or cluster.
 
-Lite in this process listens on 127.0.0.1 without a password, and only one process at a time can open its database. Its
-server (``milvus-lite server --host 127.0.0.1``) accepts several processes, but two simultaneous writers damage its log,
-and acknowledged rows are lost after a restart (3.2.2). So a writer first takes a lock: it creates a collection with a
-fixed name, which only one process can create.
+Milvus Lite in this process listens on 127.0.0.1 without a password, and only one process at a time can open its
+database. The server of Milvus Lite (``milvus-lite server --host 127.0.0.1``) accepts several processes, but two
+simultaneous writers damage its log, so that acknowledged rows are lost after a restart (version 3.2.2). So a writer
+first takes a lock: it creates a collection with a fixed name, which only one process can create.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Connection:
     """Calls the methods of a ``MilvusClient`` and turns errors into one line.
 
     Args:
-        uri: ``FILE.db`` or ``http://host:port``. ``MILVUS_TOKEN`` contains a server's user and password.
+        uri: ``FILE.db`` or ``http://host:port``. The environment variable ``MILVUS_TOKEN`` has user and password.
 
     Raises:
         InputError: pymilvus is not installed, the server cannot be reached or is too old, or another process uses the
@@ -67,7 +67,7 @@ class Connection:
             raise
 
     def __call__(self, method: str, *args: Any, timeout: float = CALL, **kwargs: Any) -> Any:
-        """The answer of one method of the client.
+        """Calls a method of the client and returns its answer.
 
         Raises:
             InputError: the server refuses or does not answer.
@@ -81,7 +81,7 @@ class Connection:
         """Creates a collection of rows with key, fields (``path`` and ``text`` are text, others integers) and vector.
 
         Args:
-            name: name of its gallery.
+            name: name of the gallery.
             collection: name of the collection.
             fields: names of the columns.
             width: length of the vector, which is compared by inner product.
@@ -113,9 +113,9 @@ class Connection:
 
     @contextmanager
     def writing(self, name: str) -> Iterator[None]:
-        """Locks out other writers during one request, if the server does not do so itself.
+        """A context for one request that writes; other writers are locked out if the server does not do so itself.
 
-        A writer that fails leaves its lock, because its last request may still be running; the lock lapses.
+        A writer that fails does not release its lock, because its last request may still be running; the lock lapses.
 
         Raises:
             InputError: another process keeps writing.
@@ -129,10 +129,12 @@ class Connection:
         self("drop_collection", lock)
 
     def reserve(self, name: str, collection: str, holder: Any) -> None:
-        """Reserves a collection for its builder, who repeats the call; the reservation of a killed builder lapses.
+        """Reserves a collection for the process that builds it.
+
+        The builder repeats this call from time to time; if it is killed, the reservation lapses.
 
         Raises:
-            InputError: another builder has reserved it.
+            InputError: another process has reserved the collection.
         """
         lock, by = f"{collection}_builder", f"{self.token} {id(holder)}"
         error = InputError(
@@ -141,7 +143,7 @@ class Connection:
         )
         if self.embedded:  # so that other processes can open the database
             if self.holders.setdefault(lock, holder) is not holder:
-                gc.collect()  # a failed builder may only be waiting for the garbage collector
+                gc.collect()  # the holder may be a failed builder in this process that was not yet deleted
                 if self.holders.setdefault(lock, holder) is not holder:
                     raise error
             return
@@ -173,7 +175,7 @@ class Connection:
             self("drop_collection", lock)
 
     def close(self) -> None:
-        """Ends the connection, so that other processes can open a database of Lite."""
+        """Ends the connection, so that other processes can open a database of Milvus Lite."""
         _open.pop(self.uri, None)
         self.client.close()
         if self.embedded:
@@ -194,16 +196,16 @@ class Connection:
                 if time.time() > until:
                     self.client.drop_collection(lock, timeout=CALL)
             except (self.pymilvus.MilvusException, KeyError):
-                pass  # it has just been released
+                pass  # the lock has just been released
             if time.monotonic() - start > PATIENCE:
                 raise InputError(
-                    f"{self.uri}: another process is writing ({_line(reason)}); run this again when "
-                    f"it is done; the lock of a killed one lapses after {LEASE:.0f} seconds"
+                    f"{self.uri}: another process is writing ({_line(reason)}); run this again when that process has "
+                    f"ended; the lock of a killed process lapses after {LEASE:.0f} seconds"
                 )
             time.sleep(0.05)
 
     def _create_lock(self, lock: str, properties: dict[str, str]) -> None:
-        """Creates an empty collection, which only one process can do."""
+        """Creates an empty collection; if several processes try this at once, only one succeeds."""
         schema = self.client.create_schema(auto_id=False)
         schema.add_field("key", self.pymilvus.DataType.INT64, is_primary=True)
         schema.add_field("vector", self.pymilvus.DataType.FLOAT_VECTOR, dim=2)
@@ -217,15 +219,15 @@ class Connection:
             yield
         except (self.pymilvus.MilvusException, grpc.RpcError, grpc.FutureTimeoutError) as error:
             if not self.embedded:
-                _open.pop(self.uri, None)  # the server may come back; a later call then opens a new connection
+                _open.pop(self.uri, None)  # a later call then opens a new connection
             raise InputError(f"{self.uri}: {_line(error)}; {advice}") from None
 
 
 def connect(uri: str) -> Connection:
-    """This process's connection to a database or server; opened if there is none.
+    """The connection of this process to a database or server, which is opened if there is none.
 
     Raises:
-        InputError: see :class:`Connection`.
+        InputError: as in :class:`Connection`.
     """
     if not uri.startswith(("http://", "https://")):
         uri = os.path.abspath(uri)
@@ -235,10 +237,10 @@ def connect(uri: str) -> Connection:
 
 
 def import_pymilvus() -> Any:
-    """The pymilvus module without its own log output; errors become one line.
+    """Imports the module pymilvus and silences its log output.
 
     Raises:
-        InputError: it is not installed.
+        InputError: pymilvus is not installed.
     """
     pymilvus = Extra("pymilvus", "milvus").load()
     for name in ("pymilvus", "milvus_lite", "grpc._server"):
@@ -249,8 +251,8 @@ def import_pymilvus() -> Any:
 def require_version(version: str, where: str) -> None:
     """Refuses servers that silently ignore unknown options.
 
-    Milvus 2.3.5 ignores ``group_by_field`` and does not report the target of an alias; Lite before 3.2 has a different
-    file format.
+    Milvus 2.3.5 ignores ``group_by_field`` and does not report the target of an alias. Milvus Lite before 3.2 has a
+    different file format.
     """
     lite = "lite" in version.lower()
     least = LEAST_LITE if lite else LEAST_SERVER
@@ -258,20 +260,20 @@ def require_version(version: str, where: str) -> None:
     if match is None or tuple(map(int, match.groups())) < least:
         wanted = f"Milvus{' Lite' if lite else ''} {least[0]}.{least[1]} or newer"
         raise InputError(
-            f"{where}: runs version {version!r}, but {wanted} is needed: older ones ignore parts of a request silently"
+            f"{where}: runs version {version!r}, but {wanted} is needed; older ones silently ignore parts of a request"
         )
 
 
 def parts_of(values: Any, size: int) -> Iterator[Any]:
-    """Splits a sequence into slices of limited length."""
+    """Splits a sequence into slices of at most ``size`` elements."""
     for start in range(0, len(values), size):
         yield values[start : start + size]
 
 
 def _require_free(path: str) -> None:
-    """Checks the usual reasons for which Milvus Lite cannot open a database, because its error does not name them."""
+    """Raises errors for the usual reasons why Milvus Lite cannot open a database, which its own error does not name."""
     if not Path(path).absolute().parent.is_dir():
-        raise InputError(f"{path}: there is no folder {Path(path).absolute().parent}; make it first")
+        raise InputError(f"{path}: there is no folder {Path(path).absolute().parent}; create it first")
     if Path(path).is_file():
         raise InputError(f"{path}: is a file, but the database of Milvus Lite 3 is a folder; choose a different name")
     require_regular(path)
@@ -282,8 +284,8 @@ def _require_free(path: str) -> None:
     with open(lock) as file:
         if not hold(file.fileno(), wait=False):
             raise InputError(
-                f"{path}: another process has this database; wait for it, or serve it to several with "
-                "milvus-lite server --host 127.0.0.1 and name it milvus:http://127.0.0.1:PORT"
+                f"{path}: another process has opened this database; wait for its end, or for several processes start "
+                "milvus-lite server --host 127.0.0.1 and pass milvus:http://127.0.0.1:PORT"
             )
 
 

@@ -1,4 +1,4 @@
-"""Facts about a whole gallery in Milvus: rows of text in a small collection next to that of its images."""
+"""Store the properties of a whole gallery in Milvus: rows of text in a small collection next to that of the images."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LONGEST = 60000  # maximum bytes per row, below TEXT
 
 
 class Meta:
-    """Reads and writes the facts about a gallery."""
+    """Reads and writes the properties of a gallery, see :class:`lreid.gallery.store.About`."""
 
     def __init__(self, connection: Connection, name: str, collection: str):
         self.connection = connection
@@ -64,10 +64,10 @@ class Meta:
             stored.update(number for number, _ in new)
 
     def read(self, where: str) -> tuple[About, int]:
-        """The facts about a gallery, and the width of its features.
+        """The properties of a gallery, and the width of its features.
 
         Raises:
-            InputError: a gallery of another version of lreid.
+            InputError: the gallery was made by another version of lreid.
         """
         self.connection("load_collection", self.collection)
         header: dict[str, Any] = {}
@@ -118,7 +118,7 @@ def _decoded(text: str) -> np.ndarray:
 
 
 def _short_parts(names: list[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
-    """Names in parts, each of which fits into a row."""
+    """Cuts names into parts, each of which fits into a row."""
     part: list[tuple[int, str]] = []
     size = 0
     for number, name in names:

@@ -1,11 +1,11 @@
-"""Galleries in Milvus: a collection of rows, and a small collection with the facts about the whole gallery.
+"""Galleries in Milvus: a collection of rows, and a small collection with the properties of the whole gallery.
 
-A row's key is a hash of its path, so writing a row twice equals writing it once, and several processes may add rows.
-Filters contain only integers: paths are looked up by key.
+The key of a row is a hash of its path, so writing a row twice equals writing it once, and several processes may add
+rows. Filters contain only integers: a path is looked up by its key.
 
-After a kill, a gallery is unchanged or contains some of the rows that were being added. Names are written before the
-rows that use them. A new gallery gets its alias last, and cannot be found before. Threshold and state are one row,
-which is replaced in one step.
+If a process is killed, the gallery is unchanged or contains some of the rows that it was adding. Names are written
+before the rows that use them. A new gallery gets its alias last, and cannot be found before. Threshold and state are in
+one row, which is replaced in one step.
 """
 
 from __future__ import annotations
@@ -25,21 +25,22 @@ from lreid.identities import UNKNOWN
 
 INDEXES = {"flat": ("FLAT", {}), "hnsw": ("HNSW", {"M": 32, "efConstruction": 64})}  # index type and parameters by kind
 SEARCHES = {"flat": {}, "hnsw": {"ef": 128}}
-LITE_FILTERED = 32768  # Lite's graph stops at the ``ef`` nearest images, allowed or not; a server searches further
+LITE_FILTERED = 32768  # with a filter, Lite looks only at the ``ef`` nearest images; servers search further
 MOST = 16384  # maximum number of images that Milvus returns per query
 FIELDS = {"identity": "ids", "camera": "cams", "time": "times", "path": "paths"}
 
 
 class MilvusStore:
-    """See :class:`lreid.gallery.store.Store`.
+    """A :class:`lreid.gallery.store.Store` in Milvus.
 
     Args:
         connection: connection to the database.
         name: alias of the gallery.
-        collection: collection of the rows; ``COLLECTION_meta`` contains the facts about the gallery.
+        collection: collection of the rows; ``COLLECTION_meta`` contains the properties of the gallery.
         where: name of the gallery in messages.
-        in_use: whether the alias points here, or will when the gallery is complete; False for other versions.
-        about, width: description of the gallery, and width of its features.
+        in_use: whether the alias points to this collection, or will do so when the gallery is complete; False for the
+            next or previous version.
+        about, width: properties of the gallery, and width of its features.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class MilvusStore:
         self.width = width
         self.meta = Meta(connection, name, collection)
         self._has_written = False
-        self._is_reserved = False  # while it is built
+        self._is_reserved = False  # True while this process builds the gallery
 
     # --- life --------------------------------------------------------------------------------------------------------
 
@@ -82,9 +83,9 @@ class MilvusStore:
         labels: Rows,
         about: About,
     ) -> MilvusStore:
-        """A new gallery; deletes what a killed process may have left there."""
+        """Creates a gallery; first deletes collections that a killed process may have left."""
         if about.kind not in INDEXES:
-            raise ArgumentError("kind", f"is {about.kind!r}, which is not for Milvus; use {' or '.join(INDEXES)}")
+            raise ArgumentError("kind", f"is {about.kind!r}, which Milvus does not have; use {' or '.join(INDEXES)}")
         about.recall = {1: 1.0, 10: 1.0} if about.kind == "flat" else {}
         store = cls(connection, name, collection, where, in_use, about, vectors.shape[1])
         store._is_reserved = True
@@ -115,14 +116,14 @@ class MilvusStore:
         self._require_reserved()
         self.meta.write_names(self.about)
         self.meta.write_header(self.about, self.width)
-        if self.connection.lite and self._has_written:  # which scans rows outside segments one by one
+        if self.connection.lite and self._has_written:  # otherwise Lite scans new rows one by one in searches
             with self.connection.writing(self.name):
                 self.connection("flush", self.collection)
         if not self._is_reserved:
             return
         if self.in_use and self.about.whole:
             with self.connection.writing(self.name):
-                self.connection("create_alias", self.collection, self.name)  # only one of several processes can do that
+                self.connection("create_alias", self.collection, self.name)  # only one of several processes succeeds
         if self.about.whole or not self.in_use:
             self.connection.release(self.collection)
             self._is_reserved = False
@@ -139,13 +140,13 @@ class MilvusStore:
     # --- rows --------------------------------------------------------------------------------------------------------
 
     def add(self, vectors: np.ndarray, labels: Rows) -> None:
-        """Upserts rows under keys that are hashes of their paths; writes names first."""
+        """Adds or replaces rows, whose keys are hashes of their paths; writes names first."""
         self._require_current()
         self._require_reserved()
         keys, paths = _keys(labels.paths), [_encoded(path) for path in labels.paths]
-        if len(set(keys.tolist())) < len(keys):  # probability 2^-63 for each pair
-            raise InputError(f"{self.where}: two paths have one key; rename one of these images")
-        self.meta.write_names(self.about)  # before the rows that use them
+        if len(set(keys.tolist())) < len(keys):  # has a probability of 2^-63 per pair of images
+            raise InputError(f"{self.where}: two paths have the same key; rename one of these images")
+        self.meta.write_names(self.about)  # before the rows that use the names
         longest = max(map(len, paths))
         if longest > TEXT:
             raise InputError(f"{self.where}: a path has {longest} bytes, more than {TEXT}; shorten it")
@@ -162,10 +163,10 @@ class MilvusStore:
             with self.connection.writing(self.name):
                 self.connection("upsert", self.collection, rows[start : start + step])
         self._has_written = True
-        self._require_current()  # otherwise they may be missing in the current version
+        self._require_current()  # if the version has been switched, the current one may lack these rows
 
     def remove(self, keys: np.ndarray) -> None:
-        """Deletes rows, some thousand per request."""
+        """Deletes rows, some thousands per request."""
         self._require_current()
         for part in parts_of(keys.tolist(), 4096):
             with self.connection.writing(self.name):
@@ -191,7 +192,7 @@ class MilvusStore:
             there |= {row["key"]: row["path"] for row in rows}
         for key, path in zip(keys.tolist(), paths, strict=True):
             if there.get(key, _encoded(path)) != _encoded(path):
-                raise InputError(f"{path}: has the key of {_decoded(there[key])}; rename the image")
+                raise InputError(f"{path}: has the same key as {_decoded(there[key])}; rename the image")
         return np.where(np.isin(keys, list(there)), keys, -1)
 
     def labels(self) -> Rows:
@@ -213,7 +214,7 @@ class MilvusStore:
     def nearest(self, vectors: np.ndarray, k: int, where: Filter) -> tuple[np.ndarray, Rows]:
         """The best images that a filter allows, found by the server."""
         if k > MOST:
-            raise ArgumentError("k", f"is {k}; Milvus finds {MOST} images at most")
+            raise ArgumentError("k", f"is {k}; Milvus returns at most {MOST} images")
         parameters = {name: max(value, k) for name, value in SEARCHES[self.about.kind].items()}
         if "ef" in parameters and self.connection.lite and where != EVERYTHING:
             parameters["ef"] = LITE_FILTERED
@@ -251,7 +252,7 @@ class MilvusStore:
 
 
 def expression(where: Filter) -> str:
-    """A filter in Milvus's language. It contains names of fields and integers, but no user input."""
+    """A filter in Milvus's language; it contains only names of fields and integers, no text from users."""
     parts = []
     for field, only, none in (
         ("camera", where.cameras, where.not_cameras),
@@ -287,7 +288,7 @@ def _keys(paths: Iterable[str]) -> np.ndarray:
 
 
 def _encoded(path: str) -> str:
-    """A file name as text for Milvus; it may contain undecodable bytes."""
+    """A file name, which may contain bytes that are not UTF-8, as text for Milvus."""
     return json.dumps(str(path))[1:-1]
 
 

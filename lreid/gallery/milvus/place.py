@@ -20,12 +20,12 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 
 @dataclass(frozen=True)
 class MilvusPlace:
-    """See :class:`lreid.gallery.store.Place`.
+    """A :class:`lreid.gallery.store.Place` in Milvus.
 
     Attributes:
         uri: address of the database or server.
         name: name of the alias.
-        step: 0 is the version that the alias points to, 1 the next one, -1 the previous one.
+        step: 0 for the version to which the alias points, 1 for the next version, -1 for the previous version.
     """
 
     uri: str
@@ -37,7 +37,7 @@ class MilvusPlace:
         """The place of an address like ``milvus:people.db`` or ``milvus:http://host:19530/people``.
 
         Raises:
-            InputError: it is not a valid address.
+            InputError: the address is invalid.
         """
         match = ADDRESS.fullmatch(text.removeprefix(SCHEME))
         if match is None:
@@ -63,7 +63,7 @@ class MilvusPlace:
         return collection is not None and MilvusStore.exists(connection, collection)
 
     def load(self, memory_map: bool = False) -> MilvusStore:
-        """The gallery that the alias points to, or its next or previous version."""
+        """Opens the gallery to which the alias points, or its next or previous version."""
         if memory_map:
             raise ArgumentError("memory_map", f"is for files; {self} is in Milvus")
         if not self.exists():
@@ -79,7 +79,7 @@ class MilvusPlace:
         return MilvusStore.load(connection, self.name, collection, str(self), self.step == 0)
 
     def build(self, vectors: np.ndarray, labels: Rows, about: About) -> MilvusStore:
-        """A gallery in a new collection; the alias points to it once it is complete."""
+        """Creates a gallery in a new collection, to which the alias points once the gallery is complete."""
         if about.shards != 1:
             raise ArgumentError(
                 "shards", f"is {about.shards}; it applies only to files, because Milvus distributes a gallery itself"
@@ -91,7 +91,7 @@ class MilvusPlace:
         return MilvusStore.build(connection, self.name, collection, str(self), self.step == 0, vectors, labels, about)
 
     def bytes(self) -> None:
-        """Unknown: the server does not report it."""
+        """Returns None, because the server does not report the size."""
 
     def delete(self) -> None:
         """Deletes the collections of this version."""
@@ -124,14 +124,14 @@ class MilvusPlace:
         return replace(self, step=self.step - 1)
 
     def switch(self, current: MilvusStore) -> None:
-        """Sets the alias to the next version, unless another process has changed it."""
+        """Makes the alias point to the next version, unless another process has changed the alias."""
         connection = connect(self.uri)
         if self._current(connection) != current.collection:
-            raise InputError(f"{self}: another process has switched it in the meantime; nothing was changed")
+            raise InputError(f"{self}: another process has switched versions in the meantime; nothing was changed")
         self._point_to(connection, self.next()._collection(connection))
 
     def roll_back(self) -> None:
-        """Sets the alias to the previous version."""
+        """Makes the alias point to the previous version."""
         if not self.previous().exists():
             raise InputError(f"{self}: has no previous version to go back to")
         connection = connect(self.uri)
@@ -142,7 +142,7 @@ class MilvusPlace:
             connection("alter_alias", collection, self.name)
 
     def _current(self, connection: Connection) -> str | None:
-        """The collection that the alias points to."""
+        """The collection to which the alias points."""
         if not connection("has_collection", self.name):
             return None
         collection = connection("describe_alias", self.name)["collection_name"]
