@@ -135,7 +135,7 @@ def publish(
 
     Raises:
         InputError: the name or the run is invalid, the images of the benchmark have changed since the run, or a file
-            that is no part of an entry has a name that the entry needs.
+            that belongs to no entry has the name of a file to write.
     """
     if not NAME.fullmatch(name):
         raise InputError(f"{name}: cannot be a name in the zoo; use a-z, 0-9, - and _")

@@ -42,7 +42,7 @@ class GallerySearch:
         self.max_results = len(self.labels) if everything else min(depth, len(self.labels))
 
     def over(self, gallery: Any, metric: Metric) -> GallerySearch:
-        """Returns this object; it needs no features, because the gallery contains them."""
+        """Returns this object, because the gallery already contains the features that an index would need."""
         return self
 
     def __call__(self, queries: Tensor) -> tuple[Tensor, Tensor]:

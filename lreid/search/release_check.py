@@ -427,7 +427,10 @@ def _by(both: tuple[Ranked, Ranked], queries: Queries, groups: dict[str, np.ndar
 
 
 def _enrolment(rows: Rows, names: np.ndarray) -> dict[str, np.ndarray]:
-    """Groups of queries with about equally many people, by the earliest time of a person's gallery images."""
+    """Groups queries by the time when their person was enrolled, the earliest time of the person's gallery images.
+
+    The groups have about the same number of people.
+    """
     enrolled: dict[str, int] = {}
     for name, time in zip(rows.ids, rows.times.tolist(), strict=True):
         if time >= 0:

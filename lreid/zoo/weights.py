@@ -156,7 +156,7 @@ def weights_file(entry: Card | Published, *, download: Download = Download()) ->
 
 
 def _beside(card: Card) -> Path:
-    """Path of the weights next to the card, which have no hash in their name in entries of earlier versions."""
+    """Path of the weights next to the card; in entries of earlier versions, their name contains no hash."""
     named = card.file.with_name(weights_name(card))
     return named if named.exists() else card.file.with_suffix(".safetensors")
 

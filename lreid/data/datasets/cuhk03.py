@@ -55,7 +55,7 @@ INDICES = {"train": "train_idx", "query": "query_idx", "gallery": "gallery_idx"}
 
 
 def read(home: Path, *, boxes: Boxes) -> DataSet:
-    """Reads CUHK03 with the new protocol; cameras are the views 1 and 2, which each of five pairs of cameras has.
+    """Reads CUHK03 with the new protocol; each of the five pairs of cameras has the views 1 and 2, used as cameras.
 
     Args:
         boxes: ``"detected"`` by a detector, or ``"labeled"`` manually.
