@@ -86,7 +86,7 @@ def test_several_benchmarks_are_a_level_of_folders(tmp_path: Path, repository: P
         ({"overrides": ["SEED", "1"]}, "SEED: set it with --seeds"),
         ({"vary": {"METHOD.NAME": ["joint"]}}, "METHOD.NAME: set it with --methods"),
         ({"methods": ["jiont"]}, "METHOD.NAME 'jiont' is no method"),
-        ({"seeds": [0, 0]}, "dwopp-seed0: would hold 2 runs"),
+        ({"seeds": [0, 0]}, "dwopp-seed0: would contain 2 runs"),
         ({"vary": {"TRAIN.LR": ["1e-3", "0.001"]}}, "LR=0.001-seed0: would be the same run as"),
         ({"vary": {"TRAIN.CHECKPOINT_STEPS": ["0", "1"]}}, "STEPS=1-seed0: would be the same run as"),
         ({"vary": {"TRAIN.LR,TRAIN.EPOCHS": ["1"]}}, "1 does not contain 2 values"),
