@@ -3,8 +3,7 @@
     python tools/count_modules.py              # exit status 1 above 120 modules
     python tools/count_modules.py --most 110
 
-One process trains DwoPP on a tiny version of the built-in benchmark, tests its last checkpoint, builds a gallery and
-makes a query.
+One process trains DwoPP on a tiny version of the built-in benchmark, tests it, builds a gallery and makes a query.
 """
 
 from __future__ import annotations

@@ -49,8 +49,7 @@ def of_classes(name: str, home: Path, train: Classes, test: Classes, *, cameras:
 
     So the accuracy of classification can be measured (``EVAL.ACCURACY``), and also the retrieval of *trained* classes.
     For retrieval, the first, third … test image of a class, by name, is a query; the other test images are the gallery.
-    Classes are numbered ``0, 1, …`` in ascending order of their names. Names are compared as numbers if all are
-    integers, otherwise as text.
+    Classes are numbered ``0, 1, …`` in ascending order of their names. If all names are integers, they sort as numbers.
 
     Args:
         name, home: name and folder of the data set, for errors.
@@ -106,8 +105,7 @@ def unpacked(
 
     Args:
         name, home: name of the data set, and folder of its archives.
-        images: function that yields split (``train`` or ``test``), class, and pixels (H, W) or (H, W, 3) uint8 of all
-            images.
+        images: yields split (``train`` or ``test``), class, and pixels (H, W) or (H, W, 3) uint8 of all images.
         cameras: see :func:`of_classes`.
 
     Raises:

@@ -47,8 +47,7 @@ def knn_scores(
         Sums of weights (n, C) float64, where C is the highest label + 1. The weight of the nearest neighbour is 1.
 
     Raises:
-        InputError: the shapes do not match, a label is below 0, a value is not finite, or an option is out of its
-            range.
+        InputError: the shapes do not match, a label is below 0, a value is not finite, or an option is out of range.
     """
     if k < 1 or not temperature > 0:
         raise InputError(f"k must be 1 or more and the temperature above 0, got {k} and {temperature}")

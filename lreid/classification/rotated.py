@@ -2,8 +2,7 @@
 
     rotated:DEGREES:FILE
 
-The data set ``rotated:DEGREES:NAME`` is the data set NAME with all images rotated by an angle; its images must be
-files.
+The data set ``rotated:DEGREES:NAME`` is the data set NAME, whose images must be files, with all images rotated.
 """
 
 from __future__ import annotations

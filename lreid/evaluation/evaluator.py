@@ -32,8 +32,8 @@ class TestFigures:
         identity_ap: mean average precision of the queries of each identity, by ascending id.
         identity_queries: number of queries with a match, per identity.
         num_valid: number of queries that have a match in the gallery of at least one split.
-        cross_model: ``metrics`` of the queries in the gallery features of earlier models, one entry per task up to this
-            one; empty if not requested.
+        cross_model: ``metrics`` of the queries in the gallery features of earlier models, one per task so far; empty if
+            not requested.
     """
 
     __test__ = False  # pytest: not a test
@@ -104,8 +104,7 @@ class Evaluator:
 
         Args:
             model: the model that extracts the features.
-            once: function that calls its argument and returns the result; of several processes, only one makes the
-                call.
+            once: function that calls its argument and returns the result, in only one of several processes.
             task: number of the finished task, from 0, under which gallery features are stored; None stores no features.
 
         Raises:

@@ -25,8 +25,7 @@ class GradientRecorder:
     Features are the outputs of the network, or what a method pools from the network's maps. Gradients that reach the
     maps in other ways are ignored. A method may call its network several times per step. If the first rows of a call
     are the batch, the stored images are the batch's exemplars and all rows after the batch. In other calls, all rows
-    are stored images. Methods without memory have only incoming images. Calls without gradient, such as those of a
-    teacher, are ignored.
+    are stored images. Methods without memory have only incoming images. Calls without gradient are ignored.
 
     Args:
         method: the method in training.
@@ -34,8 +33,7 @@ class GradientRecorder:
 
     Attributes:
         norms: two lists, ``stored`` and ``incoming``, with one value per update: the mean of :func:`gradient_norms`
-            over the images, each with the loss of its batch. A value is None if there was no such image or the mean is
-            not finite.
+            over the images, each with the loss of its batch. A value is None without such images, or if not finite.
     """
 
     def __init__(self, method: Learner, *, steps: int) -> None:

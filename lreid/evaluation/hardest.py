@@ -20,8 +20,8 @@ class Ranking:
     Attributes:
         query: row of the query among the queries.
         ap: average precision in per cent.
-        ranks: ranks of the listed images, from 1: the first ``depth`` ranks and, if no match is among them, the rank of
-            the first match.
+        ranks: ranks of the listed images, from 1: the first ``depth`` ranks and, if they have no match, the rank of the
+            first match.
         rows: gallery row of each listed image.
         scores: cosine similarity of each listed image, or its Euclidean distance if that is the metric.
         first_match: rank of the first match.
@@ -48,9 +48,8 @@ def hardest_rankings(
     """Return the rankings of the queries with the lowest average precision, hardest first; ties keep their order.
 
     Args:
-        test: the test set. If it has several splits, the first is used. Images are ranked, even if the test set ranks
-            tracks.
-        features: features of its queries and of its gallery images.
+        test: the test set, of which the first split is used. Images are ranked, even if the test set ranks tracks.
+        features: features of the test set's queries and of its gallery images.
         count: maximum number of rankings.
         depth: number of ranks to list.
         among: rows of the queries to choose from; None means all queries.

@@ -12,7 +12,7 @@ from lreid.models.embedder import Embedder
 
 
 class Learner(Protocol):
-    """A method with its memory, which is empty or None if it keeps no images."""
+    """A method with a model and a memory; the memory is empty or None if the method stores no images."""
 
     model: Embedder
     memory: Any

@@ -95,8 +95,7 @@ class Split(NamedTuple):
         rows: rows of the queries in the test set, any numpy index.
         columns: rows of the gallery images in the test set, any numpy index.
         query, gallery: labels of queries and gallery images. Without a camera filter, they have no cameras. But if
-            gallery files are queries, too, file numbers replace the cameras, so that a query is left out of its own
-            ranking.
+            gallery files are queries, too, file numbers replace the cameras, so that a query's own file is left out.
         tracks: ``(G,)`` track numbers if tracks are ranked, else None.
     """
 

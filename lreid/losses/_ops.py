@@ -43,12 +43,12 @@ def safe_root(squared: Tensor) -> Tensor:
 
 
 def safe_quotient(vectors: Tensor, lengths: Tensor) -> Tensor:
-    """Vectors divided by their lengths; vectors of length 0 do not change."""
+    """Divide vectors by their lengths; vectors of length 0 do not change."""
     return vectors / lengths.masked_fill(lengths == 0, 1)
 
 
 def unit(vectors: Tensor) -> Tensor:
-    """Rows scaled to unit length; rows of zeros do not change."""
+    """Scale rows to unit length; rows of zeros do not change."""
     return safe_quotient(vectors, safe_root(vectors.square().sum(1, keepdim=True)))
 
 
@@ -84,8 +84,7 @@ def class_means(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         labels: ``(B,)`` integers.
 
     Returns:
-        The means ``(N, D)`` in the precision of ``features``, summed in float64, and their labels ``(N,)`` in
-        ascending order.
+        The means ``(N, D)`` in the precision of ``features``, summed in float64, and their ascending labels ``(N,)``.
 
     Raises:
         ValueError: a wrong shape.

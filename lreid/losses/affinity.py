@@ -14,9 +14,8 @@ def affinity_kl_loss(student: Tensor, teacher: Tensor, *, temperature: float = 0
     divided by a temperature. The loss is ``KL(teacher || student)``.
 
     Source: the official code of DASK (AAAI 2025), which leaves out LSTKC's rectification
-    (:func:`~lreid.losses.lstkc.lstkc_rskt_loss`). The official code of DKP++ (TPAMI 2025) swaps the arguments and so
-    takes ``KL(student || teacher)``; ``reverse`` does the same. The loss is computed in float64 and from
-    log-probabilities.
+    (:func:`~lreid.losses.lstkc.lstkc_rskt_loss`). DKP++'s official code (TPAMI 2025) takes ``KL(student || teacher)``;
+    ``reverse`` does the same. The loss is computed in float64 and from log-probabilities.
 
     Args:
         student: ``(B, D)`` float features of the model in training, of any length.

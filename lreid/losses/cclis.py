@@ -39,8 +39,8 @@ def sample_nce_loss(
         scores: ``(B, C)`` float cosines of each image with each prototype.
         labels: ``(B,)`` int64 in ``[0, C)``, the prototype of each image's class.
         weights: ``(B,)`` float in ``[0, 1]``. The weight of a stored image is its score, as a share of the scores of
-            its class, when it was drawn (:func:`lreid.memory.selection.importance_weights`). Weights of images of
-            current classes are ignored.
+            its class, when it was drawn (:func:`lreid.memory.selection.importance_weights`). Those of current classes
+            are ignored.
         current_classes: labels of the current task, in any order.
         temperature: divides the cosines, above 0.
 
@@ -78,8 +78,7 @@ def prototype_relation_loss(
 
     Args:
         student_scores: ``(B, C_old)`` float cosines of images and prototypes, previous classes only.
-        teacher_scores: ``(B, C_old)`` float, the same cosines for the previous model's features and prototypes. It gets
-            no gradient.
+        teacher_scores: ``(B, C_old)`` float, the same cosines for the previous model. It gets no gradient.
         temperature: divides the student's cosines, above 0.
         teacher_temperature: divides the teacher's cosines, above 0.
 
@@ -103,8 +102,7 @@ def importance_scores(scores: Tensor, labels: Tensor, *, temperature: float = 0.
 
     Source: CCLIS, Eq. 12. The official code averages over five passes with augmented images. It removes the own class's
     term only at the start of a pass, so that the term of the last pass remains. To compute the same, average the scores
-    of the passes, with ``own_class`` in the last pass only. With one class the official code divides by 0; here all
-    images score the same.
+    of the passes, with ``own_class`` in the last pass only. With one class, all images score the same.
 
     Args:
         scores: ``(N, C)`` float cosines of all candidate images with the prototypes of all classes so far.

@@ -47,8 +47,7 @@ def contrast_scores(projections: Tensor, flipped: Tensor) -> Tensor:
         flipped: ``(B, D)`` float outputs for the same images flipped left to right.
 
     Returns:
-        ``(B,)`` in ``[0, 2]``, in the precision of ``projections``, at least float32; 1 where one of the two
-        projections is all zeros.
+        ``(B,)`` in ``[0, 2]``, in the precision of ``projections``, at least float32; 1 if a projection is all zeros.
 
     Raises:
         ValueError: not ``(B, D)``, or the shapes differ.

@@ -11,13 +11,11 @@ def dask_color_resample(images: Tensor, *, generator: torch.Generator | None = N
     """Give each channel of an image a random mean and contrast, drawn from the statistics of the batch.
 
     For each channel, the new mean of an image is drawn from the normal distribution of the batch's means; the new
-    standard deviation is drawn in the same way. A drawn deviation may be below 0 and values may leave [0, 1], as in the
-    official code.
+    standard deviation is drawn likewise. As in the official code, it may be below 0, and values may leave [0, 1].
 
     Source: "DASK: Distribution Rehearsing via Adaptive Style Kernel Learning for Exemplar-Free Lifelong Person
     Re-Identification", AAAI 2025, official code (``ColorTransformer``), which trains the style network on such images.
-    The official code divides by the deviation of a channel, which is 0 for a uniform channel; here a uniform channel
-    becomes its drawn mean.
+    A uniform channel becomes its drawn mean; there the official code divides by 0.
 
     Args:
         images: ``(B, C, H, W)`` float, B of 2 or more.
@@ -43,10 +41,9 @@ def dask_color_resample(images: Tensor, *, generator: torch.Generator | None = N
 
 
 def dask_decode(images: Tensor, kernels: Tensor, *, groups: int = 1) -> Tensor:
-    """Applies one or several 3 x 3 convolutions to each image, with separate kernels per image.
+    """Apply one or several 3 x 3 convolutions to each image, with separate kernels per image.
 
-    Source: the same as for :func:`dask_color_resample`. The official code loops over the images; here one grouped
-    convolution does it.
+    Source: the same as for :func:`dask_color_resample`. One grouped convolution replaces the official loop over images.
 
     Args:
         images: ``(B, C, H, W)`` float.

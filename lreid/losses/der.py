@@ -1,4 +1,4 @@
-"""Dark Experience Replay: stored images keep the logits that they had when they were stored."""
+"""Dark Experience Replay: distillation of the logits that stored images had when they were stored."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def dark_experience_loss(student_logits: Tensor, teacher_logits: Tensor) -> Tens
 
     Args:
         student_logits: ``(B, K)`` float logits of replayed images.
-        teacher_logits: ``(B, K_old)`` float, ``K_old <= K``, stored with the images; NaN where the class did not exist
-            then. It gets no gradient.
+        teacher_logits: ``(B, K_old)`` float, ``K_old <= K``, stored logits; NaN where the class did not exist yet. It
+            gets no gradient.
 
     Returns:
         Scalar in the precision of ``student_logits``, at least float32; 0 if nothing was stored.

@@ -69,9 +69,8 @@ def dwopp_loss(
 ) -> Tensor:
     """Distillation without positive pairs (DwoPP) over one episode.
 
-    It differs from :func:`dwpp_loss` in one point: the prototype of the query's own class is left out before the
-    softmax. So only the similarities to other classes are distilled (Eqs. 7 and 8). The loss is 0 for one or two
-    classes.
+    Unlike :func:`dwpp_loss`, this loss leaves out the prototype of the query's own class before the softmax. So only
+    the similarities to other classes are distilled (Eqs. 7 and 8). The loss is 0 for one or two classes.
 
     Arguments, result and errors are those of :func:`dwpp_loss`.
     """
@@ -93,8 +92,7 @@ def decoupled_distillation_loss(
 
     ``p = softmax(z / T)``, and ``rho`` is the probability of the target class. TCKD is the KL divergence between the
     old and the new ``(rho, 1 - rho)``. NCKD is the KL divergence between the distributions over the other classes. Per
-    row, ``KL(p_old || p_new) = TCKD + (1 - rho_old) * NCKD``. At ``T = 1``, NCKD is the DwoPP loss with
-    ``prob_floor=0``.
+    row, ``KL(p_old || p_new) = TCKD + (1 - rho_old) * NCKD``. At ``T = 1``, NCKD is DwoPP with ``prob_floor=0``.
 
     Source: Zhao et al., "Decoupled Knowledge Distillation", CVPR 2022; the BMVC 2022 paper on DwoPP, Table 3. To
     exclude the target class, the official code subtracts 1000 from its logit. Squared distances can exceed 1000, so

@@ -56,8 +56,8 @@ def dkp_prototypes(means: Tensor, deviations: Tensor, labels: Tensor) -> tuple[T
         labels: ``(n,)`` integers.
 
     Returns:
-        Means ``(N, D)``, standard deviations ``(N, D)``, both in the precision of ``means``, and labels ``(N,)`` in
-        ascending order.
+        Means ``(N, D)``, standard deviations ``(N, D)``, both in the precision of ``means``, and ascending labels
+        ``(N,)``.
 
     Raises:
         ValueError: the shapes do not match.
@@ -85,11 +85,10 @@ def dkp_pkt_loss(
     For each past identity, one sample ``mean + deviation * noise`` is drawn. The softmax of an image's cosines to these
     samples, ``r``, describes the image by past identities. The target is the softmax of the cosines between the ``r``
     of the batch. The loss is the KL divergence from this target to the softmax of the cosines between the features,
-    mean over the rows. Both come from the model in training, not from a previous model, and most of the gradient flows
-    through the target.
+    mean over the rows. Both come from the model in training, and most of the gradient flows through the target.
 
-    Source: the same as for :func:`dkp_set_triplet_loss`. The caller applies the official weight of 0.1. The loss is
-    computed in float64.
+    Source: the same as for :func:`dkp_set_triplet_loss`. The caller applies the weight (officially 0.1). The loss is in
+    float64.
 
     Args:
         features: ``(B, D)`` float, of any length.

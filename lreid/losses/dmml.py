@@ -1,4 +1,4 @@
-"""Deep Meta Metric Learning: every query of an episode is classified by its distances to the supports."""
+"""Deep Meta Metric Learning (DMML): classify every query of an episode by its distances to the supports."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def dmml_loss(
     mining: Literal["hard", "center"] = "hard",
     reduction: Literal["mean", "none"] = "mean",
 ) -> Tensor:
-    """DMML loss of one episode, as the official code of DwoPP computes it.
+    """Compute the DMML loss of one episode, as the official code of DwoPP does.
 
     ``d+`` is the distance of a query to the farthest support of its own class. ``d_c`` is its distance to the nearest
     support of another class ``c``. The term of the query is::
@@ -36,8 +36,7 @@ def dmml_loss(
     Source: Chen et al., "Deep Meta Metric Learning", ICCV 2019; Wang et al., "Positive Pair Distillation Considered
     Harmful", BMVC 2022, Eq. 2. The papers print a sum over queries; the BMVC paper prints the opposite sign, a plain
     Euclidean distance, no clamp at 0 and no penalty. The official code is the default here. To get the printed form
-    with the right sign, pass ``metric="euclidean", clamp=False, feature_penalty=0`` and multiply by the number of
-    queries.
+    with the right sign, pass ``metric="euclidean", clamp=False, feature_penalty=0`` and multiply by Q.
 
     Args:
         features: ``(B, D)`` float outputs of the network, not normalised.

@@ -14,11 +14,10 @@ class Episode(NamedTuple):
     """Which rows of a batch are supports and which are queries, for N classes, S supports per class and Q queries.
 
     Attributes:
-        support: rows of the supports of each class; a class with fewer than S supports repeats its last one. ``(N, S)``
-            int64
+        support: rows of the supports of each class; a class with fewer than S repeats its last one. ``(N, S)`` int64
         weight: weight of each support in the class mean: 1 / number of supports, 0 for a repetition. ``(N, S)`` float64
         query: rows of the queries, class by class. ``(Q,)`` int64
-        target: class of each query, ``0 .. N-1`` in ascending order of the labels. ``(Q,)`` int64
+        target: class of each query, from 0 to ``N - 1`` in ascending order of the labels. ``(Q,)`` int64
     """
 
     support: Tensor

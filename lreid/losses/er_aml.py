@@ -32,7 +32,7 @@ def sample_pairs(
     *,
     negatives: Literal["incoming", "all"] = "incoming",
 ) -> Pairs:
-    """Draws one positive and one negative for each incoming image, uniformly.
+    """Draw one positive and one negative for each incoming image, uniformly.
 
     The positives of an image are all other images with its label, in the batch or in the memory. Images without a
     positive or without a negative are left out.
@@ -41,8 +41,8 @@ def sample_pairs(
     ``FetchPosNeg``, and the official code for streams without task boundaries.
 
     Args:
-        labels: ``(B,)`` integers of the incoming batch, ``B >= 1``.
-        memory_labels: ``(M,)`` integers of the stored images, 0 or more.
+        labels: ``(B,)`` integers, the labels of the incoming batch.
+        memory_labels: ``(M,)`` integers, the labels of the stored images.
         generator: a generator on the CPU; the same state draws the same pairs.
         negatives: ``incoming``: images in the batch or the memory whose label is another label of the batch. ``all``:
             images with any other label, which lets old classes drift more (Section 3.3).

@@ -32,8 +32,7 @@ def erd_losses(
         teacher: ``(B, D)`` float features of the same images by the previous model. It gets no gradient.
         labels: ``(B,)`` integers. The first ``num_support`` rows of each label in the previous part are its supports.
         num_support: supports of each class, at least 1.
-        is_previous: ``(B,)`` bool, true for the rows of the previous part, which consists of exemplars if there are
-            any.
+        is_previous: ``(B,)`` bool, true for the rows of the previous part (exemplars, if there are any).
         options: ``temperature`` (1 by default), ``prob_floor`` and ``metric`` of
             :func:`~lreid.losses.discriminant_alignment_loss`.
 

@@ -16,8 +16,7 @@ def lstkc_alpha(new: Tensor, old: Tensor, *, scale: float = 100.0) -> float:
     """Weight of the new network in LSTKC: ``1 - mean_i sum_j |A_ij - B_ij|`` over all images of a task.
 
     The rows of ``A`` and ``B`` are softmaxes of ``scale`` times the cosines between new features and between old
-    features. An image's cosine to itself is among them and dominates its row. So the weight is near 1 unless the images
-    contain near-duplicates.
+    features. An image's cosine to itself dominates its row. So the weight is near 1 unless images are near-duplicates.
 
     Source: LSTKC's official code (AAAI 2024). LSTKC++ offers it as an option with a scale of 400. DASK computes it
     without the diagonal, but then uses 0.5. The weight is computed in float64.
@@ -31,7 +30,7 @@ def lstkc_alpha(new: Tensor, old: Tensor, *, scale: float = 100.0) -> float:
         Weight in [-1, 1].
 
     Raises:
-        ValueError: the shapes do not match, no image, or a scale that is not above 0.
+        ValueError: the shapes do not match, there is no image, or the scale is not above 0.
     """
     return 1 - _row_mean(new, old, scale, overlap=False)
 
@@ -41,8 +40,8 @@ def lstkcpp_alpha(new: Tensor, old: Tensor, *, scale: float = 400.0) -> float:
 
     It is below 1 even for equal networks; it falls with the number of images that resemble an image equally.
 
-    Source: LSTKC++'s official code (TPAMI 2025). Arguments and errors are those of :func:`lstkc_alpha`, but at least
-    two images are needed.
+    Source: LSTKC++'s official code (TPAMI 2025). Arguments and errors are those of :func:`lstkc_alpha`, but n is at
+    least 2.
 
     Returns:
         Weight in [0, 1].
@@ -51,10 +50,9 @@ def lstkcpp_alpha(new: Tensor, old: Tensor, *, scale: float = 400.0) -> float:
 
 
 def linear_combination(new: Mapping[str, Tensor], old: Mapping[str, Tensor], alpha: float) -> dict[str, Tensor]:
-    """``alpha * new + (1 - alpha) * old`` of all entries of two state dicts, BatchNorm statistics among them.
+    """``alpha * new + (1 - alpha) * old`` for all entries of two state dicts, including BatchNorm statistics.
 
-    Counts of batches are truncated to integers. If a classifier has grown, its old rows are averaged, and its new rows
-    are those of ``new``.
+    Counts of batches are truncated. If a classifier has grown, its new rows are those of ``new``.
 
     Source: the official codes of LSTKC, LSTKC++, DKP and DASK, which all do the same.
 
@@ -67,7 +65,7 @@ def linear_combination(new: Mapping[str, Tensor], old: Mapping[str, Tensor], alp
         A new state dict with the names, shapes and types of ``new``.
 
     Raises:
-        ValueError: other names, or shapes that do not match.
+        ValueError: names differ, or shapes do not match.
     """
     if new.keys() != old.keys():
         raise ValueError(f"not the same network: {sorted(new.keys() ^ old.keys())[0]} is in one of the two only")
@@ -93,7 +91,7 @@ def linear_combination(new: Mapping[str, Tensor], old: Mapping[str, Tensor], alp
 def pad_ema(
     teacher: Mapping[str, Tensor], student: Mapping[str, Tensor], *, momentum: float = 0.997
 ) -> dict[str, Tensor]:
-    """A teacher one step nearer to the student: ``momentum * teacher + (1 - momentum) * student``.
+    """Move a teacher towards the student: ``momentum * teacher + (1 - momentum) * student``.
 
     All floating-point entries move, including BatchNorm statistics; integers stay those of the teacher. After n steps,
     the first teacher still has the weight ``momentum ** n``.
@@ -108,7 +106,7 @@ def pad_ema(
         A new state dict.
 
     Raises:
-        ValueError: other names or shapes, or a momentum out of its range.
+        ValueError: names or shapes differ, or the momentum is out of its range.
     """
     if not 0 <= momentum <= 1:
         raise ValueError(f"momentum must be in [0, 1], got {momentum}")

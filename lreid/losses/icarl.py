@@ -12,12 +12,10 @@ from lreid.losses._ops import check_logits, check_rows, to_loss
 def icarl_loss(student_logits: Tensor, labels: Tensor, teacher_logits: Tensor | None = None) -> Tensor:
     """Binary cross-entropy of every class, mean over images and classes.
 
-    For old classes, the targets are the teacher's sigmoids, even for exemplars of these classes. For new classes, the
-    label decides between 0 and 1.
+    Targets are the teacher's sigmoids for old classes, even of exemplars, and 0 or 1 by the label for new classes.
 
     Source: Rebuffi et al., "iCaRL", CVPR 2017, Algorithm 3, which sums over the classes. Mammoth's code and this
-    function take the mean over images and classes, which is ``1 / K`` of that. The loss is computed in float64 from the
-    logits.
+    function take the mean over images and classes, ``1 / K`` of that. The loss is in float64.
 
     Args:
         student_logits: ``(B, K)`` float, the old classes first, in the teacher's order.

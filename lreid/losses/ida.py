@@ -36,8 +36,7 @@ def discriminant_alignment_loss(
         anchors: ``(A, D)`` float, at least one. It gets no gradient.
         temperature: divides the distances, above 0.
         prob_floor: in ``[0, 1)``; smaller probabilities are raised to it and have no gradient.
-        metric: ``sqeuclidean``, ``euclidean``, or ``cosine``: the dot product of the features, which are not
-            normalised.
+        metric: ``sqeuclidean``, ``euclidean``, or ``cosine``: the dot product of unnormalised features.
 
     Returns:
         Scalar in the precision of ``student``, at least float32; 0 for a single anchor.

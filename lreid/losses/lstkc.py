@@ -20,11 +20,11 @@ def lstkc_rskt_loss(
 
     Row ``i`` of an affinity matrix is the softmax of the cosines of image ``i`` to all images of the batch, itself
     included. An entry of the same identity is *right* if it is above all entries of other identities in its row; the
-    image itself always is. An entry of another identity is right if it is not above the least entry of the row's own
-    identity, the image itself left out. The target takes the teacher's entry where that is right, else the student's
-    entry where that is right. Where both are wrong, an entry that is too low becomes the larger of the two models'
-    greatest entries of another identity in its row. An entry that is too high becomes the smaller of the two models'
-    least entries of the own identity. Rows are then divided by their sums. The loss is ``KL(target || student)``, mean
+    entry of the image itself always is. An entry of another identity is right if it is not above the least entry of the
+    row's own identity, without the image itself. The target takes the teacher's entry where that is right, else the
+    student's entry where that is right. Where both are wrong, an entry that is too low becomes the larger of the two
+    models' greatest entries of another identity in its row. An entry that is too high becomes the smaller of the two
+    models' least entries of the own identity. Rows are then normalised. The loss is ``KL(target || student)``, mean
     over the rows.
 
     Source: Xu et al., "LSTKC: Long Short-Term Knowledge Consolidation for Lifelong Person Re-identification", AAAI

@@ -15,8 +15,7 @@ def rotate_batch(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Rotate every image by 0, 90, 180 and 270 degrees; each rotation of a label is a separate class.
 
     Source: Zhu et al., "Prototype Augmentation and Self-Supervision for Incremental Learning" (PASS), CVPR 2021, whose
-    images are square. Other images are resized to their original size after a rotation by 90 or 270 degrees; this is
-    lreid's choice.
+    images are square. lreid resizes other images to their original size after a rotation by 90 or 270 degrees.
 
     Args:
         images: ``(B, C, H, W)`` float.
@@ -75,8 +74,7 @@ def augment_prototypes(
         prototypes: ``(P, D)`` float, mean features of past classes.
         labels: ``(P,)`` integers ``y``, the classes of the prototypes without rotation.
         radius: standard deviation of the noise, from :func:`prototype_radius`.
-        picks: ``(n,)`` int64 rows of the prototypes, drawn with replacement; PASS draws as many as a batch
-            has images before rotation.
+        picks: ``(n,)`` int64 rows of the prototypes, drawn with replacement; PASS draws one per image before rotation.
         noise: ``(n, D)`` float, drawn from a normal distribution.
 
     Returns:
@@ -89,8 +87,7 @@ def feature_distillation_loss(student: Tensor, teacher: Tensor) -> Tensor:
     """Euclidean norm of all differences between old and new features of a batch, as one long vector.
 
     Source: the same as for :func:`rotate_batch`. The norm is neither squared nor divided by the batch size, so it grows
-    with the root of the batch size. Its gradient has the length 1 for differences of any size, and is 0 if all
-    differences are 0.
+    with the root of the batch size. Its gradient has the length 1, or 0 if all differences are 0.
 
     Args:
         student: ``(B, D)`` float features of the model in training.

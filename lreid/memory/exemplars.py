@@ -23,7 +23,7 @@ def budget_of(exemplars: int, exemplar_mib: float, *, height: int, width: int) -
         height, width: size of an image in pixels; it has three colour channels.
 
     Raises:
-        ArgumentError: one of the two is below 0.
+        ArgumentError: ``exemplars`` or ``exemplar_mib`` is below 0.
     """
     require(exemplars >= 0, "exemplars", exemplars, "0 or more")
     require(exemplar_mib >= 0, "exemplar_mib", exemplar_mib, "0 or more")
@@ -100,7 +100,7 @@ class ExemplarStore:
     def extras(self) -> dict[str, np.ndarray]:
         """Additional values stored with the images, by name: (n,) or (n, K) floating point; callers may write them.
 
-        K can grow. The row of an image that was stored with a smaller K ends with NaN.
+        K can grow. If an image was stored with a smaller K, its row is filled up with NaN.
         """
         return {name: values[: len(self)] for name, values in self._extras.items()}
 
@@ -206,8 +206,7 @@ class ExemplarMemory(ExemplarStore):
     below the two images that an episode or a triplet needs. Then each identity keeps ``least`` images, and only
     ``M // least`` identities stay, a uniform sample of all identities. For this sample, every identity has a random
     number, which follows from the seed and its label; identities with the smallest numbers stay. The BMVC 2022 paper on
-    DwoPP gives every method 500 exemplars in total, but does not say how it shares them among identities or selects
-    them.
+    DwoPP gives every method 500 exemplars in total, but does not say how they are shared or selected.
 
     Equal shares leave some of the budget unused. With ``fill``, identities with more images get it, one image at a
     time, in the order of their random numbers. As long as all identities stay, the entire budget is then used, and the
@@ -216,8 +215,7 @@ class ExemplarMemory(ExemplarStore):
 
     Selection by ``importance`` is that of CCLIS (AAAI 2024). Images are drawn by their scores, and every :meth:`add`
     draws the images in the memory again, by new scores. As in the official code, ``extras["weights"]`` holds each
-    image's share of the scores of its identity at its last draw. So the weights of an identity sum to less than 1 if
-    that draw left out images.
+    image's share of the scores of its identity at its last draw. So weights of an identity can sum to less than 1.
 
     Args:
         budget: maximum number of images.
@@ -257,8 +255,8 @@ class ExemplarMemory(ExemplarStore):
         Args:
             images: n images (H, W, 3) uint8, or :class:`~lreid.memory.ImagePaths`; only the chosen ones are read.
             labels: (n,) integers; none of these identities was added before.
-            values: values by which images are selected: (n, D) features of the images, or with ``importance`` (n,)
-                scores, 0 or more.
+            values: basis of the selection: (n, D) features of the images, or with ``importance`` (n,) scores, 0 or
+                more.
             kept_scores: with ``importance``, the scores of the images in the memory, (len(self),).
 
         Raises:

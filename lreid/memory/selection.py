@@ -68,8 +68,7 @@ def importance_weights(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Compute each image's share of the scores of its identity, the weight g in CCLIS, Equation 12.
 
     Args:
-        scores: (n,), 0 or more.
-        labels: (n,) integers.
+        scores: (n,) scores, 0 or more. labels: (n,) integers.
 
     Returns:
         (n,) float64, which sum to 1 per identity. If all scores of an identity are 0, its images get equal shares.

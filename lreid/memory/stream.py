@@ -21,8 +21,8 @@ class StreamMemory(ExemplarStore):
     * ``random``: a uniform choice from the stored and the incoming images, so that old images gradually disappear;
     * ``scored``: the stored and incoming images with the highest ``extras["scores"]`` are kept;
     * ``balanced``: all identities get about the same number of images. Once the memory is full, an incoming image
-      replaces a random image of the identities with most images, unless its own identity is one of these (GDumb, Prabhu
-      et al., ECCV 2020).
+      replaces a random image of the identities with most images, unless it belongs to these (GDumb, Prabhu et al., ECCV
+      2020).
 
     ``scored``, ``fifo`` and ``random`` come from Contrast Scoring ("Enabling Efficient On-Device Self-Supervised
     Contrastive Learning by Data Selection", Equations 1 and 2 and the baselines of Section 4.1). The paper does not
@@ -80,11 +80,10 @@ class StreamMemory(ExemplarStore):
         Args:
             images: m images (H, W, 3) uint8, or :class:`~lreid.memory.ImagePaths`; only images that are kept are read.
             labels: (m,) integers.
-            extras: additional values by name, (m,) or (m, K); K may grow. Images that were added without a value have
-                NaN.
+            extras: additional values by name, (m,) or (m, K); K may grow. Images without a value get NaN.
 
         Raises:
-            ValueError: images of another size or kind than before, or the policy ``scored`` without scores.
+            ValueError: size or kind of the images has changed, or ``scored`` gets no scores.
         """
         count = len(labels)
         extras |= {

@@ -25,8 +25,7 @@ class AKA(LwF):
     The loss is ``softmax + plasticity + distillation + 5e-4 stability``.
 
     * Plasticity: a graph of learned vertices (:class:`lreid.models.KnowledgeGraph`) adds ``g(x)`` to the features ``x``
-      of a batch. The batch-hard triplet loss compares ``x + g(x)``, with ``log(1 + exp(d))`` in place of each distance
-      ``d``.
+      of a batch. The batch-hard triplet loss compares ``x + g(x)``, with ``log(1 + exp(d))`` for each distance ``d``.
     * Distillation is that of :class:`LwF`.
     * Stability: ``mean_v |v / |v| - v' / |v'||²``, where ``v'`` is vertex ``v`` after the previous task.
 
@@ -37,8 +36,7 @@ class AKA(LwF):
 
     DwoPP's authors (BMVC 2022) did not publish how they built AKA on BoT. lreid has one neck for all tasks. Its metric
     loss is a weighted mean: ``plasticity_share`` is the weight of AKA's plasticity loss, and BoT's plain triplet loss
-    has the rest. A share of 1 is the official loss. A share of 0, with weights of 0 for distillation and stability, is
-    BoT-FT.
+    has the rest. A share of 1 is the official loss. A share of 0 without the other terms is BoT-FT.
     """
 
     keeps: ClassVar = {**LwF.keeps, "graph": "network", "old_vertices": "network"}

@@ -27,8 +27,7 @@ class Co2L(Method):
     loss, images of the task are anchors, and exemplars are negatives only. From the second task on, the outputs of the
     previous model *and its head* for the same views are distilled in one of these ways (Table 6):
 
-    * ``ird``: the cosines of a projection with the other projections of the batch, as a distribution (the paper's
-      choice);
+    * ``ird``: the cosines of a projection with the others of the batch, as a distribution (the paper's choice);
     * ``seed``: the cosines of the encoder's features, as a distribution;
     * ``embedding``, ``projection``: the squared distance between old and new features, or projections;
     * ``none``: no distillation.

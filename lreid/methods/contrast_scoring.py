@@ -33,12 +33,12 @@ class ContrastScoring(Method):
 
     There is no official code. The paper does not say whether images are scored in evaluation mode; here they are. For
     equal scores and the age of a new image see :class:`~lreid.memory.StreamMemory`. In a second pass over a stream, an
-    image can be in the buffer twice; the paper makes hundreds of passes. If a segment gets several steps, the buffer is
-    updated before the first.
+    image can be in the buffer twice; the paper makes hundreds. If a segment gets several steps, the first updates the
+    buffer.
 
     Attributes:
-        memory: the buffer, a :class:`~lreid.memory.StreamMemory`. With the option ``buffer`` at 0, the first segment
-            sets its size.
+        memory: the buffer, a :class:`~lreid.memory.StreamMemory`. With ``buffer`` at 0, the first segment sets its
+            size.
         rescored: number of times that images of the buffer were scored again so far.
         replayed: number of views of the buffer so far, minus the number of incoming images. The trainer adds the
             incoming images, so that ``images_trained`` in the results counts the views of the buffer.

@@ -37,16 +37,13 @@ class StyleRehearser:
     domain. As in the official code, it is trained by Adam at a learning rate of 2e-4 with betas of 0 and 0.999, on the
     mean absolute error of normalised values. Its BatchNorm always uses the statistics of the batch. The official code
     trains before the run, on batches of P x K flipped and cropped images. It stores a network for every domain but uses
-    only the last one. Here only the network of the last domain exists, and it is trained on random images without
-    augmentation.
+    only the last one. Here only that network exists, and it is trained on random images without augmentation.
 
     Args:
         model: the network, which defines image size, normalisation and device.
-        style_steps: number of updates of the style network after a task; 20,000 in the paper. With 0, its weights stay
-            random.
+        style_steps: updates of the style network after a task; 20,000 in the paper. With 0, its weights stay random.
         style_batch: number of images per update; 128 in the paper.
-        style_pad: width in pixels of the black border added to a rehearsed image before a random crop; 10 in the
-            official code.
+        style_pad: black border of a rehearsed image before a random crop, in pixels; 10 in the official code.
     """
 
     def __init__(self, model: Embedder, *, style_steps: int, style_batch: int, style_pad: int = 0) -> None:
@@ -78,8 +75,7 @@ class StyleRehearser:
     def rehearse(self, pixels: Tensor) -> Tensor:
         """Transfer pixels (n, H, W, 3) uint8 to the learned style; returns normalised images (n, 3, H, W).
 
-        Each image is flipped with probability 0.5 and cropped from a border of ``style_pad``, without other
-        augmentation.
+        Half of the images are flipped, and all are cropped from a border of ``style_pad``, without other augmentation.
         """
         assert self.kernels is not None
         values = self._values(pixels)
@@ -131,8 +127,7 @@ class DASK(FusedFineTuning):
     ``L = softmax + triplet + distill``, where ``distill`` is :func:`~lreid.losses.affinity.affinity_kl_loss` with the
     previous, fused network as the teacher. After a task, the new and the old network are averaged with equal weights.
 
-    Features are not normalised, neither for the triplet loss nor for retrieval, so rank them by Euclidean distance
-    (``EVAL.METRIC``).
+    Triplet loss and retrieval use unnormalised features, so rank by Euclidean distance (``EVAL.METRIC``).
     """
 
     keeps: ClassVar = {**FusedFineTuning.keeps, "rehearser": "domain"}

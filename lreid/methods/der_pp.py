@@ -15,11 +15,10 @@ from lreid.rules import Rule
 class DERpp(DER):
     """Dark Experience Replay ++ (Buzzega et al., NeurIPS 2020, Equation 6), a baseline in ER-ACE's paper.
 
-    A step draws stored images twice: one draw is compared with its stored logits, as in DER, and the other is
-    classified.
+    A step draws stored images twice: one draw is compared with its stored logits, as in DER, the other classified.
 
     Args:
-        der: options of :class:`DER`. ``replay_weight`` is beta in the paper. With ``asymmetric``, this is "DER++ with
+        der: options of :class:`DER`. ``replay_weight`` is the paper's beta. With ``asymmetric``, this is "DER++ with
             ACE".
     """
 

@@ -36,8 +36,7 @@ class DKP(FusedFineTuning):
 
     The official code computes the prototypes at the start of the next task, in training mode. Here they are computed at
     the end of the task, in evaluation mode, because its images are not available later. The official ResNet-50 ends
-    before the last stage (``MODEL.BACKBONE resnet50_layer3``). It is followed by a linear layer to 2048 dimensions,
-    which is left out here.
+    before the last stage (``MODEL.BACKBONE resnet50_layer3``). Its linear layer to 2048 dimensions is left out here.
     """
 
     keeps: ClassVar = {**FusedFineTuning.keeps, "deviations": "network", "prototypes": "template"}

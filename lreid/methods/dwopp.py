@@ -16,8 +16,7 @@ class DwoPP(DwPP):
     """Distillation without positive pairs (DwoPP, BMVC 2022, Equations 7 to 9).
 
     The metric loss pulls a query to its own identity, so distilling that similarity would oppose it. Therefore the
-    query's own prototype is left out before the softmax, and only the similarities to the other prototypes are
-    distilled.
+    query's own prototype is left out, and only the similarities to the other prototypes are distilled.
     """
 
     def __init__(self, model: Embedder, *, temperature: float = 1.0, **options: Any) -> None:

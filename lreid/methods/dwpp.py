@@ -17,8 +17,7 @@ from lreid.rules import Rule
 class DwPP(DMMLFineTuning):
     """Distillation with positive pairs (DwoPP, BMVC 2022, Equations 5 and 6).
 
-    From the second task on, the previous model extracts features of the same augmented images. It is frozen and in
-    evaluation mode.
+    From the second task on, the frozen previous model extracts features of the same images in evaluation mode.
     """
 
     keeps_teacher = True

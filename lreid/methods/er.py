@@ -99,7 +99,7 @@ class ER(Method):
     def begin_task(self, task: Task) -> None:
         """Add a classifier row for each new identity, and forget which images were offered to the memory.
 
-        If tasks share their classes, all tasks use the rows of the first one.
+        If tasks share their classes, all tasks use the rows of the first task.
         """
         self.shared_classes = task.shared_classes
         self.classifier.cover(range(self.shared_classes) if self.shared_classes else task.classes)

@@ -30,12 +30,10 @@ class FusedFineTuning(BoTFineTuning):
 
     * One softmax covers all identities so far, without label smoothing, although no image of past identities is shown.
       The classifier rows of new identities start as the directions of their mean features before the neck.
-    * The batch-hard triplet loss with a soft margin takes the features before the neck. Retrieval compares these
-      features, too.
+    * The batch-hard triplet loss with a soft margin and retrieval both use the features before the neck.
     * After every task but the first, the network becomes ``alpha * new + (1 - alpha) * old``, where ``old`` is the
       network at the start of the task. All weights and BatchNorm statistics are averaged, including neck and
-      classifier; only the rows of new identities stay. The fused network is evaluated, and the next task starts from
-      it.
+      classifier, except the rows of new identities. The fused network is evaluated and starts the next task.
 
     With ``fusion=1``, this is the fine-tuning baseline of these papers; ``configs/methods/lstkc_ft.yaml`` and
     ``lstkc_joint.yaml`` reproduce these rows of their tables. Used alone, ``fusion=0.5``, a lower ``later_rate`` or

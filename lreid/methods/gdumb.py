@@ -30,12 +30,10 @@ class GDumb(ER):
     rate; then follows a cosine schedule with restarts after 1, 2, 4 … passes. The official code also mixes images in
     half of the steps (CutMix), which is left out here. Augmentation is that of the run.
 
-    So an evaluation within a task gives the results of the previous task, and ``images_trained`` does not count the
-    passes over the memory.
+    So evaluations within a task repeat the previous results, and ``images_trained`` does not count these passes.
 
     Args:
-        er: options of :class:`ER`; with ``reid_head``, classifier rows start as the mean directions of the stored
-            images.
+        er: options of :class:`ER`; with ``reid_head``, classifier rows start as mean directions of stored images.
     """
 
     keeps: ClassVar = {**ER.keeps, "start": "network"}

@@ -31,14 +31,14 @@ class LSTKCpp(FusedFineTuning):
     (:func:`~lreid.losses.lstkc.lstkcpp_dual_loss`). After a task, three steps follow:
 
     1. ``old = beta * long_teacher + (1 - beta) * teacher``. Of the values 0, 0.1, … 1, beta is the one with the best
-       mAP when the images of the task are searched among themselves (:func:`~lreid.retrieval.self_retrieval`); of equal
-       values, it is the smallest.
+       mAP when the images of the task are searched among themselves (:func:`~lreid.retrieval.self_retrieval`); ties go
+       to the smallest.
     2. The network becomes ``alpha * new + (1 - alpha) * old`` with :func:`~lreid.losses.fusion.lstkcpp_alpha`.
     3. ``long_teacher`` becomes ``old``, and ``teacher`` becomes the new network before it was fused.
 
-    After the second task, ``old`` is the network of the first task. Features are not normalised, neither for the
-    triplet loss nor for retrieval, so rank them by Euclidean distance (``EVAL.METRIC``). The classifier rows of all
-    identities that ``teacher`` has are averaged; the official code averages only rows that ``long_teacher`` has.
+    After the second task, ``old`` is the network of the first task. Triplet loss and retrieval use unnormalised
+    features, so rank by Euclidean distance (``EVAL.METRIC``). The classifier rows of all identities that ``teacher``
+    has are averaged; the official code averages only rows that ``long_teacher`` has.
     """
 
     keeps: ClassVar = {**FusedFineTuning.keeps, "long_teacher": "network"}

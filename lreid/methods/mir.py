@@ -20,8 +20,7 @@ class MIR(ER):
 
     ``candidates`` stored images are drawn. A virtual step of plain gradient descent on the incoming loss shows how much
     the loss of each grows; those with the largest growth are replayed. The paper and its code do not say how BatchNorm
-    works here. In lreid it uses the statistics of the candidates, both before and after the step, and does not update
-    its running statistics.
+    works here. Here it uses the candidates' statistics, both before and after the step, without updating its own.
     """
 
     divisible = False

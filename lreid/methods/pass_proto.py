@@ -42,8 +42,8 @@ class PASS(BoTFineTuning):
       After the neck, new features have mean 0 in every batch but old features do not, so they could never agree.
     * Logits are not divided by PASS's temperature of 0.1, because a linear classifier can learn larger weights instead.
     * ``w`` is 0.03, not 10. The gradient of this term at the features has the length ``w``, no matter how close new and
-      old features are. The gradient of the triplet loss has a length of about ``sqrt(2 / B)``. With a ``w`` of 10, the
-      model learns little.
+      old features are. The gradient of the triplet loss has a length of about ``sqrt(2 / B)``. With 10, the model
+      learns little.
     * As in PASS, the softmax covers all identities so far. So new images are pushed away from the old classifier rows,
       which is the only effect of prototypes on the features. If the weight of prototypes is 0, nothing preserves the
       old rows, and the softmax covers only the identities of the task, as in BoT-FT.

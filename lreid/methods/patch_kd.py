@@ -35,13 +35,12 @@ class PatchKD(LwF):
 
     * ``patch_distill``: distillation of the logits that the previous network's classifier computes for its patches. The
       network's patches have a separate neck and classifier.
-    * ``relations``: distillation of the distances between the patches of an image, and between the same patch of all
-      images.
+    * ``relations``: distillation of the distances between the patches of an image, and between images per patch.
     * ``confidence``: the entropy of the previous network's logits of patches.
     * ``diversity``: the mean cosine between the network's patches of an image, after their neck in evaluation mode.
 
-    ``confidence`` and ``diversity`` train the sampler; ``diversity`` also trains the network. In the other two terms,
-    the positions are fixed.
+    ``confidence`` and ``diversity`` train the sampler; ``diversity`` also trains the network. The others train only the
+    network.
 
     The official code has one learning rate schedule for the entire sequence of tasks, so that all tasks after the first
     have a hundredth of the rate. The sampler's schedule begins with the second task. ``configs/recipes/patch_kd.yaml``

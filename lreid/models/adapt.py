@@ -31,8 +31,7 @@ def norm_statistics(
         seed: seed of the shuffle.
 
     Returns:
-        Running mean and variance ``(C,)`` float32 of every BatchNorm layer, by the layer's name in the model. The
-        variance is unbiased.
+        Running mean and variance ``(C,)`` float32 of every BatchNorm layer, by name. The variance is unbiased.
 
     Raises:
         InputError: fewer than two images, an image that cannot be read, or a model without BatchNorm.

@@ -65,7 +65,7 @@ class Embedder(nn.Module):
             transformer uses its own pooling.
         norm: positions of instance norms in the backbone, see :func:`lreid.models.norms.put_norms`, and whether white
             balance is applied to images, see :func:`lreid.models.norms.balance_white`.
-        scale: factor of the features, above 0. It does not change cosines, but losses on distances: a margin has little
+        scale: factor of the features, above 0. It does not change cosines, but losses on distances: margins have little
             effect on long features.
         adapter: ``none``; or ``lora``, ``bottleneck`` or ``prompts``, which are trained while the backbone is frozen,
             see :func:`lreid.models.adapters.add_adapter`.
@@ -294,7 +294,7 @@ class Embedder(nn.Module):
             batch_size: maximum number of images in a forward pass.
 
         Returns:
-            (n, dim) float32, one row per image: pooled features, after the neck if there is one. Compare them by cosine
+            (n, dim) float32, one row per image: pooled, after the neck if there is one. Compare them by cosine
             similarity.
 
         Raises:

@@ -110,13 +110,11 @@ def seal(content: bytes, properties: Mapping[str, str]) -> str:
     """Hash everything that determines the features of an ONNX file, and the fingerprint that it declares.
 
     An exported file stores this hash, its seal. If the seal still matches, neither the weights nor these properties
-    have changed. This detects files that were mixed up or edited, but not forged files, whose author can compute the
-    seal, too.
+    have changed. This detects mixed-up or edited files, but not forged files, which can have a new seal.
 
     Args:
         content: content of the file; the properties in it are ignored.
-        properties: properties of the file, of which ``fingerprint``, ``images`` and the keys of ``PREPARATION`` are
-            hashed.
+        properties: properties of the file; ``fingerprint``, ``images`` and the keys of ``PREPARATION`` are hashed.
 
     Returns:
         64 hexadecimal digits.

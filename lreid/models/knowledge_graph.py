@@ -14,8 +14,7 @@ class KnowledgeGraph(nn.Module):
     Its output is ``tanh(D^-1 (A + I) X W + b)``. ``X`` holds the features and, below them, the vertices. ``D`` holds
     the row sums of ``A + I``. ``A`` holds the weights of edges. The edge from image ``i`` to another image ``j`` has
     the weight ``sigmoid(w (x_i - x_j) + c)``. The edge from an image to itself has the weight 1, and the edge to vertex
-    ``v`` has the weight ``softmax_i(-|x_i - v|² / (2 sigma))``. So each vertex distributes a total of 1 over the
-    images.
+    ``v`` has the weight ``softmax_i(-|x_i - v|² / (2 sigma))``. The weights of a vertex sum to 1.
 
     Source: Pu et al., "Lifelong Person Re-Identification via Adaptive Knowledge Accumulation" (AKA), CVPR 2021, in the
     form of the official code. That code also computes the edges that start at vertices. With one layer they have no

@@ -75,7 +75,7 @@ class HalfInstanceNorm(nn.Module):
 
 
 class _MergedHalfNorm(nn.Module):
-    """A :class:`HalfInstanceNorm` that neither splits nor copies its maps: one factor and one summand per channel."""
+    """A :class:`HalfInstanceNorm` that does not split or copy maps: one factor and one summand per channel."""
 
     def __init__(self, norm: HalfInstanceNorm) -> None:
         super().__init__()
@@ -144,8 +144,8 @@ def balance_white(network: nn.Module, mean: Sequence[float], std: Sequence[float
     """Add white balance to the input of a network (``+grey``).
 
     White balance scales red, green and blue so that each has the mean of all three, as if the mean of a scene were
-    grey. This removes the effect of a camera's white balance and of the colour of the light. A channel without any
-    light stays black.
+    grey. This removes the effect of a camera's white balance and of the colour of the light. A black channel stays
+    black.
 
     Source: the grey-world assumption, Buchsbaum, "A Spatial Processor Model for Object Colour Perception", 1980.
 

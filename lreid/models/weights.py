@@ -26,8 +26,7 @@ def load_weights(network: nn.Module, weights: str, norm: str = "batch") -> None:
 
     Also log a warning if a zoo entry was trained with a different norm of the input, which no tensor records.
 
-    Weights of a network with plain BatchNorm are loaded before ``norm`` is applied. Weights of a network with such
-    norms are loaded afterwards.
+    Weights of a network with plain BatchNorm are loaded before ``norm`` is applied. Others are loaded afterwards.
 
     Args:
         network: the backbone. If it wraps another network, its attribute ``inner`` is the prefix of that network's
@@ -170,8 +169,7 @@ def _name(key: str) -> str:
     """Return lreid's name for a tensor of a fast-reid head; fast-reid has changed the names twice.
 
     Its BNNeck was ``heads.bnneck`` in 2020 and is ``heads.bottleneck.0`` now; files of January 2021 have a counter
-    under the old name and tensors under the new one. The exponent of GeM belongs to the head in fast-reid, and to the
-    backbone in lreid.
+    under the old name. The exponent of GeM belongs to the head in fast-reid, and to the backbone in lreid.
     """
     for theirs, ours in (("bnneck.", "neck."), ("bottleneck.0.", "neck."), ("pool_layer.", "backbone.pool.")):
         if key.startswith(HEADS + theirs):

@@ -41,8 +41,7 @@ def start(**given: Any) -> Results:
     """Create the content before the first task.
 
     Args:
-        given: values of all keys of :class:`Results` without an initial value, except ``schema`` and
-            ``skipped_images``.
+        given: all keys of :class:`Results` without an initial value, except ``schema`` and ``skipped_images``.
     """
     content: Any = {"schema": SCHEMA, **given} | {metric.name: [] for metric in METRICS}
     content |= {name: key.empty() for name, key in keys().items() if key.empty is not None}

@@ -39,8 +39,7 @@ def task_changes(results: Results) -> list[tuple[float, float] | None]:
     """Forgetting (0 or less) and plasticity (0 or more) in every task but the first, in points of AP.
 
     From one task to the next, the AP of a test identity falls or rises. Forgetting is the mean fall and plasticity the
-    mean rise, over all identities of the seen galleries that have been trained (DwoPP, BMVC 2022, supplementary Table
-    4).
+    mean rise, over all identities of the seen galleries trained so far (DwoPP, BMVC 2022, supplementary Table 4).
 
     Returns:
         One pair per finished task from the second on; None if there are no identities.
@@ -62,8 +61,7 @@ def summary(results: Results) -> dict[str, float | None]:
 
     Returns:
         * ``seen_mAP``, ``seen_rank1`` …: mean over the galleries whose domain has been trained, after the last task;
-        * ``unseen_mAP``, ``unseen_rank1`` …: mean over the unseen galleries, after the last task; None without unseen
-          galleries;
+        * ``unseen_mAP``, ``unseen_rank1`` …: mean over the unseen galleries, after the last task; None without them;
         * ``merged_mAP``, ``merged_rank1`` …: metrics of the merged unseen gallery, after the last task (Table 2 of
           DwoPP, BMVC 2022, and AKA, CVPR 2021); these keys exist only with a merged gallery;
         * ``reindex_free_mAP``, ``reindex_free_rank1`` …: queries of the last model, searched in gallery features that

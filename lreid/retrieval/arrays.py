@@ -17,12 +17,12 @@ LOSING = (
 
 
 def as_features(values: Any, name: str, device: torch.device | str | None = None) -> Tensor:
-    """Features as a floating-point tensor, without a copy where dtype and device already fit.
+    """Convert features to a floating-point tensor, without a copy if dtype and device already fit.
 
     Args:
         values: ``(N, D)`` array or tensor of a floating-point type. Half precision becomes float32.
         name: name of these features in messages, such as ``"query features"``.
-        device: target device; ``None`` leaves them where they are.
+        device: target device; ``None`` keeps the current device.
 
     Returns:
         ``(N, D)`` float32 or float64 tensor that needs no gradient.
@@ -86,8 +86,7 @@ def unit_rows(features: Tensor, name: str) -> Tensor:
 def directions(features: Tensor, name: str) -> tuple[Tensor, Tensor]:
     """Return features to compare by direction, and the inverse norm of every row ``(N,)``, 1 for a zero vector.
 
-    Rows whose norm is so small that their squares lose digits or become 0 are scaled up. Without such rows, nothing is
-    copied.
+    Rows with a norm so small that squares lose digits or become 0 are scaled up. Without such rows, nothing is copied.
 
     Raises:
         InputError: as :func:`squared_norms`.
@@ -107,8 +106,8 @@ def positions(queries: Tensor, gallery: Tensor) -> tuple[Tensor, Tensor]:
     """Return features ``(Q, D)`` and ``(G, D)`` in a precision that suffices for Euclidean distances.
 
     Distances are computed from dot products. Digits cancel if features are much nearer to each other than to zero,
-    which is checked on up to 256 gallery images. Squares of numbers below 2^-51 lose digits in float32. In both cases
-    the result is float64.
+    which is checked on up to 256 gallery images. Squares of numbers below 2^-51 lose digits. In both cases float64 is
+    returned.
 
     Raises:
         InputError: as :func:`squared_norms`.
@@ -132,7 +131,7 @@ def squared_norms(features: Tensor, name: str) -> Tensor:
         ``(N,)`` tensor of the features' dtype.
 
     Raises:
-        InputError: rows with NaN, infinity or values whose squares overflow; the message lists them.
+        InputError: rows have NaN, infinity or values whose squares overflow; the message lists the rows.
     """
     step = max(1, 2**16 // features.shape[1])  # rows per step: their squares (256 KB in float32) fit in the cache
     squares = torch.cat([rows.square().sum(1) for rows in features.split(step)])

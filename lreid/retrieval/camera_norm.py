@@ -4,8 +4,7 @@ Light, colours, background and angle of a camera shift the features of all its i
 model was not trained on similar cameras. Camera-specific feature normalisation subtracts each camera's mean and divides
 by its standard deviation, which removes this shift without labels (Song, Park & Lee, "Exploring the Camera Bias of
 Person Re-identification", ICLR 2025). The statistics come from the test images, so results are *transductive*. All
-cameras must see many and similar people: if each camera sees a few people that no other camera sees, the statistics
-describe these people.
+cameras must see many and similar people, or the statistics describe the people.
 """
 
 from __future__ import annotations
@@ -45,8 +44,7 @@ class CameraNorm:
 
         Args:
             features: (N, D) floats, array or tensor.
-            cameras: (N,) integers. Images with a missing or negative camera count only for the statistics of all
-                images.
+            cameras: (N,) integers. A missing or negative camera counts only for the statistics of all images.
 
         Raises:
             InputError: the arrays are invalid, or features are not finite.

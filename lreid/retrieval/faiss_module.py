@@ -87,8 +87,8 @@ def new_index(name: str, vectors: np.ndarray, *, euclidean: bool = False) -> Any
 def _parts(index: Any) -> Iterator[Any]:
     """Iterate over an index and the indexes that it contains; :func:`new_index` turns off their polysemous training.
 
-    Polysemous training orders the codes of a product quantiser for a filter that is rarely used. It takes a minute for
-    any number of vectors.
+    Polysemous training orders the codes of a product quantiser for a filter that is rarely used. It always takes a
+    minute.
     """
     yield index
     for name in ("index", "base_index", "storage"):
@@ -142,7 +142,7 @@ def copies_on_gpu(indexes: list[Any], gpus: list[int], argument: str, *, float16
     """Copy indexes to the memory of GPUs, one index per GPU in rotation.
 
     Args:
-        indexes: indexes of faiss.
+        indexes: faiss indexes.
         gpus: numbers of the GPUs.
         argument: name of the argument that an error names.
         float16: store vectors and the tables of codes in 16 bits, which halves the memory and keeps three digits.

@@ -24,8 +24,8 @@ class GrowthPoint(NamedTuple):
         images: mean number of gallery images.
         mAP, rank1: fractions in [0, 1], over the queries of enrolled identities.
         threshold: cosine similarity that only the allowed share of impostors (FPIR) reaches.
-        true_positive_rate: share of the queries of enrolled identities whose best image is of their identity and
-            reaches the threshold (TPIR).
+        true_positive_rate: share of these queries whose best image is of their identity and reaches the threshold
+            (TPIR).
     """
 
     identities: int
@@ -55,7 +55,7 @@ def gallery_growth(
 
     Args:
         features: ``(Q, D)`` of the queries and ``(G, D)`` of the gallery.
-        query, gallery: their labels.
+        query, gallery: labels of the queries and of the gallery.
         metric, ap, device: as in :func:`lreid.retrieval.evaluate`.
         false_accept_rate: FPIR of the threshold, in [0, 1). Every query also serves as an impostor, searched in the
             gallery without its identity; see :func:`lreid.retrieval.open_set_rates`.

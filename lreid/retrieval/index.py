@@ -1,7 +1,6 @@
 """Search through a faiss index instead of comparing all gallery images, and measure the loss of accuracy.
 
-Metrics are computed from the scores of an index as from exact scores. Images that the index does not return are ranked
-last.
+Metrics are computed from the scores of an index as from exact scores. Images that it does not return rank last.
 """
 
 from __future__ import annotations
@@ -78,7 +77,7 @@ class FaissIndex:
         depth: number of images per query; a ``flat`` index returns all images.
         device: where faiss searches, see :func:`lreid.retrieval.faiss_module.gpus_of`. Several GPUs share the gallery.
             ``auto`` uses the CPU where GPUs do not support the search, that is for graphs and for a depth above 2048.
-        float16: store vectors on the GPU in 16 bits. Their scores then differ from the exact ones.
+        float16: store vectors on the GPU in 16 bits. Then scores differ from the exact scores.
 
     Raises:
         ArgumentError: ``depth`` is below 1.
@@ -155,7 +154,7 @@ class FaissSearch:
 
     Attributes:
         kind: kind of the index.
-        index: index of faiss.
+        index: the faiss index.
         seconds: time to build the index.
 
     Raises:
@@ -282,15 +281,14 @@ class IndexScores:
     """Scores of the images that a search finds; all other images get the score :func:`unfound`.
 
     A score that differs from the exact score only by rounding is replaced by the exact score. So an index that stores
-    full vectors ranks the images that it finds as the exact ranking does, ties included. An index that stores codes
-    ranks them by its own scores.
+    full vectors ranks the images that it finds as the exact ranking does, ties included. An index of codes ranks by its
+    own scores.
 
     Args:
         search: search of the gallery.
         queries: ``(Q, D)`` query features for the search.
         num_gallery: number G of images in the gallery.
-        exact: exact scores of the same queries with all images; ``None`` if the gallery features are no longer
-            available.
+        exact: exact scores of the same queries with all images; ``None`` without the gallery features.
     """
 
     def __init__(self, search: Search, queries: Tensor, num_gallery: int, exact: ExactScores | None = None) -> None:
@@ -335,8 +333,7 @@ class IndexCost:
     """Speed, accuracy and size of an index.
 
     Attributes:
-        queries_per_second: number of queries searched per second as one batch on all CPU cores; each finds ``depth``
-            images.
+        queries_per_second: number of queries per second, as one batch on all CPU cores, each for ``depth`` images.
         recall: ``{k: recall@k}`` in [0, 1], the share of the k nearest images that are among the first k results.
         megabytes: size of the index; None if it is not known.
         build_seconds: time to build the index; None if it is not known.

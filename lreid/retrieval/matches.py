@@ -77,8 +77,7 @@ def _count_by_sorting(
 
     Sorted values show how many values exceed a match and how many equal it. Positions matter only among equal values.
     Values below a match do not matter: they are left out or, if many values remain, set to one value, which sorts fast.
-    A few matches rank so low that most of the gallery would have to be sorted for them. They are compared with all
-    images instead.
+    A few matches rank so low that sorting would take longer; they are compared with all images instead.
     """
     targets = scores[rows, columns] if scale is None else scores[rows, columns] * scale[columns]  # (P,)
     order = np.lexsort((targets, rows))

@@ -17,13 +17,13 @@ FALSE_ACCEPT_RATES = (0.01, 0.001)
 
 @dataclass(frozen=True)
 class OpenSetRate:
-    """The identification rate at one false accept rate.
+    """The true positive identification rate at one false accept rate.
 
     Attributes:
         false_accept_rate: the allowed share of impostors, in [0, 1].
         threshold: cosine similarity from which a query is accepted.
-        true_positive_rate: share of the queries with an enrolled identity whose best image is of that identity and
-            reaches the threshold.
+        true_positive_rate: share of the enrolled queries whose best image is of their identity and reaches the
+            threshold.
     """
 
     false_accept_rate: float
@@ -34,8 +34,7 @@ class OpenSetRate:
 def threshold_for(impostor_scores: np.ndarray, false_accept_rate: float) -> float:
     """Find the lowest threshold that at most the allowed share of impostors reaches.
 
-    With fewer than ``1 / false_accept_rate`` impostors none may pass, so the threshold is just above the best impostor
-    score.
+    With fewer than ``1 / false_accept_rate`` impostors none may pass; the threshold is just above their best score.
 
     Args:
         impostor_scores: ``(S,)`` best scores of queries whose identity is not in the gallery.

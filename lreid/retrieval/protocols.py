@@ -81,7 +81,7 @@ def evaluate_single_shot(
     Args:
         score, query, gallery: as in :func:`evaluate_image_to_track`.
         repeats: number of draws, 1 or more.
-        seed: seed of the draws. All queries get the same draw, except for the image of their own identity.
+        seed: seed of the draws. All queries share a draw, except for the image of their own identity.
         ap, max_rank, block: as in :func:`lreid.retrieval.evaluate`, which raises the same errors.
     """
     if repeats < 1:
@@ -123,8 +123,8 @@ def _lowest(groups: np.ndarray, images: np.ndarray, lot: np.ndarray) -> tuple[np
 def average_evaluations(evaluations: Sequence[Evaluation]) -> Evaluation:
     """Average the evaluations of random splits, as papers do for VIPeR, PRID, GRID, i-LIDS and VehicleID.
 
-    mAP, mINP and CMC are means over the splits, with equal weights. The APs of all splits are concatenated. Numbers of
-    queries are summed.
+    mAP, mINP and CMC are means over the splits, with equal weights. The APs are concatenated, numbers of queries
+    summed.
 
     Raises:
         InputError: no evaluation, or CMC curves of different length.

@@ -32,8 +32,7 @@ class Evaluation:
     Attributes:
         mAP: mean average precision.
         mINP: mean inverse negative penalty: number of matches / rank of the last one (Ye et al., 2021).
-        cmc: ``(max_rank,)`` float64. ``cmc[k - 1]`` is Rank-k, the share of queries with a match in the
-            first k ranks.
+        cmc: ``(max_rank,)`` float64. ``cmc[k - 1]`` is Rank-k, the share of queries with a match in ranks 1 to k.
         ap: ``(Q,)`` float64, average precision per query; NaN if a query has no match.
         num_valid: number of queries with at least one match.
         num_absent: number of queries without a match because the gallery has no image of their identity.
@@ -89,12 +88,10 @@ def evaluate(
 
     Images with equal scores keep the order of the gallery, on every device. Gallery rows that are equal bit for bit
     always have equal scores, which a plain matrix product does not guarantee. Scores of different rows have rounding
-    errors, whose last bit may depend on ``block`` and device. These guarantees do not hold for re-ranked scores, which
-    are sums of many terms.
+    errors, whose last bit may depend on ``block`` and device. Re-ranked scores have none of these guarantees.
 
     Args:
-        query_features: ``(Q, D)`` floats, array or tensor. If either features are float64, scores are computed in
-            float64, otherwise in float32.
+        query_features: ``(Q, D)`` floats, array or tensor. float64 features give float64 scores.
         gallery_features: ``(G, D)`` floats, array or tensor.
         query_ids, gallery_ids: ``(Q,)`` and ``(G,)``, all integers or all text, see :mod:`lreid.identities`. An
             identity that is missing (``None``, NaN, blank text) or junk (-1, "-1") gives a query no match and removes a

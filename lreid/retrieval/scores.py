@@ -58,7 +58,7 @@ class ExactScores(BlockScores, Protocol):
 
 
 class Cosines:
-    """Scores of unit vectors: their inner products, which are cosines in [-1, 1] up to rounding.
+    """Scores of unit vectors: inner products, which are cosines in [-1, 1] up to rounding.
 
     Args:
         queries: ``(Q, D)`` unit vectors.

@@ -1,4 +1,4 @@
-"""Record the loss history: the means of the loss terms, several times per task."""
+"""Record the loss history: the means of the loss terms, at several points of each task."""
 
 from __future__ import annotations
 

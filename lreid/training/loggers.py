@@ -57,7 +57,7 @@ class WeightsAndBiases:
         self.run.log({**values, axis: step})
 
     def close(self) -> None:
-        """Ends the run there."""
+        """End the run at Weights & Biases."""
         self.run.finish()
 
 
@@ -75,7 +75,7 @@ class MLflow:
         self.mlflow.log_metrics(dict(values), step=step)
 
     def close(self) -> None:
-        """Ends the run there."""
+        """End the run at MLflow."""
         self.mlflow.end_run()
 
 

@@ -83,7 +83,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         Args:
             config: the config as YAML.
             loggers: names of :data:`lreid.training.loggers.LOGGERS` that also receive the metrics.
-            keys: keys of the config, for the loggers.
+            keys: values of the config by key, for the loggers.
         """
         self.config = config
         if not self.writes:
@@ -150,7 +150,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         """Save the checkpoint of the current task; the previous checkpoint stays until the task is finished.
 
         Raises:
-            InputError: it cannot be written; the ones before stay.
+            InputError: the file cannot be written; earlier checkpoints stay.
         """
         if self.writes:
             self.require_ours()
@@ -160,7 +160,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         """Save the checkpoint of a finished task; its index counts from 0, the number in its file name from 1.
 
         Raises:
-            InputError: it cannot be written; the ones before stay.
+            InputError: the file cannot be written; earlier checkpoints stay.
         """
         if self.writes:
             self.require_ours()

@@ -63,8 +63,7 @@ class Updates:
         """Set the learning rates of the next updates.
 
         Args:
-            rate: function that returns the rate. It is called with ``first``, the task with which the schedule of a
-                parameter group begins.
+            rate: function that returns the rate for ``first``, the task with which a parameter group's schedule begins.
         """
         self.rate = rate(first=0)
         for group in self.optimizer.param_groups:
@@ -138,7 +137,7 @@ class Updates:
 
 
 def parameter_groups(method: Method, *, layer_decay: float, bias_rate: float) -> list[dict[str, Any]]:
-    """The parameters that a method trains, grouped by the factor of their learning rate, ``rate_factor``.
+    """Group the parameters that a method trains by the factor of their learning rate, ``rate_factor``.
 
     A group's ``first_task`` is the task with which its schedule begins if one schedule covers all tasks.
 
@@ -173,15 +172,14 @@ class Schedule:
 
     * ``exponential``: the factor is ``end ** ((e + 1 - S) / (epochs + 1 - S))``, as in DwoPP's official code. It
       reaches ``end`` in the last epoch. The paper prints a slightly slower decay.
-    * ``cosine``: the factor falls from 1 in epoch S to almost ``end``, as in Co2L's and CCLIS's official code, where S
-      is 0.
+    * ``cosine``: the factor falls from 1 in epoch S to almost ``end``, as in Co2L's and CCLIS's official code (S is 0).
     * ``steps``: the factor is multiplied by ``TRAIN.STEP_FACTOR`` at each epoch in ``TRAIN.MILESTONES``, as in BoT's
       official code. For milestones and warm-up, the first epoch has the number ``TRAIN.FIRST_EPOCH_NUMBER``, because
       official codes differ: it is 1 in BoT's code (with a warm-up of 10, the first epoch has the factor 0.109), 0 in
       LSTKC's and -1 in AKA's.
 
-    During the first ``TRAIN.WARMUP_EPOCHS``, the factor is also multiplied by a warm-up, which rises linearly from 0.01
-    to 1, as in BoT.
+    During the first ``TRAIN.WARMUP_EPOCHS``, the factor is also multiplied by a warm-up from 0.01 to 1, linear as in
+    BoT.
 
     Args:
         train: the section ``TRAIN`` of a config.

@@ -91,8 +91,8 @@ def build_backbone(
         size: height and width of the images, for networks with a fixed input size.
 
     Returns:
-        A module that maps (B, 3, H, W) float images to (B, dim, h, w) maps or (B, dim) vectors; its attribute ``dim``
-        is the width of the features.
+        A module that maps (B, 3, H, W) float images to (B, dim, h, w) maps or (B, dim) vectors, and has an attribute
+        ``dim``.
 
     Raises:
         ArgumentError: the name is unknown (the message gives the nearest name), the weights are not available, or the

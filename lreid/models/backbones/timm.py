@@ -113,8 +113,7 @@ def build(name: str, *, hub: bool, size: tuple[int, int]) -> nn.Module:
         size: height and width of the images.
 
     Raises:
-        ArgumentError: timm has no such network or weights, the weights cannot be downloaded, or the network cannot take
-            images of that size.
+        ArgumentError: timm has no such network or weights, a download fails, or the network cannot take that size.
         InputError: timm is not installed.
     """
     timm = _checked(name)
