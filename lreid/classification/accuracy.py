@@ -40,15 +40,15 @@ def task_accuracies(scores: Array, labels: Array, tasks: Array, class_tasks: Arr
     if labels.min() < 0 or labels.max() >= scores.shape[1]:
         raise InputError(f"labels must be in [0, {scores.shape[1]}), the classes so far; leave others out")
     tasks = as_labels(tasks, "tasks", len(scores))
-    seen = np.arange(tasks.max() + 1)
-    if not np.array_equal(np.unique(tasks), seen):
+    task_numbers = np.arange(tasks.max() + 1)
+    if not np.array_equal(np.unique(tasks), task_numbers):
         raise InputError("every task from 0 to the last must have a test image")
     if class_tasks is not None:
         class_tasks = as_labels(class_tasks, "tasks of the classes", scores.shape[1])
         scores = np.where(class_tasks == tasks[:, None], scores, -np.inf)  # (n, C)
     # An image whose scores are all minus infinity has no prediction, so it counts as wrong.
     right = (scores.argmax(1) == labels) & (scores.max(1) > -np.inf)  # (n,)
-    return [100 * float(right[tasks == task].mean()) for task in seen]
+    return [100 * float(right[tasks == task].mean()) for task in task_numbers]
 
 
 def scores_of_classes(scores: np.ndarray, classes: int) -> np.ndarray:

@@ -52,8 +52,8 @@ class GradientRecorder:
         if len(self.norms["stored"]) < self.steps:
             model = self.method.model
             # This hook comes first, because with several processes a later hook selects a part of the images.
-            asked = model.register_forward_pre_hook(lambda _, inputs: self.images.append(inputs[0]), prepend=True)
-            self.hooks = [asked, model.register_forward_hook(self._listen)]
+            input_hook = model.register_forward_pre_hook(lambda _, inputs: self.images.append(inputs[0]), prepend=True)
+            self.hooks = [input_hook, model.register_forward_hook(self._listen)]
             own: Any = model
             self.plain = {name: own.__dict__[name] for name in ("maps", "pool") if name in own.__dict__}
             own.maps, own.pool = partial(self._maps, own.maps), partial(self._pool, own.pool)

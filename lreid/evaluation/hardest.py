@@ -60,9 +60,9 @@ def hardest_rankings(
     scores = scores_of(queries, gallery, test.rules.metric)
     result = evaluate_scores(scores, split.query, split.gallery, ap=test.rules.ap, max_rank=1)
     order = np.argsort(result.ap, kind="stable")  # queries without a match, NaN, come last
-    wanted = [number for number in order[: result.num_valid] if among is None or query_rows[number] in among]
+    chosen = [number for number in order[: result.num_valid] if among is None or query_rows[number] in among]
     rankings = []
-    for number in wanted[:count]:
+    for number in chosen[:count]:
         ranked = ranking_of(scores, split.query, split.gallery, number)
         matches = np.flatnonzero(same(split.gallery.ids[ranked], split.query.ids[number]))  # positions, from 0
         places = list(range(min(depth, len(ranked))))

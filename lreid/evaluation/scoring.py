@@ -178,8 +178,8 @@ def _cost(
     costs = []
     for split, search in zip(test.splits, searches, strict=True):
         if search is not None:
-            both = as_comparable(*_parts(features, split.rows, split.columns))
-            costs.append(cost_of(search, Scorer(*both, test.rules.metric)))
+            pair = as_comparable(*_parts(features, split.rows, split.columns))
+            costs.append(cost_of(search, Scorer(*pair, test.rules.metric)))
     recalls = {k: [cost.recall[k] for cost in costs if k in cost.recall] for k in (1, 10, 100)}
     measures = {
         measure: [getattr(cost, measure) for cost in costs]

@@ -99,10 +99,10 @@ def check_rows(features: Tensor, labels: Tensor, name: str = "features") -> None
         raise ValueError(f"{name} must be (B, D) with B = {len(labels)} labels, got shape {tuple(features.shape)}")
 
 
-def check_alike(one: Tensor, other: Tensor, names: str, shape: str = "(B, D)") -> None:
+def check_alike(first: Tensor, second: Tensor, names: str, shape: str = "(B, D)") -> None:
     """Raises ValueError unless both tensors are matrices of one shape; the message calls it ``shape``."""
-    if one.ndim != 2 or one.shape != other.shape:
-        raise ValueError(f"{names} must both be {shape}, got shapes {tuple(one.shape)} and {tuple(other.shape)}")
+    if first.ndim != 2 or first.shape != second.shape:
+        raise ValueError(f"{names} must both be {shape}, got shapes {tuple(first.shape)} and {tuple(second.shape)}")
 
 
 def check_pairs(student: Tensor, teacher: Tensor, name: str = "teacher") -> None:

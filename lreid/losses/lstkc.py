@@ -102,8 +102,8 @@ def lstkcpp_dual_loss(
     check_pairs(student, short, "short")
     check_pairs(student, long, "long")
     recent, older = (_judged(log_affinities(each.detach(), temperature), labels) for each in (short, long))
-    one = torch.where(recent.right, recent.affinities, older.affinities)
-    blended = torch.where(recent.right & older.right, (recent.affinities + older.affinities) / 2, one)
+    right_entry = torch.where(recent.right, recent.affinities, older.affinities)
+    blended = torch.where(recent.right & older.right, (recent.affinities + older.affinities) / 2, right_entry)
     target = torch.where(recent.right | older.right, blended, _capped(recent, older))
     return _loss_to(target, student, labels, temperature, weighted)
 
@@ -127,10 +127,10 @@ def _judged(log_affinity: Tensor, labels: Tensor) -> _Judged:
     return _Judged(affinities, same, right, highest_other, lowest_own)
 
 
-def _capped(one: _Judged, other: _Judged) -> Tensor:
+def _capped(a: _Judged, b: _Judged) -> Tensor:
     """The bounds ``(B, B)`` that replace entries which are wrong in both matrices."""
     return torch.where(
-        one.same, torch.maximum(one.highest_other, other.highest_other), torch.minimum(one.lowest_own, other.lowest_own)
+        a.same, torch.maximum(a.highest_other, b.highest_other), torch.minimum(a.lowest_own, b.lowest_own)
     )
 
 

@@ -156,9 +156,9 @@ class StreamMemory(ExemplarStore):
                 last[len(stored) - 1] = row
                 continue
             classes, counts = np.unique(stored, return_counts=True)
-            most = classes[counts == counts.max()] if len(stored) else classes
-            if len(most) and counts[classes == label].sum() < counts.max():
-                place = int(self._random.choice(np.flatnonzero(np.isin(stored, most))))
+            largest = classes[counts == counts.max()] if len(stored) else classes
+            if len(largest) and counts[classes == label].sum() < counts.max():
+                place = int(self._random.choice(np.flatnonzero(np.isin(stored, largest))))
                 stored[place], last[place] = label, row
         return np.array(list(last), np.int64), np.array(list(last.values()), np.int64)
 

@@ -124,9 +124,9 @@ def build_method(name: str, model: Embedder, **options: Any) -> Method:
             nearest = difflib.get_close_matches(option, defaults, n=1, cutoff=0.0)
             hint = f"the nearest one is {nearest[0]}" if nearest else "it takes none"
             raise ArgumentError(option, f"is no option of {name}; {hint}")
-        wanted = (int, float) if isinstance(defaults[option], float) else type(defaults[option])
-        fits = isinstance(value, wanted) and isinstance(value, bool) == isinstance(defaults[option], bool)
-        require(fits, option, value, f"like {defaults[option]!r} for {name}")
+        expected_type = (int, float) if isinstance(defaults[option], float) else type(defaults[option])
+        is_valid = isinstance(value, expected_type) and isinstance(value, bool) == isinstance(defaults[option], bool)
+        require(is_valid, option, value, f"like {defaults[option]!r} for {name}")
         if isinstance(value, float):
             require(math.isfinite(value), option, value, "a finite number")
         if option in rules and (fault := rules[option].fault(value)):

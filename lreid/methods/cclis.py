@@ -165,8 +165,8 @@ class CCLIS(Co2L):
         cosines = torch.cat([self.pass_cosines(images), self.pass_cosines(self.memory.images)], 1)
         labels = torch.from_numpy(np.concatenate([images.pids, self.memory.labels]))  # (N,)
         scores = [
-            importance_scores(one, labels, temperature=self.temperature, own_class=leak)
-            for one, leak in zip(cosines, [False] * (self.passes - 1) + [self.score_leak], strict=True)
+            importance_scores(pass_cosines, labels, temperature=self.temperature, own_class=leak)
+            for pass_cosines, leak in zip(cosines, [False] * (self.passes - 1) + [self.score_leak], strict=True)
         ]
         mean = torch.stack(scores).mean(0).double().cpu().numpy()  # (N,)
         return {"values": mean[: len(images)], "kept_scores": mean[len(images) :]}

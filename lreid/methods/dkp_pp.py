@@ -72,8 +72,8 @@ class DKPpp(DKP):
         of_rehearsed["distill"] = affinity_kl_loss(
             rehearsed[:, 0], old, temperature=self.distillation_temperature, reverse=True
         )
-        both = dkp_set_triplet_loss(torch.cat([rehearsed, features], 1), batch.labels)
-        return terms | {"triplet_both": both} | {f"{name}_rehearsed": term for name, term in of_rehearsed.items()}
+        joint_loss = dkp_set_triplet_loss(torch.cat([rehearsed, features], 1), batch.labels)
+        return terms | {"triplet_both": joint_loss} | {f"{name}_rehearsed": term for name, term in of_rehearsed.items()}
 
     @property
     def smallest_batch(self) -> int:

@@ -64,15 +64,15 @@ class ERAML(ER):
         stored = self.class_of(torch.from_numpy(self.memory.labels))  # (M,)
         pairs = sample_pairs(batch.labels, stored, self.generator, negatives=self.negatives)
         names = torch.cat([batch.labels, stored])  # (B + M,)
-        wanted = torch.cat([pairs.positive, pairs.negative])  # (2V,)
-        rows, places = wanted[wanted >= len(batch.labels)].unique(return_inverse=True)
+        picks = torch.cat([pairs.positive, pairs.negative])  # (2V,)
+        rows, places = picks[picks >= len(batch.labels)].unique(return_inverse=True)
         images = batch.images
         if len(rows):
             images = torch.cat([images, self.read((rows - len(batch.labels)).numpy()).images])
         features = self.model(images)  # (B + R, dim)
-        wanted[wanted >= len(batch.labels)] = len(batch.labels) + places
+        picks[picks >= len(batch.labels)] = len(batch.labels) + places
         anchors, positives, negatives = (
-            features[of.to(features.device, non_blocking=True)] for of in (pairs.anchor, *wanted.chunk(2))
+            features[index.to(features.device, non_blocking=True)] for index in (pairs.anchor, *picks.chunk(2))
         )  # (V, dim) each
         if self.metric_loss == "triplet":
             return er_aml_triplet_loss(anchors, positives, negatives, margin=self.margin)

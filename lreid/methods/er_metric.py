@@ -66,9 +66,9 @@ class ERMetric(ER):
             return {"incoming": self.anchored(self.model(batch.images), batch.labels, slice(count))}
         labels = torch.cat([batch.labels, torch.from_numpy(self.memory.labels[rows])])  # (B + n,)
         features = self.model(torch.cat([batch.images, self.read(rows).images]))  # (B + n, dim)
-        seen = slice(count) if self.asymmetric else slice(None)  # images compared with incoming images
+        compared = slice(count) if self.asymmetric else slice(None)  # images compared with incoming images
         return {
-            "incoming": self.anchored(features[seen], labels[seen], slice(count)),
+            "incoming": self.anchored(features[compared], labels[compared], slice(count)),
             "replay": self.anchored(features, labels, slice(count, None)),
         }
 

@@ -302,15 +302,15 @@ class Embedder(nn.Module):
                 pixels. Also if a float tensor has values that are not finite or that overflow float32 in the network.
                 The message names the position of the image.
         """
-        given = sequence_of(images)
-        total = None if isinstance(given, Iterator) else len(given)
+        sources = sequence_of(images)
+        total = None if isinstance(sources, Iterator) else len(sources)
         precision, self.precision = self.precision, None
         rows: list[np.ndarray] = []
         done = 0
         try:
             with evaluating(self), images_done(total, "extracting") as bar:
                 network, step = self._for_extraction(batch_size)
-                for batch in self._batches(given, step):
+                for batch in self._batches(sources, step):
                     rows.append(finite(network._features(batch, flip).float().cpu().numpy(), done))
                     done += len(batch)
                     bar.update(len(batch))

@@ -80,13 +80,13 @@ def merged(model: Embedder) -> Embedder:
     """
     generator = torch.Generator().manual_seed(0)
     images = torch.randn(1, 3, model.height, model.width, generator=generator).to(memory_format=torch.channels_last)
-    wanted = model(images)
+    expected = model(images)
     for merge in (_folded_and_fused, _folded):
         try:
             with torch.inference_mode(False), torch.no_grad():
                 network = copy.deepcopy(model).to(memory_format=torch.channels_last)
             merge(network, images)
-            if ((network(images) - wanted).abs().max() <= TOLERANCE * wanted.abs().max()).item():
+            if ((network(images) - expected).abs().max() <= TOLERANCE * expected.abs().max()).item():
                 return network
         except OutOfMemory:
             raise

@@ -99,13 +99,13 @@ def packaged_state(weights: str, network: nn.Module) -> dict[str, Tensor]:
         InputError: the package is unknown, not installed or damaged, or its architecture is different.
     """
     package = package_of(weights)
-    given, wanted = read_tensors(_file_of(weights, package)), network.state_dict()
-    body = [value for name, value in given.items() if not name.startswith(("_fc.", "classifier."))]
-    if [getattr(value, "shape", None) for value in body] != [value.shape for value in wanted.values()]:
+    state, expected = read_tensors(_file_of(weights, package)), network.state_dict()
+    body = [value for name, value in state.items() if not name.startswith(("_fc.", "classifier."))]
+    if [getattr(value, "shape", None) for value in body] != [value.shape for value in expected.values()]:
         raise InputError(
             f"{weights}: is of another architecture than this backbone; take {' or '.join(package.backbones)}"
         )
-    return dict(zip(wanted, body, strict=True))
+    return dict(zip(expected, body, strict=True))
 
 
 def _file_of(weights: str, package: Package) -> Path:

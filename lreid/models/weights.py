@@ -39,9 +39,9 @@ def load_weights(network: nn.Module, weights: str, norm: str = "batch") -> None:
     """
     state = _backbone_state(weights, network)
     if weights.startswith(PREFIX):
-        theirs = find(weights.removeprefix(PREFIX)).norm
-        if input_norm(theirs) != input_norm(norm):
-            logger.warning("%s: trained with norm %s, and continues with %s", weights, theirs, norm)
+        trained_norm = find(weights.removeprefix(PREFIX)).norm
+        if input_norm(trained_norm) != input_norm(norm):
+            logger.warning("%s: trained with norm %s, and continues with %s", weights, trained_norm, norm)
     plain = {key for key in network.state_dict() if key.endswith("running_mean")} <= state.keys()
     if not plain:
         put_norms(network, norm)
@@ -56,13 +56,13 @@ def _fitting(weights: str, state: dict[str, Tensor], network: nn.Module) -> dict
     Raises:
         InputError: a tensor that the network needs is missing or has a different shape.
     """
-    wanted = network.state_dict()
+    expected = network.state_dict()
     # torchreid's networks include a classifier that is not used, and files from before torch 0.4.1 have no counters.
-    needed = {key for key in wanted if "classifier" not in key and not key.endswith("num_batches_tracked")}
+    needed = {key for key in expected if "classifier" not in key and not key.endswith("num_batches_tracked")}
     misfits = {
-        "left out": state.keys() - wanted.keys(),
-        "missing": wanted.keys() - state.keys(),
-        "of another shape": {key for key in wanted.keys() & state.keys() if wanted[key].shape != state[key].shape},
+        "left out": state.keys() - expected.keys(),
+        "missing": expected.keys() - state.keys(),
+        "of another shape": {key for key in expected.keys() & state.keys() if expected[key].shape != state[key].shape},
     }
     faults = [
         f"{counted(len(names), 'tensor')} {what} ({_examples(names)})"
@@ -79,7 +79,7 @@ def _fitting(weights: str, state: dict[str, Tensor], network: nn.Module) -> dict
     for what, names in misfits.items():
         if names:
             logger.info("%s: %s: %s", weights, what, ", ".join(sorted(names)))
-    return {key: state[key] for key in wanted.keys() & state.keys() - misfits["of another shape"]}
+    return {key: state[key] for key in expected.keys() & state.keys() - misfits["of another shape"]}
 
 
 def _examples(names: Collection[str]) -> str:
@@ -110,9 +110,9 @@ def _backbone_state(weights: str, network: nn.Module) -> dict[str, Tensor]:
     prefix = _prefix(weights, state, network, inner)
     outside = {key: value for key, value in state.items() if not key.startswith(prefix)}
     state = {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
-    for theirs, timms in FOREIGN.items():
-        inside = {timms + key.removeprefix(theirs): value for key, value in state.items() if key.startswith(theirs)}
-        if inside and not any(key.startswith(theirs) for key in network.state_dict()):
+    for source, target in FOREIGN.items():
+        inside = {target + key.removeprefix(source): value for key, value in state.items() if key.startswith(source)}
+        if inside and not any(key.startswith(source) for key in network.state_dict()):
             state = inside
     adapt: Any = getattr(network, "adapted", None)
     if adapt is not None:
@@ -136,13 +136,13 @@ def _prefix(weights: str, state: dict[str, Tensor], network: nn.Module, inner: s
         InputError: the state dict holds several networks that fit.
     """
     adapted = hasattr(network, "adapted")  # True: embeddings will be resampled
-    wanted = {key.removeprefix(inner): value.shape for key, value in network.state_dict().items() if value.ndim > 1}
-    wanted = {key: shape for key, shape in wanted.items() if "classifier" not in key}
-    first = next(iter(wanted), "")
+    expected = {key.removeprefix(inner): value.shape for key, value in network.state_dict().items() if value.ndim > 1}
+    expected = {key: shape for key, shape in expected.items() if "classifier" not in key}
+    first = next(iter(expected), "")
 
     def fits(prefix: str) -> bool:
         return all(
-            prefix + key in state and (adapted or state[prefix + key].shape == shape) for key, shape in wanted.items()
+            prefix + key in state and (adapted or state[prefix + key].shape == shape) for key, shape in expected.items()
         )
 
     candidates = [key.removesuffix(first) for key in state if f".{key}".endswith(f".{first}")] if first else []
@@ -171,7 +171,7 @@ def _name(key: str) -> str:
     Its BNNeck was ``heads.bnneck`` in 2020 and is ``heads.bottleneck.0`` now; files of January 2021 have a counter
     under the old name. The exponent of GeM belongs to the head in fast-reid, and to the backbone in lreid.
     """
-    for theirs, ours in (("bnneck.", "neck."), ("bottleneck.0.", "neck."), ("pool_layer.", "backbone.pool.")):
-        if key.startswith(HEADS + theirs):
-            return ours + key.removeprefix(HEADS + theirs)
+    for old, new in (("bnneck.", "neck."), ("bottleneck.0.", "neck."), ("pool_layer.", "backbone.pool.")):
+        if key.startswith(HEADS + old):
+            return new + key.removeprefix(HEADS + old)
     return key

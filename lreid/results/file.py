@@ -103,10 +103,10 @@ def _no_cross_model(results: dict[str, Any], crossed: dict[str, Any]) -> str | N
     names = [gallery["name"] for gallery in results["galleries"]]
     if sorted(crossed) != sorted(names):
         return "cross_model is not of the galleries"
-    wanted = list(range(1, len(results["mAP"]) + 1))
+    lengths = list(range(1, len(results["mAP"]) + 1))
     for gallery, matrices in crossed.items():
         for metric in names_of(results):  # type: ignore[arg-type]
-            if [len(row) for row in matrices.get(metric, [])] != wanted:
+            if [len(row) for row in matrices.get(metric, [])] != lengths:
                 return f"cross_model of {gallery!r} has no {metric} whose rows grow with the tasks"
     return None
 

@@ -72,12 +72,12 @@ def resumed(fresh: Results, saved: Results, path: Path) -> Results:
 
 def _other_content(fresh: Results, saved: Results) -> str:
     """Describe which images have been replaced; images of finished tasks are not checked."""
-    then, now, done = saved.get("content", fresh["content"]), fresh["content"], len(saved["mAP"])
+    saved_prints, fresh_prints, done = saved.get("content", fresh["content"]), fresh["content"], len(saved["mAP"])
     for kind, names, first in (
         ("tasks", fresh["tasks"], done),
         ("galleries", [gallery["name"] for gallery in fresh["galleries"]], 0),
     ):
-        for name, one, other in list(zip(names, then[kind], now[kind], strict=False))[first:]:
+        for name, one, other in list(zip(names, saved_prints[kind], fresh_prints[kind], strict=False))[first:]:
             if one != other:
                 return f"images of {name} have another content"
     return ""

@@ -82,7 +82,7 @@ class CameraNorm:
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Return all statistics as named arrays, to write to a file."""
         sets = {"whole": self.whole} | {str(camera): each for camera, each in self.cameras.items()}
-        return {f"{PREFIX}{of}": array for of, array in sets.items()}
+        return {f"{PREFIX}{name}": array for name, array in sets.items()}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray], width: int) -> CameraNorm | None:

@@ -74,10 +74,10 @@ def gallery_growth(
     for size in sorted({max(2, len(matched) >> halvings) for halvings in range(5)}):
         measured = []
         for draw in range(draws if size < len(matched) else 1):
-            asked, part = _draw(query.ids, gallery.ids, matched, size, np.random.default_rng(draw))
+            query_mask, part = _draw(query.ids, gallery.ids, matched, size, np.random.default_rng(draw))
             images, enrolled = features[1][part], gallery[part]
-            scores = scores_of(features[0][asked], images, metric, device=device)
-            result = evaluate_scores(scores, query[asked], enrolled, ap=ap)
+            scores = scores_of(features[0][query_mask], images, metric, device=device)
+            result = evaluate_scores(scores, query[query_mask], enrolled, ap=ap)
             cosines = cosines_of(features[0], images, device=device)
             (rate,) = open_set_rates(cosines, query, enrolled, false_accept_rates=[false_accept_rate])
             measured.append((len(part), result.mAP, result.cmc[0], rate.threshold, rate.true_positive_rate))

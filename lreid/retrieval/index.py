@@ -367,9 +367,9 @@ def cost_of(search: MeasuredSearch, exact: ExactScores, depths: tuple[int, ...] 
             scores = exact(here)[sample[inside] - here.start].cpu()  # (B, G)
             best = scores.topk(max(depths)).values
             rows = nearest[inside, : max(depths)]
-            theirs = scores.gather(1, rows.clamp(min=0)).masked_fill(rows < 0, -torch.inf)
+            result_scores = scores.gather(1, rows.clamp(min=0)).masked_fill(rows < 0, -torch.inf)
             for k in depths:  # a tie with the k-th nearest image is a hit
-                hits[k] += int((theirs[:, :k] >= best[:, k - 1, None]).sum())
+                hits[k] += int((result_scores[:, :k] >= best[:, k - 1, None]).sum())
     recall = {k: count / (k * len(sample)) for k, count in hits.items()}
     return IndexCost(len(sample) / seconds, recall, search.megabytes, search.seconds)
 

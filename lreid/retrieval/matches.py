@@ -114,9 +114,9 @@ def _count_by_sorting(
         for row in chunk:
             count(row, room)
 
-    wanted = np.flatnonzero(np.diff(bounds))
+    rows_with_matches = np.flatnonzero(np.diff(bounds))
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:  # sorting releases Python's global lock
-        list(pool.map(count_all, np.array_split(wanted, max(1, len(wanted) // 16))))
+        list(pool.map(count_all, np.array_split(rows_with_matches, max(1, len(rows_with_matches) // 16))))
     counts = np.empty_like(ahead)
     counts[order] = ahead
     return counts

@@ -97,8 +97,8 @@ def best_scores(score: BlockScores, query: Labels, gallery: Labels) -> tuple[np.
     own, others = np.full((2, len(query)), -np.inf, dtype=np.float32)
     for here in blocks(*score.shape):
         scores = score(here)  # (B, G)
-        for best, wanted in zip((own, others), _own_and_others(query[here], gallery), strict=True):
-            masked = scores.masked_fill(torch.from_numpy(~wanted).to(scores.device), -torch.inf)
+        for best, usable_images in zip((own, others), _own_and_others(query[here], gallery), strict=True):
+            masked = scores.masked_fill(torch.from_numpy(~usable_images).to(scores.device), -torch.inf)
             best[here] = masked.amax(1).cpu().numpy()
     return own, others
 

@@ -88,7 +88,7 @@ def evaluate_single_shot(
         raise InputError(f"repeats = {repeats}: must be at least 1")
     num_queries, num_gallery = score.shape
     query, gallery = comparable(query, gallery, score.shape)
-    whole = evaluate_scores(score, query, gallery, ap=ap, max_rank=max_rank, block=block)
+    full_gallery = evaluate_scores(score, query, gallery, ap=ap, max_rank=max_rank, block=block)
     rng = np.random.default_rng(seed)
     lots = np.stack([rng.permutation(num_gallery) for _ in range(repeats)])  # (R, G): the lowest of an identity wins
     same_identity = SameIdentity(gallery.ids)
@@ -102,15 +102,15 @@ def evaluate_single_shot(
         unfound_last(block_scores, rows, columns)
         scores = block_scores.cpu().numpy()
         for lot in lots:
-            queries, own = _lowest(rows, columns, lot)  # (V,) queries with a match, and the match drawn for each
-            _, others = _lowest(gallery.ids[counted], counted, lot)  # (I,) one image per identity
-            theirs, mine = scores[queries][:, others], scores[queries, own][:, None]
-            ahead = (theirs > mine) | ((theirs == mine) & (others < own[:, None]))
-            ahead &= gallery.ids[others] != query.ids[here][queries][:, None]
+            queries, own_image = _lowest(rows, columns, lot)  # (V,) queries with a match, and the match drawn for each
+            _, other_images = _lowest(gallery.ids[counted], counted, lot)  # (I,) one image per identity
+            other_scores, own_score = scores[queries][:, other_images], scores[queries, own_image][:, None]
+            ahead = (other_scores > own_score) | ((other_scores == own_score) & (other_images < own_image[:, None]))
+            ahead &= gallery.ids[other_images] != query.ids[here][queries][:, None]
             ranks = ahead.sum(1)
             hits += np.bincount(ranks[ranks < max_rank], minlength=max_rank)
-    divisor = num_queries if ap == "trapezoidal" else whole.num_valid
-    return replace(whole, cmc=np.cumsum(hits) / repeats / divisor)
+    divisor = num_queries if ap == "trapezoidal" else full_gallery.num_valid
+    return replace(full_gallery, cmc=np.cumsum(hits) / repeats / divisor)
 
 
 def _lowest(groups: np.ndarray, images: np.ndarray, lot: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

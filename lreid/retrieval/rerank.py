@@ -61,9 +61,9 @@ class SparseRows(NamedTuple):
     def entries(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the positions of all entries of some rows, and for each entry the position of its row in ``rows``."""
         count = self.bounds[rows + 1] - self.bounds[rows]
-        of = np.repeat(np.arange(len(rows)), count)
-        within = np.arange(len(of)) - np.repeat(np.cumsum(count) - count, count)
-        return self.bounds[rows][of] + within, of
+        row_of = np.repeat(np.arange(len(rows)), count)
+        within = np.arange(len(row_of)) - np.repeat(np.cumsum(count) - count, count)
+        return self.bounds[rows][row_of] + within, row_of
 
 
 class ReRankedScores:
@@ -87,9 +87,9 @@ class ReRankedScores:
         original = self._distances(here)[:, gallery] / self.furthest[here, None]  # (B, G)
         overlap = np.zeros(original.shape, dtype=self.vectors.values.dtype)  # (B, G) sum of minima
         for row, query in enumerate(range(here.start, here.stop)):
-            mine, _ = self.vectors.entries(np.array([query]))
-            places, of = self.images_by_column.entries(self.vectors.columns[mine])
-            smaller = np.minimum(self.vectors.values[mine][of], self.images_by_column.values[places])
+            query_entries, _ = self.vectors.entries(np.array([query]))
+            places, entry_of = self.images_by_column.entries(self.vectors.columns[query_entries])
+            smaller = np.minimum(self.vectors.values[query_entries][entry_of], self.images_by_column.values[places])
             overlap[row] = np.bincount(self.images_by_column.columns[places], smaller, len(overlap[row]))
         overlap = torch.from_numpy(overlap).to(original.device)
         jaccard = 1 - overlap / (2 - overlap)  # every vector sums to 1
@@ -120,12 +120,12 @@ class ReRankedScores:
         near_mutual = _is_mutual(near)
         rows, columns = [], []
         for here in blocks(num_images, neighbours.shape[1] ** 2 * half):
-            mine = np.where(mutual[here], neighbours[here], -1)  # (B, K) the reciprocal neighbours, -1 elsewhere
-            theirs = np.where(near_mutual[neighbours[here]], near[neighbours[here]], -2)  # (B, K, H)
-            shared = (theirs[..., None] == mine[:, None, None]).any(3).sum(2)  # (B, K)
-            joins = mutual[here] & (shared > 2 / 3 * (theirs >= 0).sum(2))
-            theirs[~joins] = -2
-            members = np.concatenate([mine, theirs.reshape(len(mine), -1)], axis=1)
+            reciprocal = np.where(mutual[here], neighbours[here], -1)  # (B, K) the reciprocal neighbours, -1 elsewhere
+            expansion = np.where(near_mutual[neighbours[here]], near[neighbours[here]], -2)  # (B, K, H)
+            shared = (expansion[..., None] == reciprocal[:, None, None]).any(3).sum(2)  # (B, K)
+            joins = mutual[here] & (shared > 2 / 3 * (expansion >= 0).sum(2))
+            expansion[~joins] = -2
+            members = np.concatenate([reciprocal, expansion.reshape(len(reciprocal), -1)], axis=1)
             row, place = np.nonzero(members >= 0)
             pairs = np.unique((row + here.start) * num_images + members[row, place])
             rows.append(pairs // num_images)
@@ -159,8 +159,8 @@ def _average(vectors: SparseRows, neighbours: np.ndarray) -> SparseRows:
     num_images, count = neighbours.shape
     rows, columns, values = [], [], []
     for here in blocks(num_images, 2**12):
-        places, of = vectors.entries(neighbours[here].reshape(-1))
-        pairs = (here.start + of // count) * num_images + vectors.columns[places]
+        places, row_of = vectors.entries(neighbours[here].reshape(-1))
+        pairs = (here.start + row_of // count) * num_images + vectors.columns[places]
         distinct, inverse = np.unique(pairs, return_inverse=True)
         rows.append(distinct // num_images)
         columns.append(distinct % num_images)
@@ -172,10 +172,10 @@ def _average(vectors: SparseRows, neighbours: np.ndarray) -> SparseRows:
 def _transpose_gallery(vectors: SparseRows, num_queries: int) -> SparseRows:
     """For every image, find the gallery images (counted from 0) whose vectors contain that image."""
     num_images = len(vectors.bounds) - 1
-    places, of = vectors.entries(np.arange(num_queries, num_images))
+    places, image_of = vectors.entries(np.arange(num_queries, num_images))
     order = np.argsort(vectors.columns[places], kind="stable")
     bounds = _bounds(vectors.columns[places][order], num_images)
-    return SparseRows(bounds, of[order], vectors.values[places][order])
+    return SparseRows(bounds, image_of[order], vectors.values[places][order])
 
 
 def _bounds(rows: np.ndarray, num_rows: int) -> np.ndarray:

@@ -150,10 +150,10 @@ def _repeated_rows(features: Tensor) -> tuple[np.ndarray, np.ndarray]:
     bits = columns.view(f"u{columns.itemsize}").astype(np.uint64)
     keys = bits @ np.random.default_rng(0).integers(2**63, size=bits.shape[1], dtype=np.uint64)  # modulo 2^64
     _, which, counts = np.unique(keys, return_inverse=True, return_counts=True)
-    seen: dict[int, int] = {}
+    first_rows: dict[int, int] = {}
     pairs = []
     for index in np.flatnonzero(counts[which] > 1).tolist():
-        first = seen.setdefault(hash(rows[index].tobytes()), index)
+        first = first_rows.setdefault(hash(rows[index].tobytes()), index)
         if first != index and np.array_equal(rows[first], rows[index]):
             pairs.append((index, first))
     repeats, originals = np.array(pairs, dtype=np.int64).reshape(-1, 2).T

@@ -49,13 +49,13 @@ class Batching:
     on_device: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        keys, where = self.input, self.data.AUGMENT_ON
+        keys, augment_on = self.input, self.data.AUGMENT_ON
         values = {f"INPUT.{name}": keys[name] for name in ("HEIGHT", "WIDTH", "MEAN")}
         files = [find_config(name) for name in keys.PIPELINE if name]
         steps = [step for file in files for step in load_pipeline(file, values)]
         self.augment = Augment(steps, mean=keys.MEAN, std=keys.STD, name=", ".join(map(str, files)))
         self.augment.check(keys.HEIGHT, keys.WIDTH)
-        self.on_device = where == "device" or (where == "auto" and self.device.type == "cuda")
+        self.on_device = augment_on == "device" or (augment_on == "auto" and self.device.type == "cuda")
 
     def epochs_of(self, task: int) -> int:
         """Number of epochs of a task; tasks count from 0."""
@@ -136,8 +136,8 @@ class Batching:
         """Augment images (n, H, W, 3) uint8 from a method's memory like those of a batch: (n, 3, H, W)."""
         if not self.on_device:
             return to_device(torch.from_numpy(self.augment(pixels, seed=seed, progress=progress)), self.device)
-        left, changes = self.augment.left_to_device(pixels, seed=seed, progress=progress)
-        return self.augment.on_device(to_device(left, self.device), changes)
+        prepared, changes = self.augment.left_to_device(pixels, seed=seed, progress=progress)
+        return self.augment.on_device(to_device(prepared, self.device), changes)
 
     def epoch_steps(self, method: Method, task: Task) -> int:
         """Number of batches per epoch of a task.

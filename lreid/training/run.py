@@ -156,10 +156,10 @@ def _train(
     results = new_results(cfg, benchmark, protocol, evaluator, before)
     results["exemplars"] = method.exemplars
     results["command"] = command or results["command"]
-    others = ""
+    differences = ""
     if start is not None:
         path, checkpoint = start
-        results, others = _resumed(results, path, checkpoint)
+        results, differences = _resumed(results, path, checkpoint)
         load_model_state(method.model, checkpoint["model"], path)
         _take(method, checkpoint["method"], path)
         set_random_state(checkpoint["random"])
@@ -185,20 +185,20 @@ def _train(
         trainer.initial = initial_model_of(cfg, method)
     trainer.observers |= {**measuring, **observers}
     if start is not None:
-        _resume(trainer, path, checkpoint, others)
+        _resume(trainer, path, checkpoint, differences)
     _announce(cfg, benchmark, results, device, folder.path)
     _run(trainer, take_over=start is None and before is not None)
     logger.info("done: %s", folder.path / "report.html")
     return results
 
 
-def _resume(trainer: Trainer, path: Path, checkpoint: dict[str, Any], others: str) -> None:
-    """Continue from a checkpoint; ``others`` lists the versions that it was written with, if they differ."""
+def _resume(trainer: Trainer, path: Path, checkpoint: dict[str, Any], differences: str) -> None:
+    """Continue from a checkpoint; ``differences`` lists the versions that it was written with, if they differ."""
     with fitting(path):
         trainer.resume(checkpoint)
     logger.info("resuming from %s", path)
-    if others and distributed.speaks():
-        logger.warning("%s: was written under %s; later figures may differ in their last bits", path, others)
+    if differences and distributed.speaks():
+        logger.warning("%s: was written under %s; later figures may differ in their last bits", path, differences)
 
 
 def _run(trainer: Trainer, *, take_over: bool) -> None:
@@ -250,11 +250,11 @@ def _newest(cfg: Config, folder: RunFolder, resume: bool, before: Path | None) -
 
 def _resumed(results: Results, path: Path, checkpoint: dict[str, Any]) -> tuple[Results, str]:
     """Return the results so far, and which versions have changed, in words; a finished run keeps its versions."""
-    now, results = results["versions"], ledger.resumed(results, checkpoint["results"], path)
+    current, results = results["versions"], ledger.resumed(results, checkpoint["results"], path)
     if len(results["mAP"]) == len(results["tasks"]):
         return results, ""
-    others, results["versions"] = changed_versions(results["versions"], now), now
-    return results, others
+    differences, results["versions"] = changed_versions(results["versions"], current), current
+    return results, differences
 
 
 def _observers(

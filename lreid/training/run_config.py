@@ -109,10 +109,10 @@ def command_of(cfg: Config, method: str | None = None, *, before: Path | None = 
         words += ["--config", str(file.relative_to(CONFIGS.parent))]
     # The method ignores these keys, and the command line would refuse them.
     ignored = "BATCH." if method_class(cfg.METHOD.NAME).batches == "episodes" else "EPISODE."
-    others = OF_A_METHOD if method else (ignored,)
+    excluded = OF_A_METHOD if method else (ignored,)
     elsewhere = ["DATA.ROOT"] * (KEYS["DATA.ROOT"].default != cfg.DATA.ROOT)
     for key in ("SEED", *elsewhere, *changed_by(cfg)):
-        if not key.startswith(others):
+        if not key.startswith(excluded):
             words += [key, str(values[key])]
     return shlex.join(words)
 

@@ -117,7 +117,7 @@ class Updates:
         self.check()
         own = {id(each) for each in self.method.model.parameters()}
         trained = [each for group in self.optimizer.param_groups for each in group["params"]]
-        heads = {f"parameter {at}": each for at, each in enumerate(trained) if id(each) not in own}
+        heads = {f"parameter {index}": each for index, each in enumerate(trained) if id(each) not in own}
         tensors = self.method.model.state_dict() | heads
         for name, tensor in tensors.items():
             if tensor.is_floating_point() and not math.isfinite(tensor.sum().item()):

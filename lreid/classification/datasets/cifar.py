@@ -74,8 +74,8 @@ class Archive:
         """
         batches = [name for names in self.files.values() for name in names]
         pickled = not any((home / f"{name}.bin").is_file() for name in batches)
-        wanted = [*batches, self.meta[0]] if pickled else [*(f"{name}.bin" for name in batches), self.meta[1]]
-        missing = [name for name in wanted if not (home / name).is_file()]
+        expected = [*batches, self.meta[0]] if pickled else [*(f"{name}.bin" for name in batches), self.meta[1]]
+        missing = [name for name in expected if not (home / name).is_file()]
         if missing:
             raise InputError(
                 f"{self.title}: {home} lacks {', '.join(missing)}; {describe_folder(home)}; unpack the archive "

@@ -26,8 +26,8 @@ class NonLocal(nn.Module):
         """Transform maps (B, C, h, w); the shape stays."""
         g, theta, phi = (layer(maps).flatten(2) for layer in (self.g, self.theta, self.phi))  # (B, 1, hw)
         # With one inner channel, (theta^T phi) g^T is theta times a number.
-        seen = theta * (phi * g).mean(2, keepdim=True)  # (B, 1, hw)
-        return maps + self.W(seen.view(-1, 1, *maps.shape[2:]))
+        attention = theta * (phi * g).mean(2, keepdim=True)  # (B, 1, hw)
+        return maps + self.W(attention.view(-1, 1, *maps.shape[2:]))
 
 
 class LearnedGeM(nn.Module):

@@ -88,8 +88,8 @@ class TimmFeatures(nn.Module):
         """
         has_class = getattr(self.network, "num_prefix_tokens", 0) > 0
         if self.gives_maps or not hasattr(self.network, "num_prefix_tokens") or (pooling == "class" and not has_class):
-            what = "class token" if pooling == "class" else "tokens of patches"
-            raise ArgumentError("pooling", f"is {pooling}, but {self.title} has no {what}; take avg")
+            missing = "class token" if pooling == "class" else "tokens of patches"
+            raise ArgumentError("pooling", f"is {pooling}, but {self.title} has no {missing}; take avg")
         self.network.reset_classifier(0, POOLS[pooling])
 
     def adapted(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -117,9 +117,9 @@ def build(name: str, *, hub: bool, size: tuple[int, int]) -> nn.Module:
         InputError: timm is not installed.
     """
     timm = _checked(name)
-    how = timm.get_pretrained_cfg(name)
+    cfg = timm.get_pretrained_cfg(name)
     # Networks with a fixed input size are built for the size of the images.
-    options: dict[str, Any] = {"img_size": size} if how is not None and how.fixed_input_size else {}
+    options: dict[str, Any] = {"img_size": size} if cfg is not None and cfg.fixed_input_size else {}
 
     def made(pretrained: bool) -> Any:
         return timm.create_model(name, pretrained=pretrained, num_classes=0, **options)
@@ -143,7 +143,7 @@ def build(name: str, *, hub: bool, size: tuple[int, int]) -> nn.Module:
             network.load_state_dict(made(True).state_dict())
         except Exception as error:  # a download may raise anything
             refuse_out_of_memory(error, f"timm:{name}")
-            raise ArgumentError("weights", f"is hub, but {_to_fetch(name, how, error)}") from None
+            raise ArgumentError("weights", f"is hub, but {_to_fetch(name, cfg, error)}") from None
     return features
 
 
@@ -153,8 +153,8 @@ def normalisation(name: str) -> tuple[tuple[float, ...], tuple[float, ...]] | No
     Raises:
         ArgumentError: timm has no such network or weights.
     """
-    how = _checked(name).get_pretrained_cfg(name)
-    return None if how is None else (tuple(how.mean), tuple(how.std))
+    cfg = _checked(name).get_pretrained_cfg(name)
+    return None if cfg is None else (tuple(cfg.mean), tuple(cfg.std))
 
 
 def _checked(name: str) -> ModuleType:
@@ -188,11 +188,11 @@ def _without_last_stride(network: Any) -> list[list[nn.Module]]:
     return stages
 
 
-def _to_fetch(name: str, how: Any, error: Exception) -> str:
+def _to_fetch(name: str, cfg: Any, error: Exception) -> str:
     """What to do about weights that cannot be downloaded, as part of a message."""
-    repository, url = getattr(how, "hf_hub_id", None), getattr(how, "url", None)
+    repository, url = getattr(cfg, "hf_hub_id", None), getattr(cfg, "url", None)
     if repository:
-        file = getattr(how, "hf_hub_filename", None) or "model.safetensors"
+        file = getattr(cfg, "hf_hub_filename", None) or "model.safetensors"
         url = f"https://huggingface.co/{repository}/resolve/main/{file}"
     if not url:
         return f"timm has no weights for {name}; name a file, or take none to start from random weights"
