@@ -79,7 +79,7 @@ def nearest_mean_scores(
         (n, C) float64 in [-1, 1]; minus infinity for labels below C without training image.
 
     Raises:
-        InputError: as :func:`knn_scores`.
+        InputError: see :func:`knn_scores`.
     """
     train, test, labels = _checked(train_features, train_labels, test_features)
     train, test = unit_rows(train.double(), "training features"), unit_rows(test.double(), "test features")
@@ -125,7 +125,7 @@ def linear_probe_scores(
         (n, C) float64; minus infinity for labels below C without training image.
 
     Raises:
-        InputError: as :func:`knn_scores`.
+        InputError: see :func:`knn_scores`.
     """
     if epochs < 1 or batch_size < 1 or not lr > 0:
         raise InputError(f"epochs and batch size must be 1 or more and lr above 0, got {epochs}, {batch_size} and {lr}")

@@ -105,12 +105,12 @@ def row_of(
         rerank, device: as in :func:`score`.
 
     Returns:
-        Values for JSON, rates in per cent. :data:`lreid.results.METRICS`. The numbers of queries ``num_valid``,
-        ``num_absent`` and ``num_filtered`` of :class:`lreid.retrieval.Evaluation`. ``open_set``, a list of
+        Values for JSON, rates in per cent: :data:`lreid.results.METRICS`; the numbers of queries ``num_valid``,
+        ``num_absent`` and ``num_filtered`` of :class:`lreid.retrieval.Evaluation`; and ``open_set``, a list of
         ``false_accept_rate``, ``threshold`` (a cosine similarity) and ``true_positive_rate``; it is empty if no query
         can serve as an impostor or if the gallery is re-ranked. Open-set rates always compare images by cosine
-        similarity, even if the metric is different or tracks are ranked. With ``cost`` and an index, also ``index``:
-        its name, ``depth``, and the values of :class:`lreid.retrieval.IndexCost`.
+        similarity, even if the metric is different or tracks are ranked. With ``cost`` and an index, ``index`` holds
+        its name, its ``depth`` and the values of :class:`lreid.retrieval.IndexCost`.
 
     Raises:
         InputError: no query has a match.

@@ -123,7 +123,7 @@ class ListedTest:
 
     @property
     def name(self) -> str:
-        """The name of the test set."""
+        """The test set's name."""
         return self.test.name
 
     @property

@@ -25,7 +25,7 @@ def distances(a: Tensor, b: Tensor, metric: Metric) -> Tensor:
     For ``cosine``, the distance is the negative dot product.
 
     Raises:
-        ValueError: unknown metric.
+        ValueError: the metric is unknown.
     """
     if metric == "cosine":
         return -a @ b.T
@@ -87,7 +87,7 @@ def class_means(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         The means ``(N, D)`` in the precision of ``features``, summed in float64, and their ascending labels ``(N,)``.
 
     Raises:
-        ValueError: a wrong shape.
+        ValueError: a shape is wrong.
     """
     means, names, _ = label_means(features, labels)
     return means.to(features.dtype), names

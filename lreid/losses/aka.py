@@ -24,7 +24,7 @@ def plasticity_loss(features: Tensor, labels: Tensor, *, margin: float = 0.3) ->
         Scalar in the precision of ``features``, at least float32; 0 for a batch of one identity.
 
     Raises:
-        ValueError: a wrong shape.
+        ValueError: a shape is wrong.
     """
     check_rows(features, labels)
     own, other = hardest_distances(features.double(), labels)  # (B,), (B,)
@@ -71,7 +71,7 @@ def smoothed_cross_entropy(
         Scalar in the precision of ``logits``, at least float32.
 
     Raises:
-        ValueError: a wrong shape.
+        ValueError: a shape is wrong.
     """
     check_rows(logits, labels, "logits")
     log_probs = logits.double().log_softmax(1)  # (B, K)

@@ -26,7 +26,7 @@ def nt_xent_loss(projections: Tensor, *, temperature: float) -> Tensor:
         Scalar in the precision of ``projections``, at least float32; 0 for one image.
 
     Raises:
-        ValueError: a wrong shape, or the temperature is not above 0.
+        ValueError: a shape is wrong, or the temperature is not above 0.
     """
     if projections.ndim != 3 or projections.shape[1] != 2:
         raise ValueError(f"projections must be (B, 2, D), got shape {tuple(projections.shape)}")
@@ -50,7 +50,7 @@ def contrast_scores(projections: Tensor, flipped: Tensor) -> Tensor:
         ``(B,)`` in ``[0, 2]``, in the precision of ``projections``, at least float32; 1 if a projection is all zeros.
 
     Raises:
-        ValueError: not ``(B, D)``, or the shapes differ.
+        ValueError: an argument is not ``(B, D)``, or the shapes differ.
     """
     check_alike(projections, flipped, "projections and flipped")
     cosines = (unit(projections.double()) * unit(flipped.double())).sum(1)  # (B,)

@@ -51,7 +51,7 @@ def dwpp_loss(
         Scalar in the precision of ``student``, at least float32; 0 for a single class.
 
     Raises:
-        ValueError: a wrong shape, an unknown or impossible option, or a batch without any query.
+        ValueError: a shape or an option is invalid, or the batch has no query.
     """
     old, new, _ = _episode_logits(student, teacher, labels, num_support, metric)
     return _distillation(old, new, temperature, prob_floor, student)

@@ -29,7 +29,7 @@ def dkp_set_triplet_loss(features: Tensor, labels: Tensor) -> Tensor:
         Scalar in the precision of ``features``, at least float32; 0 for a batch of one identity.
 
     Raises:
-        ValueError: a wrong shape.
+        ValueError: a shape is wrong.
     """
     if features.ndim != 3 or features.shape[1] < 2 or labels.shape != features.shape[:1]:
         raise ValueError(
@@ -91,7 +91,7 @@ def dkp_pkt_loss(
     float64.
 
     Args:
-        features: ``(B, D)`` float, of any length.
+        features: ``(B, D)`` float features, of any length.
         means: ``(P, D)`` float mean features of past identities.
         deviations: ``(P, D)`` float standard deviations of past identities.
         noise: ``(P, D)`` float, drawn from a normal distribution.

@@ -57,7 +57,7 @@ def dmml_loss(
         Scalar, or ``(Q,)``, in the precision of ``features``, at least float32.
 
     Raises:
-        ValueError: a wrong shape, an unknown option, or a batch without any query.
+        ValueError: a shape or an option is invalid, or the batch has no query.
     """
     check_rows(features, labels)
     if mining not in ("hard", "center"):

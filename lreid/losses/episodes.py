@@ -79,7 +79,7 @@ def prototype_logits(features: Tensor, episode: Episode, metric: Metric = "sqeuc
         ``(Q, N)`` float64.
 
     Raises:
-        ValueError: unknown metric.
+        ValueError: the metric is unknown.
     """
     features = features.double()
     queries, centers = features[episode.query], prototypes(features, episode)  # (Q, D), (N, D)

@@ -40,8 +40,8 @@ def erd_losses(
         Both terms, scalars in the precision of ``student``, at least float32.
 
     Raises:
-        ValueError: a wrong shape or type, an unknown or impossible option, a previous part without any query
-            or a current part without any image.
+        ValueError: a shape, a type or an option is invalid, the previous part has no query, or the current part no
+            image.
     """
     check_rows(student, labels, "student")
     check_rows(teacher, labels, "teacher")

@@ -33,7 +33,7 @@ def discriminant_alignment_loss(
     Args:
         student: ``(B, D)`` float features of the model in training, not normalised.
         teacher: ``(B, D)`` float features of the same images by the previous model. It gets no gradient.
-        anchors: ``(A, D)`` float, at least one. It gets no gradient.
+        anchors: ``(A, D)`` float, mean features of past classes, at least one. It gets no gradient.
         temperature: divides the distances, above 0.
         prob_floor: in ``[0, 1)``; smaller probabilities are raised to it and have no gradient.
         metric: ``sqeuclidean``, ``euclidean``, or ``cosine``: the dot product of unnormalised features.
@@ -42,7 +42,7 @@ def discriminant_alignment_loss(
         Scalar in the precision of ``student``, at least float32; 0 for a single anchor.
 
     Raises:
-        ValueError: a wrong shape, an unknown or impossible option, or no image or no anchor.
+        ValueError: a shape or an option is invalid, or there is no image or no anchor.
     """
     if student.ndim != 2 or student.shape != teacher.shape or len(student) == 0:
         raise ValueError(

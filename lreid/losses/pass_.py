@@ -27,7 +27,7 @@ def rotate_batch(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         classifier are its upright classes.
 
     Raises:
-        ValueError: a wrong shape.
+        ValueError: a shape is wrong.
     """
     if images.ndim != 4 or labels.shape != images.shape[:1]:
         raise ValueError(
@@ -55,7 +55,7 @@ def prototype_radius(features: Tensor, labels: Tensor) -> float:
         Standard deviation in the units of the features; 0 if every class has one image.
 
     Raises:
-        ValueError: a wrong shape.
+        ValueError: a shape is wrong.
     """
     means, _, place = label_means(features, labels)
     squares = (features.double() - means[place]).square().mean(1)  # (B,)

@@ -52,7 +52,7 @@ def patchkd_conf_loss(logits: Tensor, *, temperature: float = 2.0) -> Tensor:
         Scalar in the precision of ``logits``, at least float32.
 
     Raises:
-        ValueError: a wrong shape, or the temperature is not above 0.
+        ValueError: a shape is wrong, or the temperature is not above 0.
     """
     return patchkd_kd_loss(logits, logits, temperature=temperature)
 

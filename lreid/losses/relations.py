@@ -54,7 +54,7 @@ def mean_squared_distillation_loss(student: Tensor, teacher: Tensor) -> Tensor:
         Scalar in the precision of ``student``, at least float32; 0 for no rows.
 
     Raises:
-        ValueError: not ``(B, D)``, or the shapes differ.
+        ValueError: an argument is not ``(B, D)``, or the shapes differ.
     """
     check_alike(student, teacher, "student and teacher")
     squares = (student.double() - teacher.detach().double()).square()  # (B, D)

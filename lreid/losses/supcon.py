@@ -43,7 +43,7 @@ def asymmetric_supcon_loss(
         Scalar in the precision of ``projections``, at least float32; 0 for a batch without current classes.
 
     Raises:
-        ValueError: a wrong shape, or a temperature is not above 0.
+        ValueError: a shape is wrong, or a temperature is not above 0.
     """
     if projections.ndim != 3 or labels.shape != projections.shape[:1]:
         raise ValueError(

@@ -38,7 +38,7 @@ def batch_hard_triplet_loss(
         Scalar, or ``(B,)``, in the precision of ``features``, at least float32; 0 for a batch of one identity.
 
     Raises:
-        ValueError: a wrong shape, or an unknown reduction.
+        ValueError: a shape is wrong, or the reduction is unknown.
     """
     check_rows(features, labels)
     if reduction not in ("mean", "none"):

@@ -26,7 +26,7 @@ def select(values: np.ndarray, count: int, selection: str, seed: Sequence[int]) 
         Row numbers of ``values`` (min(count, n),), the best first.
 
     Raises:
-        ValueError: unknown selection.
+        ValueError: the selection is unknown.
     """
     if selection == "herding":
         return herding(values, count)
@@ -48,8 +48,7 @@ def draw_by_score(scores: np.ndarray, count: int, seed: Sequence[int]) -> np.nda
     Psychology 1977). It also works for scores of 0: such images come last.
 
     Args:
-        scores: (n,), 0 or more.
-        count: number of images to draw, if there are enough.
+        scores: (n,) scores, 0 or more. count: number of images to draw, if there are enough.
         seed: seed of the draw.
 
     Returns:
@@ -88,7 +87,7 @@ def herding(features: np.ndarray, count: int) -> np.ndarray:
     Source: Rebuffi et al., "iCaRL", CVPR 2017, Algorithm 4, on features of unit length; no image is chosen twice.
 
     Args:
-        features: (n, D), of any length; a row of zeros stays zero.
+        features: (n, D) features, of any length; a row of zeros stays zero.
         count: number of images to select, if there are enough.
 
     Returns:

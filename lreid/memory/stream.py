@@ -41,7 +41,7 @@ class StreamMemory(ExemplarStore):
         steps: number of calls of :meth:`add` so far.
 
     Raises:
-        ValueError: unknown policy, or a ``budget`` below 0.
+        ValueError: the policy is unknown, or the budget is below 0.
     """
 
     of_stream = True

@@ -70,7 +70,7 @@ class DER(ER):
         return F.cross_entropy(logits, batch.labels.to(logits.device, non_blocking=True))
 
     def finish_task(self, task: Task) -> None:
-        """With ``reid_head``, store the logits of the task's images again."""
+        """With ``reid_head``, replace the stored logits of the task's images by the current logits."""
         rows = np.flatnonzero(np.isin(self.memory.labels, task.classes))
         if self.reid_head and len(rows):
             features = torch.from_numpy(self.model.extract(self.memory.images[rows]))  # (n, dim)

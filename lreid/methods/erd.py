@@ -19,7 +19,7 @@ class ERD(DwPP):
 
     From the second task on, a batch of N identities has two parts, each an episode. The previous part holds N / 2
     identities from the memory. The current part holds the other identities: those of the task and a few more from the
-    memory. Two distillation terms are added to the DMML loss, each with the weight 0.5 as in the official code:
+    memory. Two distillation terms are added to the DMML loss, each with the weight 0.5, as in the official code:
 
     * ``distill`` takes the queries of the previous part. It compares the two models' distributions over the prototypes
       of that part; each model computes its own prototypes.

@@ -182,7 +182,7 @@ class Embedder(nn.Module):
         """Compute the last feature maps (B, dim, h, w) float32 of normalised images (B, 3, H, W).
 
         Raises:
-            ArgumentError: the backbone gives vectors.
+            ArgumentError: the backbone returns vectors.
         """
         outputs = self._outputs(images)
         if outputs.ndim != 4:
@@ -196,7 +196,7 @@ class Embedder(nn.Module):
         """Height and width of :meth:`maps`, measured with a blank image.
 
         Raises:
-            ArgumentError: the backbone gives vectors.
+            ArgumentError: the backbone returns vectors.
         """
         with torch.no_grad(), evaluating(self):
             maps = self.maps(torch.zeros(1, 3, self.height, self.width, device=self.mean.device))

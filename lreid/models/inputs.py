@@ -37,7 +37,7 @@ def sequence_of(images: Any) -> Sequence[Any] | np.ndarray | Tensor | Iterator[A
 
     Raises:
         ArgumentError: the type cannot hold images; the message shows a valid call.
-        InputError: a folder without images.
+        InputError: a folder has no images.
     """
     if isinstance(images, (str, os.PathLike)):
         return _files(os.fspath(images))

@@ -88,7 +88,7 @@ def _examples(names: Collection[str]) -> str:
 
 
 def load_neck(neck: nn.Module, weights: str) -> None:
-    """Load the tensors of a neck.
+    """Load trained weights into a neck.
 
     Raises:
         InputError: the weights have no neck, or a neck of a different width.

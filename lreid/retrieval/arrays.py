@@ -28,7 +28,7 @@ def as_features(values: Any, name: str, device: torch.device | str | None = None
         ``(N, D)`` float32 or float64 tensor that needs no gradient.
 
     Raises:
-        InputError: not a non-empty two-dimensional floating-point array.
+        InputError: ``values`` is not a non-empty two-dimensional floating-point array.
     """
     if not isinstance(values, Tensor):
         try:
@@ -77,7 +77,7 @@ def unit_rows(features: Tensor, name: str) -> Tensor:
     """Scale the rows ``(N, D)`` to length 1, in new memory; a zero vector stays zero.
 
     Raises:
-        InputError: as :func:`squared_norms`.
+        InputError: see :func:`squared_norms`.
     """
     features, inverse = directions(features, name)
     return features * inverse[:, None]
@@ -89,7 +89,7 @@ def directions(features: Tensor, name: str) -> tuple[Tensor, Tensor]:
     Rows with a norm so small that squares lose digits or become 0 are scaled up. Without such rows, nothing is copied.
 
     Raises:
-        InputError: as :func:`squared_norms`.
+        InputError: see :func:`squared_norms`.
     """
     squares = squared_norms(features, name)
     limits = torch.finfo(squares.dtype)
@@ -110,7 +110,7 @@ def positions(queries: Tensor, gallery: Tensor) -> tuple[Tensor, Tensor]:
     returned.
 
     Raises:
-        InputError: as :func:`squared_norms`.
+        InputError: see :func:`squared_norms`.
     """
     squared_norms(queries, "query features")  # raises if a value is not finite
     squares = squared_norms(gallery, "gallery features")  # (G,)

@@ -17,7 +17,7 @@ from lreid.retrieval.scores import Metric, cosines_of, scores_of
 
 
 class GrowthPoint(NamedTuple):
-    """Metrics at one size of the gallery, each a mean and a standard deviation (n - 1) over the draws.
+    """Metrics at one size of the gallery, each a mean and a standard deviation over the draws.
 
     Attributes:
         identities: number of enrolled identities that have queries.
@@ -96,7 +96,7 @@ def _matched(query: Labels, gallery: Labels) -> np.ndarray:
 
 
 def _mean_and_spread(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and standard deviation (n - 1), which is 0 for a single value."""
+    """Mean and standard deviation (with the divisor n - 1) of values; the deviation of a single value is 0."""
     return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
 
 

@@ -41,7 +41,7 @@ def threshold_for(impostor_scores: np.ndarray, false_accept_rate: float) -> floa
         false_accept_rate: in [0, 1).
 
     Raises:
-        InputError: no impostors, or a rate outside [0, 1).
+        InputError: there are no impostors, or the rate is outside [0, 1).
     """
     if not 0 <= false_accept_rate < 1:
         raise InputError(f"false-accept rate {false_accept_rate}: must be at least 0 and below 1")
@@ -62,7 +62,7 @@ def pair_scores(score: BlockScores, query: Labels, gallery: Labels) -> tuple[np.
         Scores of the S genuine and the N impostor pairs, ``(S,)`` and ``(N,)`` float32, in arbitrary order.
 
     Raises:
-        InputError: unusable labels.
+        InputError: the labels are invalid.
     """
     query, gallery = comparable(query, gallery, score.shape)
     of_one, of_two = [], []
@@ -91,7 +91,7 @@ def best_scores(score: BlockScores, query: Labels, gallery: Labels) -> tuple[np.
         Two arrays ``(Q,)`` float32; -inf where there is no such image.
 
     Raises:
-        InputError: unusable labels.
+        InputError: the labels are invalid.
     """
     query, gallery = comparable(query, gallery, score.shape)
     own, others = np.full((2, len(query)), -np.inf, dtype=np.float32)
@@ -120,7 +120,7 @@ def open_set_rates(
         false_accept_rates: allowed shares of impostors, each in [0, 1).
 
     Raises:
-        InputError: unusable labels, no query with a match, or no image of another identity in the gallery.
+        InputError: the labels are invalid, no query has a match, or there is no image of another identity in the gallery.
     """
     own, others = best_scores(score, query, gallery)
     enrolled = np.isfinite(own)

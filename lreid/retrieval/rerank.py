@@ -202,7 +202,7 @@ def expand_queries(
         ``(Q, D)`` unit vectors, which replace the queries in a search.
 
     Raises:
-        InputError: unusable features, ``k`` below 1 or ``alpha`` below 0.
+        InputError: the features are invalid, ``k`` is below 1, or ``alpha`` is below 0.
     """
     if k < 1 or alpha < 0:
         raise InputError(f"query expansion: k = {k} must be at least 1 and alpha = {alpha} at least 0")
