@@ -120,7 +120,7 @@ def open_set_rates(
         false_accept_rates: allowed shares of impostors, each in [0, 1).
 
     Raises:
-        InputError: the labels are invalid, no query has a match, or there is no image of another identity in the gallery.
+        InputError: the labels are invalid, no query has a match, or the gallery has no other identity.
     """
     own, others = best_scores(score, query, gallery)
     enrolled = np.isfinite(own)
