@@ -4,8 +4,7 @@ python tools/bench_extract.py                                # zoo:people, 500 i
 python tools/bench_extract.py --images 100 --rounds 5 --threads 2
 
 The engines torch and onnx are those of lreid.load_model; plain is torch in batches of 128 images, as in training. Every
-engine runs in a separate process. Ratios compare medians of CPU time over the rounds, which other programs disturb
-less.
+engine runs in a separate process. Ratios compare medians of CPU time, which other programs disturb less.
 """
 
 from __future__ import annotations

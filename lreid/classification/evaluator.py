@@ -83,8 +83,7 @@ class AccuracyEvaluator:
 
         Returns:
             For each classifier, two rows of :func:`task_accuracies`: ``class``, where all classes so far can be
-            predicted, and ``task``, where only those of the image's task can. If tasks share classes, both are the
-            same.
+            predicted, and ``task``, where only those of the image's task can. If tasks share classes, both are equal.
         """
         test = np.concatenate([self._features(learner, each) for each in self.images[: task.index + 1]])
         labels = np.concatenate([each.pids for each in self.images[: task.index + 1]])  # (n,)
@@ -117,8 +116,7 @@ class AccuracyEvaluator:
         """Compute the similarity of the stored images of each task to held-out images, see :func:`buffer_alignment`.
 
         Returns:
-            The similarity in [-1, 1] by the task's index as text, for tasks with images in the memory; empty without a
-            memory.
+            The similarity in [-1, 1] by the task's index as text, for tasks with images in the memory, if any.
         """
         stored = learner.memory.labels if learner.memory is not None else np.empty(0, np.int64)
         rows = np.flatnonzero(self.class_tasks[stored] <= task.index)

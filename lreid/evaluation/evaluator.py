@@ -32,8 +32,8 @@ class TestFigures:
         identity_ap: mean average precision of the queries of each identity, by ascending id.
         identity_queries: number of queries with a match, per identity.
         num_valid: number of queries that have a match in the gallery of at least one split.
-        cross_model: ``metrics`` of the queries in the gallery features of earlier models, one per task so far; empty if
-            not requested.
+        cross_model: ``metrics`` of the queries in the gallery features of earlier models, one per task; empty if not
+            requested.
     """
 
     __test__ = False  # pytest: not a test

@@ -20,7 +20,7 @@ class Ranking:
     Attributes:
         query: row of the query among the queries.
         ap: average precision in per cent.
-        ranks: ranks of the listed images, from 1: the first ``depth`` ranks and, if they have no match, the rank of the
+        ranks: ranks of the listed images, from 1: the first ``depth`` ranks and, if no match is there, that of the
             first match.
         rows: gallery row of each listed image.
         scores: cosine similarity of each listed image, or its Euclidean distance if that is the metric.

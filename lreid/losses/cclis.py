@@ -38,9 +38,8 @@ def sample_nce_loss(
     Args:
         scores: ``(B, C)`` float cosines of each image with each prototype.
         labels: ``(B,)`` int64 in ``[0, C)``, the prototype of each image's class.
-        weights: ``(B,)`` float in ``[0, 1]``. The weight of a stored image is its score, as a share of the scores of
-            its class, when it was drawn (:func:`lreid.memory.selection.importance_weights`). Those of current classes
-            are ignored.
+        weights: ``(B,)`` float in ``[0, 1]``. The weight of a stored image is its share of the scores of its class when
+            it was drawn (:func:`lreid.memory.selection.importance_weights`). Those of current classes are ignored.
         current_classes: labels of the current task, in any order.
         temperature: divides the cosines, above 0.
 

@@ -17,8 +17,8 @@ def dark_experience_loss(student_logits: Tensor, teacher_logits: Tensor) -> Tens
 
     Args:
         student_logits: ``(B, K)`` float logits of replayed images.
-        teacher_logits: ``(B, K_old)`` float, ``K_old <= K``, stored logits; NaN where the class did not exist yet. It
-            gets no gradient.
+        teacher_logits: ``(B, K_old)`` float, ``K_old <= K``, stored logits; NaN if the class did not exist. It gets no
+            gradient.
 
     Returns:
         Scalar in the precision of ``student_logits``, at least float32; 0 if nothing was stored.

@@ -56,8 +56,7 @@ def dkp_prototypes(means: Tensor, deviations: Tensor, labels: Tensor) -> tuple[T
         labels: ``(n,)`` integers.
 
     Returns:
-        Means ``(N, D)``, standard deviations ``(N, D)``, both in the precision of ``means``, and ascending labels
-        ``(N,)``.
+        Means and standard deviations, both ``(N, D)`` in the precision of ``means``, and ascending labels ``(N,)``.
 
     Raises:
         ValueError: the shapes do not match.
@@ -87,7 +86,7 @@ def dkp_pkt_loss(
     of the batch. The loss is the KL divergence from this target to the softmax of the cosines between the features,
     mean over the rows. Both come from the model in training, and most of the gradient flows through the target.
 
-    Source: the same as for :func:`dkp_set_triplet_loss`. The caller applies the weight (officially 0.1). The loss is in
+    Source: the same as for :func:`dkp_set_triplet_loss`. The caller applies the official weight of 0.1. It is in
     float64.
 
     Args:

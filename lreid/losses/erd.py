@@ -40,8 +40,7 @@ def erd_losses(
         Both terms, scalars in the precision of ``student``, at least float32.
 
     Raises:
-        ValueError: a shape, a type or an option is invalid, the previous part has no query, or the current part no
-            image.
+        ValueError: a shape, a type or an option is invalid, or a part has no query or image.
     """
     check_rows(student, labels, "student")
     check_rows(teacher, labels, "teacher")

@@ -40,8 +40,7 @@ def lstkcpp_alpha(new: Tensor, old: Tensor, *, scale: float = 400.0) -> float:
 
     It is below 1 even for equal networks; it falls with the number of images that resemble an image equally.
 
-    Source: LSTKC++'s official code (TPAMI 2025). Arguments and errors are those of :func:`lstkc_alpha`, but n is at
-    least 2.
+    Source: LSTKC++'s official code (TPAMI 2025). Arguments and errors: see :func:`lstkc_alpha`, but n is 2 or more.
 
     Returns:
         Weight in [0, 1].

@@ -63,8 +63,7 @@ def patchkd_rd_loss(student: Tensor, teacher: Tensor) -> Tensor:
     The Euclidean distances of each model are divided by the mean of its nonzero distances over all sets. In PatchKD, a
     set holds the patches of one image, ``(n, k, c)``, or the same patch of all images, ``(k, n, c)``.
 
-    Source: the same as for :func:`patchkd_kd_loss`. The mean includes the zeros of the diagonals. The loss is in
-    float64.
+    Source: the same as for :func:`patchkd_kd_loss`. The mean includes the zero diagonals. The loss is in float64.
 
     Args:
         student: ``(S, m, D)`` float: S sets of m vectors from the model in training.

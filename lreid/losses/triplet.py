@@ -28,8 +28,7 @@ def batch_hard_triplet_loss(
 
     Args:
         features: ``(B, D)`` float; BoT takes the features before its BatchNorm neck.
-        labels: ``(B,)`` integers, in any order and any number of each. The only image of an identity is its own
-            positive.
+        labels: ``(B,)`` integers, in any order and number. The only image of an identity is its own positive.
         margin: in units of the distance; None for the soft margin ``log(1 + exp(d+ - d-))``.
         normalize: scale the features to unit length first.
         reduction: ``none`` gives the term of every row ``(B,)``, in the order of the rows.

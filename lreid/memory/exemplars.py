@@ -255,7 +255,7 @@ class ExemplarMemory(ExemplarStore):
         Args:
             images: n images (H, W, 3) uint8, or :class:`~lreid.memory.ImagePaths`; only the chosen ones are read.
             labels: (n,) integers; none of these identities was added before.
-            values: basis of the selection: (n, D) features of the images, or with ``importance`` (n,) scores, 0 or
+            values: basis of the selection: (n, D) features, or with ``importance`` (n,) scores of the images, 0 or
                 more.
             kept_scores: with ``importance``, the scores of the images in the memory, (len(self),).
 

@@ -21,8 +21,7 @@ class StreamMemory(ExemplarStore):
     * ``random``: a uniform choice from the stored and the incoming images, so that old images gradually disappear;
     * ``scored``: the stored and incoming images with the highest ``extras["scores"]`` are kept;
     * ``balanced``: all identities get about the same number of images. Once the memory is full, an incoming image
-      replaces a random image of the identities with most images, unless it belongs to these (GDumb, Prabhu et al., ECCV
-      2020).
+      replaces a random image of the largest identities, unless it belongs to these (GDumb, Prabhu et al., ECCV 2020).
 
     ``scored``, ``fifo`` and ``random`` come from Contrast Scoring ("Enabling Efficient On-Device Self-Supervised
     Contrastive Learning by Data Selection", Equations 1 and 2 and the baselines of Section 4.1). The paper does not

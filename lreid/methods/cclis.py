@@ -42,12 +42,10 @@ class CCLIS(Co2L):
 
     Two faults of the official code are options. With ``weigh_current``, images of the current task are weighted like
     those of past tasks, as if drawn with probability one over the number of images of their identity; the official code
-    does so unless tasks have two identities. With ``score_leak``, the last pass includes the similarity to the own
-    identity.
+    does so unless tasks have two identities. With ``score_leak``, the last pass includes an image's own identity.
 
     Args:
-        options: see :class:`Co2L`. With ``reid_head``, a prototype starts as the mean direction of its projected
-            images.
+        options: see :class:`Co2L`. With ``reid_head``, prototypes start as mean directions of their projected images.
     """
 
     keeps: ClassVar = {**Co2L.keeps, "prototypes": "identity", "old_prototypes": "identity"}

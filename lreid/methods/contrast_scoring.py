@@ -33,7 +33,7 @@ class ContrastScoring(Method):
 
     There is no official code. The paper does not say whether images are scored in evaluation mode; here they are. For
     equal scores and the age of a new image see :class:`~lreid.memory.StreamMemory`. In a second pass over a stream, an
-    image can be in the buffer twice; the paper makes hundreds. If a segment gets several steps, the first updates the
+    image can be in the buffer twice; the paper makes hundreds. Of several steps on a segment, the first updates the
     buffer.
 
     Attributes:

@@ -18,8 +18,7 @@ class DERpp(DER):
     A step draws stored images twice: one draw is compared with its stored logits, as in DER, the other classified.
 
     Args:
-        der: options of :class:`DER`. ``replay_weight`` is the paper's beta. With ``asymmetric``, this is "DER++ with
-            ACE".
+        der: options of :class:`DER`. ``replay_weight`` is beta. With ``asymmetric``, this is "DER++ with ACE".
     """
 
     unused = ()

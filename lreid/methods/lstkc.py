@@ -19,8 +19,7 @@ class LSTKC(FusedFineTuning):
 
     The loss is ``softmax + triplet + distill``. The previous, fused network extracts features of the same augmented
     images in evaluation mode. :func:`~lreid.losses.lstkc.lstkc_rskt_loss` distils its affinities within the batch and
-    corrects the wrong ones. After a task, both are averaged; :func:`~lreid.losses.fusion.lstkc_alpha` measures the
-    weight.
+    corrects the wrong ones. After a task, both are averaged by :func:`~lreid.losses.fusion.lstkc_alpha`.
     """
 
     def __init__(

@@ -39,7 +39,7 @@ class PatchKD(LwF):
     * ``confidence``: the entropy of the previous network's logits of patches.
     * ``diversity``: the mean cosine between the network's patches of an image, after their neck in evaluation mode.
 
-    ``confidence`` and ``diversity`` train the sampler; ``diversity`` also trains the network. The others train only the
+    ``confidence`` and ``diversity`` train the sampler; ``diversity`` also trains the network. The others train the
     network.
 
     The official code has one learning rate schedule for the entire sequence of tasks, so that all tasks after the first

@@ -144,8 +144,7 @@ def balance_white(network: nn.Module, mean: Sequence[float], std: Sequence[float
     """Add white balance to the input of a network (``+grey``).
 
     White balance scales red, green and blue so that each has the mean of all three, as if the mean of a scene were
-    grey. This removes the effect of a camera's white balance and of the colour of the light. A black channel stays
-    black.
+    grey. This removes the effects of a camera's white balance and the colour of the light. A black channel stays black.
 
     Source: the grey-world assumption, Buchsbaum, "A Spatial Processor Model for Object Colour Perception", 1980.
 

@@ -24,8 +24,7 @@ class GrowthPoint(NamedTuple):
         images: mean number of gallery images.
         mAP, rank1: fractions in [0, 1], over the queries of enrolled identities.
         threshold: cosine similarity that only the allowed share of impostors (FPIR) reaches.
-        true_positive_rate: share of these queries whose best image is of their identity and reaches the threshold
-            (TPIR).
+        true_positive_rate: share of these queries whose best image is a match and reaches the threshold (TPIR).
     """
 
     identities: int

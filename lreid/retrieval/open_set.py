@@ -22,8 +22,7 @@ class OpenSetRate:
     Attributes:
         false_accept_rate: the allowed share of impostors, in [0, 1].
         threshold: cosine similarity from which a query is accepted.
-        true_positive_rate: share of the enrolled queries whose best image is of their identity and reaches the
-            threshold.
+        true_positive_rate: share of the enrolled queries whose best image is a match and reaches the threshold.
     """
 
     false_accept_rate: float

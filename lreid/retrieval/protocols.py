@@ -123,8 +123,7 @@ def _lowest(groups: np.ndarray, images: np.ndarray, lot: np.ndarray) -> tuple[np
 def average_evaluations(evaluations: Sequence[Evaluation]) -> Evaluation:
     """Average the evaluations of random splits, as papers do for VIPeR, PRID, GRID, i-LIDS and VehicleID.
 
-    mAP, mINP and CMC are means over the splits, with equal weights. The APs are concatenated, numbers of queries
-    summed.
+    mAP, mINP and CMC are plain means over the splits. APs are concatenated, numbers of queries summed.
 
     Raises:
         InputError: no evaluation, or CMC curves of different length.

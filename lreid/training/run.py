@@ -290,7 +290,7 @@ def _take(method: Method, state: dict[str, Any], path: Path) -> None:
 def _inherit(method: Method, cfg: Config, before: Path) -> None:
     """Load the network of another run and, if the method is the same, the state of the method.
 
-    The neck belongs to the method. A neck that only this method has is new; one that only the other method has is
+    The neck belongs to the method. If only this method has a neck, it is new; if only the other method has one, it is
     ignored.
 
     Raises:

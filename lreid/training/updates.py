@@ -178,8 +178,7 @@ class Schedule:
       official codes differ: it is 1 in BoT's code (with a warm-up of 10, the first epoch has the factor 0.109), 0 in
       LSTKC's and -1 in AKA's.
 
-    During the first ``TRAIN.WARMUP_EPOCHS``, the factor is also multiplied by a warm-up from 0.01 to 1, linear as in
-    BoT.
+    During the first ``TRAIN.WARMUP_EPOCHS``, the factor is also multiplied by BoT's linear warm-up from 0.01 to 1.
 
     Args:
         train: the section ``TRAIN`` of a config.
