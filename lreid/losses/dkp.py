@@ -86,8 +86,7 @@ def dkp_pkt_loss(
     of the batch. The loss is the KL divergence from this target to the softmax of the cosines between the features,
     mean over the rows. Both come from the model in training, and most of the gradient flows through the target.
 
-    Source: the same as for :func:`dkp_set_triplet_loss`. The caller applies the official weight of 0.1. It is in
-    float64.
+    Source: the same as for :func:`dkp_set_triplet_loss`. The caller applies the weight 0.1. The loss is in float64.
 
     Args:
         features: ``(B, D)`` float features, of any length.

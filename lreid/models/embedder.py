@@ -65,7 +65,7 @@ class Embedder(nn.Module):
             transformer uses its own pooling.
         norm: positions of instance norms in the backbone, see :func:`lreid.models.norms.put_norms`, and whether white
             balance is applied to images, see :func:`lreid.models.norms.balance_white`.
-        scale: factor of the features, above 0. It does not change cosines, but losses on distances: margins have little
+        scale: factor of the features, above 0. It does not change cosines, but losses on distances: a margin has little
             effect on long features.
         adapter: ``none``; or ``lora``, ``bottleneck`` or ``prompts``, which are trained while the backbone is frozen,
             see :func:`lreid.models.adapters.add_adapter`.
@@ -182,7 +182,7 @@ class Embedder(nn.Module):
         """Compute the last feature maps (B, dim, h, w) float32 of normalised images (B, 3, H, W).
 
         Raises:
-            ArgumentError: the backbone returns vectors.
+            ArgumentError: the backbone gives vectors.
         """
         outputs = self._outputs(images)
         if outputs.ndim != 4:
@@ -196,7 +196,7 @@ class Embedder(nn.Module):
         """Height and width of :meth:`maps`, measured with a blank image.
 
         Raises:
-            ArgumentError: the backbone returns vectors.
+            ArgumentError: the backbone gives vectors.
         """
         with torch.no_grad(), evaluating(self):
             maps = self.maps(torch.zeros(1, 3, self.height, self.width, device=self.mean.device))
@@ -294,7 +294,7 @@ class Embedder(nn.Module):
             batch_size: maximum number of images in a forward pass.
 
         Returns:
-            (n, dim) float32, one row per image: pooled, after the neck if there is one. Compare them by cosine
+            (n, dim) float32, one row per image: pooled features, after the neck if there is one. Compare them by cosine
             similarity.
 
         Raises:
@@ -302,15 +302,15 @@ class Embedder(nn.Module):
                 pixels. Also if a float tensor has values that are not finite or that overflow float32 in the network.
                 The message names the position of the image.
         """
-        sources = sequence_of(images)
-        total = None if isinstance(sources, Iterator) else len(sources)
+        given = sequence_of(images)
+        total = None if isinstance(given, Iterator) else len(given)
         precision, self.precision = self.precision, None
         rows: list[np.ndarray] = []
         done = 0
         try:
             with evaluating(self), images_done(total, "extracting") as bar:
                 network, step = self._for_extraction(batch_size)
-                for batch in self._batches(sources, step):
+                for batch in self._batches(given, step):
                     rows.append(finite(network._features(batch, flip).float().cpu().numpy(), done))
                     done += len(batch)
                     bar.update(len(batch))

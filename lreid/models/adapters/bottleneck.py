@@ -11,14 +11,14 @@ from lreid.models.adapters import Place, require_narrow
 
 
 class Bottleneck(nn.Module):
-    """Adds ``U relu(D x)`` to the output of a module; ``U`` is zero at first.
+    """Adds ``U relu(D x)`` to the output of a module; ``U`` is initially zero.
 
     Source: AdaptFormer (Chen et al., NeurIPS 2022), without its factor of 0.1.
 
     Args:
-        inner: maps (..., C) to (..., C').
-        width_in, width_out: C and C'.
-        width: rows of ``D``.
+        inner: the module, which maps (..., C) to (..., C').
+        width_in, width_out: widths C and C' of input and output.
+        width: width of the bottleneck, the number of rows of ``D``.
     """
 
     def __init__(self, inner: nn.Module, width_in: int, width_out: int, width: int) -> None:
@@ -29,12 +29,12 @@ class Bottleneck(nn.Module):
             nn.init.zeros_(each)
 
     def forward(self, tokens: Tensor, *args: Any, **options: Any) -> Tensor:
-        """Outputs (..., C') of tokens (..., C)."""
+        """Compute outputs (..., C') from tokens (..., C)."""
         return self.inner(tokens, *args, **options) + self.up(F.relu(self.down(tokens)))
 
 
 def insert(network: nn.Module, places: list[Place], width: int) -> None:
-    """Puts a bottleneck next to the perceptron of every place, or to its attention if it has none."""
+    """Add a bottleneck to the perceptron of every block, or to the attention of a block without perceptron."""
     require_narrow(width, places)
     for place in places:
         for part in (f"{place.name}.mlp", f"{place.name}.attn"):

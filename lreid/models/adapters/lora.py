@@ -1,4 +1,4 @@
-"""LoRA: low-rank changes of linear layers, which can be merged into them."""
+"""LoRA: low-rank matrices that are added to the weights of linear layers and can be merged into them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from lreid.models.adapters import Place, require_narrow
 
 
 def insert(network: nn.Module, places: list[Place], rank: int) -> None:
-    """Adds ``B A`` of a rank to every linear layer of the places that is as wide as the rank, by peft.
+    """Add a matrix ``B A`` of the given rank to all linear layers of the blocks that are wide enough, by peft.
 
-    ``A`` is random and ``B`` zero. Its scale is 1, so that the rank does not change the learning rate.
+    Initially, ``A`` is random and ``B`` is zero. The scale is 1, so that the learning rate does not depend on the rank.
 
     Source: Hu et al., ICLR 2022.
     """
@@ -29,7 +29,7 @@ def insert(network: nn.Module, places: list[Place], rank: int) -> None:
 
 @torch.no_grad()
 def merge(network: nn.Module) -> None:
-    """Adds every ``B A`` to the weights of its layer, and starts again with a random ``A`` and ``B = 0``."""
+    """Add every ``B A`` to the weights of its layer, and reset ``A`` to random values and ``B`` to zero."""
     for _, layer in _changed(network):
         layer.base_layer.weight += _change(layer)
         nn.init.kaiming_uniform_(layer.lora_A.default.weight, a=math.sqrt(5))  # as peft does
@@ -38,7 +38,7 @@ def merge(network: nn.Module) -> None:
 
 @torch.no_grad()
 def remove(network: nn.Module) -> None:
-    """Merges every ``B A`` and replaces its layer by a linear one, so that the network is as before :func:`insert`."""
+    """Merge every ``B A``, and restore the plain linear layers that the network had before :func:`insert`."""
     for name, layer in _changed(network):
         layer.base_layer.weight += _change(layer)
         network.set_submodule(name, layer.base_layer)

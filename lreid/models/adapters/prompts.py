@@ -1,4 +1,4 @@
-"""Prompts: learned keys and values that the tokens of every block attend to."""
+"""Prompts: learned vectors in every block to which all tokens attend."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from lreid.models.adapters import Place
 
 
 class PromptedAttention(nn.Module):
-    """Adds ``tanh(g)`` times the attention of all tokens to learned prompts, with one gate ``g`` per head, 0 at first.
+    """Attention to tokens plus ``tanh(g)`` times attention to learned prompts; each head has a gate ``g``, initially 0.
 
-    Prompts have a softmax of their own, so that attention between tokens stays as it was.
+    Prompts have a separate softmax, so that the attention between tokens does not change.
 
     Source: zero-initialised attention of LLaMA-Adapter (Zhang et al., ICLR 2024).
 
     Args:
-        attn: attention of timm with a joint projection ``qkv``.
-        count: number of prompts, drawn from N(0, 0.02²).
+        attn: attention module of timm with a joint projection ``qkv``.
+        count: number of prompts, which are initially drawn from N(0, 0.02²).
     """
 
     def __init__(self, attn: Any, count: int) -> None:
@@ -31,7 +31,7 @@ class PromptedAttention(nn.Module):
         self.gates = nn.Parameter(torch.zeros(attn.num_heads, 1, 1))
 
     def forward(self, tokens: Tensor, *args: Any, **options: Any) -> Tensor:
-        """Outputs (B, N, C) of tokens (B, N, C)."""
+        """Compute outputs (B, N, C) from tokens (B, N, C)."""
         attn, heads = self.attn, self.attn.num_heads
         width = attn.qkv.out_features // 3
         weights = attn.qkv.weight.split((width, 2 * width))
@@ -48,7 +48,7 @@ class PromptedAttention(nn.Module):
 
 
 def insert(network: nn.Module, places: list[Place], count: int) -> None:
-    """Lets the attention of every place see prompts of its own.
+    """Add separate prompts to the attention of every block.
 
     Raises:
         ArgumentError: an attention has no joint projection of queries, keys and values.
