@@ -145,9 +145,9 @@ class Trainer:
 
     def run(self) -> None:
         """Train the remaining tasks of the benchmark."""
-        left = self.benchmark.tasks[self.at.task :]
+        remaining = self.benchmark.tasks[self.at.task :]
         if not self.batching.data.SKIP_BAD_IMAGES:  # report a missing file now, not tasks later
-            for task in left:
+            for task in remaining:
                 require_files(task.records)
         self.bar = self._progress()
         with logging_redirect_tqdm(), self.bar:
@@ -155,7 +155,7 @@ class Trainer:
             self.started, self.steps_then = time.monotonic(), self._steps_done
             if self.results["mAP"]:  # a resumed run may have stopped before it wrote the report
                 self._report()
-            for task in left:
+            for task in remaining:
                 learned = self._start_task(task)
                 if learned is not None:
                     learned = self._train(learned)
@@ -253,7 +253,7 @@ class Trainer:
     def step(self, loader: Iterator[Batch], updates: Updates, count: int = 1) -> None:
         """Make one update by the mean gradient of the next ``count`` batches, or ``STREAM.ITERATIONS`` updates."""
         batches = [next(loader).to(self.device, self.batching.augment) for _ in range(count)]
-        seen = updates.images + self.method.replayed
+        images_before = updates.images + self.method.replayed
         for batch, observer in product(batches, self.observers.values()):
             observer.before_batch(batch)
         for _ in range(self.batching.stream.ITERATIONS):
@@ -262,7 +262,7 @@ class Trainer:
             self.method.end_step(batch)
         if self.pseudo_labels is not None:
             self.pseudo_labels.after_step()
-        self.results["images_trained"] += updates.images + self.method.replayed - seen
+        self.results["images_trained"] += updates.images + self.method.replayed - images_before
         self.results["steps_trained"] += self.batching.stream.ITERATIONS
         self.at.step += count
         self.unsaved += count
@@ -390,12 +390,12 @@ class Trainer:
         tasks = self.benchmark.tasks[self.at.task :]
         trained = max(self._steps_done - self.steps_then, 1)
         step = (time.monotonic() - self.started - sum(self.finished)) / trained
-        left = step * (sum(self._task_steps) - self._steps_done)
+        seconds = step * (sum(self._task_steps) - self._steps_done)
         if self.finished:
-            return left + len(tasks) * sum(self.finished) / len(self.finished)
+            return seconds + len(tasks) * sum(self.finished) / len(self.finished)
         images = self.results["images_trained"] / max(self.results["steps_trained"], 1)
         image = self.image_seconds or step / max(images, 1) / FORWARD_SHARE
-        return left + image * sum(self.method.finishing_images(task) + self.test_images for task in tasks)
+        return seconds + image * sum(self.method.finishing_images(task) + self.test_images for task in tasks)
 
     @property
     def _task_steps(self) -> list[int]:
@@ -412,7 +412,7 @@ class Trainer:
         if not done:
             return
         step = (time.monotonic() - self.started - sum(self.finished)) / done  # seconds
-        at = Progress(
+        progress = Progress(
             task + 1,
             len(self.epochs),
             self.at.epoch,
@@ -425,7 +425,7 @@ class Trainer:
         self.shown_at = time.monotonic()
         aloud = self.bar.disable and self.shown_at - self.reported_at >= TOLD_EVERY
         self.reported_at = self.shown_at if aloud else self.reported_at
-        self.folder.show_progress(self.results, at, aloud=aloud)
+        self.folder.show_progress(self.results, progress, aloud=aloud)
 
     def _show_status(self) -> None:
         """Show the remaining time and the last loss terms after the bar."""
