@@ -67,11 +67,11 @@ class Embedder(nn.Module):
             balance is applied to images, see :func:`lreid.models.norms.balance_white`.
         scale: factor of the features, above 0. It does not change cosines, but losses on distances: a margin has little
             effect on long features.
-        adapter: ``none``; or ``lora``, ``bottleneck`` or ``prompts``, which are trained while the backbone is frozen,
-            see :func:`lreid.models.adapters.add_adapter`.
-        adapter_size, adapter_layers: rank, width or number of prompts; and number of the last blocks that receive an
-            adapter, 0 for all.
-        adapter_merge: :meth:`merge_adapter` merges LoRA into the backbone; otherwise it does nothing.
+        adapter: ``none``, or the kind of adapter that is trained in the frozen backbone: ``lora``, ``bottleneck`` or
+            ``prompts``, see :func:`lreid.models.adapters.add_adapter`.
+        adapter_size, adapter_layers: rank, width or number of prompts; number of last blocks with an adapter, 0 for
+            all.
+        adapter_merge: let :meth:`merge_adapter` merge LoRA into the backbone; otherwise that method does nothing.
 
     Raises:
         ArgumentError: the backbone is unknown, has no ``dim`` or does not support the norms, the pooling or the
@@ -230,7 +230,7 @@ class Embedder(nn.Module):
         return [each for each in self.backbone.parameters() if each.requires_grad] if self.adapter != "none" else []
 
     def merge_adapter(self) -> None:
-        """Merges LoRA into the frozen weights, if asked for, and starts a new one; features stay the same."""
+        """With ``adapter_merge``, merge LoRA into the frozen weights and reset it; features do not change."""
         if self.adapter_merge:
             from lreid.models.adapters.lora import merge
 
@@ -250,7 +250,7 @@ class Embedder(nn.Module):
         return bank
 
     def remove_adapter(self) -> None:
-        """Merges LoRA into the weights of a network that is not trained any more; other adapters stay."""
+        """Merge LoRA into the weights of a network that is no longer trained, and remove it; other adapters stay."""
         if self.adapter == "lora" and not self.per_task:
             from lreid.models.adapters.lora import remove
 

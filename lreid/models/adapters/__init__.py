@@ -1,4 +1,4 @@
-"""Adapters: a few parameters that are trained within the attention blocks of a frozen transformer."""
+"""Adapters: small trained modules within the attention blocks of a frozen transformer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Place(NamedTuple):
 
     Attributes:
         name: name of the block within the network.
-        linears: the block's linear layers that an image passes, by their full names, in the order of their calls.
+        linears: linear layers of the block that the network calls, by full name, in the order of the calls.
     """
 
     name: str
@@ -28,17 +28,17 @@ class Place(NamedTuple):
 
 
 def add_adapter(network: nn.Module, kind: str, size: int, layers: int, image: torch.Tensor, title: str) -> None:
-    """Freezes a network and puts an adapter into its last attention blocks.
+    """Freeze a network and add an adapter to its last attention blocks.
 
-    The adapter changes no feature until it is trained: its last factor is zero.
+    Before training, the adapter does not change features, because its last factor is zero.
 
     Args:
-        network: a backbone, such as one of timm.
-        kind: ``lora``, ``bottleneck`` or ``prompts``, each a module of this package.
-        size: rank, width of the bottleneck, or number of prompts per block; 1 or more.
-        layers: number of blocks at the end of the network that receive an adapter; 0 is all.
-        image: a normalised image (1, 3, H, W), which passes the network once.
-        title: name of the network in errors.
+        network: the backbone, a transformer such as timm's.
+        kind: ``lora``, ``bottleneck`` or ``prompts``, which are modules of this package.
+        size: rank of LoRA, width of the bottleneck, or number of prompts per block; 1 or more.
+        layers: number of last blocks that get an adapter; 0 means all blocks.
+        image: a normalised image (1, 3, H, W), for one forward pass.
+        title: name of the network in error messages.
 
     Raises:
         ArgumentError: the kind is unknown, the network has no attention or fewer blocks, or the size exceeds its width.
@@ -57,10 +57,10 @@ def add_adapter(network: nn.Module, kind: str, size: int, layers: int, image: to
 
 
 def require_narrow(size: int, places: list[Place]) -> None:
-    """Checks the size of a factor that a layer's input or output passes.
+    """Check that the rank or width of an adapter is not larger than the widest layer.
 
     Raises:
-        ArgumentError: it exceeds the width of all layers.
+        ArgumentError: ``size`` is larger than the width of all layers.
     """
     linears = [each for place in places for each in place.linears.values()]
     width = max((min(each.in_features, each.out_features) for each in linears), default=0)
