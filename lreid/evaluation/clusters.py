@@ -1,4 +1,4 @@
-"""Clusters of images by their features, without labels."""
+"""Cluster images by their features, without labels."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from lreid.retrieval.rerank import KReciprocal, ReRankedScores
 
 sklearn = Extra("sklearn.cluster", "cluster")
 
-# For identities with few images, as on rendered-domains: SpCL has 30, 6, 0.6 and 4 for some 20 images per identity.
+# Values for identities with few images, as in rendered-domains. SpCL has about 20 images per identity and uses 30, 6,
+# 0.6 (radius) and 4 (fewest).
 NEIGHBOURS = KReciprocal(k1=10, k2=3, weight=0.0)
-RADIUS = 0.5  # Jaccard distance of neighbours
-FEWEST = 2  # images or tracklets within the radius of a core point, itself among them
+RADIUS = 0.5  # maximum Jaccard distance of neighbours
+FEWEST = 2  # minimum number of images or tracklets within the radius of a core point, including itself
 BLOCK = 512  # rows of distances in memory
 
 
 def cluster(features: np.ndarray, units: np.ndarray, cameras: np.ndarray) -> np.ndarray:
-    """Clusters features by DBSCAN on the Jaccard distances of their k-reciprocal neighbours.
+    """Cluster features by DBSCAN on the Jaccard distances of their k-reciprocal neighbours.
 
     Args:
-        features: (n, D) floats.
-        units: (n,) integers: rows of one unit, a tracklet, are a single point, their mean, and so in one cluster.
-        cameras: (n,) integers, -1 where unknown. Features are standardised per camera, if there are several
-            (:class:`lreid.retrieval.CameraNorm`); otherwise clusters would be cameras rather than identities.
+        features: (n, D) float features of images. units: (n,) integers, such as tracklets. The rows of a unit are
+            replaced by their mean and so share a cluster.
+        cameras: (n,) integers, -1 if unknown. Features of several cameras are standardised per camera
+            (:class:`lreid.retrieval.CameraNorm`); otherwise the clusters would be cameras rather than identities.
 
     Returns:
-        (n,) int64 numbers of clusters, -1 for none. A unit of several rows in no cluster is one of its own.
+        Cluster numbers (n,) int64, -1 for no cluster. A unit of several rows is never without a cluster.
     """
     from scipy.sparse import csr_array, vstack
 

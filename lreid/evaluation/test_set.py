@@ -46,10 +46,10 @@ class Labelled(Protocol):
 
 
 class Tracklets(Sequence[np.ndarray]):
-    """Tracklets instead of images, in the order of their numbers; each is shown by its first frame.
+    """A sequence of tracklets in the order of their numbers, which represents each tracklet by its first frame.
 
     Args:
-        frames: images of all frames.
+        frames: the frames of all tracklets.
 
     Attributes:
         records: first frame of each tracklet.
@@ -82,7 +82,7 @@ class Tracklets(Sequence[np.ndarray]):
         return self.frames[int(self._first[index])]
 
     def means(self, features: np.ndarray) -> np.ndarray:
-        """The mean feature of each tracklet ``(T, D)``, from those of all frames ``(N, D)`` float32."""
+        """Mean feature of each tracklet ``(T, D)``, from the features of all frames ``(N, D)`` float32."""
         sums = np.add.reduceat(features[self._order], self._starts, axis=0, dtype=np.float64)
         counts = np.diff([*self._starts, len(features)])
         return (sums / counts[:, None]).astype(features.dtype)
@@ -232,7 +232,7 @@ def load_tests(
 
     Raises:
         InputError: an image cannot be read, or no query of a test set has a match.
-        ArgumentError: a test set without outfits is to be filtered by them.
+        ArgumentError: the rules filter by outfit, but the outfits of a test set are unknown.
     """
     loaded = []
     for test in tests:

@@ -255,7 +255,7 @@ class Method:
         self.model.merge_adapter()
         if self.keeps_teacher:
             self.teacher = self.frozen_network()
-        stored = set(self.memory.labels.tolist())  # who returns keeps the images of before
+        stored = set(self.memory.labels.tolist())  # identities that return keep their stored images
         task = replace(task, records=tuple(each for each in task.records if each.pid not in stored))
         if isinstance(self.memory, ExemplarMemory) and self.memory.budget and task.records:
             size: dict[str, Any] = {"height": self.model.height, "width": self.model.width}

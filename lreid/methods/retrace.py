@@ -78,7 +78,7 @@ class Retrace(BoTFineTuning):
         self.rate, self.keep, self.centre = rate, keep, centre
         model.neck.requires_grad_(False)  # it stores a mean and is not trained
         self.began: Embedder | None = None  # the previous network, until the end of the task
-        self.labels = torch.empty(0, dtype=torch.int64)  # of the identities of the task, ascending
+        self.labels = torch.empty(0, dtype=torch.int64)  # labels of the task, ascending
         self.share = 1.0  # alpha of the last task
         self._new_head()
 
@@ -169,7 +169,7 @@ class Retrace(BoTFineTuning):
         self.share = state["share"]
         if "labels" in state:
             self.labels = state["labels"].cpu()
-        else:  # of a version whose tasks could not share identities, so that the labels of a task were consecutive
+        else:  # an earlier version, in which the labels of a task were consecutive
             self.labels = state["first_label"] + torch.arange(len(self.classifier))
         self.began = None if state["began"] is None else frozen_copy(self.model)
         if self.began is not None:

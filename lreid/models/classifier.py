@@ -36,7 +36,7 @@ class GrowingClassifier(nn.Module):
         self.weight = nn.Parameter(torch.cat([self.weight.detach(), new]))
 
     def cover(self, classes: Iterable[int]) -> None:
-        """Adds rows up to the highest class; identities that return have theirs already."""
+        """Add rows up to the highest class; identities that return already have rows."""
         self.grow(max(0, max(classes) + 1 - len(self)))
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:

@@ -151,9 +151,9 @@ class Batching:
         """Create all batches of a task from number ``first`` on, with exemplars if the method adds them.
 
         Args:
-            method, task: the method and the task.
+            method, task: method and task to which the batches belong.
             first: number of the first batch.
-            images: the images of the task if they are read already.
+            images: images of the task with other labels; None to read the task's images.
 
         Raises:
             InputError: an image cannot be read, or an error of :meth:`sampler`.

@@ -1,4 +1,4 @@
-"""Pseudo-labels: clusters of a task's images in place of identities, made again before every epoch."""
+"""Pseudo-labels: clusters of a task's images replace identities; they are computed again before every epoch."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ logger = logging.getLogger("lreid")
 
 
 class PseudoLabels:
-    """The labels of unlabelled tasks, for a method that trains on P x K batches.
+    """Labels for unlabelled tasks, for methods that train on P x K batches.
 
-    Before each epoch of a task, a teacher extracts the features of all images, and their clusters are the identities of
+    Before each epoch, a teacher extracts the features of all images of the task. Their clusters are the identities of
     the epoch (:func:`~lreid.evaluation.clusters.cluster`), as in MMT (ICLR 2020) and SpCL (NeurIPS 2020). Images
     outside all clusters are left out of the epoch. The teacher is the exponential moving average of the network's
-    weights, with a time constant of one epoch. A cluster keeps the label of the earlier one with which it shares most
-    images, so the rows of a classifier keep their meaning; a task has as many labels as clusters are possible. Images
-    of a tracklet always share their label, and a tracklet outside all clusters is an identity of its own.
+    weights, with a time constant of one epoch. A cluster gets the label of the earlier cluster with which it shares
+    most images, so that classifier rows keep their meaning. A task has as many labels as clusters are possible. Images
+    of a tracklet always share a label. A tracklet outside all clusters is a separate identity.
 
     Args:
-        method: the method, with its network.
-        batching: builds batches of tasks.
-        benchmark: the tasks.
+        method: the method in training.
+        batching: options from which batches are built.
+        benchmark: benchmark with the tasks.
         labelled: share of the identities of each task whose labels are used, in [0, 1).
 
     Attributes:
-        before: model and method before the task, for the case that clustering fails.
+        before: states of model and method before the task, which are restored if clustering fails.
 
     Raises:
         ArgumentError: the method does not train on P x K batches.
@@ -53,15 +53,15 @@ class PseudoLabels:
         self.method, self.batching, self.labelled = method, batching, labelled
         self.teacher: Embedder = method.model
         self.before: dict[str, Any] = {}
-        self.labels = np.empty(0, np.int64)  # (n,) of the images of the task; -1 outside all clusters
-        self.annotated = np.empty(0, bool)  # (n,) whether the label is a true one
-        # First label of each task; those of a run before this one come before all.
+        self.labels = np.empty(0, np.int64)  # (n,) per image of the task; -1 outside all clusters
+        self.annotated = np.empty(0, bool)  # (n,) whether the label is an annotation
+        # First label of each task; labels of a previous run come before all of them.
         self.firsts = [next((min(task.classes) for task in benchmark.tasks if task.records), 0)]
         for task in benchmark.tasks:
             self.firsts.append(self.firsts[-1] + self._most(task.records, self._chosen(task)))
 
     def steps(self, task: Task) -> int:
-        """Batches of an epoch: ``TRAIN.EPOCH_STEPS``, or as many as show each image once."""
+        """Number of batches per epoch: ``TRAIN.EPOCH_STEPS``, or as many as needed to show each image once."""
         method, keys = self.method, self.batching
         episode = method.batches == "episodes"
         identities = keys.episode.IDENTITIES if episode else keys.batch.IDENTITIES
@@ -69,7 +69,7 @@ class PseudoLabels:
         return keys.train.EPOCH_STEPS or max(len(task.records) // (identities * images), 1)
 
     def begin(self, task: Task) -> Task | None:
-        """The task with its first labels; None if there are fewer than two clusters."""
+        """Start a task; returns the task with its first labels, or None if there are fewer than two clusters."""
         self.before = copy.deepcopy({"model": self.method.model.state_dict(), "method": self.method.state_dict()})
         self._load(task)
         self.teacher = frozen_copy(self.method.model)
@@ -80,7 +80,7 @@ class PseudoLabels:
         return self.refresh()
 
     def refresh(self) -> Task | None:
-        """The task with new clusters as labels; None if there are fewer than two, which a warning says."""
+        """Cluster again; returns the task with new labels, or None and warns if there are fewer than two clusters."""
         free = np.flatnonzero(~self.annotated)
         units = _units([self.images.records[row] for row in free])  # (m,)
         clusters = cluster(self.teacher.extract(self.images)[free], units, self.images.camids[free])  # (m,)
@@ -104,7 +104,7 @@ class PseudoLabels:
 
     @property
     def current(self) -> Task:
-        """The task with its current labels, and without images outside all clusters."""
+        """The task with its current labels, without images outside all clusters."""
         return replace(
             self.task,
             records=tuple(self._relabelled().records),
@@ -112,7 +112,7 @@ class PseudoLabels:
         )
 
     def batches(self, first: int) -> TaskBatches:
-        """The batches of the task by its current labels, from number ``first`` on."""
+        """Create the batches of the task with its current labels, from number ``first`` on."""
         batching, identities = copy.copy(self.batching), len(set(self.labels.tolist()) - {-1})
         batching.train = _changed(batching.train, EPOCH_STEPS=self.steps(self.task))
         if identities < self.batching.episode.IDENTITIES:
@@ -123,7 +123,7 @@ class PseudoLabels:
 
     @torch.no_grad()
     def after_step(self) -> None:
-        """Moves the teacher towards the network."""
+        """Move the teacher towards the network."""
         share = 1 / max(self.steps(self.task), 2)
         for old, new in zip(_tensors(self.teacher), _tensors(self.method.model), strict=True):
             if old.is_floating_point():
@@ -132,17 +132,17 @@ class PseudoLabels:
                 old.copy_(new)
 
     def undo(self) -> None:
-        """Restores model and method as they were before the task."""
+        """Restore model and method to their states before the task."""
         self.method.model.load_state_dict(self.before["model"])
         self.method.load_state_dict(self.before["method"])
 
     def state_dict(self) -> dict[str, Any]:
-        """Labels, teacher, and what was before the task."""
+        """Labels, teacher, and the states before the task."""
         state = {"labels": torch.from_numpy(self.labels), "annotated": torch.from_numpy(self.annotated)}
         return state | {"teacher": self.teacher.state_dict(), "before": self.before}
 
     def load_state_dict(self, state: dict[str, Any], task: Task) -> None:
-        """Restores the state of :meth:`state_dict` within a task."""
+        """Restore, within a task, a state that :meth:`state_dict` returned."""
         self._load(task)
         self.labels, self.annotated = (state[name].cpu().numpy().copy() for name in ("labels", "annotated"))
         self.teacher, self.before = frozen_copy(self.method.model), state["before"]
@@ -162,7 +162,7 @@ class PseudoLabels:
         return Relabelled(self.images, self.labels)
 
     def _chosen(self, task: Task) -> set[int]:
-        """The identities of a task whose labels are used, the same in every run of a seed."""
+        """Choose the identities of a task whose labels are used; the choice depends only on seed and task."""
         if not self.labelled or not task.records:
             return set()
         pids = task.classes
@@ -170,23 +170,24 @@ class PseudoLabels:
         return {pids[row] for row in order[: max(round(self.labelled * len(pids)), 1)]}
 
     def _most(self, records: Sequence[Record], chosen: set[int]) -> int:
-        """The largest number of identities that a task can have."""
+        """The maximum number of identities, including clusters, that a task can have."""
         free = [record for record in records if record.pid not in chosen]
         units = _units(free)
         return len(chosen) + (len(set(units.tolist())) if _tracked(free) else len(free) // FEWEST)
 
 
 def follow(clusters: np.ndarray, before: np.ndarray, labels: range) -> np.ndarray:
-    """Labels of clusters that continue earlier labels.
+    """Assign labels to clusters so that they continue earlier labels.
 
     Args:
-        clusters: (n,) numbers of clusters, -1 for none.
-        before: (n,) earlier labels, -1 for none.
-        labels: the labels to choose from, at least one for each cluster.
+        clusters: (n,) cluster number of each image, -1 for none.
+        before: (n,) earlier label of each image, -1 for none.
+        labels: labels to choose from, at least one per cluster.
 
     Returns:
-        (n,) labels: the pairs of a cluster and an earlier label share as many images as one-to-one pairs can; clusters
-        that share none with their partner get unused labels, the lowest first. -1 for images in none.
+        (n,) labels, -1 for images in no cluster. Clusters and earlier labels are matched one to one, so that matched
+        pairs share as many images as possible. A cluster that shares no image with its match gets the lowest unused
+        label.
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -202,7 +203,7 @@ def follow(clusters: np.ndarray, before: np.ndarray, labels: range) -> np.ndarra
 
 
 def _units(records: Sequence[Record]) -> np.ndarray:
-    """Numbers of the units of records (n,): tracklets, or single images."""
+    """Number the units of records (n,), which are tracklets or single images."""
     tracked = _tracked(records)
     return np.array([record.tracklet if tracked else row for row, record in enumerate(records)], np.int64)
 
@@ -216,7 +217,7 @@ def _tensors(model: Embedder) -> list[Tensor]:
 
 
 def _changed(section: Any, **values: Any) -> Any:
-    """A section of a config with other values."""
+    """Copy a section of a config with changed values."""
     section = section.clone()
     section.defrost()
     section.update(values)

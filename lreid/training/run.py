@@ -401,10 +401,10 @@ def _check_same_config(cfg: Config, saved: str, path: Path) -> None:
 
 
 def _labelled(cfg: Config) -> float:
-    """The share of the identities whose labels are used.
+    """Share of the identities whose labels are used.
 
     Raises:
-        InputError: a part of the run needs all labels.
+        InputError: pseudo-labels do not support an option of the run.
     """
     share = {"all": 1.0, "none": 0.0}.get(cfg.METHOD.LABELS)
     share = float(cfg.METHOD.LABELS) if share is None else share

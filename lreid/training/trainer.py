@@ -176,7 +176,7 @@ class Trainer:
                     self._show_progress()
 
     def _start_task(self, task: Task) -> Task | None:
-        """The task as it is learned, begun unless the run resumes within it; None if it has no pseudo-labels."""
+        """Begin a task unless the run resumes within it; returns it with its labels, None if pseudo-labels failed."""
         if self.at.epoch or self.at.step:
             if self.pseudo_labels is None:
                 return task
@@ -198,7 +198,7 @@ class Trainer:
         """Train the rest of a task, from the current position.
 
         Returns:
-            The task with the labels of its last epoch; None if pseudo-labels failed and the model is as before.
+            The task with the labels of its last epoch; None if pseudo-labels failed and the model was restored.
         """
         epochs, steps, done = self.epochs[task.index], self.epoch_steps[task.index], self.saved
         self.saved = {}
@@ -244,7 +244,7 @@ class Trainer:
         return task
 
     def _batches(self, task: Task) -> TaskBatches:
-        """The batches of a task from the position on."""
+        """Create the batches of a task from the current position on."""
         first = self.at.epoch * self.epoch_steps[task.index] + self.at.step
         if self.pseudo_labels is not None:
             return self.pseudo_labels.batches(first)
