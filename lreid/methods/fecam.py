@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar
 import torch
 from torch import Tensor
 
+from lreid.losses._ops import class_means
 from lreid.methods.simple_cil import SimpleCIL
 from lreid.models.embedder import Embedder
 from lreid.models.transforms import Whitening
@@ -44,7 +45,8 @@ class FeCAM(SimpleCIL):
         """Adds the scatter of a task within its classes, and whitens by that of all tasks."""
         features = self.transform.expand(features)
         super().learn(features, labels)
-        inner = features - self.means[labels]  # (n, dim)
+        means, classes = class_means(features, labels)
+        inner = features - means[torch.searchsorted(classes, labels)]  # (n, dim)
         self.scatter, self.count = self.scatter + inner.T @ inner, self.count + len(features)
         self.transform.matrix.copy_(self.whitening())
 
@@ -54,7 +56,7 @@ class FeCAM(SimpleCIL):
         dim, diagonal = len(covariance), covariance.diagonal()
         others = (covariance.sum() - diagonal.sum()) / max(dim * (dim - 1), 1)
         unit = torch.eye(dim, dtype=torch.float64)
-        shrunk = covariance + self.shrink_variance * diagonal.mean() * unit
+        shrunk = covariance + (self.shrink_variance * diagonal.mean() + 1e-12) * unit  # 0 if classes have one image
         shrunk += self.shrink_covariance * others * (1 - unit)
         deviations = shrunk.diagonal().sqrt()
         values, vectors = torch.linalg.eigh(shrunk / deviations[:, None] / deviations)

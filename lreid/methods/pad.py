@@ -117,7 +117,8 @@ class PAD(Method):
         self.widths = (self.backbone.width, self.backbone.projected)
         self.necks = nn.ModuleList(map(bn_neck, self.widths)).to(device)
         self.average: Embedder | None = None  # the teacher within a task
-        self.finished, self.first_label = 0, 0
+        self.finished = 0
+        self.labels = torch.empty(0, dtype=torch.int64)  # of the task, ascending
         self.bank = torch.empty(0, self.widths[1], device=device)  # text features (identities, projected)
         self.generator = torch.Generator().manual_seed(torch.initial_seed())
         self._new_heads(0)
@@ -136,17 +137,17 @@ class PAD(Method):
     def begin_task(self, task: Task) -> None:
         """Draws the heads, opens prompts, copies the teacher, and does stage 1."""
         self._new_heads(len(task.classes))
-        self.first_label = min(task.classes)
+        self.labels = torch.tensor(task.classes)
         self.prompts.begin_task(self.new_slots)
         self.average = self._copy() if self.later else None
         features = self.features_of(task)[:, self.widths[0] :]  # (n, projected)
-        labels = torch.tensor([record.pid for record in task.records]) - self.first_label
+        labels = torch.searchsorted(self.labels, torch.tensor([record.pid for record in task.records]))
         device = self.model.mean.device
-        self.bank = self.text_features(features.to(device), labels.to(device))
+        self.bank = self.text_features(features.to(device), labels.to(device), len(self.labels))
 
-    def text_features(self, images: Tensor, labels: Tensor) -> Tensor:
-        """Text features (C, dim) of trained tokens, from features of images (n, dim) and labels from 0 to C - 1."""
-        classes, epochs, base = int(labels.max()) + 1, self.text_epochs[self.later], self.text_rates[self.later]
+    def text_features(self, images: Tensor, labels: Tensor, classes: int) -> Tensor:
+        """Text features (classes, dim) of trained tokens, from features of images (n, dim) and labels from 0 on."""
+        epochs, base = self.text_epochs[self.later], self.text_rates[self.later]
         tokens = 0.02 * torch.randn(classes, LEARNED, self.text.width, generator=self.generator)
         learned = Parameter(tokens.to(images))
         anchors = self._encoded(learned.detach()) if self.later and self.text_teacher == "initial" else None
@@ -195,7 +196,8 @@ class PAD(Method):
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """The terms of stage 2."""
-        labels = batch.labels.to(self.model.mean.device, non_blocking=True) - self.first_label
+        rows = torch.searchsorted(self.labels, batch.labels)
+        labels = rows.to(self.model.mean.device, non_blocking=True)
         levels = self._levels(self.model(batch.images))
         logits = levels[2] @ self.bank.T  # (B, identities)
         heads = zip(self.heads, self.necks, levels[1:], strict=True)
@@ -244,14 +246,14 @@ class PAD(Method):
         modules = {name: getattr(self, name).state_dict() for name in ("text", "necks", "heads")}
         average = None if self.average is None else self.average.state_dict()
         own = {"average": average, "bank": self.bank, "generator": self.generator.get_state()}
-        return super().state_dict() | modules | own | {"finished": self.finished, "first_label": self.first_label}
+        return super().state_dict() | modules | own | {"finished": self.finished, "labels": self.labels}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores the state of :meth:`state_dict`."""
         super().load_state_dict(state)
         for name in ("text", "necks", "heads"):
             getattr(self, name).load_state_dict(state[name])
-        self.finished, self.first_label = state["finished"], state["first_label"]
+        self.finished, self.labels = state["finished"], state["labels"].cpu()
         self.bank = state["bank"].to(self.bank.device)
         self.generator.set_state(state["generator"].cpu())
         self.average = None if state["average"] is None else self._copy()

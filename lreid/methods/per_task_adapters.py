@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 from torch.nn import Parameter
 
@@ -35,7 +36,7 @@ class PerTaskAdapters(BoTFineTuning):
     def __init__(self, model: Embedder, **bot: Any) -> None:
         super().__init__(model, **bot)
         self.bank = model.store_adapters()
-        self.first_label = 0
+        self.labels = torch.empty(0, dtype=torch.int64)  # of the task, ascending
         self.right = 0.0
         self._new_head()
 
@@ -47,7 +48,7 @@ class PerTaskAdapters(BoTFineTuning):
         """Begins an adapter and a head for the identities of the task."""
         self._new_head()
         self.bank.restart()
-        self.first_label = min(task.classes)
+        self.labels = torch.tensor(task.classes)
         self.classifier.grow(len(task.classes))
 
     def parameters(self) -> Iterable[Parameter]:
@@ -58,7 +59,8 @@ class PerTaskAdapters(BoTFineTuning):
         """The terms of BoT over the identities of the task."""
         features = self.model(batch.images)  # (B, dim)
         logits = self.classifier(self.task_neck(features))  # (B, identities of the task)
-        return self.softmax_triplet(features, logits, batch._replace(labels=batch.labels - self.first_label))
+        rows = torch.searchsorted(self.labels, batch.labels)
+        return self.softmax_triplet(features, logits, batch._replace(labels=rows))
 
     def finish_task(self, task: Task) -> None:
         """Stores the adapter, and the statistics of the task's features without an adapter."""
@@ -94,11 +96,11 @@ class PerTaskAdapters(BoTFineTuning):
 
     def state_dict(self) -> dict[str, Any]:
         """The head of the current task, in addition to the state of the base classes."""
-        head = {"task_neck": self.task_neck.state_dict(), "first_label": self.first_label, "right": self.right}
+        head = {"task_neck": self.task_neck.state_dict(), "labels": self.labels, "right": self.right}
         return super().state_dict() | head
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores the state of :meth:`state_dict`."""
         super().load_state_dict(state)
         self.task_neck.load_state_dict(state["task_neck"])
-        self.first_label, self.right = state["first_label"], state["right"]
+        self.labels, self.right = state["labels"].cpu(), state["right"]

@@ -23,11 +23,12 @@ class SimpleCIL(Start):
     """
 
     finishing = "computing statistics"
-    keeps: ClassVar = {"means": "template"}
+    keeps: ClassVar = {"means": "template", "counts": "template"}
 
     def __init__(self, model: Embedder) -> None:
         super().__init__(model)
-        self.means = torch.empty(0, model.dim, dtype=torch.float64)  # (classes, dim)
+        self.means = torch.empty(0, model.dim, dtype=torch.float64)  # (classes, dim), over all tasks
+        self.counts = torch.empty(0, dtype=torch.float64)  # (classes,), images of each
 
     def finish_task(self, task: Task) -> None:
         """Passes the images of the task once."""
@@ -43,22 +44,29 @@ class SimpleCIL(Start):
         return len(task.records)
 
     def learn(self, features: Tensor, labels: Tensor) -> None:
-        """Takes the means of the classes of a task, of features (n, dim) in float64 on the CPU."""
+        """Adds a task to the means of its classes, which may have images of earlier tasks.
+
+        Args:
+            features: (n, dim) float64 on the CPU.
+            labels: (n,) integers.
+        """
         means, classes = class_means(features, labels)
-        room = self.means.new_zeros(max(len(self.means), int(classes.max()) + 1), means.shape[1])
-        room[: len(self.means)] = self.means
-        room[classes] = means
-        self.means = room
+        counts = torch.bincount(labels).double()
+        new = max(len(counts) - len(self.counts), 0)
+        self.means, self.counts = F.pad(self.means, (0, 0, 0, new)), F.pad(self.counts, (0, new))
+        self.counts[classes] += counts[classes]
+        share = (counts[classes] / self.counts[classes])[:, None]
+        self.means[classes] += share * (means - self.means[classes])
 
     def class_scores(self, features: Tensor) -> Tensor:
         """Cosines to the class means, (n, classes)."""
         return F.normalize(features, dim=1) @ F.normalize(self.means, dim=1).to(features).T
 
     def state_dict(self) -> dict[str, Any]:
-        """The class means, in addition to the state of the base class."""
-        return super().state_dict() | {"means": self.means}
+        """The class means and counts, in addition to the state of the base class."""
+        return super().state_dict() | {"means": self.means, "counts": self.counts}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores the state of :meth:`state_dict`."""
         super().load_state_dict(state)
-        self.means = state["means"].cpu()
+        self.means, self.counts = state["means"].cpu(), state["counts"].cpu()

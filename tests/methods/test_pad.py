@@ -181,10 +181,9 @@ def test_stage_1_brings_sentences_to_their_images() -> None:
     method = made(first_text_epochs=30, first_text_rate=0.05)
     images = F.normalize(torch.randn(4, method.widths[1]), dim=1).repeat_interleave(3, 0)
     labels = torch.arange(4).repeat_interleave(3)
-    method._new_heads(4)
-    trained = method.text_features(images, labels)
+    trained = method.text_features(images, labels, 4)
     method.text_epochs = (0, 0)
-    untrained = method.text_features(images, labels)
+    untrained = method.text_features(images, labels, 4)
     losses = [pad_image_text_loss(images, each[labels], labels).item() for each in (untrained, trained)]
     assert losses[1] < losses[0]
 

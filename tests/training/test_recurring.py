@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import clips
 import pytest
-from tiny import FEW, tiny_config
+from tiny import FEW, NETWORKS, tiny_config
 
 from lreid.build import benchmark_of
 from lreid.methods import method_class, method_defaults, method_names
@@ -19,7 +20,9 @@ CAMERAS = {"BENCHMARK.GROUPS": [["north", 0, 1], ["south", 2, 3]], "BENCHMARK.TA
 def test_identities_may_return(name: str, tmp_path: Path) -> None:
     takes = name != "contrast_scoring" and "exemplars" in method_defaults(method_class(name))
     exemplars = {"METHOD.EXEMPLARS": 8} if takes else {}
-    cfg = tiny_config(FEW, CAMERAS, exemplars, METHOD__NAME=name)
+    if name == "pad":
+        clips.register()
+    cfg = tiny_config(FEW, NETWORKS.get(name, {}), CAMERAS, exemplars, METHOD__NAME=name)
     first, second = benchmark_of(cfg).tasks
     assert set(first.classes) & set(second.classes)
     results = train(cfg, tmp_path / "run")
