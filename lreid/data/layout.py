@@ -139,7 +139,7 @@ def cameras_of_test(policy: CameraPolicy) -> tuple[int, int]:
     """The camera numbers that queries and gallery get in data sets without cameras.
 
     ``"apart"`` returns 0 and 1, as in PatchKD: the camera filter leaves out no image. ``"same"`` returns 0 and 0, as in
-    AKA's released code: the camera filter leaves out every match, so no query has one unless the filter is off.
+    AKA's released code: the camera filter leaves out all matches, so queries have matches only without the filter.
     """
     return {"apart": (0, 1), "same": (0, 0)}[policy]
 

@@ -395,9 +395,9 @@ def _runs(identities: Sequence[np.ndarray], length: int, rng: np.random.Generato
 def _without_equal_neighbours(order: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Reorder runs so that no two runs of one label follow each other, with few changes of the given order.
 
-    Each step takes the next run, in the given order, with a label other than that of the run before. If a label has
-    more than half of the remaining runs, the step takes a run of this label instead. If a label has more than half of
-    all runs, some of its runs follow each other at the end.
+    Each step takes the first remaining run, in the given order, whose label differs from that of the previous run. If a
+    label has more than half of the remaining runs, the step takes a run of this label instead. If a label has more than
+    half of all runs, some of its runs follow each other at the end.
 
     Args:
         order: (n,) numbers of the runs.

@@ -321,7 +321,7 @@ def pool_data_sets(name: str, data_sets: Iterable[DataSet]) -> DataSet:
 
 
 def merge_tasks(benchmark: Benchmark) -> Benchmark:
-    """Merges all tasks of a benchmark into one, for joint training; its seen test sets are seen from this task on."""
+    """Merges all tasks of a benchmark into one, for joint training; all seen test sets then belong to this task."""
     records = tuple(record for task in benchmark.tasks for record in task.records)
     held_out = tuple(record for task in benchmark.tasks for record in task.held_out)
     tests = tuple(replace(test, first_task=0) if test.kind == "seen" else test for test in benchmark.tests)

@@ -118,6 +118,6 @@ class OnlineLinker:
 
 
 def _rest(features: np.ndarray, heads: np.ndarray) -> np.ndarray:
-    """(…,) lengths of features (…, D) without their components (…, h) along orthonormal axes."""
+    """(…,) lengths of features (…, D) after their components (…, h) along orthonormal axes are removed."""
     squares = np.einsum("...i,...i", features, features) - np.einsum("...i,...i", heads, heads)
     return np.asarray(np.sqrt(squares.clip(0)))

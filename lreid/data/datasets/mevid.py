@@ -10,9 +10,9 @@
 
 158 actors, who consented, in 598 outfits; 8,092 tracklets. `lreid data prepare mevid --frames 16` reads the archives
 (`mevid-v1-bbox-train.tgz`, 30 GB, `mevid-v1-bbox-test.tgz`, 13 GB, and `mevid-v1-annotation-data.zip`) as streams and
-writes up to 16 frames of each tracklet. Queries and gallery are tracklets, with the mean feature of the frames that are
-there; the authors' figures use all frames. `EVAL.OUTFITS` selects the same or changed clothes. On the tasks of
-`mevid-dates` and `mevid-sites` people return. The published files do not say when an outfit was worn.
+writes up to 16 frames of each tracklet. A query or gallery entry is a tracklet, with the mean feature of these frames;
+the authors' figures use all frames. `EVAL.OUTFITS` selects the same or changed clothes. In `mevid-dates` and
+`mevid-sites`, people of earlier tasks return. The published files do not say when an outfit was worn.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def _numbers(file: Path, columns: int) -> Iterator[tuple[int, ...]]:
 
 
 def _dates(file: Path) -> dict[tuple[int, int], str]:
-    """The dates of outfits, by person and outfit."""
+    """The date of each outfit; a key is a person and the number of an outfit of that person."""
     dates: dict[tuple[int, int], str] = {}
     for number, line in enumerate(_lines(file), start=1):
         match = re.fullmatch(r"\s*(\d+)\s+(\d+)\s+(\d{4}-\d\d-\d\d)\s*", line)
