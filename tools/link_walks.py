@@ -1,6 +1,7 @@
 """Render videos of people who walk past six cameras on two days, with a tracker's results and the ground truth.
 
     python tools/link_walks.py walks --people 60 --seed 2026     # walks/day-1.yaml, day-2.yaml, truth.json
+    python tools/link_walks.py far --shrink walks                # the same from afar: people are 40 pixels high
 
 tools/render renders one crop per person and second. The crop is placed in a slot of an otherwise black frame, so that
 boxes and identities are exact. People cross, leave and return, and the tracker loses some of them halfway. The second
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import shutil
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +31,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--seed", type=int, default=2026, metavar="N", help="of people, walks and cameras (default: 2026)"
     )
+    made.add_argument("--shrink", type=Path, metavar="WALKS", help="make the videos of these walks smaller instead")
     made.add_argument("--assets", type=Path, default=Path("datasets/makehuman"), metavar="DIR", help="of MakeHuman")
     return made
 
@@ -56,6 +59,7 @@ DAY = 900  # filmed seconds per day
 STARTS = ("2026-03-02T08:00:00", "2026-03-03T08:00:00")
 DOMAIN = 3  # a square; no model of the zoo was trained on it with this seed
 HEIGHT, WIDTH, SLOTS = 256, 128, 8
+FAR = 40  # pixels, height of people in shrunken videos
 LIGHT = ("sun", "light", "sky", "ground", "backdrop", "gain", "contrast", "saturation", "noise")
 LOST = 0.15  # share of passages that the tracker splits in two
 
@@ -155,8 +159,31 @@ def _film(path: Path, here: list[Passage], crop: Any, dice: random.Random) -> tu
     return lines, who
 
 
+def shrink(source: Path, out: Path) -> None:
+    """Copy walks with smaller frames and boxes."""
+    scale = FAR / HEIGHT
+    with folder_at_once(out, empty=True) as folder:
+        assert folder is not None, f"{out} is there already"
+        for file in sorted(source.glob("*.avi")):
+            before, after = cv2.VideoCapture(str(file)), None
+            while (frame := before.read()[1]) is not None:
+                small = cv2.resize(frame, None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
+                if after is None:
+                    size, codec = small.shape[1::-1], cv2.VideoWriter_fourcc(*"MJPG")
+                    after = cv2.VideoWriter(str(folder / file.name), codec, 1, size)
+                after.write(small)
+            lines = [line.split(",") for line in file.with_suffix(".txt").read_text().splitlines()]
+            boxes = [[*line[:2], *(f"{float(each) * scale:g}" for each in line[2:6]), *line[6:]] for line in lines]
+            write_text(folder / f"{file.stem}.txt", "\n".join(map(",".join, boxes)) + "\n")
+        for file in (*source.glob("*.yaml"), source / "truth.json"):
+            shutil.copy(file, folder)
+
+
 def run(args: argparse.Namespace) -> None:
-    """Render the walks, and print how to link them."""
+    """Render the walks, and print how to link them; or shrink walks."""
+    if args.shrink:
+        shrink(args.shrink, args.out)
+        return
     tracks = walks(args.out, args.assets, args.people, args.seed)
     print(f"{args.out}: {tracks} tracks of {args.people} people; lreid link add linked {args.out}/day-1.yaml")
 

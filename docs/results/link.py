@@ -1,11 +1,9 @@
 """Measure ``lreid link`` on rendered walks, vehicles and random features; prints the list docs/results/link.csv.
 
     python tools/link_walks.py walks
-    lreid link add best walks/day-1.yaml --checkpoint zoo:people             # then walks/day-2.yaml
-    lreid link add all walks/day-1.yaml --checkpoint zoo:people --most 100   # then walks/day-2.yaml
-    cp -r best best-small && cp -r all all-small                             # then in both:
-    lreid search reindex people.gallery --checkpoint zoo:people-small
-    python docs/results/link.py walks best all best-small all-small VEHICLES
+    python tools/link_walks.py far --shrink walks
+    lreid link add linked far/day-1.yaml --checkpoint zoo:people     # then far/day-2.yaml
+    python docs/results/link.py far linked VEHICLES
 
 VEHICLES is a folder with ``index.csv`` (path, pid, camid, split). IDF1, HOTA and AssA are TrackEval's (``pip install
 --no-deps trackeval``), over the boxes of all recordings as one sequence.
@@ -131,7 +129,7 @@ def read_truth(walks: Path, record: Record) -> Truth:
     who = json.loads((walks / "truth.json").read_text())
     stems = {clip["name"]: Path(clip["video"]).stem for clip in record.content["clips"]}
     numbers = {each["key"]: number for number, each in enumerate(record.tracklets)}
-    assert len(numbers) == sum(map(len, who.values()))
+    assert len(numbers) == sum(len(who[stem]) for stem in stems.values())
     frames, tracklets, people = [], [], np.zeros(len(numbers), np.int64)
     for place, (clip, stem) in enumerate(stems.items()):
         for line in (walks / f"{stem}.txt").read_text().splitlines():
@@ -142,13 +140,13 @@ def read_truth(walks: Path, record: Record) -> Truth:
     return Truth(np.array(frames), np.array(tracklets), people)
 
 
-def measure_walks(model_name: str, walks: Path, folder: Path, every_crop: Path) -> None:
+def measure_walks(walks: Path, folder: Path) -> None:
     """What the command does, the baseline, and linking at once without each part."""
     record = Record.read(folder)
     truth, least = read_truth(walks, record), least_times(6)
 
     def line(linking: str, threshold: float, labels: np.ndarray) -> None:
-        write(f"walks, {model_name}", truth, linking, threshold, labels)
+        write("walks from afar", truth, linking, threshold, labels)
 
     whole, raw = read(folder), read(folder, standardise=False)
     free = np.where(np.isfinite(least), OVERLAPPING, least)
@@ -164,19 +162,14 @@ def measure_walks(model_name: str, walks: Path, folder: Path, every_crop: Path) 
     line("the second day online, 10 s delay", first.threshold, np.concatenate([first.labels, labels]))
     full = link(whole, least)
     line("all at once", full.threshold, full.labels)
-    plain = read(every_crop, standardise=False, robust=False)
+    plain = read(folder, standardise=False, robust=False)
     line(
-        "baseline: nearest tracklet, mean of all crops, not standardised, best threshold",
+        "baseline: nearest tracklet, mean of the crops, not standardised, best threshold",
         *best(truth, lambda t: nearest(plain, t)),
     )
     line("baseline with the features of lreid link, best threshold", *best(truth, lambda t: nearest(whole, t)))
     line("baseline with the features and threshold of lreid link", full.threshold, nearest(whole, full.threshold))
-    for name, parts in (
-        ("mean of all crops", read(every_crop, robust=False)),
-        ("robust mean of all crops", read(every_crop)),
-        ("mean of the best crops", read(folder, robust=False)),
-        ("features not standardised", raw),
-    ):
+    for name, parts in (("mean of the crops", read(folder, robust=False)), ("features not standardised", raw)):
         found = link(parts, least)
         line(f"all at once, {name}", found.threshold, found.labels)
     for name, rule, times in (
@@ -184,28 +177,28 @@ def measure_walks(model_name: str, walks: Path, folder: Path, every_crop: Path) 
         ("no constraint of time", Rule(full.threshold, learn=False), free),
     ):
         line(f"all at once, {name}", full.threshold, link(whole, times, rule).labels)
-    card = find(model_name.removeprefix("zoo:")).verification["threshold"]
+    card = find("people").verification["threshold"]
     line("all at once, not standardised, threshold of the model card", card, link(raw, least, Rule(card)).labels)
     line("all at once, best threshold", *best(truth, lambda t: link(whole, least, Rule(t)).labels))
     line("all at once, not standardised, best threshold", *best(truth, lambda t: link(raw, least, Rule(t)).labels))
 
 
-def measure_vehicles(folder: Path, model_name: str, splits: tuple[str, ...]) -> None:
+def measure_vehicles(folder: Path) -> None:
     """Each vehicle passes camera 0, a new one every two seconds, and a minute later camera 1; 20 seconds each."""
     listed = csv.DictReader((folder / "index.csv").open(encoding="utf-8"))
-    rows = [row for row in listed if row["split"] in splits]
+    rows = [row for row in listed if row["split"] in ("query", "gallery")]
     vehicles = np.unique([row["pid"] for row in rows], return_inverse=True)[1]
     count, least = vehicles.max() + 1, least_times(2)
     cameras = np.array([int(row["camid"]) for row in rows])
     starts = 2.0 * np.random.default_rng(0).permutation(count)[vehicles] + 60 * cameras
-    model = load_model(model_name, "cpu")
+    model = load_model("zoo:vehicles", "cpu")
     images = [Listed(str(folder / row["path"]), -1, -1) for row in rows]
     vectors = extract(model, Images(images, height=model.height, width=model.width), True)
     vectors = CameraNorm.estimate(vectors, cameras)(vectors, cameras)
     vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
     tracklets, numbers = Tracklets(cameras, starts, starts + 20, vectors), np.arange(len(rows))
     truth, found = Truth(numbers, numbers, vehicles), link(tracklets, least)
-    data = f"{count} vehicles, {model_name}"
+    data = f"{count} vehicles, zoo:vehicles"
     write(data, truth, "all at once", found.threshold, found.labels)
     write(data, truth, "all at once, best threshold", *best(truth, lambda t: link(tracklets, least, Rule(t)).labels))
     write(data, truth, "baseline, best threshold", *best(truth, lambda t: nearest(tracklets, t)))
@@ -236,10 +229,8 @@ def measure_time() -> None:
 
 
 if __name__ == "__main__":
-    walks, best_crops, all_crops, best_small, all_small, vehicles = map(Path, sys.argv[1:])
+    walks, linked, vehicles = map(Path, sys.argv[1:])
     OUT.writerow(HEADS)
-    measure_walks("zoo:people", walks, best_crops, all_crops)
-    measure_walks("zoo:people-small", walks, best_small, all_small)
-    measure_vehicles(vehicles, "zoo:vehicles", ("query", "gallery"))
-    measure_vehicles(vehicles, "zoo:people", ("query", "gallery", "train"))
+    measure_walks(walks, linked)
+    measure_vehicles(vehicles)
     measure_time()

@@ -10,17 +10,9 @@ from lreid.link.tracklets import Tracklets
 
 optimize = Extra("scipy.optimize", "link")
 
-HEAD = 256  # number of principal components whose product bounds a similarity
-SAMPLE = 4096  # number of identities from which on it is bounded, and whose means determine the components
-ROUNDING = 1e-4  # tolerance of float32 bounds
-
 
 class OnlineLinker:
     """Assigns tracklets to identities, each stored as the mean of its tracklets' features.
-
-    Comparing a tracklet with the means of 100,000 identities is slow. So the leading principal components of both, with
-    the lengths of the remainders, bound the similarity (Cauchy-Schwarz), and only identities whose bound reaches the
-    threshold are compared. The result is the same.
 
     Args:
         least: (C, C) travel times, see :func:`lreid.link.constraints.possible`.
@@ -34,9 +26,6 @@ class OnlineLinker:
         self.count = int(identities.max()) + 1 if len(identities) else 0  # number of identities
         self._seen = len(earlier)
         self._means = np.zeros((0, earlier.features.shape[1]), np.float32)  # one row per identity, with room for more
-        self._axes = np.zeros((earlier.features.shape[1], 0), np.float32)  # principal axes, as columns
-        self._heads = np.zeros((0, 0), np.float32)  # components of the means along the axes
-        self._rests = np.zeros(0, np.float32)  # lengths of the means without these components
         self._weights = np.zeros(0, np.float32)
         self._tracklets = Tracklets(
             earlier.cameras, earlier.starts, earlier.ends, np.zeros((len(earlier), 0), np.float32)
@@ -46,11 +35,6 @@ class OnlineLinker:
         np.add.at(self._means, identities, earlier.features)
         self._weights[: self.count] = np.bincount(identities, minlength=self.count)
         self._means /= self._weights[:, None].clip(1)
-        if self.count > SAMPLE:
-            sample = self._means[: self.count : self.count // SAMPLE]
-            self._axes = np.ascontiguousarray(np.linalg.eigh(sample.T @ sample)[1][:, -HEAD:])
-        self._heads = self._means @ self._axes
-        self._rests = _rest(self._means, self._heads)
 
     def add(self, batch: Tracklets) -> np.ndarray:
         """Assigns a batch of tracklets by the Hungarian method, in rounds with at most one tracklet per identity.
@@ -73,14 +57,8 @@ class OnlineLinker:
         return labels
 
     def _scores(self, batch: Tracklets) -> np.ndarray:
-        """(n, I) float32: mean similarity of tracklets to identities; -inf below the threshold, or if times forbid."""
-        heads = batch.features @ self._axes  # (n, h)
-        bounds = heads @ self._heads[: self.count].T
-        bounds += _rest(batch.features, heads)[:, None] * self._rests[: self.count]
-        near = np.flatnonzero((bounds >= self.threshold - ROUNDING).any(0))
-        rows = near if 4 * len(near) < self.count else slice(self.count)  # copying most of the rows takes longer
-        scores = np.full(bounds.shape, -np.inf, np.float32)
-        scores[:, rows] = batch.features @ self._means[rows].T
+        """(n, I) float32: mean similarity of tracklets to identities; -inf if times forbid."""
+        scores = batch.features @ self._means[: self.count].T
         there = self._tracklets[: self._seen]
         horizon = max(float(self.least.max(initial=0)), 0.0)
         recent = np.flatnonzero(there.ends >= batch.starts.min() - horizon)
@@ -93,8 +71,6 @@ class OnlineLinker:
         self._reserve()
         weight = self._weights[identity]
         self._means[identity] += (one.features[0] - self._means[identity]) / (weight + 1)
-        self._heads[identity] = self._means[identity] @ self._axes
-        self._rests[identity] = _rest(self._means[identity], self._heads[identity])
         self._weights[identity] += 1
         for column, value in (("cameras", one.cameras), ("starts", one.starts), ("ends", one.ends)):
             getattr(self._tracklets, column)[self._seen] = value[0]
@@ -105,8 +81,8 @@ class OnlineLinker:
         """Makes room for one more tracklet and identity; doubling keeps the amortised cost constant."""
         if len(self._weights) <= self.count:
             more = self.count + 256
-            for column in ("_means", "_heads", "_rests", "_weights"):
-                setattr(self, column, np.pad(old := getattr(self, column), [(0, more), *[(0, 0)] * (old.ndim - 1)]))
+            self._means = np.concatenate([self._means, np.zeros((more, self._means.shape[1]), np.float32)])
+            self._weights = np.concatenate([self._weights, np.zeros(more, np.float32)])
         if len(self._identities) <= self._seen:
             more = len(self._identities) + 256
             old = self._tracklets
@@ -115,9 +91,3 @@ class OnlineLinker:
             )
             self._tracklets = Tracklets(cameras, starts, ends, np.zeros((len(old) + more, 0), np.float32))
             self._identities = np.concatenate([self._identities, np.zeros(more, np.int64)])
-
-
-def _rest(features: np.ndarray, heads: np.ndarray) -> np.ndarray:
-    """(…,) lengths of features (…, D) after their components (…, h) along orthonormal axes are removed."""
-    squares = np.einsum("...i,...i", features, features) - np.einsum("...i,...i", heads, heads)
-    return np.asarray(np.sqrt(squares.clip(0)))

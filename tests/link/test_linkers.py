@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lreid.errors import InputError
-from lreid.link import online
 from lreid.link.constraints import learn_travel, least_times, possible
 from lreid.link.offline import Nodes, Rule, agglomerate, link
 from lreid.link.online import OnlineLinker
@@ -137,18 +136,6 @@ def test_online_takes_more_known_identities_than_it_has_room_for_at_first() -> N
     known, _ = people(0, 1000)
     linker = OnlineLinker(least_times(3), 2.0, known, np.arange(1000))
     assert linker.add(known[:1]) == [1000]  # no similarity reaches 2
-
-
-@pytest.mark.parametrize("threshold", [-1, 0.3, 0.8])
-def test_bounds_of_similarities_change_no_decision(threshold: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    (known, truth), (new, _) = people(1, 400, who=60), people(2, 40, who=60)
-    labels = []
-    for sample in (10**6, 10):
-        monkeypatch.setattr(online, "SAMPLE", sample)
-        monkeypatch.setattr(online, "HEAD", 5)
-        linker = OnlineLinker(least_times(3), threshold, known, truth)
-        labels.append([linker.add(each)[0] for each in (new[row : row + 1] for row in range(len(new)))])
-    assert labels[0] == labels[1] and len({*labels[0]}) > 1
 
 
 def test_one_wrong_crop_moves_the_robust_mean_little() -> None:
