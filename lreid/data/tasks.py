@@ -147,7 +147,8 @@ def _group_tasks(data_set: DataSet, cut: Cut, *, first: int, index: int) -> list
     """
     by_date = cut.group_by == "date"
     if by_date and not data_set.dates:
-        raise ArgumentError("group_by", f"is date, but no date of {data_set.name} is known; see its entry in the docs")
+        fault = f"is date, but no dates of {data_set.name} are known; docs/how-to/datasets.md says how to add them"
+        raise ArgumentError("group_by", fault)
     group_of: dict[Any, int] = {}
     for number, (name, *members) in enumerate(cut.groups):
         for member in members:

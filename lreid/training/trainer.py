@@ -351,7 +351,7 @@ class Trainer:
             "%s: %s, %s, %s%s",
             name,
             task.name,
-            counted(len(task.classes), "identity"),
+            counted(len({record.pid for record in task.records}), "identity"),
             counted(len(images), "image"),
             f" and {counted(exemplars, 'exemplar')}" if exemplars else "",
         )
