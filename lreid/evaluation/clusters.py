@@ -10,7 +10,7 @@ from lreid.retrieval.arrays import unit_rows
 from lreid.retrieval.camera_norm import CameraNorm
 from lreid.retrieval.rerank import KReciprocal, ReRankedScores
 
-sklearn = Extra("sklearn.cluster", "cluster")
+sklearn, sparse = Extra("sklearn.cluster", "cluster"), Extra("scipy.sparse", "cluster")
 
 # Values for identities with few images, as in rendered-domains. SpCL has about 20 images per identity and uses 30, 6,
 # 0.6 (radius) and 4 (fewest).
@@ -32,8 +32,6 @@ def cluster(features: np.ndarray, units: np.ndarray, cameras: np.ndarray) -> np.
     Returns:
         Cluster numbers (n,) int64, -1 for no cluster. A unit of several rows is never without a cluster.
     """
-    from scipy.sparse import csr_array, vstack
-
     if len(features) == 0:
         return np.empty(0, np.int64)
     _, unit, sizes = np.unique(units, return_inverse=True, return_counts=True)
@@ -46,8 +44,8 @@ def cluster(features: np.ndarray, units: np.ndarray, cameras: np.ndarray) -> np.
     for start in range(0, len(points), BLOCK):
         distances = (-scores(slice(start, min(start + BLOCK, len(points))))).clamp(min=0).numpy()  # (B, u)
         near = np.nonzero(distances <= RADIUS)
-        rows.append(csr_array((distances[near], near), shape=distances.shape))
-    graph = vstack(rows, format="csr")
+        rows.append(sparse.csr_array((distances[near], near), shape=distances.shape))
+    graph = sparse.vstack(rows, format="csr")
     numbers = sklearn.DBSCAN(eps=RADIUS, min_samples=FEWEST, metric="precomputed").fit_predict(graph)
     single = (numbers == -1) & (sizes > 1)
     numbers[single] = numbers.max(initial=-1) + 1 + np.arange(single.sum())

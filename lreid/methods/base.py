@@ -46,6 +46,7 @@ class Method:
         defaults: different defaults of inherited options; a method passes on ``CLASS.defaults | options``.
         unused: options of the base classes that have no effect here; a config that changes one of them is refused.
         divisible: False if several processes cannot share a batch, because the method computes gradients itself.
+        relabels: False if the labels of a task may not change between its epochs, as pseudo-labels do.
         selections: selections of exemplars that the method supports; ``importance`` is for methods that score images.
         finishing: what :meth:`finish_task` does, in words, for log lines.
         keeps_teacher: whether the method needs :attr:`teacher` from the second task on.
@@ -66,6 +67,7 @@ class Method:
     neck: ClassVar[bool] = False
     unused: ClassVar[tuple[str, ...]] = ()
     divisible: ClassVar[bool] = True
+    relabels: ClassVar[bool] = True
     selections: ClassVar[tuple[str, ...]] = ("herding", "nearest", "random")
     defaults: ClassVar[Mapping[str, Any]] = {}
     finishing: ClassVar[str] = "averaging weights"

@@ -57,6 +57,7 @@ class PAD(Method):
     """
 
     batches = "identities"
+    relabels = False  # text features belong to the identities at the start of the task
     finishing = "finishing the task"
     keeps: ClassVar = {**Method.keeps, "text": "network", "necks": "network", "heads": "identity", "bank": "identity"}
 

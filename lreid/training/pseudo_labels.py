@@ -17,11 +17,13 @@ from lreid.data.loaders import Relabelled, TaskBatches
 from lreid.data.records import Benchmark, Record, Task
 from lreid.errors import ArgumentError, counted
 from lreid.evaluation.clusters import FEWEST, cluster
+from lreid.extras import Extra
 from lreid.methods import Method
 from lreid.models.embedder import Embedder, frozen_copy
 from lreid.training.batches import Batching
 
 logger = logging.getLogger("lreid")
+optimize = Extra("scipy.optimize", "cluster")
 
 
 class PseudoLabels:
@@ -44,12 +46,14 @@ class PseudoLabels:
         before: states of model and method before the task, which are restored if clustering fails.
 
     Raises:
-        ArgumentError: the method does not train on P x K batches.
+        ArgumentError: the method does not train on P x K batches, or needs the same labels in all epochs.
     """
 
     def __init__(self, method: Method, batching: Batching, benchmark: Benchmark, labelled: float) -> None:
         if method.batches == "stream" or batching.stream.SEGMENT:
             raise ArgumentError("labels", "needs a method that trains on P x K batches, not on a stream; set it to all")
+        if not method.relabels:
+            raise ArgumentError("labels", "needs a method whose labels may change from epoch to epoch; set it to all")
         self.method, self.batching, self.labelled = method, batching, labelled
         self.teacher: Embedder = method.model
         self.before: dict[str, Any] = {}
@@ -189,13 +193,11 @@ def follow(clusters: np.ndarray, before: np.ndarray, labels: range) -> np.ndarra
         pairs share as many images as possible. A cluster that shares no image with its match gets the lowest unused
         label.
     """
-    from scipy.optimize import linear_sum_assignment
-
     names, old = np.unique(clusters[clusters >= 0]), np.unique(before[before >= 0])
     shared = np.zeros((len(names), len(old)), np.int64)
     both = (clusters >= 0) & (before >= 0)
     np.add.at(shared, (np.searchsorted(names, clusters[both]), np.searchsorted(old, before[both])), 1)
-    rows, columns = linear_sum_assignment(shared, maximize=True)
+    rows, columns = optimize.linear_sum_assignment(shared, maximize=True)
     label_of = {int(names[r]): int(old[c]) for r, c in zip(rows, columns, strict=True) if shared[r, c]}
     unused = iter(sorted(set(labels) - set(label_of.values())))
     label_of = {int(name): label_of[int(name)] if int(name) in label_of else next(unused) for name in names}

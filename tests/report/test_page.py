@@ -107,7 +107,7 @@ def test_every_name_is_escaped(results, run_folder, drawn):
     pages = [read(folder), read_page(folder / "many.html", [run, run | {"method": evil + "2"}])]
     names = {"class", "style", "title", "role", "aria-label", "viewbox", "lang", "charset", "name", "content", "scope"}
     names |= {"d", "x", "y", "width", "height", "transform", "clip-path", "tabindex", "data-name", "data-value"}
-    names |= {"id", "for", "type", "placeholder", "autocomplete", "aria-live"}  # of the filter
+    names |= {"id", "for", "type", "placeholder", "autocomplete", "aria-live", "data-of"}  # of the filter
     names |= {"open", "href"}  # of sections, and of the links to them
     for page in pages:
         assert [attributes for tag, attributes in page.tags if tag == "script"] == [{}]

@@ -149,8 +149,11 @@ def test_other_fractions_are_refused(value: str) -> None:
         check_values(load_config([], ["METHOD.LABELS", value]))
 
 
-def test_labels_are_needed_by_streams_and_accuracies(tmp_path: Path) -> None:
+def test_labels_are_needed_by_streams_accuracies_and_methods(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="METHOD.LABELS needs a method that trains on P x K batches"):
         train(tiny_config(UNLABELLED, STREAM__SEGMENT=4), tmp_path / "stream")
     with pytest.raises(InputError, match="METHOD.LABELS is none, but EVAL.ACCURACY needs all labels"):
         train(tiny_config(UNLABELLED, EVAL__ACCURACY=True), tmp_path / "accuracy")
+    monkeypatch.setattr("lreid.methods.base.Method.relabels", False)  # as pad's
+    with pytest.raises(InputError, match="METHOD.LABELS needs a method whose labels may change"):
+        train(tiny_config(UNLABELLED), tmp_path / "fixed")
