@@ -15,7 +15,7 @@ from races import race
 pytestmark = pytest.mark.slow
 
 COMMANDS = ("build", "add", "remove", "calibrate", "query", "reindex", "rollback", "migrate", "publish", "download")
-COMMANDS += ("report", "train", "link-first", "link-add", "link-merge", "link-undo", "link-remove")
+COMMANDS += ("check", "report", "train", "link-first", "link-add", "link-merge", "link-undo", "link-remove")
 
 
 @pytest.fixture(scope="module")
