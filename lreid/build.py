@@ -107,7 +107,7 @@ def learned(cfg: Config, benchmark: Benchmark) -> Benchmark:
 
 
 def model_of(cfg: Config, *, pretrained: bool) -> Embedder:
-    """The network that a config describes, with its initial weights or, if not ``pretrained``, random ones."""
+    """The network of a config, with the weights that the config names; with random weights if not ``pretrained``."""
     weights = cfg.MODEL.WEIGHTS if pretrained else "none"
     model = network_of(cfg, weights=weights, neck=class_of(cfg).neck)
     with naming_keys("TRAIN"):

@@ -400,7 +400,7 @@ def remove_leftovers(folder: Path, name: str | None = None) -> None:
 
 @contextlib.contextmanager
 def folder_at_once(folder: Path, *, empty: bool = False) -> Iterator[Path | None]:
-    """A context for filling a folder that gets its name when it is complete; yields None if it already exists.
+    """A context manager that yields a temporary folder and renames it to ``folder`` at the end; None if that exists.
 
     Args:
         folder: the folder; until it is complete, its name is ``FOLDER.unfinished``.

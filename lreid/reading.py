@@ -216,8 +216,8 @@ def misfit(value: Any, form: Any, key: str = "") -> str | None:
     Args:
         value: plain data: numbers, text, lists and dicts.
         form: a type or a tuple of types (``True`` is not an ``int``); ``[form]`` for a list of values of this form; or
-            a dict of forms by key. In the dict, the key ``"key?"`` is optional, and ``str`` gives the form of all other
-            keys. Values of keys without a form are not checked; the keys themselves must be text.
+            a dict of forms by key. A question mark after a key makes the key optional. The form at the key ``str``
+            (the type) is that of all other keys. Values of keys without a form are not checked; all keys must be text.
         key: name of the value, for the message.
 
     Returns:

@@ -160,7 +160,7 @@ def common_plane(*features: np.ndarray) -> tuple[list[np.ndarray], float]:
     The sign of each component is chosen so that its largest entry is positive, so the result is always the same.
 
     Args:
-        features: (n_i, D) float, of any length, D > 1.
+        features: (n_i, D) float; they need not be unit vectors, D > 1.
 
     Returns:
         The points (n_i, 2) of each set, and the share of the variance in the plane, in [0, 1].

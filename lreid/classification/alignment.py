@@ -26,7 +26,8 @@ def buffer_alignment(
     taken. The result is the mean over the stored images of a task.
 
     Args:
-        buffer_features: (m, D) float features of stored images, of any length; a zero feature has the similarity 0.
+        buffer_features: (m, D) float features of stored images, not necessarily of unit length; a zero feature
+            has the similarity 0.
         buffer_labels: (m,) integers, class labels in [0, C).
         held_out_features: (n, D) float features of images that were held out from training.
         held_out_labels: (n,) integers; classes without stored images are ignored.

@@ -37,7 +37,7 @@ def knn_scores(
     2018) weights a vote by ``exp(similarity / 0.07)``.
 
     Args:
-        train_features: (N, D) float features of training images, of any length.
+        train_features: (N, D) float features of training images; they need not be unit vectors.
         train_labels: (N,) integers in [0, C).
         test_features: (n, D) float.
         k: number of neighbours; all N training images if there are fewer.

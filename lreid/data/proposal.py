@@ -63,9 +63,9 @@ def propose(
 ) -> Proposal:
     """Proposes settings that suit data sets.
 
-    A batch has at most 24 identities, so many that the batches of an epoch are about equally large. It has 2 to 5
-    images per identity, by the median number of images per identity. The input of the network is upright, square or
-    wide as most images are, with about as many pixels as ``height`` x ``width``.
+    A batch has at most 24 identities; their number makes the batches of an epoch about equally large. The batch has as
+    many images per identity as the median identity, but at least 2 and at most 5. The input of the network is upright,
+    square or wide as most images are, with about as many pixels as ``height`` x ``width``.
 
     Args:
         data_sets: data sets with training images.

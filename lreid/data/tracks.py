@@ -223,7 +223,7 @@ def _report(file: Path, left_out: Mapping[str, int], taken: Mapping[float, int],
 
 
 def _values(where: str, line: str) -> list[float]:
-    """The numbers in a line, six or more."""
+    """The numbers in a line; raises InputError if there are fewer than six."""
     try:
         values = [float(value) for value in line.replace(",", " ").split()]
     except ValueError:

@@ -271,7 +271,7 @@ def _of_version_2(step: dict[str, Any], *, weighted: bool = False) -> dict[str, 
 def load_pipeline(path: str | Path, values: Mapping[str, Any] | None = None) -> list[Any]:
     """Read the steps of a pipeline that ``albumentations.save`` wrote, YAML or JSON.
 
-    A file that albumentations before version 2 wrote is also read if version 2 draws its steps in the same way.
+    Files of albumentations 1 are also read if version 2 samples the parameters of all their steps in the same way.
 
     Args:
         path: path of the file.

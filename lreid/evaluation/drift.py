@@ -34,7 +34,7 @@ def feature_drift(before: np.ndarray | Tensor, after: np.ndarray | Tensor, metri
     3. Fig. 2 left plots the cosine distance ``1 - cos``, which is half the square of the Euclidean distance.
 
     Args:
-        before, after: (n, D) float features of the same images by the two models, of any length.
+        before, after: (n, D) float features of the same images by the two models; they need not be unit vectors.
         metric: ``euclidean`` or ``cosine``; both distances are in [0, 2].
 
     Returns:

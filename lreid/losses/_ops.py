@@ -100,7 +100,7 @@ def check_rows(features: Tensor, labels: Tensor, name: str = "features") -> None
 
 
 def check_alike(first: Tensor, second: Tensor, names: str, shape: str = "(B, D)") -> None:
-    """Raises ValueError unless both tensors are matrices of one shape; the message calls it ``shape``."""
+    """Raises ValueError unless both tensors are matrices of the same shape, which the error describes as ``shape``."""
     if first.ndim != 2 or first.shape != second.shape:
         raise ValueError(f"{names} must both be {shape}, got shapes {tuple(first.shape)} and {tuple(second.shape)}")
 

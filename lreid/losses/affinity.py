@@ -18,7 +18,7 @@ def affinity_kl_loss(student: Tensor, teacher: Tensor, *, temperature: float = 0
     ``reverse`` does the same. The loss is computed in float64 and from log-probabilities.
 
     Args:
-        student: ``(B, D)`` float features of the model in training, of any length.
+        student: ``(B, D)`` float features of the model in training; they need not be unit vectors.
         teacher: ``(B, D')`` float features of the same images by the previous model. It gets no gradient.
         temperature: divides the cosines, above 0.
         reverse: take ``KL(student || teacher)``.

@@ -43,7 +43,7 @@ def contrast_scores(projections: Tensor, flipped: Tensor) -> Tensor:
     Source: Contrast Scoring (on-device contrastive learning from unlabelled streams), Eqs. 3 and 4.
 
     Args:
-        projections: ``(B, D)`` float outputs of the projection head, of any length.
+        projections: ``(B, D)`` float outputs of the projection head; they need not be unit vectors.
         flipped: ``(B, D)`` float outputs for the same images flipped left to right.
 
     Returns:

@@ -89,7 +89,7 @@ def dkp_pkt_loss(
     Source: the same as for :func:`dkp_set_triplet_loss`. The caller applies the weight 0.1. The loss is in float64.
 
     Args:
-        features: ``(B, D)`` float features, of any length.
+        features: ``(B, D)`` float features; they need not be unit vectors.
         means: ``(P, D)`` float mean features of past identities.
         deviations: ``(P, D)`` float standard deviations of past identities.
         noise: ``(P, D)`` float, drawn from a normal distribution.

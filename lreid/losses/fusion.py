@@ -22,7 +22,7 @@ def lstkc_alpha(new: Tensor, old: Tensor, *, scale: float = 100.0) -> float:
     without the diagonal, but then uses 0.5. The weight is computed in float64.
 
     Args:
-        new: ``(n, D)`` float features of the new network, of any length.
+        new: ``(n, D)`` float features of the new network; they need not be unit vectors.
         old: ``(n, D')`` float features of the same images from the old network.
         scale: factor of the cosines before the softmax, above 0.
 

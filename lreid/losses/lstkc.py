@@ -32,7 +32,7 @@ def lstkc_rskt_loss(
     The loss of two equal models is above 0 if any of their entries is wrong. Everything is computed in float64.
 
     Args:
-        student: ``(B, D)`` float features of the model in training, of any length.
+        student: ``(B, D)`` float features of the model in training; they need not be unit vectors.
         teacher: ``(B, D')`` float features of the same images by the previous model. It gets no gradient.
         labels: ``(B,)`` integers, in any order and any number of each.
         temperature: divides the cosines, above 0.
@@ -84,7 +84,7 @@ def lstkcpp_dual_loss(
     (LSTKC++), TPAMI 2025, in the form of its official code.
 
     Args:
-        student: ``(B, D)`` float features of the model in training, of any length.
+        student: ``(B, D)`` float features of the model in training; they need not be unit vectors.
         short: ``(B, D')`` float features of the same images by the model as the last task's training left it.
         long: ``(B, D'')`` float features of the same images by the fused older model. No teacher gets a gradient.
         labels: ``(B,)`` integers, in any order and any number of each.

@@ -87,7 +87,7 @@ def herding(features: np.ndarray, count: int) -> np.ndarray:
     Source: Rebuffi et al., "iCaRL", CVPR 2017, Algorithm 4, on features of unit length; no image is chosen twice.
 
     Args:
-        features: (n, D) features, of any length; a row of zeros stays zero.
+        features: (n, D) features; they need not be unit vectors; a row of zeros stays zero.
         count: number of images to select, if there are enough.
 
     Returns:

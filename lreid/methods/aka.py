@@ -30,9 +30,9 @@ class AKA(LwF):
     * Stability: ``mean_v |v / |v| - v' / |v'||²``, where ``v'`` is vertex ``v`` after the previous task.
 
     The official code smooths labels over the identities of all tasks and keeps the old model in training mode; both are
-    options here. It also leaves out the first ReLU of its ResNet and keeps the low final learning rate of the first
-    task for later tasks, unlike lreid. Here each task begins with a fresh optimiser, as for every method, and the graph
-    is trained at the learning rate of the network.
+    options here. Two parts of the official code are not in lreid: its ResNet has no first ReLU, and all tasks after the
+    first train at the low final learning rate of the first. Here each task begins with a fresh optimiser, as for every
+    method, and the graph is trained at the learning rate of the network.
 
     DwoPP's authors (BMVC 2022) did not publish how they built AKA on BoT. lreid has one neck for all tasks. Its metric
     loss is a weighted mean: ``plasticity_share`` is the weight of AKA's plasticity loss, and BoT's plain triplet loss

@@ -22,10 +22,11 @@ from lreid.models.parts import bn_neck
 class PerTaskAdapters(BoTFineTuning):
     """The idea of AdalReID and DASA: every domain trains its own adapter, so that no adapter forgets.
 
-    Neither paper has code; this is its smallest form. ``MODEL.ADAPTER`` is trained with the losses of BoT, with a neck
-    and a classifier that are discarded after the task. Of a task the network keeps the adapter and, for each feature of
-    the frozen network, its mean and variance over the task's images: neither images nor identities. At test time each
-    image takes the adapter of the likeliest task (:class:`~lreid.models.adapters.bank.AdapterBank`).
+    This is the smallest form of the idea, not the code of either. ``MODEL.ADAPTER`` is trained with the losses of BoT,
+    with a neck and a classifier that are discarded after the task. Of each task the network keeps the adapter and the
+    mean and variance of each feature of the frozen network over the task's images; it keeps no images and no
+    identities. At test time each image takes the adapter of the likeliest task
+    (:class:`~lreid.models.adapters.bank.AdapterBank`).
     ``tools/adapter_choice.py`` measures what wrong choices cost.
     """
 

@@ -148,7 +148,7 @@ def build(name: str, *, hub: bool, size: tuple[int, int]) -> nn.Module:
 
 
 def normalisation(name: str) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-    """Means and deviations of RGB in [0, 1] for the weights on timm's hub; None if there are none.
+    """Mean and deviation of the RGB values in [0, 1] that the pretrained weights expect; None if timm has no weights.
 
     Raises:
         ArgumentError: timm has no such network or weights.
