@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import zipfile
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
@@ -16,7 +15,7 @@ from lreid.apps.arguments.test import split_checkpoints
 from lreid.apps.arguments.train import short_keys, split_words
 from lreid.config import check_values, load_config
 from lreid.config_keys import Config
-from lreid.errors import InputError, naming_keys
+from lreid.errors import InputError, naming_keys, refuse_out_of_memory
 from lreid.reading import compare_checksums, require_regular
 from lreid.rules import device_fault
 from lreid.zoo import PREFIX, is_entry
@@ -118,7 +117,10 @@ def _require_model(name: str) -> None:
     elif os.path.isfile(name) and not name.endswith(".onnx"):
         try:
             compare_checksums(name, legacy=False)
-        except (ValueError, zipfile.BadZipFile) as error:
+        except (InputError, PermissionError):
+            raise
+        except Exception as error:  # damage shows in many kinds of exceptions
+            refuse_out_of_memory(error, name)
             raise InputError(f"{name}: damaged, or not a checkpoint ({error}); use one of lreid train") from None
 
 

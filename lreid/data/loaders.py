@@ -238,7 +238,7 @@ def naming_dead_workers(workers: int) -> Iterator[None]:
             raise
         raise InputError(
             f"a loader process died ({str(error).splitlines()[0]}); the usual cause is too little memory or shared "
-            f"memory: set fewer than workers={workers}, or cache_gib=0, and continue with resume=True"
+            f"memory: set a lower number than workers={workers}, or cache_gib=0, and continue with resume=True"
         ) from None
 
 

@@ -76,16 +76,16 @@ def test_the_commands_search_a_gallery_that_python_built(
 
 GREY = np.zeros((4, 4), np.uint8)
 WRONG = {  # what is given for images, and what the one line must name
-    "None": (lambda root: None, ["None", "extract('folder')"]),
+    "None": (lambda root: None, ["None", "'folder'"]),
     "a folder without images": (lambda root: root / "empty", ["empty", "image"]),
     "a video": (lambda root: root / "a.mp4", ["a.mp4", "from-tracks"]),
     "a URL": (lambda root: "https://example.org/a.jpg", ["https://example.org/a.jpg", "download it"]),
     "a missing file": (lambda root: root / "b.jpg", ["b.jpg", "No such file"]),
-    "a number": (lambda root: 7, ["int", "extract('folder')"]),
+    "a number": (lambda root: 7, ["int", "'folder'"]),
     "NaN": (lambda root: torch.full((1, 3, 4, 4), torch.nan), ["NaN", "position 0"]),
     "NaN in an array": (lambda root: np.full((1, 4, 4, 3), np.nan), ["float64", "uint8"]),
-    "another device": (lambda root: torch.zeros(1, 3, 4, 4, device="meta"), ["meta", "extract('folder')"]),
-    "a list of None": (lambda root: [None], ["None", "extract('folder')"]),
+    "another device": (lambda root: torch.zeros(1, 3, 4, 4, device="meta"), ["meta", "'folder'"]),
+    "a list of None": (lambda root: [None], ["None", "'folder'"]),
 }
 
 

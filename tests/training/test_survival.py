@@ -311,7 +311,7 @@ def test_a_worker_that_dies_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(TaskBatches, "__getitem__", dies)
     with pytest.raises(
         InputError,
-        match="a loader process died .* less than DATA.WORKERS 1, or DATA.CACHE_GIB 0, and continue with --resume",
+        match=r"a loader process died .* than DATA.WORKERS 1, or DATA.CACHE_GIB 0, and continue with --resume",
     ) as error:
         train(config(DATA__WORKERS=1), tmp_path / "run")
     assert "\n" not in str(error.value)
