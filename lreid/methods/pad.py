@@ -73,7 +73,7 @@ class PAD(Method):
         temperature: Annotated[float, Rule("temperature of the distilled logits", above=0)] = 4.0,
         momentum: Annotated[float, Rule("share of the teacher that stays in a step", least=0, most=1)] = 0.997,
         last_blocks: Annotated[int, Rule("number of blocks that train after the first task", least=0)] = 4,
-        prompt_rate: Annotated[float, Rule("learning rate of prompts, relative to the other weights", above=0)] = 1000.0,
+        prompt_rate: Annotated[float, Rule("learning rate of prompts, relative to other weights", above=0)] = 1000.0,
         first_prompt_rate: Annotated[float, Rule("the same in the first task", above=0)] = 400.0,
         slots: Annotated[int, Rule("number of prompt slots per block, for all tasks", least=1)] = 36,
         new_slots: Annotated[int, Rule("number of slots that a task opens", least=1)] = 8,

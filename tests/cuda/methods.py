@@ -37,7 +37,12 @@ SMALL = {
     "TRAIN.EPOCHS": 2,
 }
 STYLE = {"METHOD.STYLE_STEPS": 2, "METHOD.STYLE_BATCH": 2}
-OPTIONS = {"dask": STYLE, "dkp_pp": STYLE, "gdumb": {"METHOD.PASSES": 2}}  # what takes long by default
+OPTIONS = {  # what takes long by default
+    "dask": STYLE,
+    "dkp_pp": STYLE,
+    "gdumb": {"METHOD.PASSES": 2},
+    "ranpac": {"METHOD.WIDTH": 32},
+}
 KEPT = ("mAP", "rank1", "loss_history", "identity_ap", "exemplars", "images_trained", "steps_trained")
 
 
