@@ -100,7 +100,30 @@ def require_files(records: Iterable[Record]) -> None:
                 _require_file(file)
 
 
-class Images(Sequence[np.ndarray]):
+class Described(Sequence[np.ndarray]):
+    """Images with one record each.
+
+    Attributes:
+        records: the records, in the order of the images.
+    """
+
+    records: tuple[Record, ...]
+
+    @property
+    def pids(self) -> np.ndarray:
+        """Identities (n,) int64."""
+        return np.array([record.pid for record in self.records], np.int64)
+
+    @property
+    def camids(self) -> np.ndarray:
+        """Cameras (n,) int64."""
+        return np.array([record.camid for record in self.records], np.int64)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+
+class Images(Described):
     """The images of a list of records, decoded and resized.
 
     If the images fit into ``cache_gib``, threads decode all of them into one array. Otherwise an image is decoded each
@@ -156,19 +179,6 @@ class Images(Sequence[np.ndarray]):
         self.records = tuple(records[i] for i in readable)
         left_out = set(range(len(records))).difference(readable)
         self.skipped = [records[i].path for i in sorted(left_out)]
-
-    @property
-    def pids(self) -> np.ndarray:
-        """Identities (n,) int64."""
-        return np.array([record.pid for record in self.records], np.int64)
-
-    @property
-    def camids(self) -> np.ndarray:
-        """Cameras (n,) int64."""
-        return np.array([record.camid for record in self.records], np.int64)
-
-    def __len__(self) -> int:
-        return len(self.records)
 
     def __getitem__(self, index: int | slice) -> np.ndarray:
         """The image of ``records[index]``, (H, W, 3) uint8, RGB; (n, H, W, 3) for a slice."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from lreid.data.images import Images
+from lreid.data.images import Described, Images
 from lreid.data.records import QueryGallery, Record
 from lreid.errors import ArgumentError, InputError
 from lreid.identities import UNKNOWN, Labels, Outfits, usable
@@ -45,7 +45,7 @@ class Labelled(Protocol):
         """``(N,)`` int64 cameras."""
 
 
-class Tracklets(Sequence[np.ndarray]):
+class Tracklets(Described):
     """A sequence of tracklets in the order of their numbers, which represents each tracklet by its first frame.
 
     Args:
@@ -63,19 +63,6 @@ class Tracklets(Sequence[np.ndarray]):
         self._first = self._order[self._starts]  # (T,)
         self.records = tuple(frames.records[row] for row in self._first)
         self.skipped, self.cached_gib = frames.skipped, frames.cached_gib
-
-    @property
-    def pids(self) -> np.ndarray:
-        """``(T,)`` int64 identities."""
-        return np.array([record.pid for record in self.records], np.int64)
-
-    @property
-    def camids(self) -> np.ndarray:
-        """``(T,)`` int64 cameras."""
-        return np.array([record.camid for record in self.records], np.int64)
-
-    def __len__(self) -> int:
-        return len(self.records)
 
     def __getitem__(self, index: Any) -> Any:
         """The first frame of a tracklet, (H, W, 3) uint8, RGB."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Annotated, Any, ClassVar
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import Parameter
@@ -16,6 +17,7 @@ from lreid.losses.triplet import batch_hard_triplet_loss
 from lreid.methods.base import Method
 from lreid.models.classifier import GrowingClassifier
 from lreid.models.embedder import Embedder
+from lreid.models.parts import bn_neck
 from lreid.rules import Rule
 
 
@@ -78,7 +80,7 @@ class BoTFineTuning(Method):
             "triplet": batch_hard_triplet_loss(features, labels, **self.triplet),
         }
 
-    def class_scores(self, features: Tensor) -> Tensor:
+    def class_scores(self, features: Tensor) -> Tensor | None:
         """Logits of all identities so far, ``(B, K)``."""
         return self.classifier(features)  # extracted features already went through the neck
 
@@ -91,3 +93,61 @@ class BoTFineTuning(Method):
         super().load_state_dict(state)
         self.classifier.load_state_dict(state["classifier"])
         self.first_class = state["first_class"]
+
+
+class TaskHeadFineTuning(BoTFineTuning):
+    """BoT with a neck and a classifier of the current task, which are discarded at its end.
+
+    Attributes:
+        labels: labels of the task, ascending.
+    """
+
+    keeps: ClassVar = {**BoTFineTuning.keeps, "task_neck": "network"}
+
+    def __init__(self, model: Embedder, **bot: Any) -> None:
+        super().__init__(model, **bot)
+        self.labels = torch.empty(0, dtype=torch.int64)
+        self._new_head()
+
+    def _new_head(self) -> None:
+        self.classifier = GrowingClassifier(self.model.dim).to(self.model.mean.device)
+        self.task_neck = bn_neck(self.model.dim).to(self.model.mean.device)
+
+    def begin_task(self, task: Task) -> None:
+        """Create a head for the identities of the task."""
+        self._new_head()
+        self.labels = torch.tensor(task.classes)
+        self.classifier.grow(len(task.classes))
+
+    def parameters(self) -> Iterable[Parameter] | list[dict[str, Any]]:
+        """The network and the head of the task."""
+        return chain(self.model.parameters(), self.classifier.parameters(), self.task_neck.parameters())
+
+    def loss(self, batch: Batch) -> dict[str, Tensor]:
+        """Compute the terms of BoT over the identities of the task."""
+        features = self.model(batch.images)  # (B, dim)
+        logits = self.classifier(self.task_neck(features))  # (B, identities of the task)
+        rows = torch.searchsorted(self.labels, batch.labels)
+        return self.softmax_triplet(features, logits, batch._replace(labels=rows))
+
+    def end_task(self, task: Task) -> None:
+        """Discard the head."""
+        super().end_task(task)
+        self._new_head()
+
+    def class_scores(self, features: Tensor) -> Tensor | None:
+        """Return None, because there is no classifier of all identities."""
+        return None
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state of the base class, and the head within a task."""
+        return super().state_dict() | {"task_neck": self.task_neck.state_dict(), "labels": self.labels}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore a state that :meth:`state_dict` returned."""
+        super().load_state_dict(state)
+        self.task_neck.load_state_dict(state["task_neck"])
+        if "labels" in state:
+            self.labels = state["labels"].cpu()
+        else:  # an earlier version, in which the labels of a task were consecutive
+            self.labels = state["first_label"] + torch.arange(len(self.classifier))

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import chain
-from typing import Any, ClassVar
+from typing import Any
 
-import torch
-from torch import Tensor
-from torch.nn import Parameter
-
-from lreid.data.loaders import Batch
 from lreid.data.records import Task
-from lreid.methods.bot_ft import BoTFineTuning
+from lreid.methods.bot_ft import TaskHeadFineTuning
 from lreid.models.adapters.bank import ROWS
-from lreid.models.classifier import GrowingClassifier
 from lreid.models.embedder import Embedder
-from lreid.models.parts import bn_neck
 
 
-class PerTaskAdapters(BoTFineTuning):
+class PerTaskAdapters(TaskHeadFineTuning):
     """The idea of AdalReID and DASA: every domain trains its own adapter, so that no adapter forgets.
 
     This is the smallest form of the idea, not the code of either. ``MODEL.ADAPTER`` is trained with the losses of BoT,
@@ -31,37 +22,17 @@ class PerTaskAdapters(BoTFineTuning):
     """
 
     finishing = "storing the adapter"
-    keeps: ClassVar = {**BoTFineTuning.keeps, "task_neck": "network"}
     neck = False
 
     def __init__(self, model: Embedder, **bot: Any) -> None:
         super().__init__(model, **bot)
         self.bank = model.store_adapters()
-        self.labels = torch.empty(0, dtype=torch.int64)  # of the task, ascending
         self.right = 0.0
-        self._new_head()
-
-    def _new_head(self) -> None:
-        self.classifier = GrowingClassifier(self.model.dim).to(self.model.mean.device)
-        self.task_neck = bn_neck(self.model.dim).to(self.model.mean.device)
 
     def begin_task(self, task: Task) -> None:
         """Begins an adapter and a head for the identities of the task."""
-        self._new_head()
+        super().begin_task(task)
         self.bank.restart()
-        self.labels = torch.tensor(task.classes)
-        self.classifier.grow(len(task.classes))
-
-    def parameters(self) -> Iterable[Parameter]:
-        """The adapter and the head of the task; the optimiser skips frozen weights."""
-        return chain(super().parameters(), self.task_neck.parameters())
-
-    def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """The terms of BoT over the identities of the task."""
-        features = self.model(batch.images)  # (B, dim)
-        logits = self.classifier(self.task_neck(features))  # (B, identities of the task)
-        rows = torch.searchsorted(self.labels, batch.labels)
-        return self.softmax_triplet(features, logits, batch._replace(labels=rows))
 
     def finish_task(self, task: Task) -> None:
         """Stores the adapter, and the statistics of the task's features without an adapter."""
@@ -78,14 +49,6 @@ class PerTaskAdapters(BoTFineTuning):
         """Each image once."""
         return len(task.records)
 
-    def end_task(self, task: Task) -> None:
-        """Discards the head."""
-        super().end_task(task)
-        self._new_head()
-
-    def class_scores(self, features: Tensor) -> None:
-        """None: there is no classifier of all identities."""
-
     def figures(self) -> dict[str, float]:
         """The share of the last task's training images that choose its adapter, as ``own_adapter``."""
         return super().figures() | {"own_adapter": self.right}
@@ -96,12 +59,10 @@ class PerTaskAdapters(BoTFineTuning):
         return super().stored(identities) | {"domain": nbytes // max(len(self.bank), 1)}
 
     def state_dict(self) -> dict[str, Any]:
-        """The head of the current task, in addition to the state of the base classes."""
-        head = {"task_neck": self.task_neck.state_dict(), "labels": self.labels, "right": self.right}
-        return super().state_dict() | head
+        """The state of the base class, and the share of :meth:`figures`."""
+        return super().state_dict() | {"right": self.right}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores the state of :meth:`state_dict`."""
         super().load_state_dict(state)
-        self.task_neck.load_state_dict(state["task_neck"])
-        self.labels, self.right = state["labels"].cpu(), state["right"]
+        self.right = state["right"]

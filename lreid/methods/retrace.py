@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from itertools import chain
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import Parameter
 
-from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.losses.fusion import linear_combination
-from lreid.methods.bot_ft import BoTFineTuning
-from lreid.models.classifier import GrowingClassifier
+from lreid.methods.bot_ft import TaskHeadFineTuning
 from lreid.models.embedder import Embedder, frozen_copy
-from lreid.models.parts import bn_neck
 from lreid.retrieval.self_search import self_retrieval
 from lreid.rules import Rule
 
@@ -28,7 +24,7 @@ MEASURED = 512  # number of images of a task on which the mAP is measured
 BISECTIONS = 5  # alpha is found with an accuracy of 1/32
 
 
-class Retrace(BoTFineTuning):
+class Retrace(TaskHeadFineTuning):
     """lreid's own method, which stores nothing between tasks except the network.
 
     A task moves the weights from ``w0`` to ``w1``. Past tasks had a minimum near ``w0``, so their loss grows about as
@@ -78,18 +74,12 @@ class Retrace(BoTFineTuning):
         self.rate, self.keep, self.centre = rate, keep, centre
         model.neck.requires_grad_(False)  # it stores a mean and is not trained
         self.began: Embedder | None = None  # the previous network, until the end of the task
-        self.labels = torch.empty(0, dtype=torch.int64)  # labels of the task, ascending
         self.share = 1.0  # alpha of the last task
-        self._new_head()
 
     @property
     def needs_past(self) -> bool:
         """False, because head and previous network exist only within a task."""
         return False
-
-    def _new_head(self) -> None:
-        self.classifier = GrowingClassifier(self.model.dim).to(self.model.mean.device)
-        self.task_neck = bn_neck(self.model.dim).to(self.model.mean.device)
 
     def _neck(self) -> nn.BatchNorm1d:
         assert isinstance(self.model.neck, nn.BatchNorm1d)
@@ -97,25 +87,15 @@ class Retrace(BoTFineTuning):
 
     def begin_task(self, task: Task) -> None:
         """Store a copy of the network, and create a head for the identities of the task."""
-        self._new_head()
+        super().begin_task(task)
         self._neck().reset_running_stats()
         self.began = frozen_copy(self.model)
-        self.labels = torch.tensor(task.classes)
-        self.classifier.grow(len(task.classes))
         with torch.no_grad():
             self.classifier.weight.copy_(self.mean_directions(task))
 
     def parameters(self) -> Iterable[Parameter] | list[dict[str, Any]]:
         """The network and the head of the task."""
-        trained = chain(super().parameters(), self.task_neck.parameters())
-        return [{"params": list(trained), "rate_factor": self.rate}]
-
-    def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Compute the softmax over the identities of the task, and the triplet loss."""
-        features = self.model(batch.images)  # (B, dim)
-        logits = self.classifier(self.task_neck(features))  # (B, identities of the task)
-        rows = torch.searchsorted(self.labels, batch.labels)
-        return self.softmax_triplet(features, logits, batch._replace(labels=rows))
+        return [{"params": list(super().parameters()), "rate_factor": self.rate}]
 
     def finish_task(self, task: Task) -> None:
         """Interpolate the weights to the smallest alpha that retains the gain on the task."""
@@ -147,30 +127,20 @@ class Retrace(BoTFineTuning):
         """Discard the head and the previous network."""
         super().end_task(task)
         self.began = None
-        self._new_head()
 
     def figures(self) -> dict[str, float]:
         """The interpolation weight alpha of the last task, as ``share``."""
         return super().figures() | {"share": self.share}
 
-    def class_scores(self, features: Tensor) -> None:
-        """Return None, because there is no classifier of all identities."""
-
     def state_dict(self) -> dict[str, Any]:
-        """The state of the base class, and head and previous network within a task."""
+        """The state of the base class, and the previous network within a task."""
         began = None if self.began is None else self.began.state_dict()
-        head = {"task_neck": self.task_neck.state_dict(), "labels": self.labels}
-        return super().state_dict() | head | {"began": began, "share": self.share}
+        return super().state_dict() | {"began": began, "share": self.share}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state that :meth:`state_dict` returned."""
         super().load_state_dict(state)
-        self.task_neck.load_state_dict(state["task_neck"])
         self.share = state["share"]
-        if "labels" in state:
-            self.labels = state["labels"].cpu()
-        else:  # an earlier version, in which the labels of a task were consecutive
-            self.labels = state["first_label"] + torch.arange(len(self.classifier))
         self.began = None if state["began"] is None else frozen_copy(self.model)
         if self.began is not None:
             self.began.load_state_dict(state["began"])

@@ -66,7 +66,8 @@ class AdapterBank(nn.Module):
 
     def add(self, features: Tensor) -> None:
         """Stores the adapter of a task, with the statistics of its features (n, dim) without an adapter."""
-        variance = features.var(0, correction=0) + 1e-6 * features.var(0, correction=0).mean() + 1e-12
+        variance = features.var(0, correction=0)
+        variance = variance + 1e-6 * variance.mean() + 1e-12
         for name, row in zip(ROWS, (self._current(), features.mean(0), variance), strict=True):
             rows: Tensor = getattr(self, name)
             setattr(self, name, torch.cat([rows, row.to(rows)[None]]))
