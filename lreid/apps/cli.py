@@ -1,7 +1,5 @@
 """Run the console command ``lreid``: list the commands, define their common options, and set exit statuses."""
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import io
@@ -331,6 +329,26 @@ class _Lossy(_Printable):
             _discard(self.stream)
 
 
+def option(parser: Any, words: str, about: str, default: Any = None, **settings: Any) -> None:
+    """Adds an option that takes a value.
+
+    Args:
+        parser: a parser, or a group of options.
+        words: the option and the name of its value, such as ``--top K``.
+        about: meaning of the option, after which the help states the default.
+        default: value without the option, which also determines the type; ``[]`` allows to repeat the option.
+        settings: further arguments of :meth:`argparse.ArgumentParser.add_argument`.
+    """
+    name, _, metavar = words.partition(" ")
+    if default == [] and "nargs" not in settings:
+        settings["action"] = "append"
+    elif default and "default:" not in about:
+        about += f" (default: {default:g})" if isinstance(default, float) else f" (default: {default})"
+    if default is not None and not isinstance(default, list):
+        settings.setdefault("type", type(default))
+    parser.add_argument(name, default=default, metavar=metavar or None, help=about, **settings)
+
+
 def add_config(parser: argparse.ArgumentParser, what: str, pairs: str = "config keys with their values") -> None:
     """Adds ``--config``, a list of files, and ``overrides``, a list of ``KEY VALUE`` pairs.
 
@@ -339,12 +357,11 @@ def add_config(parser: argparse.ArgumentParser, what: str, pairs: str = "config 
         what: meaning of the files.
         pairs: meaning of the ``KEY VALUE`` pairs.
     """
-    parser.add_argument(
-        "--config",
+    option(
+        parser,
+        "--config FILE",
+        f"{what}; repeat the option for more files, later ones override earlier ones",
+        [],
         type=Path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help=f"{what}; repeat the option for more files, later ones override earlier ones",
     )
     parser.add_argument("overrides", nargs="*", metavar="KEY VALUE", help=f"{pairs}, such as TRAIN.LR 1e-4")

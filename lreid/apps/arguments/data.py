@@ -12,10 +12,10 @@
 The exit status is 2 if a data set that was checked or prepared is not complete.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
+
+from lreid.apps.cli import option
 
 ROOT = "folder of all data sets; image paths in a CSV file may be relative to it (DATA.ROOT, default: datasets)"
 PATTERN = "pattern of image paths in your folders, such as {pid}/{camid}_{n}.png; lreid prints what it reads from ten"
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         if names:
             sub.add_argument("names", nargs="*" if name == "list" else "+", metavar=names, help=about)
         if name != "from-tracks":
-            sub.add_argument("--root", type=Path, default=Path("datasets"), metavar="DIR", help=ROOT)
+            option(sub, "--root DIR", ROOT, Path("datasets"))
         return sub
 
     data_sets = "data sets, as in BENCHMARK.TRAIN"
@@ -39,59 +39,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     check = command(
         "check", "compare data sets with their published counts", "NAME", f"{data_sets}; folders; CSV files"
     )
-    check.add_argument("--pattern", default="", metavar="P", help=PATTERN)
+    option(check, "--pattern P", PATTERN, "")
     prepare = command("prepare", "unpack archives, and convert images where needed", "NAME", data_sets)
-    prepare.add_argument(
-        "--archive",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="zip or tar file to unpack; repeat it for more (default: the archives in the data set's folder)",
-    )
-
-    prepare.add_argument(
-        "--frames", type=int, default=0, metavar="N", help="frames per tracklet, if it has tracklets (default: 16)"
-    )
-
+    archives = "zip or tar file to unpack; repeat it for more (default: the archives in the data set's folder)"
+    option(prepare, "--archive FILE", archives, [], type=Path)
+    option(prepare, "--frames N", "frames per tracklet, if it has tracklets (default: 16)", 0)
     about = "video files, or folders in the layout of MOT Challenge or MTMC"
     _add_tracks(command("from-tracks", "cut images out of videos", "VIDEO", about))
 
 
 def _add_tracks(tracks: argparse.ArgumentParser) -> None:
     """Adds the options of ``lreid data from-tracks``."""
-    tracks.add_argument(
-        "--tracks",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="file of tracks, one per video: MOT Challenge format, or JSON of supervision or Ultralytics (default: "
-        "gt/gt.txt of a folder)",
-    )
-    tracks.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write")
-    tracks.add_argument(
-        "--every", type=float, default=0.5, metavar="S", help="seconds between images of a track (default: 0.5)"
-    )
-    tracks.add_argument(
-        "--most", type=int, default=20, metavar="N", help="maximum number of images per track (default: 20)"
-    )
-    tracks.add_argument(
-        "--min-height", type=int, default=64, metavar="PX", help="minimum height of a box (default: 64)"
-    )
-    tracks.add_argument(
-        "--min-sharpness", type=float, default=0.0, metavar="V", help="minimum variance of the Laplacian (default: 0)"
-    )
-    tracks.add_argument(
-        "--class",
-        type=int,
-        action="append",
-        default=[],
-        dest="classes",
-        metavar="N",
-        help="take boxes of this class, the eighth value of a line; repeat it for more (default: all classes, or "
-        "pedestrians in gt.txt)",
-    )
+    formats = "MOT Challenge format, or JSON of supervision or Ultralytics (default: gt/gt.txt of a folder)"
+    option(tracks, "--tracks FILE", f"file of tracks, one per video: {formats}", [], type=Path)
+    option(tracks, "--out DIR", "folder to write", type=Path, required=True)
+    option(tracks, "--every S", "seconds between images of a track", 0.5)
+    option(tracks, "--most N", "maximum number of images per track", 20)
+    option(tracks, "--min-height PX", "minimum height of a box", 64)
+    option(tracks, "--min-sharpness V", "minimum variance of the Laplacian (default: 0)", 0.0)
+    which = "the eighth value of a line; repeat it for more (default: all classes, or pedestrians in gt.txt)"
+    option(tracks, "--class N", f"take boxes of this class, {which}", [], type=int, dest="classes")
     tracks.add_argument(
         "--same-identities", action="store_true", help="a track number means the same person in all videos, as in MTMC"
     )

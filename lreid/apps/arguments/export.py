@@ -10,36 +10,22 @@ lreid compares the features of the file with those of the model before it replac
 does not resize images: resize them with PIL's bicubic filter first. lreid search also takes --checkpoint mine.onnx.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
+
+from lreid.apps.cli import option
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of ``lreid export``."""
     parser.add_argument("model", metavar="CHECKPOINT|zoo:NAME", help="a trained model")
-    parser.add_argument(
-        "--out", type=Path, required=True, metavar="FILE", help="file to write: .onnx, or .pt2 for --format torch"
-    )
-    parser.add_argument(
-        "--for",
-        dest="tool",
-        choices=("boxmot", "ultralytics", "deep-sort-realtime", "reid"),
-        help="write the format that this tool loads, and a card (for reid: a folder)",
-    )
-    parser.add_argument(
-        "--int8",
-        type=Path,
-        metavar="FOLDER",
-        help="compute with 8-bit integers, calibrated on the images in this folder; prints the loss of accuracy",
-    )
-    parser.add_argument("--format", choices=("onnx", "torch"), help="format of the file (default: onnx)")
-    parser.add_argument(
-        "--normalise",
-        choices=("inside", "outside"),
-        help="inside: the file takes uint8 RGB images; outside: normalised float images (default: inside)",
-    )
-    parser.add_argument(
-        "--opset", type=int, default=18, metavar="N", help="version of the ONNX operators (default: %(default)s)"
-    )
+    option(parser, "--out FILE", "file to write: .onnx, or .pt2 for --format torch", type=Path, required=True)
+    tools = ("boxmot", "ultralytics", "deep-sort-realtime", "reid")
+    card = "write the format that this tool loads, and a card (for reid: a folder)"
+    option(parser, "--for", card, choices=tools, dest="tool")
+    images = "compute with 8-bit integers, calibrated on the images in this folder; prints the loss of accuracy"
+    option(parser, "--int8 FOLDER", images, type=Path)
+    option(parser, "--format", "format of the file (default: onnx)", choices=("onnx", "torch"))
+    pixels = "inside: the file takes uint8 RGB images; outside: normalised float images (default: inside)"
+    option(parser, "--normalise", pixels, choices=("inside", "outside"))
+    option(parser, "--opset N", "version of the ONNX operators", 18)

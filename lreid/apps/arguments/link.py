@@ -22,13 +22,14 @@ identities, and people.gallery for lreid search.
 To enrol people by name, run lreid search build linked/people.gallery my/people.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any
 
 from lreid.apps.arguments.search import DEVICE
+from lreid.apps.cli import option
+
+OLD = "delete tracklets that ended more than N days ago"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,8 +51,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _command(commands, "undo", "undo the last change")
     remove = _command(commands, "remove", "delete an identity or old tracklets with all data; this cannot be undone")
     which = remove.add_mutually_exclusive_group(required=True)
-    which.add_argument("--identity", metavar="IDENTITY", help="number or name")
-    which.add_argument("--keep-days", type=float, metavar="N", help="delete tracklets that ended more than N days ago")
+    option(which, "--identity IDENTITY", "number or name")
+    option(which, "--keep-days N", OLD, type=float)
 
 
 def _command(commands: Any, name: str, what: str) -> argparse.ArgumentParser:
@@ -64,36 +65,17 @@ def _command(commands: Any, name: str, what: str) -> argparse.ArgumentParser:
 def _add_linking(commands: Any) -> None:
     add = _command(commands, "add", "link new recordings with each other and with the earlier ones in the folder")
     add.add_argument("cameras", type=Path, metavar="YAML", help="file that lists the cameras")
-    add.add_argument(
-        "--checkpoint", type=Path, metavar="FILE", help="model: a checkpoint or zoo:NAME (needed the first time)"
-    )
-    add.add_argument("--device", default="auto", help=DEVICE)
-    add.add_argument("--every", type=float, default=1.0, metavar="S", help="seconds between crops (default: 1)")
-    add.add_argument(
-        "--most", type=int, default=8, metavar="N", help="maximum number of crops per tracklet (default: 8)"
-    )
-    add.add_argument("--keep-days", type=float, metavar="N", help="delete tracklets that ended more than N days ago")
+    option(add, "--checkpoint FILE", "model: a checkpoint or zoo:NAME (needed the first time)", type=Path)
+    option(add, "--device", DEVICE, "auto")
+    option(add, "--every S", "seconds between crops", 1.0)
+    option(add, "--most N", "maximum number of crops per tracklet", 8)
+    option(add, "--keep-days N", OLD, type=float)
     add.add_argument("--online", action="store_true", help="link tracklets as they end, without using later ones")
-    add.add_argument(
-        "--delay",
-        type=float,
-        default=10.0,
-        metavar="S",
-        help="with --online: maximum delay of a decision, seconds (default: 10)",
-    )
+    option(add, "--delay S", "with --online: maximum delay of a decision, seconds", 10.0)
     again = _command(commands, "relink", "link all tracklets again, but keep corrections")
     for sub in (add, again):
-        sub.add_argument(
-            "--threshold",
-            type=float,
-            metavar="T",
-            help="mean cosine similarity from which tracklets are linked (default: calibrated)",
-        )
-        sub.add_argument(
-            "--false-accept-rate",
-            type=float,
-            default=0.002,
-            metavar="RATE",
-            help="share of pairs of different people that the calibrated threshold may accept (default: 0.002)",
-        )
+        linked = "mean cosine similarity from which tracklets are linked (default: calibrated)"
+        option(sub, "--threshold T", linked, type=float)
+        rate = "share of pairs of different people that the calibrated threshold may accept"
+        option(sub, "--false-accept-rate RATE", rate, 0.002)
         sub.add_argument("--raw", action="store_true", help="do not standardise features per recording")

@@ -9,21 +9,16 @@
 Runs with different protocols (identities, splits, cameras), configs or AP conventions never share a row.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
+
+from lreid.apps.cli import option
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of ``lreid report``."""
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run folder")
-    parser.add_argument(
-        "--format",
-        choices=("text", "markdown", "csv", "latex"),
-        default="text",
-        help="format of the table (default: text)",
-    )
+    option(parser, "--format", "format of the table", "text", choices=("text", "markdown", "csv", "latex"))
     parser.add_argument("--each", action="store_true", help="one line per run instead of means over seeds")
     parser.add_argument(
         "--cost", action="store_true", help="add exemplars, training time, peak memory and time per step"
@@ -33,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="add drift and gradients after task switches (runs with EVAL.DRIFT_STEPS)",
     )
-    parser.add_argument("--html", type=Path, metavar="FILE", help="also write one page about all runs")
+    option(parser, "--html FILE", "also write one page about all runs", type=Path)
     parser.add_argument(
         "--images",
         action="store_true",

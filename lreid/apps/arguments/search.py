@@ -18,15 +18,15 @@ pid, and optionally camid, split and time. If there is a column split, build rea
 and calibrate and query only the query rows.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any
 
-DEVICE = "auto, cpu, cuda, cuda:1 … (default: auto)"
+from lreid.apps.cli import option
+
+DEVICE = "auto, cpu, cuda, cuda:1 …"
 ENGINES = ("torch", "onnx")  # as in lreid.loading, which is not imported here because it loads torch
-ENGINE = "onnx: extract features with onnxruntime on the CPU (default: torch)"
+ENGINE = "onnx: extract features with onnxruntime on the CPU"
 SKIP_BAD = "skip images that cannot be read"
 KINDS = ("flat", "hnsw", "ivfpq")  # as in lreid.retrieval.index, which is not imported here because it loads torch
 
@@ -51,54 +51,37 @@ def _command(commands: Any, name: str, what: str, images: str = "", *, model: st
         _add_sources(sub)
     if model:
         own = "model: a checkpoint or zoo:NAME" if model == "required" else "the gallery's model, if its file has moved"
-        sub.add_argument("--checkpoint", type=Path, required=model == "required", metavar="FILE", help=own)
+        option(sub, "--checkpoint FILE", own, type=Path, required=model == "required")
         _add_device(sub)
     return sub
 
 
 def _add_sources(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--pattern", default="", metavar="P", help="pattern of the image paths, such as {pid}/{camid}_{n}.png"
-    )
-    parser.add_argument(
-        "--root",
-        type=Path,
-        default=Path("datasets"),
-        metavar="DIR",
-        help="folder to which image paths in a CSV file may be relative (default: datasets)",
-    )
+    option(parser, "--pattern P", "pattern of the image paths, such as {pid}/{camid}_{n}.png", "")
+    option(parser, "--root DIR", "folder to which image paths in a CSV file may be relative", Path("datasets"))
 
 
 def _add_device(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--device", default="auto", help=DEVICE)
-    parser.add_argument("--engine", choices=ENGINES, default="torch", help=ENGINE)
+    option(parser, "--device", DEVICE, "auto")
+    option(parser, "--engine", ENGINE, "torch", choices=ENGINES)
 
 
 def _add_indexing(commands: Any) -> None:
     """Adds the commands that change a gallery: build, add, remove, calibrate."""
     build = _command(commands, "build", "index images", "DIR|CSV", model="required")
-    build.add_argument("--kind", choices=KINDS, default="flat", help="kind of index (default: flat, which is exact)")
-    build.add_argument(
-        "--shards",
-        type=int,
-        default=1,
-        metavar="N",
-        help="number of parts, which are searched in parallel (default: 1)",
-    )
-    build.add_argument(
-        "--adapt-norm",
-        choices=("features",),
-        help="standardise features per camera, with the statistics of these images",
-    )
+    option(build, "--kind", "kind of index (default: flat, which is exact)", "flat", choices=KINDS)
+    option(build, "--shards N", "number of parts, which are searched in parallel", 1)
+    statistics = "standardise features per camera, with the statistics of these images"
+    option(build, "--adapt-norm", statistics, choices=("features",))
     add = _command(commands, "add", "index images that are not in the gallery yet", "DIR|CSV", model="optional")
     for sub in (build, add):
         who = sub.add_mutually_exclusive_group()
-        who.add_argument("--identity", metavar="NAME", help="the person in all of these images")
+        option(who, "--identity NAME", "the person in all of these images")
         who.add_argument("--no-identities", action="store_true", help="do not read identities from the paths")
 
     remove = _command(commands, "remove", "delete images")
     remove.add_argument("images", nargs="*", metavar="IMAGE", help="paths of images in the gallery")
-    remove.add_argument("--identity", metavar="NAME", help="delete all images of this identity")
+    option(remove, "--identity NAME", "delete all images of this identity")
     remove.add_argument(
         "--everywhere", action="store_true", help="also delete the images from other versions of the gallery"
     )
@@ -106,50 +89,38 @@ def _add_indexing(commands: Any) -> None:
     calibrate = _command(
         commands, "calibrate", "set the similarity threshold for enrolled people", "DIR|CSV", model="optional"
     )
-    calibrate.add_argument(
-        "--false-accept-rate",
-        type=float,
-        default=0.01,
-        metavar="RATE",
-        help="share of impostors that the threshold may accept (default: 0.01)",
-    )
+    option(calibrate, "--false-accept-rate RATE", "share of impostors that the threshold may accept", 0.01)
     for sub in (build, add, calibrate):
         sub.add_argument("--skip-bad", action="store_true", help=SKIP_BAD)
 
 
 def _add_query(commands: Any) -> None:
     query = _command(commands, "query", "find who is in images", "IMAGE|DIR|CSV", model="optional")
-    query.add_argument("--top", type=int, default=10, metavar="K", help="matches per image (default: 10)")
-    query.add_argument("--camera", metavar="NAME", help="camera that took the images")
+    option(query, "--top K", "matches per image", 10)
+    option(query, "--camera NAME", "camera that took the images")
     query.add_argument("--other-cameras", action="store_true", help="leave out gallery images from the same camera")
     query.add_argument(
         "--cross-model",
         action="store_true",
         help="search with a different model, whose features are compatible with the gallery's",
     )
-    query.add_argument(
-        "--out", type=Path, default=Path("matches"), metavar="DIR", help="folder to write (default: matches)"
-    )
+    option(query, "--out DIR", "folder to write", Path("matches"))
     query.add_argument("--blur", action="store_true", help="blur the images on the page")
     for what in ("camera", "identity"):
         for which, word in (("only", "only"), ("not", "no")):
             meaning = f"match {word} images of this {what}; repeat the option for more"
-            query.add_argument(f"--{which}-{what}", action="append", default=[], metavar="NAME", help=meaning)
-    query.add_argument("--since", type=int, metavar="SECONDS", help="match only images from this time or later")
-    query.add_argument("--until", type=int, metavar="SECONDS", help="match only images from before this time")
+            option(query, f"--{which}-{what} NAME", meaning, [])
+    option(query, "--since SECONDS", "match only images from this time or later", type=int)
+    option(query, "--until SECONDS", "match only images from before this time", type=int)
 
 
 def _add_compare(commands: Any) -> None:
     compare = commands.add_parser("compare", help="say whether images show the same identity")
     compare.set_defaults(action="compare")
     compare.add_argument("images", type=Path, nargs="+", metavar="IMAGE", help="two or more; each pair is compared")
-    compare.add_argument("--gallery", metavar="GALLERY", help="use the model and the threshold of this gallery")
-    compare.add_argument(
-        "--checkpoint",
-        type=Path,
-        metavar="FILE",
-        help="model (default: that of the gallery; else zoo:people for upright images, or zoo:vehicles)",
-    )
+    option(compare, "--gallery GALLERY", "use the model and the threshold of this gallery")
+    model = "model (default: that of the gallery; else zoo:people for upright images, or zoo:vehicles)"
+    option(compare, "--checkpoint FILE", model, type=Path)
     _add_device(compare)
 
 
@@ -166,31 +137,17 @@ def _add_versions(commands: Any) -> None:
     )
     reindex.add_argument("--skip-bad", action="store_true", help=SKIP_BAD)
     check = _command(commands, "check", "measure what a new model would change, before you use it", model="optional")
-    check.add_argument("--new", type=Path, required=True, metavar="MODEL", help="new model: a checkpoint or zoo:NAME")
-    check.add_argument(
-        "--images",
-        type=Path,
-        nargs="+",
-        required=True,
-        metavar="DIR|CSV",
-        help="images of known people, enrolled or not",
-    )
+    option(check, "--new MODEL", "new model: a checkpoint or zoo:NAME", type=Path, required=True)
+    labelled = "images of known people, enrolled or not"
+    option(check, "--images DIR|CSV", labelled, type=Path, nargs="+", required=True)
     _add_sources(check)
-    check.add_argument(
-        "--max-lost", metavar="P%", help="limit for people who are no longer recognised; above it, the exit status is 3"
-    )
-    check.add_argument(
-        "--max-fpir", metavar="P%", help="limit for unknown people who are accepted; above it, the exit status is 3"
-    )
-    check.add_argument(
-        "--out", type=Path, default=Path("check"), metavar="DIR", help="folder to write (default: check)"
-    )
+    for name, who in (("lost", "people who are no longer recognised"), ("fpir", "unknown people who are accepted")):
+        option(check, f"--max-{name} P%", f"limit for {who}; above it, the exit status is 3")
+    option(check, "--out DIR", "folder to write", Path("check"))
     check.add_argument("--blur", action="store_true", help="blur the images on the page")
     check.add_argument("--skip-bad", action="store_true", help=SKIP_BAD)
     _command(commands, "rollback", "return to the previous version of the gallery")
     migrate = _command(commands, "migrate", "copy the gallery to another place")
     migrate.add_argument("to", metavar="TO", help="new gallery, which must not exist yet")
-    migrate.add_argument("--kind", choices=KINDS, help="kind of index of the copy (default: unchanged)")
-    migrate.add_argument(
-        "--shards", type=int, default=1, metavar="N", help="number of parts of the copy, if it is a file"
-    )
+    option(migrate, "--kind", "kind of index of the copy (default: unchanged)", choices=KINDS)
+    option(migrate, "--shards N", "number of parts of the copy, if it is a file (default: 1)", 1)

@@ -10,24 +10,19 @@ environment variable LREID_TOKEN; requests then send "Authorization: Bearer TOKE
 a proxy with TLS in front of it. /docs describes all requests. Ctrl-C or SIGTERM stops the server.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
+
+from lreid.apps.arguments.search import DEVICE
+from lreid.apps.cli import option
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of ``lreid serve``."""
     parser.add_argument("gallery", metavar="GALLERY", help="gallery made by lreid search build")
-    parser.add_argument("--host", default="127.0.0.1", help="address to serve at (default: 127.0.0.1)")
-    parser.add_argument("--port", type=int, default=8000, help="port; 0 chooses a free one (default: 8000)")
-    parser.add_argument("--max-mb", type=float, default=10, metavar="MB", help="maximum size of an image (default: 10)")
-    parser.add_argument(
-        "--rate",
-        type=float,
-        default=100,
-        metavar="N",
-        help="maximum number of requests per second and client (default: 100)",
-    )
-    parser.add_argument("--checkpoint", type=Path, metavar="FILE", help="the gallery's model, if its file has moved")
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:1 … (default: auto)")
+    option(parser, "--host", "address to serve at", "127.0.0.1")
+    option(parser, "--port", "port; 0 chooses a free one", 8000)
+    option(parser, "--max-mb MB", "maximum size of an image", 10.0)
+    option(parser, "--rate N", "maximum number of requests per second and client", 100.0)
+    option(parser, "--checkpoint FILE", "the gallery's model, if its file has moved", type=Path)
+    option(parser, "--device", DEVICE, "auto")

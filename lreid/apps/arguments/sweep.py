@@ -8,13 +8,11 @@
 Every combination is one run. If you repeat the command, it skips finished runs. A failed run does not stop the others.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from lreid.apps.cli import add_config
+from lreid.apps.cli import add_config, option
 
 EPILOG = """These commands run the ablations of DwoPP (BMVC 2022); add --config to choose the benchmark:
 
@@ -35,40 +33,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_config(
         parser, "config of all runs (default: the built-in benchmark)", "config keys of all runs, with their values"
     )
-    parser.add_argument(
-        "--benchmarks",
-        nargs="+",
-        type=Path,
-        default=[],
-        metavar="FILE",
-        help="config files of benchmarks; each run takes one of them and --config",
+    files = "config files of benchmarks; each run takes one of them and --config"
+    option(parser, "--benchmarks FILE", files, [], nargs="+", type=Path)
+    methods = ["dmml_ft", "dwpp", "dwopp", "joint"]
+    option(parser, "--methods NAME", f"methods to train (default: {' '.join(methods)})", methods, nargs="+")
+    option(parser, "--seeds N", "seeds (default: 0 1 2)", [0, 1, 2], nargs="+", type=int)
+    values = (
+        "KEY VALUE VALUE ...: one run per value; repeat the option to combine the values of several keys. "
+        "KEY,KEY V,V V,V ... changes keys together"
     )
-    parser.add_argument(
-        "--methods",
-        nargs="+",
-        default=["dmml_ft", "dwpp", "dwopp", "joint"],
-        metavar="NAME",
-        help="methods to train (default: dmml_ft dwpp dwopp joint)",
-    )
-    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2], metavar="N", help="seeds (default: 0 1 2)")
-    parser.add_argument(
-        "--vary",
-        nargs="+",
-        action="append",
-        default=[],
-        metavar="WORD",
-        help="KEY VALUE VALUE ...: one run per value; repeat the option to combine the values of several keys. "
-        "KEY,KEY V,V V,V ... changes keys together",
-    )
-    parser.add_argument(
-        "--jobs",
-        type=int,
-        default=1,
-        metavar="N",
-        help="runs at the same time, each on its own GPU (default: %(default)s)",
-    )
+    option(parser, "--vary WORD", values, [], nargs="+", action="append")
+    option(parser, "--jobs N", "runs at the same time, each on its own GPU", 1)
     parser.add_argument("--dry-run", action="store_true", help="print the commands of the unfinished runs")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of the runs and the table")
+    option(parser, "--out DIR", "folder of the runs and the table", type=Path, required=True)
 
 
 def without_pairs(options: Iterable[Sequence[str]]) -> tuple[list[list[str]], list[str]]:

@@ -10,39 +10,25 @@ lreid test --checkpoint task-10.pt --csv my/index.csv --adapt-norm features --re
 lreid test --checkpoint runs/my-run --cross-model EVAL.AP trapezoidal  # config keys
 """
 
-from __future__ import annotations
-
 import argparse
 from itertools import takewhile
 from pathlib import Path
 
-from lreid.apps.cli import add_config
+from lreid.apps.arguments.search import ENGINE, ENGINES
+from lreid.apps.cli import add_config, option
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of ``lreid test``."""
-    parser.add_argument(
-        "--checkpoint",
-        nargs="+",
-        default=[],
-        metavar="FILE",
-        help="checkpoints, zoo:NAME, or run folders (every finished task); not needed for a saved gallery",
-    )
+    models = "checkpoints, zoo:NAME, or run folders (every finished task); not needed for a saved gallery"
+    option(parser, "--checkpoint FILE", models, [], nargs="+")
     add_config(parser, "benchmark to test on (default: that of the run)")
-    parser.add_argument("--query", type=Path, metavar="DIR", help="folder of your query images")
-    parser.add_argument("--gallery", metavar="DIR", help="folder of your gallery images, or a gallery of lreid search")
-    parser.add_argument(
-        "--pattern", metavar="P", help="pattern of image paths in both folders, such as {pid}/{camid}_{n}.png"
-    )
-    parser.add_argument(
-        "--csv", type=Path, metavar="FILE", help="list of your images, with the splits query and gallery"
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="DIR",
-        help="folder for test.json and ranked.html (default: RUN/test, one subfolder per test set)",
-    )
+    option(parser, "--query DIR", "folder of your query images", type=Path)
+    option(parser, "--gallery DIR", "folder of your gallery images, or a gallery of lreid search")
+    option(parser, "--pattern P", "pattern of image paths in both folders, such as {pid}/{camid}_{n}.png")
+    option(parser, "--csv FILE", "list of your images, with the splits query and gallery", type=Path)
+    out = "folder for test.json and ranked.html (default: RUN/test, one subfolder per test set)"
+    option(parser, "--out DIR", out, type=Path)
     parser.add_argument("--rerank", action="store_true", help="also score with k-reciprocal re-ranking")
     parser.add_argument("--expand", action="store_true", help="also score with query expansion")
     parser.add_argument("--adapt-norm", choices=("features",), help="also score features standardised per camera")
@@ -50,12 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--cross-model", action="store_true", help="also search every model's gallery with every model's queries"
     )
     parser.add_argument("--growth", action="store_true", help="also test random parts of the gallery, with charts")
-    parser.add_argument(
-        "--engine",
-        choices=("torch", "onnx"),
-        default="torch",
-        help="onnx: extract features with onnxruntime on the CPU (default: torch)",
-    )
+    option(parser, "--engine", ENGINE, "torch", choices=ENGINES)
     parser.add_argument("--blur", action="store_true", help="blur the images on the page")
 
 

@@ -10,14 +10,12 @@ lreid train SEED 1 TRAIN.LR 1e-4                        # config keys; python -m
 lreid train --options dwopp                             # the options of a method
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from lreid.apps.cli import add_config
+from lreid.apps.cli import add_config, option
 
 SHORT = {  # options that set a config key, with the key and the help text
     "method": ("METHOD.NAME", "lifelong method, such as dwopp or lwf"),
@@ -31,21 +29,13 @@ SHORT = {  # options that set a config key, with the key and the help text
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of ``lreid train``."""
     add_config(parser, "config of a benchmark, a method, or both", "your images, if any; config keys with their values")
-    parser.add_argument(
-        "--data", action="append", default=[], metavar="NAME", help="data set to train on; repeat it for more"
-    )
-    for option, (key, about) in SHORT.items():
-        parser.add_argument(f"--{option}", metavar="VALUE", help=f"{about} ({key})")
-    parser.add_argument(
-        "--from", dest="before", type=Path, metavar="RUN", help="finished run to fine-tune from on your images"
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="DIR",
-        help="run folder (default: runs/BENCHMARK-METHOD-seedN; if it exists, lreid adds a number)",
-    )
-    parser.add_argument("--options", metavar="METHOD", help="print the options of a method, and do not train")
+    option(parser, "--data NAME", "data set to train on; repeat it for more", [])
+    for name, (key, about) in SHORT.items():
+        option(parser, f"--{name} VALUE", f"{about} ({key})")
+    option(parser, "--from RUN", "finished run to fine-tune from on your images", dest="before", type=Path)
+    out = "run folder (default: runs/BENCHMARK-METHOD-seedN; if it exists, lreid adds a number)"
+    option(parser, "--out DIR", out, type=Path)
+    option(parser, "--options METHOD", "print the options of a method, and do not train")
     parser.add_argument("--resume", action="store_true", help="resume from the last checkpoint of the run folder")
 
 

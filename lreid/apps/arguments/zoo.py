@@ -12,10 +12,10 @@ Environment variables: LREID_ZOO_CARDS is a folder with more cards, LREID_ZOO_CA
 and LREID_ZOO_MIRROR an address from which lreid tries to download weights first.
 """
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
+
+from lreid.apps.cli import option
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,9 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         return sub
 
     sub = command("list", "list all models, including third-party checkpoints")
-    sub.add_argument(
-        "--for", dest="subject", choices=("people", "vehicles"), help="list only models that re-identify these"
-    )
+    option(sub, "--for", "list only models that re-identify these", choices=("people", "vehicles"), dest="subject")
     sub.add_argument(
         "--license",
         "--licence",
@@ -46,21 +44,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub = command("publish", "make a zoo entry from a finished run")
     sub.add_argument("run", type=Path, metavar="RUN", help="run folder")
     sub.add_argument("name", metavar="NAME", help="name of the entry")
-    sub.add_argument("--title", default="", help="title in one line (default: method and benchmark)")
+    option(sub, "--title", "title in one line (default: method and benchmark)", "")
     sub.add_argument("--half", action="store_true", help="store the weights in 16 bits")
     sub.add_argument("--start-only", action="store_true", help="mark the model as initial weights for training only")
-    sub.add_argument(
-        "--trained-on",
-        default="",
-        metavar="TEXT",
-        help="source of the training images (default: names of the data sets)",
-    )
-    sub.add_argument("--limits", default="", metavar="TEXT", help="limits of the model, and uses to avoid")
-    sub.add_argument("--licence", default="MIT", help="licence of the weights (default: MIT)")
-    sub.add_argument("--url", action="append", default=[], help="address of the weights; repeat it for mirrors")
-    sub.add_argument("--out", type=Path, metavar="DIR", help="folder of the entry (default: lreid/weights)")
-    sub.add_argument("--hub", metavar="OWNER/NAME", help="also upload the entry to the Hugging Face Hub; needs --out")
+    option(sub, "--trained-on TEXT", "source of the training images (default: names of the data sets)", "")
+    option(sub, "--limits TEXT", "limits of the model, and uses to avoid", "")
+    option(sub, "--licence", "licence of the weights", "MIT")
+    option(sub, "--url", "address of the weights; repeat it for mirrors", [])
+    option(sub, "--out DIR", "folder of the entry (default: lreid/weights)", type=Path)
+    option(sub, "--hub OWNER/NAME", "also upload the entry to the Hugging Face Hub; needs --out")
     sub = command("page", "write MODEL_ZOO.md, the page about all models")
-    sub.add_argument(
-        "--out", type=Path, default=Path("MODEL_ZOO.md"), metavar="FILE", help="file to write (default: MODEL_ZOO.md)"
-    )
+    option(sub, "--out FILE", "file to write", Path("MODEL_ZOO.md"))
