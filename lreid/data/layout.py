@@ -1,12 +1,10 @@
 """Parts that the data set readers share: list images, read identity and camera from file names, make splits."""
 
-from __future__ import annotations
-
 import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -126,6 +124,30 @@ def read_folder(folder: Path, pattern: str, example: str, *, camid: int | None =
             camera = int(match["camid"]) if camid is None else camid
             records.append(Record(str(path), int(match["pid"]), camera))
     return records
+
+
+def read_lines(file: Path, pattern: str, example: str, *, first: int = 1) -> Iterator[re.Match[str]]:
+    """The lines of a list that are not empty, as matches of a regular expression.
+
+    Args:
+        file: text file.
+        pattern: regular expression of a whole line without white space around it.
+        example: a matching line, for the message.
+        first: number of the first line to read, from 1.
+
+    Raises:
+        InputError: a line does not match.
+    """
+    lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
+    for number, line in enumerate(lines[first - 1 :], start=first):
+        if text := line.strip():
+            match = re.fullmatch(pattern, text)
+            if match is None:
+                raise InputError(
+                    f"{file}:{number}: unexpected line {text!r}; expected one like {example!r}: take the file from "
+                    "the archive again"
+                )
+            yield match
 
 
 def random_half(pids: Iterable[int], *, seed: Sequence[int]) -> set[int]:

@@ -11,15 +11,12 @@ The data set is for classification: 200 classes of objects, 64 x 64 pixels. Its 
 images of `val/` serve as test images, as is usual. Classes are trained in ascending order of their WordNet numbers.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from lreid.classification.image_folder import of_classes
-from lreid.data.layout import visible_images
+from lreid.data.layout import read_lines, visible_images
 from lreid.data.records import CameraPolicy, DataSet
 from lreid.data.spec import Layout, Spec, published
-from lreid.errors import InputError
 
 ANNOTATIONS = "val/val_annotations.txt"
 
@@ -32,14 +29,8 @@ def read(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
         if (folder / "images").is_dir()
     }
     test: dict[str, list[Path]] = {}
-    for number, line in enumerate(
-        (home / ANNOTATIONS).read_text(encoding="utf-8", errors="replace").splitlines(), start=1
-    ):
-        name, *rest = line.split()[:2] if line.strip() else [""]
-        if name and not rest:
-            raise InputError(f"{home / ANNOTATIONS}, line {number}: must be an image and its class, got {line!r}")
-        if name:
-            test.setdefault(rest[0], []).append(home / "val/images" / name)
+    for line in read_lines(home / ANNOTATIONS, r"(\S+)\s+(\S+).*", "val_0.JPEG n03444034 0 32 44 62"):
+        test.setdefault(line[2], []).append(home / "val/images" / line[1])
     return of_classes(
         "tiny_imagenet", home, train, {label: sorted(files) for label, files in test.items()}, cameras=cameras
     )

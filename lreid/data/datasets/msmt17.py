@@ -15,20 +15,16 @@ different people. `msmt17_v1` and `msmt17_v2` train only on `list_train.txt`, as
 `+val` also train on `list_val.txt`, which has other images of the same people, as many re-ID papers do.
 """
 
-from __future__ import annotations
-
-import re
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from lreid.data.layout import require_splits
+from lreid.data.layout import read_lines, require_splits
 from lreid.data.records import DataSet, Record
 from lreid.data.spec import Layout, Spec, published
-from lreid.errors import InputError
 
-# 0000_000_01_0303morning_0015_0.jpg: the third number is the camera
-PATTERN = r"\d+_\d+_(?P<camid>\d+)_\w+"
+# The third number in a file name is the camera.
+PATTERN = r"(?P<path>(?:\S*/)?\d+_\d+_(?P<camid>\d+)_\w+(?:\.[^\s./]+)?)\s+(?P<pid>\d+)"
 LISTS = {split: f"list_{split}.txt" for split in ("train", "val", "query", "gallery")}
 FOLDERS: dict[Literal["v1", "v2"], tuple[str, str]] = {"v1": ("train", "test"), "v2": ("mask_train_v2", "mask_test_v2")}
 
@@ -54,19 +50,8 @@ def read(home: Path, *, version: Literal["v1", "v2"], with_val: bool = False) ->
 
 
 def _read_list(file: Path, folder: Path) -> list[Record]:
-    records = []
-    for number, line in enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
-        if not line.strip():
-            continue
-        match = re.fullmatch(r"(?P<path>\S+)\s+(?P<pid>\d+)", line.strip())
-        camera = match and re.fullmatch(PATTERN, Path(match["path"]).stem)
-        if match is None or camera is None:
-            raise InputError(
-                f"{file}:{number}: unexpected line {line.strip()!r}; expected one like "
-                "'0000/0000_000_01_0303morning_0015_0.jpg 0': take the list from the archive again"
-            )
-        records.append(Record(str(folder / match["path"]), int(match["pid"]), int(camera["camid"])))
-    return records
+    lines = read_lines(file, PATTERN, "0000/0000_000_01_0303morning_0015_0.jpg 0")
+    return [Record(str(folder / line["path"]), int(line["pid"]), int(line["camid"])) for line in lines]
 
 
 def _spec(version: Literal["v1", "v2"], with_val: bool) -> Spec:

@@ -11,19 +11,15 @@ images are queries. The paper averages ten such draws; to do so, name the data s
 data set has no cameras.
 """
 
-from __future__ import annotations
-
-import re
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from lreid.data.layout import cameras_of_test, require_splits
+from lreid.data.layout import cameras_of_test, read_lines, require_splits
 from lreid.data.records import CameraPolicy, DataSet, Record
 from lreid.data.spec import Layout, Spec, published
-from lreid.errors import InputError
 
 Size = Literal["small", "medium", "large"]
 SIZES: dict[Size, int] = {"small": 800, "medium": 1600, "large": 2400}
@@ -62,18 +58,8 @@ def _lists(size: Size) -> dict[str, str]:
 
 
 def _read_list(file: Path, folder: Path) -> list[Record]:
-    records = []
-    for number, line in enumerate(file.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
-        if not line.strip():
-            continue
-        match = re.fullmatch(r"(?P<image>\d+)\s+(?P<pid>\d+)", line.strip())
-        if match is None:
-            raise InputError(
-                f"{file}:{number}: unexpected line {line.strip()!r}; expected an image and a vehicle like "
-                "'0000001 1': take the list from the archive again"
-            )
-        records.append(Record(str(folder / f"{match['image']}.jpg"), int(match["pid"]), 0))
-    return sorted(records)
+    lines = read_lines(file, r"(?P<image>\d+)\s+(?P<pid>\d+)", "0000001 1")
+    return sorted(Record(str(folder / f"{line['image']}.jpg"), int(line["pid"]), 0) for line in lines)
 
 
 def _spec(size: Size, queries: int) -> Spec:

@@ -10,14 +10,11 @@
 Licence plates are masked. There are 174 cameras.
 """
 
-from __future__ import annotations
-
-import re
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-from lreid.data.layout import require_splits
+from lreid.data.layout import read_lines, require_splits
 from lreid.data.records import DataSet, Record
 from lreid.data.spec import Layout, Spec, published
 from lreid.errors import InputError
@@ -46,19 +43,8 @@ def _lists(size: Size) -> dict[str, str]:
 
 def _read_cameras(file: Path) -> dict[str, int]:
     """The camera of every image ``vehicle/image``; the first line names the columns."""
-    cameras = {}
-    lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
-    for number, line in enumerate(lines[1:], start=2):
-        if not line.strip():
-            continue
-        match = re.match(r"(?P<image>\d+/\d+);(?P<camid>\d+)(;|$)", line)
-        if match is None:
-            raise InputError(
-                f"{file}:{number}: unexpected line {line.strip()!r}; expected one like "
-                "'00001/000001;1;2018-03-11 …': take the file from the archive again"
-            )
-        cameras[match["image"]] = int(match["camid"])
-    return cameras
+    lines = read_lines(file, r"(?P<image>\d+/\d+);(?P<camid>\d+)(;.*)?", "00001/000001;1;2018-03-11 …", first=2)
+    return {line["image"]: int(line["camid"]) for line in lines}
 
 
 def _read_list(file: Path, folder: Path, cameras: dict[str, int]) -> list[Record]:
