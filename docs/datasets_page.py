@@ -5,8 +5,6 @@
 A test says when the page is wrong.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -5,8 +5,6 @@ their targets are, and a line ``<!-- include FILE -->`` becomes that file, so th
 tested. Code has colours, in the light and the dark theme, and the copy button of the reports.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import re

@@ -5,8 +5,6 @@
 ``docs/tables.yaml`` defines every table. A test fails when a page isn't up to date.
 """
 
-from __future__ import annotations
-
 import csv
 import math
 import re

@@ -1,7 +1,5 @@
 """lreid: lifelong person and vehicle re-identification."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from lreid.lazy import public_names

@@ -16,8 +16,6 @@ A checkpoint is a dict of tensors and plain values:
 The learning rate and the order of images are not stored, because they follow from the position and the seed.
 """
 
-from __future__ import annotations
-
 import logging
 import random
 from collections.abc import Iterator

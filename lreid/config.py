@@ -8,8 +8,6 @@ that a benchmark trains each method as its paper does. The functions of :mod:`lr
 arguments; no class takes a config.
 """
 
-from __future__ import annotations
-
 import ast
 import difflib
 import logging

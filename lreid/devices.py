@@ -1,7 +1,5 @@
 """Choose the device for computations, and measure the memory of a process."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import platform

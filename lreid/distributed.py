@@ -14,8 +14,6 @@ their network several times per step, and also copies of the network without gra
 itself, in one pass.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable
 from datetime import timedelta

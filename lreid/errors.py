@@ -1,7 +1,5 @@
 """Exceptions for bad input, as opposed to bugs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Optional dependencies, which ``pip install lreid`` does not install."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any

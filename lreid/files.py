@@ -1,7 +1,5 @@
 """Write files atomically and durably, list folders and lock them."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fnmatch

@@ -1,7 +1,5 @@
 """Set the precision of float32 products and convolutions; by torch's default, a GPU rounds some of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any

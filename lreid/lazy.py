@@ -1,7 +1,5 @@
 """Import the public names of a package at their first use, so that importing a single module stays fast."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 from collections.abc import Callable, Mapping

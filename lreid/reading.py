@@ -1,7 +1,5 @@
 """Read untrusted text, JSON and YAML; refuse endless devices, duplicate keys and formats of later versions."""
 
-from __future__ import annotations
-
 import json
 import os
 import stat

@@ -1,7 +1,5 @@
 """Rules for the values of config keys and of methods' options."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Read files of tensors without running code, and without allocating more numbers than a file contains."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Ask a gallery who is on images, as the command line does: search it and write what was found."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Checkpoints of tiny networks with random weights, and drawn images as files."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tiny archives of classes in the layouts of CIFAR, MNIST, Tiny-ImageNet and others; images are squares of a colour."""
 
-from __future__ import annotations
-
 import gzip
 import pickle
 from pathlib import Path

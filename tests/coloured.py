@@ -1,7 +1,5 @@
 """Folders of classes whose images are squares of one colour."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Features and labels, as users have them, in the form that protocols take."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from lreid.retrieval import Labels, cosines_of, scores_of

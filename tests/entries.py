@@ -1,7 +1,5 @@
 """Entries of a zoo, of made-up bytes or of tiny networks with random weights."""
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the fuzz tests share: ways to spoil a file or a value, and what a tool must do with it."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import hashlib

@@ -1,7 +1,5 @@
 """What a reader of a page in a browser would miss: text that is cut off, or that lies beside the screen."""
 
-from __future__ import annotations
-
 from typing import Any
 
 WIDTHS = {"desk": 1366, "phone": 390}  # pixels

@@ -1,7 +1,5 @@
 """What runs of one process have in common, which takes longer than the rest of a tiny one."""
 
-from __future__ import annotations
-
 import copy
 import functools
 from dataclasses import replace

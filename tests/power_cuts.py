@@ -1,7 +1,5 @@
 """What a disk may hold after a power cut: of what was not synchronised any part is lost, in any order."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import stat

@@ -1,7 +1,5 @@
 """Processes: functions run by forked ones, which start at once and can be killed, and waiting without a clock."""
 
-from __future__ import annotations
-
 import os
 import pickle
 import signal

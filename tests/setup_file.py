@@ -1,7 +1,5 @@
 """What setup.py tells setuptools, and the Dockerfile Docker."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 from typing import Any

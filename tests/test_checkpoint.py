@@ -1,7 +1,5 @@
 """Checkpoints: the newest is found, another architecture refused, random states come back."""
 
-from __future__ import annotations
-
 import random
 import signal
 from pathlib import Path

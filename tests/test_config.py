@@ -1,7 +1,5 @@
 """Merging, overriding and checking of configs."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

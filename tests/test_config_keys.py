@@ -1,7 +1,5 @@
 """The table of keys: defaults that fit, and limits that hold."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

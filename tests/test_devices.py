@@ -1,7 +1,5 @@
 """How torch is told to compute, and that it is as it was after that."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """The pages that are generated are up to date with the code."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The library speaks of Python arguments, commands of config keys and options."""
 
-from __future__ import annotations
-
 import ast
 import errno
 import os

@@ -1,7 +1,5 @@
 """Packages that only some work needs: loaded when they are used, asked for by name where they are missing."""
 
-from __future__ import annotations
-
 import ast
 import copy
 import subprocess

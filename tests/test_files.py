@@ -1,7 +1,5 @@
 """Files are whole or not there."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """float32 is float32 where it is promised, however torch was told to round."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """One rule for labels: what is missing, what is junk and what is the same, wherever labels enter."""
 
-from __future__ import annotations
-
 import logging
 
 import numpy as np

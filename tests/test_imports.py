@@ -1,7 +1,5 @@
 """Imports go one way, so that losses and retrieval can be taken out and used alone."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Models by file and by name."""
 
-from __future__ import annotations
-
 import os
 import sys
 from functools import partial

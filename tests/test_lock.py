@@ -1,7 +1,5 @@
 """The versions that CI installs: one for every package that setup.py asks for, and one that it allows."""
 
-from __future__ import annotations
-
 from itertools import chain
 from pathlib import Path
 

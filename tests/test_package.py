@@ -1,7 +1,5 @@
 """lreid as it is installed: from a wheel of the source distribution, used in an empty folder outside the repository."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Bars of work on many images."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What is read may be anything."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """Rows of the papers' tables: what a benchmark of real images and a method resolve to, against published figures."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Files of tensors hold no code, and as many numbers as they say."""
 
-from __future__ import annotations
-
 import pickle
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A benchmark that trains in a second, and a way to break it off."""
 
-from __future__ import annotations
-
 from collections import ChainMap
 from collections.abc import Mapping
 from pathlib import Path

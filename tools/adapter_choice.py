@@ -6,8 +6,6 @@ Per test set of the run: the mAP if every image chooses its adapter (chosen), wi
 (best, of task best_task), and without an adapter (none), in per cent; and the share of images that choose the best one.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import sys

@@ -7,8 +7,6 @@ The engines torch and onnx are those of lreid.load_model; plain is torch in batc
 engine runs in a separate process. Ratios compare medians of CPU time, which other programs disturb less.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import sys

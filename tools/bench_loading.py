@@ -5,8 +5,6 @@ python tools/bench_loading.py JPEG files of 128 x 384 pixels, and of 64 x 128 as
 tools/bench_loading.py --rounds 9 --workers 4
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import resource

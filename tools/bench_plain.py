@@ -9,8 +9,6 @@ Variants alternate. Each turn has a separate process, because a change of the al
 shows medians over the turns of the best step of each turn.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 import subprocess

@@ -10,8 +10,6 @@ are random points near it, and a random matrix maps them to the full width, with
 in a separate process, so that its peak memory can be measured. Contestants alternate.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import os

@@ -10,8 +10,6 @@ cameras and random times. The gallery must not exist yet, and it is not deleted.
 returns an image that its filter forbids.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

@@ -15,8 +15,6 @@ The compared methods alternate in rounds, so that other programs affect all of t
 over the rounds. Methods are in the middle of their second task, so that they have teachers, classifiers and memories.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging

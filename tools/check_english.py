@@ -8,8 +8,6 @@ Code, addresses of links and tables that a script writes are left out. Where a p
 term of a paper), a comment right before the paragraph gives the reason: <!-- english: REASON -->.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import re

@@ -10,8 +10,6 @@ the installation are not compared. Runs that exist in --out are not repeated, so
 exit status is 1 if something differs.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

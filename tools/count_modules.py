@@ -6,8 +6,6 @@
 One process trains DwoPP on a tiny version of the built-in benchmark, tests it, builds a gallery and makes a query.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

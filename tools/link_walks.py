@@ -8,8 +8,6 @@ boxes and identities are exact. People cross, leave and return, and the tracker 
 day has different light. Two cameras see the same place. The requirements are those of tools/render.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import random

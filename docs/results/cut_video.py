@@ -3,8 +3,6 @@
 python docs/results/cut_video.py vtest.avi
 """
 
-from __future__ import annotations
-
 import csv
 import sys
 from pathlib import Path

@@ -3,8 +3,6 @@
 python docs/results/digits.py datasets/mnist
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

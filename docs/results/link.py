@@ -9,8 +9,6 @@ VEHICLES is a folder with ``index.csv`` (path, pid, camid, split). IDF1, HOTA an
 --no-deps trackeval``), over the boxes of all recordings as one sequence.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import sys

@@ -3,8 +3,6 @@
 python docs/results/placement.py runs/digits/er-0 datasets/mnist docs/results/placement.svg
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -4,8 +4,6 @@ A person is what differs from the median of all frames. The first half of each v
 half new ones.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

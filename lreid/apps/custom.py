@@ -1,7 +1,5 @@
 """Choose how to train on your images, print the choices, and report the gain of the run."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

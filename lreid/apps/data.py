@@ -1,7 +1,5 @@
 """List available data sets, compare them with published counts, and prepare their archives."""
 
-from __future__ import annotations
-
 import argparse
 import os
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 The library checks all of this again, because programs can call it without a command line.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 from collections.abc import Sequence

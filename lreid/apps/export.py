@@ -1,7 +1,5 @@
 """The command ``lreid export``."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 import time

@@ -1,7 +1,5 @@
 """Score a saved gallery, in a file or in Milvus, with labelled queries, by the same search that users run."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Run the commands of ``lreid link``."""
 
-from __future__ import annotations
-
 import argparse
 
 from lreid.data.tracks import Choice

@@ -3,8 +3,6 @@
 ``python -m lreid.apps.options > docs/reference/configuration.md`` writes the page of all keys.
 """
 
-from __future__ import annotations
-
 import inspect
 import textwrap
 from typing import Any

@@ -1,7 +1,5 @@
 """Publish trained models in a zoo, and verify the figures on their cards."""
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

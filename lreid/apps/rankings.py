@@ -1,7 +1,5 @@
 """Show the rankings of a tested model as images, on the pages of ``lreid test`` and ``lreid report``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np

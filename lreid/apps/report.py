@@ -1,7 +1,5 @@
 """Compare runs in a table, and write their pages."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from itertools import chain

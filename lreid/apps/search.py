@@ -1,7 +1,5 @@
 """Run the commands of ``lreid search``, and print their results."""
 
-from __future__ import annotations
-
 import argparse
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Start and stop the HTTP server of a gallery."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import signal

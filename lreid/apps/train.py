@@ -1,7 +1,5 @@
 """Train a lifelong re-identification method task by task, on a benchmark or on your images."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import shlex

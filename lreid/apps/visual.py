@@ -3,8 +3,6 @@
 This needs the checkpoints and the data of the run, so it is not part of :mod:`lreid.report`, which draws the page.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

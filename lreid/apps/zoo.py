@@ -1,7 +1,5 @@
 """List trained models by name, show their cards and find their weights, without loading torch."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterable
 from typing import TypeVar

@@ -4,8 +4,6 @@ Re-identification does not import this package. :mod:`lreid.build` and the regis
 import its modules when a config needs them.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from lreid.lazy import public_names

@@ -1,7 +1,5 @@
 """Accuracy of class-, task- and domain-incremental classification."""
 
-from __future__ import annotations
-
 import numpy as np
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Accuracy of classification after every task, on test images of the trained classes."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol

@@ -1,7 +1,5 @@
 """Folders of images for class-incremental learning: ``train/CLASS/*.png`` and ``test/CLASS/*.png``."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Measure the accuracy of classification after every task and, on request, within tasks."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Sequence

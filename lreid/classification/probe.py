@@ -4,8 +4,6 @@ Each function returns scores of every class, so that :func:`lreid.classification
 among all classes or only those of a task.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

@@ -5,8 +5,6 @@
 The data set ``rotated:DEGREES:NAME`` is the data set NAME, whose images must be files, with all images rotated.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

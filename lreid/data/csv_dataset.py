@@ -1,7 +1,5 @@
 """Custom data: a CSV file with the columns ``path,pid,split`` and optionally ``camid`` and ``domain``."""
 
-from __future__ import annotations
-
 import csv
 import difflib
 import logging

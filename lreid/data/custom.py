@@ -1,7 +1,5 @@
 """Make a data set of a folder or a list of custom images: read identities and cameras, and choose a test split."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

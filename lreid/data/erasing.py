@@ -7,8 +7,6 @@ the image. For images of 256 x 128 pixels and an area of 2 to 40 %, albumentatio
 Pipeline files name the two steps ``lreid.data.erasing.RandomErasing`` and ``lreid.data.erasing.GrowingErasing``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Fingerprints of a benchmark's training and test data: lreid compares figures only if their fingerprints agree."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Read images: one file, or the decoded images of a whole list of records."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

@@ -1,7 +1,5 @@
 """Check which data sets exist, and whether their sizes equal the published ones."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Read identity and camera from paths by a pattern that the user gives, such as ``{pid}/{camid}_{n}.png``."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Collection

@@ -4,8 +4,6 @@ Every step can be interrupted and repeated: a file gets its name only when it is
 when all its files are. Repeating a step skips complete files.
 """
 
-from __future__ import annotations
-
 import errno
 import logging
 import shutil

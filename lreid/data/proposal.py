@@ -1,7 +1,5 @@
 """Propose settings that depend on the images: the batch size and the input size of the network."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@
 The whole archive, some megabytes, is held in memory, so that threads and forked processes can read it without a lock.
 """
 
-from __future__ import annotations
-
 import csv
 import difflib
 import hashlib

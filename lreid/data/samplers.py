@@ -1,7 +1,5 @@
 """Samplers: select the images of each batch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 

@@ -3,8 +3,6 @@
 The module of a scheme is imported when the first name or path of the scheme is read.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """The specification of a data set: names, folders, splits, published counts, terms."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path

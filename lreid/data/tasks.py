@@ -1,7 +1,5 @@
 """Build a lifelong benchmark from data sets: split identities into tasks, and turn test splits into test sets."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

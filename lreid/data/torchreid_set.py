@@ -3,8 +3,6 @@
 This includes image data sets that a script has registered by ``torchreid.data.register_image_dataset``.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import warnings

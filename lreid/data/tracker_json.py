@@ -1,7 +1,5 @@
 """Read the JSON of trackers: rows of supervision's ``JSONSink``, or Ultralytics' results of each frame."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Make a re-identification data set of videos and a tracker's results in the MOT Challenge format."""
 
-from __future__ import annotations
-
 import configparser
 import csv
 import io

@@ -1,7 +1,5 @@
 """Augment whole batches of training images by pipelines of albumentations."""
 
-from __future__ import annotations
-
 import os
 import random
 import warnings

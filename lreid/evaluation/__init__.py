@@ -1,7 +1,5 @@
 """Evaluation on test sets after every task: features, metrics, and diagnostics of forgetting."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from lreid.lazy import public_names

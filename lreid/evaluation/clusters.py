@@ -1,7 +1,5 @@
 """Cluster images by their features, without labels."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

@@ -4,8 +4,6 @@ Source: Caccia et al., "Reducing Representation Drift in Online Continual Learni
 retrieval by cosine similarity, features are compared at unit length, ``f / |f|``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal
 

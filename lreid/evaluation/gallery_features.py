@@ -3,8 +3,6 @@
 Source of this setting: C2R (Cui et al., CVPR 2024) and Bi-C2R (TPAMI 2026), "re-indexing-free lifelong re-ID".
 """
 
-from __future__ import annotations
-
 from io import BytesIO
 from pathlib import Path
 

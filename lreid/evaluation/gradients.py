@@ -3,8 +3,6 @@
 Source: Caccia et al., "Reducing Representation Drift in Online Continual Learning" (ER-ACE, ER-AML), 2021.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """Find the queries with the lowest average precision, and the first images in their rankings."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Observers of a run: hooks that the trainer calls and that never influence training."""
 
-from __future__ import annotations
-
 from typing import Any, Protocol
 
 from torch import Tensor

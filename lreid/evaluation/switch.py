@@ -1,7 +1,5 @@
 """Measure task switches: the drift of features of old images, and the norms of the loss gradient at features."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Write the card of an exported model: its description, its use and its limits."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from yacs.config import CfgNode

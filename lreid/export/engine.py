@@ -1,7 +1,5 @@
 """Run a trained model with onnxruntime instead of torch."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 

@@ -1,7 +1,5 @@
 """Write a model as one file for other programs, which maps images to features."""
 
-from __future__ import annotations
-
 import io
 import json
 from functools import partial

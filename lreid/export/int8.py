@@ -1,7 +1,5 @@
 """Quantise a network to 8 bits, calibrated on images, and write it as an ONNX file for CPUs."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import tempfile

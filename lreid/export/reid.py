@@ -1,7 +1,5 @@
 """Write a model in the format of the package reid: a folder with config, weights and a card."""
 
-from __future__ import annotations
-
 import json
 import logging
 from pathlib import Path

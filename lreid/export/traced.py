@@ -4,8 +4,6 @@
 # exporter for such programs. Its older exporter, based on TorchScript, gives equal features in a tenth of the time, but
 # it is deprecated and would be a second path to test.
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from pathlib import Path

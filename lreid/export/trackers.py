@@ -2,8 +2,6 @@
 
 # The formats follow the code of BoxMOT 25.0, Ultralytics 8.4, deep-sort-realtime 1.3 and reid 0.1.
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

@@ -6,8 +6,6 @@ change takes effect when ``identities.json`` is written: a command writes new fi
 after it. If a command is killed, the next command deletes the files that do not belong to ``identities.json``.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import logging

@@ -1,7 +1,5 @@
 """Time constraints: a person is in one place at a time, and needs time to reach another place."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import numpy as np

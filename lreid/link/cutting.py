@@ -1,7 +1,5 @@
 """Cut the best crops of every tracklet out of the recording of a camera."""
 
-from __future__ import annotations
-
 import datetime
 import logging
 import math

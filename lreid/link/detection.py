@@ -5,8 +5,6 @@ boxes to tracks by their overlap. This needs a fixed camera, also detects vehicl
 touch as one. Any detector and tracker that writes the MOT Challenge format is better.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

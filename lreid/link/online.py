@@ -1,7 +1,5 @@
 """Link tracklets online: assign each one, soon after it ends, to an earlier or to a new identity."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from lreid.extras import Extra

@@ -1,7 +1,5 @@
 """Write a page of identities that shows where and when each was seen, with crops, and transitions between cameras."""
 
-from __future__ import annotations
-
 import datetime
 from collections.abc import Iterable
 from itertools import pairwise

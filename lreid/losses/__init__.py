@@ -1,7 +1,5 @@
 """Loss functions without state: each takes tensors and returns a scalar. They need nothing but torch."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from lreid.lazy import public_names

@@ -1,7 +1,5 @@
 """Shared parts of the losses: distances, safe roots, log-probabilities, class means, checks of shapes."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

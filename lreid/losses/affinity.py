@@ -1,7 +1,5 @@
 """Distillation of affinities: each image's cosines to all images of the batch, itself included, as a distribution."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from lreid.losses._ops import check_pairs, log_probabilities, to_loss, unit

@@ -1,7 +1,5 @@
 """Losses of adaptive knowledge accumulation (AKA): plasticity of the features, stability of the knowledge graph."""
 
-from __future__ import annotations
-
 from torch import Tensor
 from torch.nn import functional as F
 

@@ -1,7 +1,5 @@
 """CCLIS: contrast prototypes with images of all tasks; stored images are weighted by how likely they were selected."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import torch

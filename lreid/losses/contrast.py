@@ -1,7 +1,5 @@
 """Contrastive learning without labels: the SimCLR loss, and Contrast Scoring, which selects images to train on."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

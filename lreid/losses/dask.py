@@ -1,7 +1,5 @@
 """Images in the style of a past domain, as in DASK: resampled colour statistics, and convolutions per image."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F

@@ -1,7 +1,5 @@
 """Dark Experience Replay: distillation of the logits that stored images had when they were stored."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from lreid.losses._ops import check_logits, to_loss

@@ -1,7 +1,5 @@
 """Distillation of the similarities between queries and prototypes: DwPP, DwoPP and decoupled distillation."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """Losses of DKP: images and identities are distributions, and past identities are prototypes."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F

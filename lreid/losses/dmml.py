@@ -1,7 +1,5 @@
 """Deep Meta Metric Learning (DMML): classify every query of an episode by its distances to the supports."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from torch import Tensor

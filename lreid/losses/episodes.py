@@ -1,7 +1,5 @@
 """Episodes: the split of a batch into supports and queries, and the prototypes of its classes."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """ER-ACE: the cross-entropy of new images covers only the classes of the incoming batch."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F

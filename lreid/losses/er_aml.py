@@ -1,7 +1,5 @@
 """ER-AML: a metric loss on new images, which are pushed away only from selected negatives."""
 
-from __future__ import annotations
-
 from typing import Literal, NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """Episodic replay distillation (ERD): its two distillation terms."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

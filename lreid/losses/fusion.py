@@ -1,7 +1,5 @@
 """Averages of the weights of two networks, and how much the new network counts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch

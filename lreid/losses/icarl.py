@@ -1,7 +1,5 @@
 """iCaRL: one sigmoid per class, with the previous model's sigmoids as targets for the old classes."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F

@@ -1,7 +1,5 @@
 """Indirect discriminant alignment: new features keep the old features' similarities to past classes."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from lreid.losses._ops import Metric, distances, log_probabilities, to_loss

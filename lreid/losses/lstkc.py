@@ -1,7 +1,5 @@
 """LSTKC and LSTKC++: distillation of corrected affinities of previous models."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

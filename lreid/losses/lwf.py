@@ -1,7 +1,5 @@
 """Learning without Forgetting: distillation of the previous model's softmax over the old classes."""
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from lreid.losses._ops import check_logits, check_temperature, to_loss

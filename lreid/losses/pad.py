@@ -1,7 +1,5 @@
 """PAD: distillation of the features of several layers, and of logits over a fixed bank of classes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

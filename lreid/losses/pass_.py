@@ -1,7 +1,5 @@
 """PASS: rotated images as separate classes, noisy prototypes for past images, and feature distillation."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F

@@ -1,7 +1,5 @@
 """PatchKD: features of selected patches, and distillation of the patches' logits and distances."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F

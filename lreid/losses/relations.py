@@ -1,7 +1,5 @@
 """Distillation of relations: the distribution of each image's similarities to the other images of the batch."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

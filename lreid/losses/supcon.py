@@ -1,7 +1,5 @@
 """Supervised contrastive loss, whose anchors can be limited to classes of the current task."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import torch

@@ -1,7 +1,5 @@
 """Batch-hard triplet loss: each image, the farthest image of its identity and the nearest of another identity."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import torch

@@ -1,7 +1,5 @@
 """Exemplars: images that a method stores after a task or from a stream, and the rules that select them."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from lreid.lazy import public_names

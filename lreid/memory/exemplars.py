@@ -1,7 +1,5 @@
 """A store of exemplars with labels, as pixels or paths, and a memory that gives identities equal shares."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Select the images of an identity that a memory keeps: rules that rank images, the best first."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

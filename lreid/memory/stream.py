@@ -1,7 +1,5 @@
 """A memory that is filled during training, batch by batch, and does not depend on tasks."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A-GEM: project the gradient of new images so that it does not oppose the gradient of stored images."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import torch

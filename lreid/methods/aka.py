@@ -1,7 +1,5 @@
 """AKA: LwF with a knowledge graph over all tasks, whose output is added to the features for the metric loss."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import chain
 from typing import Annotated, Any, ClassVar

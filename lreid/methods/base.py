@@ -1,7 +1,5 @@
 """The base class of lifelong methods, with a few hooks; a simple method overrides only ``loss``."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """BoT-FT: fine-tuning with a softmax and a triplet loss, without protection against forgetting."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import chain
 from typing import Annotated, Any, ClassVar

@@ -1,7 +1,5 @@
 """CCLIS: contrast with prototypes, exemplars drawn by importance, and distilled similarities to old prototypes."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, ClassVar
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Co²L: contrastive learning with replay, and distillation of the similarities between images of a batch."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, ClassVar
 
 import torch

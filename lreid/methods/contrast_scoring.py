@@ -1,7 +1,5 @@
 """Contrast Scoring: learn without labels from those images of a stream that the model represents worst."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, ClassVar
 
 import numpy as np

@@ -1,7 +1,5 @@
 """DASK: train on the images of the task and on the same images in the style of the previous domain."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, ClassVar
 
 import numpy as np

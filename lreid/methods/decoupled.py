@@ -1,7 +1,5 @@
 """Decoupled distillation added to DMML: separate weights for positive and negative pairs."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """DER: replay of stored images with the logits that they had when they were stored."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar
 

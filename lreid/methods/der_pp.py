@@ -1,7 +1,5 @@
 """DER++: replay of stored images with their labels and with the logits that they had when they were stored."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from torch import Tensor

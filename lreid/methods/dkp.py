@@ -1,7 +1,5 @@
 """DKP: images have distributions of features, and each identity of the previous task is stored as one distribution."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar
 

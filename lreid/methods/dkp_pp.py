@@ -1,7 +1,5 @@
 """DKP++: DKP that also trains on images in the style of the previous domain and distils the previous network."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, ClassVar
 
 import torch

@@ -1,7 +1,5 @@
 """DMML-FT: fine-tuning with the DMML loss, without protection against forgetting."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from torch import Tensor

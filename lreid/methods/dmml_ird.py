@@ -1,7 +1,5 @@
 """DMML-IRD: DMML with Co²L's distillation of the similarities between the images of an episode."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import torch.nn.functional as F

@@ -1,7 +1,5 @@
 """DwoPP: DMML with distillation of the previous model that leaves out positive pairs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """DwPP: DMML with distillation of the previous model over all pairs of an episode, positive pairs included."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import torch

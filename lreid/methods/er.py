@@ -1,7 +1,5 @@
 """ER: experience replay, where each step trains on incoming and on stored images."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Annotated, Any, ClassVar, NamedTuple

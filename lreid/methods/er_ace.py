@@ -1,7 +1,5 @@
 """ER-ACE: replay in which the loss of new images covers only new identities."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import torch

@@ -1,7 +1,5 @@
 """ER-AML: replay in which new images have a metric loss with selected negatives."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 import torch

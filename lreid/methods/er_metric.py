@@ -1,7 +1,5 @@
 """ER with a metric loss: replay with a triplet or DMML loss, without a classifier."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import torch

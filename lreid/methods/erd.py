@@ -1,7 +1,5 @@
 """ERD: DMML with distillation of the previous model on episodes of exemplars."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import torch

@@ -1,7 +1,5 @@
 """FeCAM: frozen features, whitened by a covariance that all classes share; a control without gradients."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, ClassVar
 
 import torch

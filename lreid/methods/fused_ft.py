@@ -1,7 +1,5 @@
 """Fused fine-tuning: softmax and soft-margin triplet loss; after each task, old and new network are averaged."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable
 from typing import Annotated, Any, cast

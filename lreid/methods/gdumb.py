@@ -1,7 +1,5 @@
 """GDumb: tasks only fill the memory, and after each task a new network is trained on the memory alone."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, ClassVar
 
 import torch

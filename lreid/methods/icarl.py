@@ -1,7 +1,5 @@
 """iCaRL: one sigmoid per identity, exemplars by herding, and the previous model's sigmoids as targets."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """IDA: DMML with distillation of the similarities between new images and the mean features of past identities."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, ClassVar
 
 import numpy as np

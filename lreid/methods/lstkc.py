@@ -1,7 +1,5 @@
 """LSTKC: distil corrected affinities of the previous model, and average both networks with a measured weight."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import torch

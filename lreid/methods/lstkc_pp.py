@@ -1,7 +1,5 @@
 """LSTKC++: distil the previous network and an older network, and average both with the new network."""
 
-from __future__ import annotations
-
 import copy
 from typing import Annotated, Any, ClassVar
 

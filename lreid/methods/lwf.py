@@ -1,7 +1,5 @@
 """LwF: softmax-triplet fine-tuning with distillation of the previous model's logits over the old identities."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, ClassVar
 
 import torch

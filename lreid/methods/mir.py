@@ -1,7 +1,5 @@
 """MIR: replay the stored images whose loss would grow most by a step on the incoming batch."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import torch

@@ -1,7 +1,5 @@
 """PAD: prompts of a CLIP, text anchors of its identities, and a moving average as the teacher."""
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Iterable

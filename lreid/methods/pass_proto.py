@@ -3,8 +3,6 @@
 The file and the method are not named ``pass``, because that is a Python keyword.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, ClassVar
 
 import torch

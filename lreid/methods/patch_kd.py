@@ -1,7 +1,5 @@
 """PatchKD: LwF with additional distillation of the logits and distances of selected patches."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar
 

@@ -1,7 +1,5 @@
 """One adapter per task on a frozen transformer, chosen for each image by the statistics of features."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from lreid.data.records import Task

@@ -1,7 +1,5 @@
 """RanPAC: random projections of frozen features, decorrelated by their second moments; a control without gradients."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, ClassVar
 
 import torch

@@ -1,7 +1,5 @@
 """Retrace: train with a high learning rate, then interpolate back towards the previous weights."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar

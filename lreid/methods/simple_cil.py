@@ -1,7 +1,5 @@
 """SimpleCIL: frozen features, and class means as the classifier; a control without gradients."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import torch

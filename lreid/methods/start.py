@@ -1,7 +1,5 @@
 """The initial model without training: the baseline that every method should exceed."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 from torch.nn import Parameter

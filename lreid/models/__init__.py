@@ -1,7 +1,5 @@
 """Networks that map images to feature vectors."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from lreid.lazy import public_names

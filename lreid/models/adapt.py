@@ -1,7 +1,5 @@
 """Re-estimate BatchNorm statistics on images, without labels or training: AdaBN (Li et al., arXiv 2016)."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Linear classifiers that grow with the identities of a stream."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 

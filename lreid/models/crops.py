@@ -1,7 +1,5 @@
 """Use a model as the embedder of a tracker that works on crops."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

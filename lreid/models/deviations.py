@@ -1,7 +1,5 @@
 """DKP's network: features are normal distributions, and a second head computes the standard deviations."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 from torch.nn import functional as F
 

@@ -1,7 +1,5 @@
 """Fingerprints of networks, which prevent that features of different networks are compared."""
 
-from __future__ import annotations
-
 import hashlib
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Convert images of any supported form to a sequence of paths and arrays."""
 
-from __future__ import annotations
-
 import glob
 import os
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """The knowledge graph of AKA: vertices that are learned over all tasks and extend the features of a batch."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

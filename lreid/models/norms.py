@@ -6,8 +6,6 @@ people. IBN-Net (Pan et al., ECCV 2018) therefore normalises only half of the ch
 White balance removes only the colour cast of an image, not its light and contrast.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from types import MethodType

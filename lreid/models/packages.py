@@ -3,8 +3,6 @@
 All were trained on ImageNet, whose terms allow only research. It is unclear whether they apply to weights.
 """
 
-from __future__ import annotations
-
 import difflib
 import importlib.util
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Small parts that networks and methods share: the layers of a backbone, a neck, a temporary evaluation mode."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """PatchKD's sampler, which chooses the positions of a feature map that serve as patches."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -1,7 +1,5 @@
 """The projection head of contrastive methods, which comes between the features and the loss."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """DASK's style network, which computes for every image a convolution to the colours of a learned domain."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 
 KERNEL = 9 * 3 * 3 + 3  # weights and biases of a 3 x 3 convolution from RGB to RGB

@@ -1,7 +1,5 @@
 """Transforms of features in place of a neck, whose matrices are computed in closed form."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

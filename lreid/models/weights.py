@@ -1,7 +1,5 @@
 """Trained weights for a backbone: third-party state dicts, checkpoints of runs, packages, entries of the zoo."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Collection
 from pathlib import Path

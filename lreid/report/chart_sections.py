@@ -5,8 +5,6 @@ and a suffix for titles that names the benchmark. It returns a list of one secti
 values for it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial

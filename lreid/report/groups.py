@@ -1,7 +1,5 @@
 """Group runs that may be averaged, and name groups by the differences between them."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Show figures by the size of the gallery, as a table for the terminal and as charts for a page."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

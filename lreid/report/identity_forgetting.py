@@ -1,7 +1,5 @@
 """Show the test identities that were forgotten most, by which method and in which task."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import partial
 from types import MappingProxyType

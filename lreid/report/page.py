@@ -1,7 +1,5 @@
 """Write a page about one or several runs: a single HTML file that works offline."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Write a page of queries and their nearest gallery images, as one file that works offline."""
 
-from __future__ import annotations
-
 import base64
 import io
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Render HTML from the templates of this package; all names from runs and users are escaped."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ Functions with an argument ``where`` show the groups of one benchmark; ``where``
 benchmark. Functions that return a list of sections return an empty list if there is nothing to show.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Make tables of one run, of several compared runs and of tested models, as text, Markdown, CSV or LaTeX."""
 
-from __future__ import annotations
-
 import csv
 import io
 import math

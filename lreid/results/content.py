@@ -3,8 +3,6 @@
 Metrics are in per cent.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, NamedTuple, TypedDict, get_type_hints
 

@@ -1,7 +1,5 @@
 """Write, read and check ``results.json``."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

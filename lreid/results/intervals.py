@@ -1,7 +1,5 @@
 """Confidence intervals for the difference between two models on the same queries."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Create the content of ``results.json``, continue it, and record the measurements of a run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol

@@ -1,7 +1,5 @@
 """The metrics of a ranked test set that a run computes, saves and shows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Summaries of a run's matrices: averages, curves, forgetting and plasticity, transfer."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

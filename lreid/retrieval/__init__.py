@@ -3,8 +3,6 @@
 It needs numpy and torch, and faiss only for indexes.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from lreid.lazy import public_names

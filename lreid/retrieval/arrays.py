@@ -1,7 +1,5 @@
 """Check the features that callers give and convert them to tensors."""
 
-from __future__ import annotations
-
 import warnings
 from typing import Any
 

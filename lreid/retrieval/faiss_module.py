@@ -1,7 +1,5 @@
 """Load the faiss package, build its indexes, shorten its error messages and use its GPUs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any

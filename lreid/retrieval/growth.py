@@ -1,7 +1,5 @@
 """Retrieval metrics at several sizes of a gallery: they fall as it grows, which can be mistaken for forgetting."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

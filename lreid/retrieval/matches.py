@@ -1,7 +1,5 @@
 """Find the ranks of a query's matches without sorting its ranking."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Open-set search: distinguish enrolled people from impostors by a threshold on the score."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Evaluation protocols that only some benchmarks use, in addition to :func:`lreid.retrieval.evaluate`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

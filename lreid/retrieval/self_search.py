@@ -1,7 +1,5 @@
 """Retrieval within a sample of images, which shows how well a network distinguishes their identities."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from lreid.identities import JUNK, UNKNOWN, as_labels

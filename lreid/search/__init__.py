@@ -1,7 +1,5 @@
 """Search a gallery of your images: find out who is in an image, and whether that person is enrolled."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from lreid.lazy import public_names

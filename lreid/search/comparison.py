@@ -1,7 +1,5 @@
 """Decide whether two images show the same identity."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Present the results of a gallery search as values for JSON, as lines of text and as pages of images."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections import Counter

@@ -1,7 +1,5 @@
 """Write which changes a new model would cause, as a page, as JSON and in one line."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Move a gallery to a new model and back, or to another place; the gallery can be searched during the move."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path

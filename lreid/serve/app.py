@@ -1,7 +1,5 @@
 """The routes of the server: search, add, remove, undo, information, metrics and the page."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from html import escape
 from pathlib import Path

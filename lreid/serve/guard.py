@@ -1,7 +1,5 @@
 """Check every request before it reaches the routes: sender, size, rate and number of simultaneous requests."""
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 import time

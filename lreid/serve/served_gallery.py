@@ -1,7 +1,5 @@
 """A gallery that many clients can search at once, while one client at a time can change it."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import os

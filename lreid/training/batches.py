@@ -1,7 +1,5 @@
 """Build the batches of a task from a config: samplers, images and augmentation."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any

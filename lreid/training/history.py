@@ -1,7 +1,5 @@
 """Record the loss history: the means of the loss terms, at several points of each task."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

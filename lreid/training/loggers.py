@@ -1,7 +1,5 @@
 """Loggers that receive metrics during a run: TensorBoard, Weights & Biases, MLflow (``TRAIN.LOGGERS``)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol

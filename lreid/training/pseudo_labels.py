@@ -1,7 +1,5 @@
 """Pseudo-labels: clusters of a task's images replace identities; they are computed again before every epoch."""
 
-from __future__ import annotations
-
 import copy
 import logging
 from collections.abc import Sequence

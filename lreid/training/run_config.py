@@ -1,7 +1,5 @@
 """The config of a run: load it with every option of its method, and build the command that repeats the run."""
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 from collections.abc import Iterator, Sequence

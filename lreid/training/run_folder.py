@@ -1,7 +1,5 @@
 """The folder of a run and the files in it."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence

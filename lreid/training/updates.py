@@ -1,7 +1,5 @@
 """Update the network: loss, gradient, optimiser and learning rate."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

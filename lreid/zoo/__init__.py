@@ -14,8 +14,6 @@ a custom zoo:
 only handles files; :func:`lreid.load_model` builds the networks.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -1,7 +1,5 @@
 """The facts about a trained model: a JSON file next to its weights."""
 
-from __future__ import annotations
-
 import difflib
 import json
 import os

@@ -1,7 +1,5 @@
 """Present cards as text: a table for the terminal, a single card, and the page MODEL_ZOO.md."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Sequence
 from pathlib import Path

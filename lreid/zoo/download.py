@@ -1,7 +1,5 @@
 """Download files; if a download breaks, stalls or returns a wrong file, no file is left under the name."""
 
-from __future__ import annotations
-
 import http.client
 import logging
 import os

@@ -4,8 +4,6 @@
 file when it is first used; users can also put the file manually where :func:`published_file` looks for it.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 from dataclasses import dataclass, field, fields

@@ -1,7 +1,5 @@
 """Upload an entry of the zoo to Hugging Face's hub: weights, card, and a page."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Read state dicts from files of other programs: plain, under ``model`` or ``state_dict``, or safetensors."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

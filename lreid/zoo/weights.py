@@ -1,7 +1,5 @@
 """Find, verify, read and write the file with the weights of an entry."""
 
-from __future__ import annotations
-
 import logging
 import os
 import re

@@ -1,7 +1,5 @@
 """Exit status and the one line of bad input."""
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import os

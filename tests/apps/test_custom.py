@@ -1,7 +1,5 @@
 """Training on one's own images: what is chosen, and going on from a run without forgetting."""
 
-from __future__ import annotations
-
 import argparse
 import re
 import shlex

@@ -1,7 +1,5 @@
 """What is wrong with a command line is said before torch is imported, which takes seconds."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

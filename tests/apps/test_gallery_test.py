@@ -1,7 +1,5 @@
 """A saved gallery scored with labelled queries: what it finds is what the two folders give."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

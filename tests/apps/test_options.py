@@ -1,7 +1,5 @@
 """What keys and options mean is told, and keys that a method ignores are refused."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

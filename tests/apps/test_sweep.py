@@ -1,7 +1,5 @@
 """A sweep plans what it is asked for, makes each run once, and tells means and spreads."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import io

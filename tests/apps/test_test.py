@@ -1,7 +1,5 @@
 """Testing checkpoints: rows, matrices, notes and page, against the pieces they are made of."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

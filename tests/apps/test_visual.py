@@ -1,7 +1,5 @@
 """Pictures of what models see, against the pieces that they are made of."""
 
-from __future__ import annotations
-
 import base64
 import io
 import re

@@ -1,7 +1,5 @@
 """Class- and task-incremental accuracy and forgetting, against nested loops and numbers worked out by hand."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

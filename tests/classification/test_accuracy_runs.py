@@ -1,7 +1,5 @@
 """Whole runs on a folder of classes with the accuracy of classification after every task."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Alignment of stored with held-out images, against nested loops."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The benchmarks of class-incremental learning from end to end, on tiny archives in the layout of the real ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

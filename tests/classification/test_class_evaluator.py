@@ -1,7 +1,5 @@
 """Accuracies of a learner that sees colours only, counted by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Points of the learning curve within tasks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

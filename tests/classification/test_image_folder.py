@@ -1,7 +1,5 @@
 """Folders of classes: which image is what, which test image belongs to which task, and what is refused."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Probes of frozen features against loops over plain numbers."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Images and data sets turned by an angle."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Some GPUs of faiss on a machine without one: indexes that take and find what faiss's GPU indexes do."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rank features on a GPU through a flat index, on the GPU and on the CPU: ``python index.py``."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -3,8 +3,6 @@
 A line of JSON for each method: which figures are not the CPU's, and the waits of each training step, by task.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import logging

@@ -1,7 +1,5 @@
 """What a GPU is told by options of training, and what it keeps: ``python options.py FOLDER``."""
 
-from __future__ import annotations
-
 import math
 import os
 import sys

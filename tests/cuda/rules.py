@@ -1,7 +1,5 @@
 """What the simulated device finds, and what it does not take for a fault."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable
 from typing import Any

@@ -9,8 +9,6 @@ host would wait for the device. What it cannot show: speed, races between stream
 A process has to be started with the environment of :func:`environment`.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """MATLAB files of both kinds, as MATLAB would write them."""
 
-from __future__ import annotations
-
 import uuid
 from pathlib import Path
 from typing import Any

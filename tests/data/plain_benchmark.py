@@ -1,7 +1,5 @@
 """A benchmark whose arguments are named like the keys of a config, for tests that are about one of them."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The benchmarks of real data sets: every order and count that a file promises."""
 
-from __future__ import annotations
-
 import pytest
 
 from lreid.config import check_values, load_config

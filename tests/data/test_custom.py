@@ -1,7 +1,5 @@
 """What is read off the names of one's own images: identities, cameras, and who is tested."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from pathlib import Path

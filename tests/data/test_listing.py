@@ -1,7 +1,5 @@
 """Listing folders and CSV files: who is on an image, which camera took it, and what is left out."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Batches: in order, repeatable, and the same wherever a run is taken up again."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import sys

@@ -1,7 +1,5 @@
 """Lists of images beyond a CSV file beside them: other folders that are allowed, Parquet, and images of telephones."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Patterns that users give: what they read off paths, and which they are refused for."""
 
-from __future__ import annotations
-
 from pathlib import Path, PurePosixPath
 
 import pytest

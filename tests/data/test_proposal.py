@@ -1,7 +1,5 @@
 """Settings that follow from the images: batches of even size, and the shape of the input."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The rendered people that come with lreid: what is in the archive, and that it is read like files."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """Episodes: who is in them, and that a query is not its own support."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Drawn images: the same everywhere, told apart by identity, and data sets that can be evaluated."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """Data sets read by torchreid: the records of lreid's own reader, and one line for what is missing."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A re-identification set out of videos and tracks: who is cut out, when, and what is said of files that do not fit."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections import Counter

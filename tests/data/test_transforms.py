@@ -1,7 +1,5 @@
 """Augmentation: what is kept, what is erased, how often, and that it is what albumentations does."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """The pages, and a way to call a tool as they tell people to."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the pages tell people to type works: commands with their options, the quickstart, and Python."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

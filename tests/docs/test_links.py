@@ -1,7 +1,5 @@
 """Links and images of the pages lead somewhere; nothing is asked of the network."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Names on the pages are names in the code: functions, tests, keys, methods, benchmarks; figures are those measured."""
 
-from __future__ import annotations
-
 import ast
 import csv
 import re

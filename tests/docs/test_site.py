@@ -1,7 +1,5 @@
 """The pages make a site without a warning; it needs no network, has coloured code to copy, and fits desk and phone."""
 
-from __future__ import annotations
-
 import html
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Drift against loops over plain numbers, and training that nobody disturbs."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Figures of a model on test sets, against the ranking done by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

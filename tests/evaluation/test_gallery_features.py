@@ -1,7 +1,5 @@
 """New queries in old galleries: the figures of every pair of models, kept over a break."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

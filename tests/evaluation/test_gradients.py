@@ -1,7 +1,5 @@
 """Gradient norms of features against closed forms, and one entry an update."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Test sets that ask for a protocol of their own, as their benchmarks define it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

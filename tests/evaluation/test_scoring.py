@@ -1,7 +1,5 @@
 """All figures of a test set and its hardest rankings, worked out by hand on points of a circle."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Files for other programs give the features of the network that they were made of."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable

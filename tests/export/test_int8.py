@@ -1,7 +1,5 @@
 """The ONNX file of 8-bit integers: near the model's features, never mixed up with them, written whole or not at all."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Models as trackers load them: the features of the model for crops prepared as each tool does, and by the tools."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Checkpoints that are damaged, of another kind, or made to do harm."""
 
-from __future__ import annotations
-
 import io
 import pickle
 import shutil

@@ -1,7 +1,5 @@
 """Config files, command lines and albumentations pipelines of any kind."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 from unittest import mock

@@ -1,7 +1,5 @@
 """Images, CSV files and archives of any kind."""
 
-from __future__ import annotations
-
 import io
 import os
 import struct

@@ -1,7 +1,5 @@
 """``results.json`` of strangers, and cards and weights of the zoo."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import struct

@@ -1,7 +1,5 @@
 """Where the galleries of the tests are: files, and two databases of Milvus Lite that all tests of a session share."""
 
-from __future__ import annotations
-
 import itertools
 import os
 from collections.abc import Callable, Iterator

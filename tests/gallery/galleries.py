@@ -1,7 +1,5 @@
 """Small random galleries, and what a search of them must find."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Milvus Lite for tests: its server in a process of its own, and who can reach a port."""
 
-from __future__ import annotations
-
 import ipaddress
 import os
 import re

@@ -1,7 +1,5 @@
 """What faiss finds: kinds, codes, shards and filters."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from galleries import WIDTH, names, play, small, vectors

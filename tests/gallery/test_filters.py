@@ -1,7 +1,5 @@
 """Filters: against a loop, and with values that would like to be more than numbers."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

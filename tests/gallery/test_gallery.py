@@ -1,7 +1,5 @@
 """What a gallery does, the same in a file, in Milvus Lite and on its server."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

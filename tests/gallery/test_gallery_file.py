@@ -1,7 +1,5 @@
 """Galleries in files of faiss: memory maps, kills, damage, and who may replace a file."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

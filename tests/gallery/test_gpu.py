@@ -1,7 +1,5 @@
 """Galleries searched by a GPU: what is asked of faiss, on a machine that pretends to have one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Galleries of images: features, names and the model come from the images themselves."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Galleries in Milvus: killed, locked, written to by two, too old, out of reach, and who can see the port."""
 
-from __future__ import annotations
-
 import signal
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``lreid link`` from videos to identities: what stays, what is corrected and undone, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

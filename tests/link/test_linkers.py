@@ -1,7 +1,5 @@
 """Clustering against nested loops in float64, what it never does, and the online linker."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Losses by nested loops over plain numbers in float64, the batches that tests share, and the golden cases."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

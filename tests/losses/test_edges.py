@@ -1,7 +1,5 @@
 """Batches that no loss can learn from, and arguments that are refused: one row each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -3,8 +3,6 @@
 A row of ``CASES`` is a loss of the golden files whose names begin so; the arrays named in ``grad`` get gradients.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

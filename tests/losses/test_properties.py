@@ -3,8 +3,6 @@
 A case draws a batch: tensors that are trained, tensors that are not (teachers), and labels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """What both memories share: pixels or paths, extras, sizes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

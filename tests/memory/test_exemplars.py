@@ -1,7 +1,5 @@
 """The memory: never over its budget, evenly shared, and with the pixels that belong to its labels."""
 
-from __future__ import annotations
-
 import io
 import tracemalloc
 from collections import Counter

@@ -1,7 +1,5 @@
 """Herding against a brute-force search, draws by score against their probabilities, and what all policies share."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from itertools import permutations

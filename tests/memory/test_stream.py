@@ -1,7 +1,5 @@
 """The stream memory: fair, by its policy, never over its budget, and the same after a break."""
 
-from __future__ import annotations
-
 import io
 import tracemalloc
 from collections import Counter

@@ -1,7 +1,5 @@
 """A tiny CLIP of open_clip with random weights."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tasks of drawn images, for methods that look at them once more when a task is over."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

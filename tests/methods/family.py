@@ -1,7 +1,5 @@
 """Tiny networks, batches and steps that the tests of methods share."""
 
-from __future__ import annotations
-
 import torch
 from tiny import Few
 from torch.optim import Adam

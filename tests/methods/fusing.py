@@ -1,7 +1,5 @@
 """Tasks of drawn images for methods that fuse networks, and batches that carry pixels."""
 
-from __future__ import annotations
-
 import torch
 from drawn import drawn_task
 from family import batches, train

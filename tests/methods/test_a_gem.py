@@ -1,7 +1,5 @@
 """A-GEM: its gradient is the projected one."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """AKA: a graph next to LwF; its terms, its limits, and the official traps as options."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

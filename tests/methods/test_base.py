@@ -1,7 +1,5 @@
 """What every method has: exemplars and their options, a teacher, hooks."""
 
-from __future__ import annotations
-
 import numpy as np
 from drawn import drawn_task
 from family import model

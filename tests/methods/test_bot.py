@@ -1,7 +1,5 @@
 """The softmax-triplet family: terms, classifiers that grow, and what is kept of the old one."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

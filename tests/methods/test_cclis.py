@@ -1,7 +1,5 @@
 """CCLIS: prototypes, weights of what was drawn, scores, selection, and the official faults as options."""
 
-from __future__ import annotations
-
 import io
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What methods with a classifier say of all classes so far, from the features that retrieval compares."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from family import model, task_of

@@ -1,7 +1,5 @@
 """Controls without gradients: statistics of frozen features, against loops in float64."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Co²L and DMML with its distillation: views, anchors, terms, teachers and limits."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

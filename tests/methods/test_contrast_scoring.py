@@ -1,7 +1,5 @@
 """Contrast Scoring: what is scored when, what stays in the buffer, and what is learned from it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

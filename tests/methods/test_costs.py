@@ -1,7 +1,5 @@
 """What a step of LSTKC and its kin costs beside fine-tuning, in operations, and what they keep of a person."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """DASK: the style network, and the terms of rehearsed images."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """The ablation of Table 3 meets DwoPP and DwPP at its ends."""
 
-from __future__ import annotations
-
 import pytest
 from family import TASK, batches, model, train
 

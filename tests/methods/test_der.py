@@ -1,7 +1,5 @@
 """DER: stored images are held to the logits that they came with, and to nothing else."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """DKP and DKP++: distributions, prototypes, and terms of rehearsed images."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

@@ -1,7 +1,5 @@
 """ER, ER-ACE, ER-AML, MIR and DER++: their terms, their memory, and what they replay."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """ER in metric form: which images are compared with which, against loops, and what a step replays."""
 
-from __future__ import annotations
-
 import copy
 import math
 

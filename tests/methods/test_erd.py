@@ -1,7 +1,5 @@
 """ERD: its two parts, its terms, and DMML-FT where it has no exemplars."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from drawn import joined, learn, steps_of

@@ -1,7 +1,5 @@
 """BoT-FT, LwF and iCaRL with exemplars: their terms, their limits, and their memory."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

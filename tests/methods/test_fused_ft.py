@@ -1,7 +1,5 @@
 """The base of LSTKC and its kin: rows of the classifier, one softmax, and the average after a task."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """GDumb: nothing is learned but from the memory, by a network that starts where the run did."""
 
-from __future__ import annotations
-
 import copy
 from collections import Counter
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """IDA: anchors that stay, the alignment to them, and DMML-FT without its weight."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from drawn import drawn_task, learn

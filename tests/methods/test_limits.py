@@ -1,7 +1,5 @@
 """What every method is without what it adds, and what all of them keep: one row per method."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from functools import cache, partial

@@ -1,7 +1,5 @@
 """LSTKC and LSTKC++: what is distilled, and which networks become one."""
 
-from __future__ import annotations
-
 import copy
 import io
 

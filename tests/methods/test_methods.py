@@ -1,7 +1,5 @@
 """The DMML family: terms, teachers and limits."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The recipe of CONTRIBUTING: one file of code and one of options make a method, which trains, resumes and loads."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager

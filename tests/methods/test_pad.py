@@ -1,7 +1,5 @@
 """PAD: its losses and prompts against loops, its two stages, and what it keeps; on a CLIP with random weights."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

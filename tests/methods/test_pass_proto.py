@@ -1,7 +1,5 @@
 """PASS: turned images, prototypes of past identities, features held."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

@@ -1,7 +1,5 @@
 """PatchKD: patches, and what is kept of them."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from family import model

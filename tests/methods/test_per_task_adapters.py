@@ -1,7 +1,5 @@
 """An adapter per task: each image takes that of the likeliest task, and nothing of a task changes later."""
 
-from __future__ import annotations
-
 import csv
 import io
 import subprocess

@@ -1,7 +1,5 @@
 """Retrace: what it learns by, how far it goes back, and that it keeps nothing."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """The starting model stays as it is."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

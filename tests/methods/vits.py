@@ -1,7 +1,5 @@
 """A tiny transformer, and embedders that adapt it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import timm

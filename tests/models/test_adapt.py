@@ -1,7 +1,5 @@
 """Adapted statistics against those computed by hand, layer by layer."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Adapters change nothing at first, are all that trains, and are merged without changing features."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Shapes, strides and weights of the backbones."""
 
-from __future__ import annotations
-
 import logging
 from collections import OrderedDict
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Classifiers that grow: what they answer and what stays."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

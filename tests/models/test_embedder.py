@@ -1,7 +1,5 @@
 """Features from anything that holds images."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Networks that are in evaluation mode for a while."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """fast-reid's ResNet-50, and its checkpoints of three ages."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The fingerprint changes when, and only when, the features do."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

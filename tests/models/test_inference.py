@@ -1,7 +1,5 @@
 """Features by merged layers are those of the network itself."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 

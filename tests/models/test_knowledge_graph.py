@@ -1,7 +1,5 @@
 """The graph against loops over every edge, and random numbers that stay its own."""
 
-from __future__ import annotations
-
 import io
 import math
 

@@ -1,7 +1,5 @@
 """Layers by depth: freezing, and rates that fall towards the images."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

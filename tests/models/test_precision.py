@@ -1,7 +1,5 @@
 """Half precision: losses and weights stay in float32."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 from pathlib import Path

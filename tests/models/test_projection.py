@@ -1,7 +1,5 @@
 """The projection head: its shape, and what stands in front of it."""
 
-from __future__ import annotations
-
 import torch
 
 from lreid.models import Embedder, ProjectedEmbedder, ProjectionHead

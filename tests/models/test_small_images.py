@@ -1,7 +1,5 @@
 """The networks of class-incremental learning."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torchvision

@@ -1,7 +1,5 @@
 """Networks of timm: sizes, tokens and maps, weights, and what is refused. Nothing is downloaded."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The page of many runs in a browser: it opens without complaint, sorts, filters, and fits a phone."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Iterator

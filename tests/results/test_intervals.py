@@ -1,7 +1,5 @@
 """The interval of a gain: against a loop over identities, and what must hold of any bootstrap."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The evaluation again, image by image over plain numbers, with every ranking sorted in full."""
 
-from __future__ import annotations
-
 import math
 
 

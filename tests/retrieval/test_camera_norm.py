@@ -1,7 +1,5 @@
 """Features standardised by camera, against loops and by what the standard shall do."""
 
-from __future__ import annotations
-
 import math
 
 import hypothesis.extra.numpy as hnp

@@ -1,7 +1,5 @@
 """Figures from an index of faiss: those of the exact ranking where all is found, and what is lost where it is not."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Figures from an index on GPUs, on a machine that pretends to have some."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Searching one's own images: what is found, what is kept, and what bad input leaves untouched."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Two images are told to be of the same identity by a threshold that was measured before."""
 
-from __future__ import annotations
-
 from itertools import combinations
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a search found, in lines and pages."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

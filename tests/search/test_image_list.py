@@ -1,7 +1,5 @@
 """Whom a gallery's images are of: folders, lists and single files are read as for training, and never guessed at."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The release gate: its figures against nested loops, its exit statuses, and bad input."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

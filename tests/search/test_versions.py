@@ -1,7 +1,5 @@
 """Reindexing, rolling back and moving galleries: the same in a file and in Milvus, and killed on the way."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

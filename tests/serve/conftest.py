@@ -1,7 +1,5 @@
 """A gallery to serve, queries, and the server as a process of its own."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

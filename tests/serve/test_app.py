@@ -1,7 +1,5 @@
 """The server's answers: what they say, what they change, and what they refuse."""
 
-from __future__ import annotations
-
 import io
 import json
 import threading

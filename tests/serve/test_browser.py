@@ -1,7 +1,5 @@
 """The page of the server in a browser: drop a photograph, move the threshold, add, remove and undo."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator

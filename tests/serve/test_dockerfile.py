@@ -1,7 +1,5 @@
 """The steps of the Dockerfile as far as they can be followed without Docker, and hadolint's rules where it is there."""
 
-from __future__ import annotations
-
 import argparse
 import fnmatch
 import json

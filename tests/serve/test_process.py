@@ -1,7 +1,5 @@
 """``lreid serve`` as a process: 200 clients at once, how it stops, and what it refuses to start with."""
 
-from __future__ import annotations
-
 import json
 import signal
 import socket

@@ -1,7 +1,5 @@
 """Runs that are killed again and again at random moments, with every method and option, until they end."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

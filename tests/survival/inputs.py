@@ -1,7 +1,5 @@
 """Input of any kind, read in this process: what is no good must be told in an InputError, and nothing else."""
 
-from __future__ import annotations
-
 import json
 import random
 import traceback

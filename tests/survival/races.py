@@ -1,7 +1,5 @@
 """Several processes that do the same, or the opposite, to one thing at the same moment."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -4,8 +4,6 @@ python tests/survival/survive.py                       # all parts
 python tests/survival/survive.py --parts inputs races  # some; the rows of the others stay as they are
 """
 
-from __future__ import annotations
-
 import argparse
 import datetime
 import os

@@ -1,7 +1,5 @@
 """The short form of `make survive`: some kills and failures of every command, of runs, and input of every kind."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

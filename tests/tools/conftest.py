@@ -1,7 +1,5 @@
 """A small world to test and search in."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The benchmark of loading runs on a few small images and prints what it says it does; nothing is timed here."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from pathlib import Path

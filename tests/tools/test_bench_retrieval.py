@@ -1,7 +1,5 @@
 """The benchmark of retrieval: contestants that agree, and a table row that tells the truth. Nothing is timed."""
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The benchmark of training steps runs every kind of method and prints what it says it does; nothing is timed here."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

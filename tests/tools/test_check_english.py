@@ -1,7 +1,5 @@
 """The check of the English finds what it should, and nothing else."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The modules of lreid that training, testing and searching import, which shall become no more."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The command line of data sets: what it prints and its exit status."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from pathlib import Path

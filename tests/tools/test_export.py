@@ -1,7 +1,5 @@
 """A checkpoint becomes a file for other programs, which searches like it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a tool takes is told at once."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

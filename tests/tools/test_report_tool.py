@@ -1,7 +1,5 @@
 """The command line that compares runs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The command line of searching: the life of a gallery, and one line for bad input that leaves all files alone."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The command line of a sweep: processes side by side, a run that fails, and a dry run."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import shutil

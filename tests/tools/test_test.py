@@ -1,7 +1,5 @@
 """The command line of testing, end to end, and one line for bad input."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

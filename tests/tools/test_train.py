@@ -1,7 +1,5 @@
 """The command line of training: exit status, messages, and a kill in the middle of a task."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

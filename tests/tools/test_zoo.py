@@ -1,7 +1,5 @@
 """The command line of the zoo, and its models in the other tools."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A finished run, and a data set of files, that several files of tests train on."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Runs that train an adapter only: the trunk stays, and checkpoints resume, load, export and merge."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

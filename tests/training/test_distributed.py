@@ -1,7 +1,5 @@
 """Several processes compute what one does: statistics, gradients, whole runs."""
 
-from __future__ import annotations
-
 import math
 import os
 import signal

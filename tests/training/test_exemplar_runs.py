@@ -1,7 +1,5 @@
 """Whole runs with exemplars: limits, files that are gone, files that cannot be read."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What loggers are told; those that are no part of the installation are stood in for."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """All methods on a simulated CUDA device: nothing on a wrong one, the figures of the CPU, and few waits of the host."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

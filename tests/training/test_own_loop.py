@@ -1,7 +1,5 @@
 """A loop of somebody's own, of torch's loader and optimiser and the calls of a method, does what a run does."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

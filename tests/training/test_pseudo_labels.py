@@ -1,7 +1,5 @@
 """Clusters as labels: they are found, keep their labels, survive interruptions, and do no damage where they fail."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import permutations
 from pathlib import Path

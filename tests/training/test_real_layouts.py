@@ -1,7 +1,5 @@
 """The commands of a user with data on a small tree in each layout, from training to the zoo; ResNet-50 on one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

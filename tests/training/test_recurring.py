@@ -1,7 +1,5 @@
 """Every method trains where identities of a task return on the next one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import clips

@@ -1,7 +1,5 @@
 """Runs that broke off go on to the figures of unbroken ones, or say why they cannot."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Whole runs on a tiny benchmark: repeatable, exemplar-free, and clear about bad input."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

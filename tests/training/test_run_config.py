@@ -1,7 +1,5 @@
 """What is told of the making of a run."""
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The decay, against the formula of DwoPP's official code."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_right
 

@@ -1,7 +1,5 @@
 """Signals that end a run, wherever Python is when they come."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """Runs that are killed, stopped, or come upon what cannot be learned from: nothing saved is lost."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import json

@@ -1,7 +1,5 @@
 """Cards: what is shipped, reading and writing, and finding by name."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Cards for people."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from entries import write_card

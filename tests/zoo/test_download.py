@@ -1,7 +1,5 @@
 """Downloads from a server that cuts, corrupts and stalls: the right file or none, and one line that says why."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import random

@@ -1,7 +1,5 @@
 """Checkpoints that others host: files of their layout, from a server on this machine, and what can be wrong."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import hashlib

@@ -1,7 +1,5 @@
 """Where the weights of an entry come from."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

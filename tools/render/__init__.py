@@ -12,8 +12,6 @@ machine it always has the same pixels. Each of these modules only knows the ones
 * :mod:`~render.images`: what a camera and a detector make of a scene
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import multiprocessing

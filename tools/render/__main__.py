@@ -7,8 +7,6 @@ It needs the extra ``render`` of lreid, and Debian's libegl1 and libgl1-mesa-dri
 the assets come from.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

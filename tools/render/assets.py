@@ -1,7 +1,5 @@
 """The folder of MakeHuman's assets: what must be there, what may be chosen, and bodies put together from it."""
 
-from __future__ import annotations
-
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple

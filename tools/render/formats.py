@@ -1,7 +1,5 @@
 """Read MakeHuman's files: meshes, targets, garments that follow a body, materials, and the rig."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from functools import wraps

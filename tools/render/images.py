@@ -1,7 +1,5 @@
 """One image of one person: the pose, the place, who else is there, and what camera and detector make of it."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Who is drawn: a body, clothes with colours and patterns, hair, a bag; all from a seed, none of it from assets."""
 
-from __future__ import annotations
-
 import colorsys
 import random
 from typing import NamedTuple

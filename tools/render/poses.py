@@ -1,7 +1,5 @@
 """How a person stands or walks: angles of joints, and what they make of the posed bones."""
 
-from __future__ import annotations
-
 import math
 import random
 from itertools import pairwise

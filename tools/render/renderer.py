@@ -1,7 +1,5 @@
 """Draws people in their surroundings by OpenGL, without a display: EGL, on a processor Mesa's llvmpipe."""
 
-from __future__ import annotations
-
 import math
 import os
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Where people are seen: domains, their cameras, light, and the boxes that streets and halls are made of."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable

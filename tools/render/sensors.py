@@ -4,8 +4,6 @@ Real cameras differ by far more than their white balance. One is saturated with 
 next one grey, hazy and soft. A model only learns to ignore that if it sees one person under such cameras.
 """
 
-from __future__ import annotations
-
 import math
 import random
 from typing import NamedTuple

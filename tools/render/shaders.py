@@ -1,7 +1,5 @@
 """The programs that draw people and their surroundings, in GLSL 3.30. Colours are linear until the last line."""
 
-from __future__ import annotations
-
 _LIGHT = """
 uniform vec3 sun, light, sky, earth, gain;
 uniform float contrast, saturation;

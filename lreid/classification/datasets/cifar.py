@@ -11,8 +11,6 @@ The images are unpacked as PNG files into `images/train/CLASS/` and `images/test
 needed. CIFAR-100 has its 100 fine classes. Classes are trained in the order of their labels.
 """
 
-from __future__ import annotations
-
 import codecs
 import pickle
 from collections.abc import Iterator, Sequence

@@ -14,8 +14,6 @@ folder per class is supported, too, either directly in the folder or in `train/`
 trained in ascending order of their names.
 """
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 

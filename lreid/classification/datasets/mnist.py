@@ -11,8 +11,6 @@ The data set is for classification: ten handwritten digits, 28 x 28 pixels. The 
 next to the files. Rotated MNIST is `rotated:DEGREES:mnist`, see `configs/benchmarks/rotated-mnist.yaml`.
 """
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Iterator
 from pathlib import Path

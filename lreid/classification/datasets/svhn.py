@@ -9,8 +9,6 @@ needed, the images are unpacked as PNG files into `images/train/DIGIT/` and `ima
 the files, the digit 0 has the label 10.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -8,8 +8,6 @@ orientation is a query. The two sides of a cow look different, so queries have m
 are no cameras.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

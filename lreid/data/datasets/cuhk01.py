@@ -6,8 +6,6 @@ CUHK02 shows the same people in its training pair P1, so a model that was traine
 people of the other. CUHK02's test pair P5 shows other people.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from lreid.data.layout import random_half, read_folder, require_splits

@@ -6,8 +6,6 @@ Pair P1 shows the people of CUHK01, so a model that was trained on one of the tw
 other. The test pair P5 shows other people.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from lreid.data.layout import read_folder, require_splits

@@ -19,8 +19,6 @@ people are queries and gallery. Names with `_single_shot` follow the original pr
 with one randomly drawn image per person.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -18,8 +18,6 @@ The gallery contains only people who are queried, which makes the data set easie
 four training images, as AKA does before it selects 500 people.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace

@@ -12,8 +12,6 @@ If you still have a copy, lreid reads it, so that you can check published tables
 without this set: `lreid-order1-noduke`, `lreid-order2-noduke` or `lpw-order1`.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from lreid.data.layout import read_folders

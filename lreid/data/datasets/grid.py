@@ -6,8 +6,6 @@
 `features_and_partitions.mat` has the ten splits. The 775 images of person `0000` are distractors.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

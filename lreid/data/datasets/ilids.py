@@ -6,8 +6,6 @@ The images come from the i-LIDS data set of the UK Home Office. The files contai
 of an image of a person as its camera.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -11,8 +11,6 @@ scene 1, view 2 has the queries and views 1 and 3 the gallery. Lifelong papers t
 version of scene 2 in the layout of Market-1501.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from lreid.data.layout import read_folders, require_splits, visible_images

@@ -10,8 +10,6 @@ detections). Images of person `0000` (distractors) stay in the gallery and are n
 called `Market-1501-v15.09.15`, as in the archive.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from lreid.data.layout import read_folders

@@ -15,8 +15,6 @@ the authors' figures use all frames. `EVAL.OUTFITS` selects the same or changed 
 `mevid-sites`, people of earlier tasks return. The published files do not say when an outfit was worn.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Sequence

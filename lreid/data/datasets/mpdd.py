@@ -9,8 +9,6 @@ The archive holds a second one, `MPDD.zip`; unpack that, too. Its folder `val`, 
 read. Dogs are shown whole, in several poses. The authors do not explain what they call a camera.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

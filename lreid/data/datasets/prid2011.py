@@ -6,8 +6,6 @@ lreid uses the single-shot part. Both cameras saw people 1 to 200. Above 200, th
 for each camera.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from lreid.data.layout import random_half, read_folder, require_splits

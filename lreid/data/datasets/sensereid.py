@@ -5,8 +5,6 @@
 This data set is only for testing. Most people in its gallery are never queried.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -9,8 +9,6 @@
 `veri776` ranks gallery images. `veri776_tracks` ranks the tracks of `test_track.txt`, as the authors do.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial

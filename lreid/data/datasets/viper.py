@@ -6,8 +6,6 @@ The authors' page is often offline. There are 20 splits: the people are divided 
 division has queries from camera A and the gallery from camera B, and vice versa.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from lreid.data.layout import random_half, read_folder, require_splits

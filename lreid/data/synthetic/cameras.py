@@ -1,7 +1,5 @@
 """Render the view of a synthetic camera: background, occlusion, exposure and noise."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Domains of the synthetic people and vehicles: palettes, backgrounds and families of cameras."""
 
-from __future__ import annotations
-
 import difflib
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Tools to draw synthetic images: random choices, colours, and a pen for shapes and patterns."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """Synthetic people: clothes, build, hair, hats and bags."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from lreid.data.synthetic.drawing import PATTERNS, Colour, Dice, Pen, darker

@@ -1,7 +1,5 @@
 """Synthetic vehicles: body, paint, stripes, stickers and racks."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from lreid.data.synthetic.drawing import Colour, Dice, Pen, Point, darker

@@ -5,8 +5,6 @@ map the index into memory; zip readers look for the archive from the end of the 
 ``unzip -l`` can open the file.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import zipfile

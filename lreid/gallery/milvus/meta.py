@@ -1,7 +1,5 @@
 """Store the properties of a whole gallery in Milvus: rows of text in a small collection next to that of the images."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

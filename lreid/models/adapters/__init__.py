@@ -1,7 +1,5 @@
 """Adapters: small trained modules within the attention blocks of a frozen transformer."""
 
-from __future__ import annotations
-
 import importlib
 from functools import partial
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """One adapter per task on a frozen network; each image chooses one by the statistics of its task's features."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import torch

@@ -1,7 +1,5 @@
 """Bottleneck adapters: a narrow perceptron next to the perceptron of each block."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch.nn.functional as F

@@ -1,7 +1,5 @@
 """LoRA: low-rank matrices that are added to the weights of linear layers and can be merged into them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """PAD's prompts: tokens that every block sees, some for all images and some chosen for each image."""
 
-from __future__ import annotations
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """Prompts: learned vectors in every block to which all tokens attend."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -7,8 +7,6 @@ that lreid passes: ``imagenet``, whether to load ImageNet weights; ``hub``, whet
 hub; ``size``, height and width of the images.
 """
 
-from __future__ import annotations
-
 import difflib
 import importlib
 import inspect

@@ -1,7 +1,5 @@
 """The ResNet-50 of fast-reid's published models, such as ``fastreid:resnet50_nl_gem``."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from torchvision.models.resnet import resnet50

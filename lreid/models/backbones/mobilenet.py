@@ -1,7 +1,5 @@
 """MobileNetV2 of torchvision without its last stride."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

@@ -1,7 +1,5 @@
 """ResNets of torchvision without their last stride (as in BoT and DMML), random or with ImageNet weights."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A small residual network for the built-in benchmark, which trains from scratch on two cores in about two minutes."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 from torchvision.models.resnet import BasicBlock
 

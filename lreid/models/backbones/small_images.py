@@ -1,7 +1,5 @@
 """Networks of class-incremental learning: three forms of ResNet-18, and a network of two convolutions."""
 
-from __future__ import annotations
-
 import torch
 import torchvision
 from torch import Tensor, nn

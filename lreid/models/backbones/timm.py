@@ -1,7 +1,5 @@
 """Networks of timm, such as ``timm:vit_base_patch16_clip_224.openai``, at the input size of the images."""
 
-from __future__ import annotations
-
 import difflib
 import logging
 import sys

@@ -1,7 +1,5 @@
 """Networks of torchreid, such as ``torchreid:osnet_x1_0``."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

@@ -1,7 +1,5 @@
 """MEVID: its archives, its reader, its protocol and tasks on which people return, on a made tree."""
 
-from __future__ import annotations
-
 import io
 import os
 import pickle

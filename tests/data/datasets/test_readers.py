@@ -4,8 +4,6 @@ A data set that is read without conversion is a row of ``TREES`` and, where no s
 are rows of ``FAULTS``; the parts that a layout lacks are checked for every row.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Callable

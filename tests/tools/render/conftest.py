@@ -1,7 +1,5 @@
 """Made assets, and a renderer where there is OpenGL."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Bodies put together from made assets, and their poses."""
 
-from __future__ import annotations
-
 import random
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """python tools/render from the command line."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """MakeHuman's files, read and refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

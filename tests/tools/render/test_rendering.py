@@ -1,7 +1,5 @@
 """Images of made people: what hides what, the same pixels each time, and the data set on disk."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

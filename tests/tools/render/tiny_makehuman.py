@@ -1,7 +1,5 @@
 """A person of boxes in MakeHuman's formats: one box a bone, each of eight vertices."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
