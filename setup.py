@@ -71,7 +71,7 @@ setup(
         "train": ["lreid[albumentations,cluster,matlab,opencv,plots,tensorboard,timm,torchreid]"],
         "albumentations": ["albumentations>=2.0.8,<3"],  # pipelines; the MIT one: albumentationsx is AGPL
         "matlab": ["h5py", "scipy"],  # data sets that come with such files
-        "cluster": ["scikit-learn>=1.3", "scipy"],  # pseudo-labels
+        "cluster": ["scipy"],  # pseudo-labels
         "opencv": ["opencv-python-headless"],  # augmentation, synthetic images
         "link": ["lreid[opencv]", "scipy"],  # videos and assignment of lreid link
         "plots": ["matplotlib>=3.8"],  # curves and charts of runs

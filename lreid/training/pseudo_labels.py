@@ -14,7 +14,7 @@ from lreid.data.images import Images
 from lreid.data.loaders import Relabelled, TaskBatches
 from lreid.data.records import Benchmark, Record, Task
 from lreid.errors import ArgumentError, counted
-from lreid.evaluation.clusters import FEWEST, cluster
+from lreid.evaluation.clusters import cluster
 from lreid.extras import Extra
 from lreid.methods import Method
 from lreid.models.embedder import Embedder, frozen_copy
@@ -85,7 +85,8 @@ class PseudoLabels:
         """Cluster again; returns the task with new labels, or None and warns if there are fewer than two clusters."""
         free = np.flatnonzero(~self.annotated)
         units = _units([self.images.records[row] for row in free])  # (m,)
-        clusters = cluster(self.teacher.extract(self.images)[free], units, self.images.camids[free])  # (m,)
+        features = self.teacher.extract(self.images, flip=True)[free]  # (m, dim)
+        clusters = cluster(features, units, self.images.camids[free])  # (m,)
         first = self.firsts[self.task.index] + len(set(self.labels[self.annotated].tolist()))
         self.labels[free] = follow(clusters, self.labels[free], range(first, self.firsts[self.task.index + 1]))
         identities = set(self.labels.tolist()) - {-1}
@@ -175,7 +176,7 @@ class PseudoLabels:
         """The maximum number of identities, including clusters, that a task can have."""
         free = [record for record in records if record.pid not in chosen]
         units = _units(free)
-        return len(chosen) + (len(set(units.tolist())) if _tracked(free) else len(free) // FEWEST)
+        return len(chosen) + (len(set(units.tolist())) if _tracked(free) else len(free) // 2)
 
 
 def follow(clusters: np.ndarray, before: np.ndarray, labels: range) -> np.ndarray:
