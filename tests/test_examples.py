@@ -152,7 +152,7 @@ def test_own_method(run: Callable[..., tuple[str, dict]]) -> None:
 
 
 def test_a_registered_method_replaces_no_file() -> None:
-    with pytest.raises(InputError, match="name 'dwopp' comes with lreid"):
+    with pytest.raises(InputError, match="name 'dwopp' is a method of lreid"):
         methods.register("dwopp")
 
 

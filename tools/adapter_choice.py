@@ -1,9 +1,10 @@
-"""Measure what wrong choices of adapters cost a model of per_task_adapters, as CSV.
+"""Measure how much mAP a per_task_adapters model loses by wrong choices of adapters; print CSV.
 
-python tools/adapter_choice.py runs/rendered-domains-per_task_adapters-seed0 > choice.csv
+    python tools/adapter_choice.py runs/rendered-domains-per_task_adapters-seed0 > choice.csv
 
-Per test set of the run: the mAP if every image chooses its adapter (chosen), with the best adapter for all images
-(best, of task best_task), and without an adapter (none), in per cent; and the share of images that choose the best one.
+The table has one row per test set of the run, with mAP in per cent. chosen_mAP: every image chooses its adapter.
+best_mAP: all images use the adapter that is best for this test set, which is that of best_task. none_mAP: no adapter.
+share_of_best is the share of images that choose the best adapter.
 """
 
 import argparse
@@ -16,12 +17,12 @@ from lreid.apps.cli import run_tool
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of the measurement."""
+    """Add the command's options."""
     parser.add_argument("run", type=Path, help="folder of a run, or one of its checkpoints")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Measures and prints a line for each test set."""
+    """Measure and print one row per test set."""
     import torch
 
     from lreid.build import benchmark_of, evaluator_of
@@ -33,7 +34,7 @@ def run(args: argparse.Namespace) -> None:
     model, cfg = load_model(args.run), model_config(args.run)
     bank = model.backbone
     if not isinstance(bank, AdapterBank):
-        raise InputError(f"{args.run}: has no adapter per task; name a run of per_task_adapters")
+        raise InputError(f"{args.run}: has no adapters per task; name a run of the method per_task_adapters")
     model.inference = None  # it would keep a copy of the network
     table = csv.writer(sys.stdout, lineterminator="\n")
     table.writerow(["test_set", "chosen_mAP", "best_mAP", "none_mAP", "best_task", "share_of_best"])

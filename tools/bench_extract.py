@@ -1,10 +1,10 @@
 """Measure feature extraction from image files: time per image and peak memory of each engine, interleaved in one run.
 
-python tools/bench_extract.py                                # zoo:people, 500 images, one thread
-python tools/bench_extract.py --images 100 --rounds 5 --threads 2
+    python tools/bench_extract.py                                # zoo:people, 500 images, one thread
+    python tools/bench_extract.py --images 100 --rounds 5 --threads 2
 
 The engines torch and onnx are those of lreid.load_model; plain is torch in batches of 128 images, as in training. Every
-engine runs in a separate process. Ratios compare medians of CPU time, which other programs disturb less.
+engine runs in a separate process. Ratios compare medians of CPU time, because other programs disturb CPU time less.
 """
 
 import argparse
@@ -25,10 +25,10 @@ BASE = "onnx"  # engine that the ratios compare with
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the benchmark."""
     parser.add_argument("--checkpoint", default="zoo:people", help="the model (default: %(default)s)")
-    parser.add_argument("--images", type=int, default=500, metavar="N", help="per round (default: %(default)s)")
+    parser.add_argument("--images", type=int, default=500, metavar="N", help="images per round (default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="default: %(default)s")
-    parser.add_argument("--threads", type=int, default=1, metavar="N", help="of the networks (default: %(default)s)")
-    parser.add_argument("--plain", action="store_true", help="also plain torch in batches of 128 images")
+    parser.add_argument("--threads", type=int, default=1, metavar="N", help="threads per engine (default: %(default)s)")
+    parser.add_argument("--plain", action="store_true", help="also measure plain torch in batches of 128 images")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -63,8 +63,8 @@ def run(args: argparse.Namespace) -> None:
     for engine in engines:
         wall = statistics.median(clock for _, clock in rounds[engine])
         print(
-            f"{engine:6} {1000 * medians[engine] / args.images:6.2f} ms of processor an image, "
-            f"{1000 * wall / args.images:6.2f} ms on the clock, {medians[engine] / medians[BASE]:.2f} x {BASE}, "
+            f"{engine:6} {1000 * medians[engine] / args.images:6.2f} ms of CPU time per image, "
+            f"{1000 * wall / args.images:6.2f} ms of wall time, {medians[engine] / medians[BASE]:.2f} x {BASE}, "
             f"peak memory {memory[engine]} MiB, lowest cosine to plain torch {cosines[engine]:.7f}"
         )
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python
 """Measure loading speed: images per second on one core, and an epoch of two batches, compared with common code.
 
-python tools/bench_loading.py JPEG files of 128 x 384 pixels, and of 64 x 128 as in Market-1501 python
-tools/bench_loading.py --rounds 9 --workers 4
+python tools/bench_loading.py        # JPEG files of 128 x 384 pixels, and of 64 x 128 as in Market-1501
+python tools/bench_loading.py --rounds 9 --workers 4
 """
 
 import argparse
@@ -22,8 +22,8 @@ from lreid.apps.cli import run_tool
 
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    top.add_argument("--rounds", type=int, default=7)
-    top.add_argument("--workers", type=int, default=2)
+    top.add_argument("--rounds", type=int, default=7, help="rounds of measurements (default: %(default)s)")
+    top.add_argument("--workers", type=int, default=2, help="loading processes (default: %(default)s)")
     return top
 
 
@@ -55,7 +55,7 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 IDENTITIES, IMAGES_EACH = 32, 6  # per batch; an epoch has two batches
 BATCH = IDENTITIES * IMAGES_EACH
 PROGRESS = 0.5  # fraction of the task that is done
-RECIPE = "flip-crop10-erase"  # BoT's
+RECIPE = "flip-crop10-erase"  # augmentation of BoT
 OFFICIAL_WORKERS = 24
 TASK_EPOCHS = 8
 
@@ -197,7 +197,7 @@ def cpu_seconds() -> float:
 
 
 def verdict(ratio: float, wanted: float | None) -> str:
-    return "" if wanted is None else f"  wanted {wanted} x: {'held' if ratio >= wanted else 'NOT HELD'}"
+    return "" if wanted is None else f"  target {wanted} x: {'reached' if ratio >= wanted else 'NOT REACHED'}"
 
 
 def main(args: argparse.Namespace) -> None:
@@ -210,7 +210,7 @@ def main(args: argparse.Namespace) -> None:
             records = write_files(folder, height, width)
             print(f"JPEG files of {width} x {height} to {WIDTH} x {HEIGHT}, CPU time of one core:")
             throughput(records, folder, args.rounds)
-        print(f"an epoch of 2 batches of {BATCH} from the last ones:")
+        print(f"an epoch of 2 batches of {BATCH} of these files:")
         epochs(records, args.rounds, args.workers)
 
 

@@ -5,8 +5,8 @@
     python tools/bench_plain.py MODEL.BACKBONE resnet50 INPUT.HEIGHT 256 INPUT.WIDTH 128 EPISODE.IDENTITIES 8 \\
         EPISODE.SUPPORT 5
 
-Variants alternate. Each turn has a separate process, because a change of the allocator cannot be undone. The table
-shows medians over the turns of the best step of each turn.
+The variants alternate. Each turn runs in a separate process, because a change of the allocator cannot be undone. The
+table shows the median over the turns of the fastest step in each turn.
 """
 
 import argparse
@@ -24,19 +24,23 @@ VARIANTS = {"plain": [], "fp32": [], "bf16": ["TRAIN.PRECISION", "bf16"]}
 
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    top.add_argument("--config", type=Path, action="append", default=[], metavar="FILE")
-    top.add_argument("--rounds", type=int, default=3, metavar="N")
+    top.add_argument("--config", type=Path, action="append", default=[], metavar="FILE", help="config file; repeat it")
+    top.add_argument("--rounds", type=int, default=3, metavar="N", help="turns per variant (default: %(default)s)")
     top.add_argument(
         "--variants",
         nargs="+",
         choices=list(VARIANTS),
         default=list(VARIANTS),
         metavar="NAME",
-        help=f"of {', '.join(VARIANTS)}; speed-ups are over the first one (default: all)",
+        help=f"some of {', '.join(VARIANTS)}; speed-ups are relative to the first one (default: all)",
     )
-    top.add_argument("--steps", type=int, default=2, metavar="N", help="of a variant a round")
-    top.add_argument("--variant", choices=list(VARIANTS), help="seconds of this one alone, in this process")
-    top.add_argument("overrides", nargs="*", metavar="KEY VALUE", help="keys of the config")
+    top.add_argument(
+        "--steps", type=int, default=2, metavar="N", help="steps per variant and round (default: %(default)s)"
+    )
+    top.add_argument(
+        "--variant", choices=list(VARIANTS), help="only print the seconds of this variant, measured in this process"
+    )
+    top.add_argument("overrides", nargs="*", metavar="KEY VALUE", help="config keys with their values")
     return top
 
 
@@ -72,7 +76,7 @@ def main(args: argparse.Namespace) -> None:
         [name, f"{median:.2f}", f"{medians[args.variants[0]] / median:.2f}", " ".join(f"{s:.2f}" for s in times[name])]
         for name, median in medians.items()
     ]
-    heads = ["variant", "s a step", "speed-up", "rounds"]
+    heads = ["variant", "s per step", "speed-up", "rounds"]
     print(setting(configured(args), args, f"best of {args.steps} steps each") + "\n\n" + text_table(heads, rows))
 
 
@@ -84,7 +88,7 @@ def variant(args: argparse.Namespace) -> float:
         contestant = Contestant(cfg)
         return min(contestant.seconds() for _ in range(args.steps))
     contestant = Contestant(cfg)
-    method: Any = contestant.method  # has a teacher
+    method: Any = contestant.method  # a method with a teacher
     student, teacher = (each.to(memory_format=torch.contiguous_format) for each in (method.model, method.teacher))
     optimizer = torch.optim.Adam(student.parameters(), lr=1e-4, weight_decay=1e-4)
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python
 """Compare the speed of the exact evaluation with other code, or measure galleries of each kind of index.
 
-python tools/bench_retrieval.py Market-1501 and MSMT17 size python tools/bench_retrieval.py --sizes msmt17 --contestants
-product evaluate torchreid needs 20 GB of memory python tools/bench_retrieval.py --index --images 1000000 galleries, as
-a Markdown table
+    python tools/bench_retrieval.py                                     # sizes of Market-1501 and MSMT17
+    python tools/bench_retrieval.py --sizes msmt17 --contestants product evaluate torchreid    # needs 20 GB of memory
+    python tools/bench_retrieval.py --index --images 1000000            # galleries, as a Markdown table
 
 Features are random, but clustered like those of a network: an identity is a random point in 64 dimensions, its images
 are random points near it, and a random matrix maps them to the full width, with a little noise. Every contestant runs
@@ -40,7 +40,7 @@ class Size(NamedTuple):
     width: int
     identities: int
     cameras: int
-    separations: tuple[float, float]  # spread of identities / spread of an identity's images: for mAP 0.1, 0.8
+    separations: tuple[float, float]  # spread of identities over spread of an identity's images, for mAP 0.1 and 0.8
     megabytes: int  # maximum memory of an evaluation, without the features
 
 
@@ -58,15 +58,17 @@ def parser() -> argparse.ArgumentParser:
         "--contestants",
         nargs="+",
         choices=CONTESTANTS,
-        help="beside product and evaluate (default: all, but torchreid at MSMT17 size)",
+        help="contestants besides product and evaluate (default: all, except torchreid at MSMT17 size)",
     )
-    top.add_argument("--repeats", type=int, default=3, help="turns of product, evaluate and flat; medians count")
-    top.add_argument("--threads", type=int, help="default: as many as torch takes")
-    top.add_argument("--index", action="store_true", help="galleries instead of evaluations")
+    top.add_argument(
+        "--repeats", type=int, default=3, help="turns of product, evaluate and flat, of which the median is reported"
+    )
+    top.add_argument("--threads", type=int, help="number of threads (default: torch's)")
+    top.add_argument("--index", action="store_true", help="measure galleries instead of evaluations")
     top.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS)
-    top.add_argument("--images", type=int, default=1_000_000, help="in each gallery")
-    top.add_argument("--width", type=int, default=512, help="of the features in each gallery")
-    top.add_argument("--queries", type=int, default=1000, help="looked up in each gallery")
+    top.add_argument("--images", type=int, default=1_000_000, help="images per gallery")
+    top.add_argument("--width", type=int, default=512, help="length of the features in a gallery")
+    top.add_argument("--queries", type=int, default=1000, help="queries per gallery")
     return top
 
 
@@ -222,7 +224,7 @@ class Contestant:
         return self.turns[-1].megabytes
 
 
-contestant: Callable[..., Any]  # this and the next two exist in a contestant's process
+contestant: Callable[..., Any]  # this and the next two variables exist only in a contestant's process
 problem: tuple[np.ndarray, ...]
 before: float  # megabytes
 
@@ -351,7 +353,7 @@ def nearest_ten(queries: np.ndarray, gallery: np.ndarray) -> np.ndarray:
 
 
 def share_found(truth: np.ndarray, neighbours: np.ndarray) -> float:
-    """Share of the true neighbours (Q, k) that are among the found neighbours (Q, k)."""
+    """Share of the true neighbours (Q, k) that are among the returned neighbours (Q, k)."""
     return float((truth[:, :, None] == neighbours[:, None]).any(2).mean())
 
 
@@ -377,7 +379,7 @@ def main(args: argparse.Namespace) -> None:
     for name, least in (("repeats", 1), ("threads", 1), ("images", 10), ("width", 1), ("queries", 1)):
         if getattr(args, name) < least:
             raise InputError(f"--{name} {getattr(args, name)}: must be at least {least}")
-    for library in ("OMP", "OPENBLAS", "MKL"):  # for the processes that are started below
+    for library in ("OMP", "OPENBLAS", "MKL"):  # affects the processes that are started below
         os.environ[f"{library}_NUM_THREADS"] = str(args.threads)
     if args.index:
         time_galleries(args.kinds, args.images, args.width, args.queries)
@@ -387,10 +389,12 @@ def main(args: argparse.Namespace) -> None:
         wanted = [each for each in args.contestants or CONTESTANTS if each not in ("product", "evaluate")]
         if args.contestants is None and name == "msmt17":
             wanted.remove("torchreid")
-            print("\ntorchreid is left out at MSMT17 size, where it needs 15 to 19 GB; name it in --contestants")
+            print(
+                "\ntorchreid is left out at MSMT17 size, where it needs 15 to 19 GB; to include it, use --contestants"
+            )
         if "torchreid" in wanted and importlib.util.find_spec("torchreid") is None:
             wanted.remove("torchreid")
-            print("\ntorchreid is not installed and left out")
+            print("\ntorchreid is left out, because it is not installed")
         for separation in SIZES[name].separations:
             time_evaluation(name, separation, ["product", "evaluate", *wanted], args.repeats)
 

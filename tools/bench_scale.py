@@ -1,9 +1,9 @@
 #!/usr/bin/env python
-"""Compare a gallery, in a file or in Milvus, with exact search: recall, forbidden rows, time and size.
+"""Compare a gallery, in a file or in Milvus, with exact search: recall, forbidden images, time and size.
 
-python tools/bench_scale.py /tmp/scale.gallery --kind hnsw --images 100000
-python tools/bench_scale.py milvus:/tmp/scale.db --images 10000 --searches 10000       # random filters
-python tools/bench_scale.py milvus:http://127.0.0.1:19530/scale --kind hnsw
+    python tools/bench_scale.py /tmp/scale.gallery --kind hnsw --images 100000
+    python tools/bench_scale.py milvus:/tmp/scale.db --images 10000 --searches 10000       # random filters
+    python tools/bench_scale.py milvus:http://127.0.0.1:19530/scale --kind hnsw
 
 Features are random, but clustered like those of a network, see bench_retrieval.py. There are 50 images per identity, 8
 cameras and random times. The gallery must not exist yet, and it is not deleted. The exit status is 1 if a search
@@ -23,14 +23,16 @@ from lreid.apps.cli import run_tool
 
 def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    top.add_argument("gallery", metavar="GALLERY", help="a new one: a file, milvus:FILE.db or milvus:http://…")
+    top.add_argument("gallery", metavar="GALLERY", help="new gallery: a file, milvus:FILE.db or milvus:http://…")
     top.add_argument("--kind", choices=("flat", "hnsw", "ivfpq"), default="flat")
     top.add_argument("--shards", type=int, default=1, metavar="N")
     top.add_argument("--images", type=int, default=100_000)
     top.add_argument("--width", type=int, default=512)
     top.add_argument("--queries", type=int, default=200)
-    top.add_argument("--single", type=int, default=50, help="queries that are timed one by one")
-    top.add_argument("--searches", type=int, default=0, metavar="N", help="with a random filter each")
+    top.add_argument("--single", type=int, default=50, help="number of queries that are timed one by one")
+    top.add_argument(
+        "--searches", type=int, default=0, metavar="N", help="number of searches, each with a random filter"
+    )
     return top
 
 
@@ -115,7 +117,7 @@ def main(args: argparse.Namespace) -> None:
         forbidden += int((~allowed[rows]).sum())
         short += len(rows) < min(10, allowed.sum())
     print(f"{args.searches} random filters: {forbidden} forbidden images, {short} results too short")
-    print(f"peak of memory {peak_megabytes():.0f} MB")
+    print(f"peak memory {peak_megabytes():.0f} MB")
     sys.exit(forbidden > 0)
 
 

@@ -46,8 +46,10 @@ def parser() -> argparse.ArgumentParser:
         return sub
 
     sub = command("step", "the parts of a step, and the networks alone", rounds=10, steps=1)
-    sub.add_argument("--method", default="dwopp", metavar="NAME", help="with one network and at most one teacher")
-    sub.add_argument("--evaluate", action="store_true", help="time an evaluation, too")
+    sub.add_argument(
+        "--method", default="dwopp", metavar="NAME", help="method with one network and at most one teacher"
+    )
+    sub.add_argument("--evaluate", action="store_true", help="also time an evaluation")
     sub = command(
         "methods", "every method compared with DMML-FT, or one method with several options", rounds=10, steps=4
     )
@@ -58,9 +60,9 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="KEY VALUE",
-        help="further keys; give several, which are compared with the first",
+        help="additional keys of a variant; repeat it, and variants are compared with the first one",
     )
-    sub.add_argument("--json", type=Path, metavar="FILE", help="write the figures here too")
+    sub.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to this file")
     sub = command("growth", "a later task compared with the second, and memory over the tasks", rounds=10, steps=4)
     sub.add_argument(
         "--methods", nargs="+", default=["dmml_ft", "dwpp", "dwopp", "bot_ft", "lwf", "aka", "er"], metavar="NAME"
@@ -91,13 +93,13 @@ from lreid.training.run import batching_of, new_results
 from lreid.training.run_folder import RunFolder
 from lreid.training.trainer import Trainer
 
-BASE = "dmml_ft"  # what the other methods are compared with
+BASE = "dmml_ft"  # method with which the others are compared
 WARM_UP = 2  # steps of each task that are not measured
 FOREVER = ["TRAIN.CHECKPOINT_MINUTES", "1e9", "TRAIN.EPOCHS", "1000000"]  # no checkpoints, no end of the task
 
 
 class Contestant:
-    """A method in the middle of its last task of ``tasks``, after short earlier tasks."""
+    """A method in the middle of the last of ``tasks`` tasks, after short earlier tasks."""
 
     def __init__(self, cfg: Config, tasks: int = 2) -> None:
         torch.manual_seed(cfg.SEED)
@@ -124,7 +126,7 @@ class Contestant:
             self.begin(task)
             self.method.end_task(task)
         self.begin(self.tasks[-1])
-        self.results["images_trained"] = 0  # count from here
+        self.results["images_trained"] = 0  # count only images from now on
 
     def begin(self, task: Task) -> None:
         """Begin a task, and make the warm-up steps."""
@@ -265,7 +267,7 @@ def methods(args: argparse.Namespace) -> None:
         }
         rows.append([name, f"{1000 * seconds:.1f}", f"{ratio:.2f}", f"{images / seconds:.0f}"])
     described = setting(configured(args), args, f"{args.steps} steps each")
-    print(f"{described}\n\n" + text_table(["method", "ms a step", f"x {base}", "images/s"], rows))
+    print(f"{described}\n\n" + text_table(["method", "ms per step", f"x {base}", "images/s"], rows))
     if args.json:
         args.json.write_text(json.dumps({"setting": described, "methods": figures}, indent=1) + "\n")
 

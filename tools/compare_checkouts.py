@@ -28,8 +28,10 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     top.add_argument("before", type=Path, metavar="BEFORE", help="a checkout")
     top.add_argument("after", type=Path, metavar="AFTER", help="another one")
-    top.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the runs are made")
-    top.add_argument("--methods", nargs="+", metavar="NAME", help="these alone, without variants and other tools")
+    top.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder for the runs")
+    top.add_argument(
+        "--methods", nargs="+", metavar="NAME", help="compare only these methods, without variants and other tools"
+    )
     return top
 
 
@@ -105,7 +107,7 @@ def main(args: argparse.Namespace) -> int:
 def outcome(checkout: Path, out: Path, tiny: Path, method: str, keys: list[str]) -> dict[str, Any]:
     """Return results and checkpoints of a run, which is trained if it does not exist yet."""
     file = checkout / "configs" / "methods" / f"{method}.yaml"
-    if "BATCH" in yaml.safe_load(file.read_text()):  # a method's file applies after a benchmark
+    if "BATCH" in yaml.safe_load(file.read_text()):  # a method's file overrides the benchmark
         keys = [*SMALL, *keys]
     keys = [*SMALL_OF_METHOD.get(method, []), *keys]
     if not (out / "report.html").exists():
@@ -156,7 +158,7 @@ def differences(before: Any, after: Any, key: str = "") -> Iterator[str]:
     if isinstance(before, dict) and isinstance(after, dict):
         for name, value in before.items():
             if name not in after:
-                yield f"{key}.{name} is gone"
+                yield f"{key}.{name} is missing"
             else:
                 yield from differences(value, after[name], f"{key}.{name}")
     elif isinstance(before, list) and isinstance(after, list):

@@ -25,7 +25,13 @@ TINY = (
 
 def parser() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--most", type=int, default=MOST, metavar="N", help="exit status 1 above it (default: 120)")
+    options.add_argument(
+        "--most",
+        type=int,
+        default=MOST,
+        metavar="N",
+        help="exit with status 1 if there are more modules (default: 120)",
+    )
     return options
 
 

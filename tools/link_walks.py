@@ -4,8 +4,8 @@
     python tools/link_walks.py far --shrink walks                # the same from afar: people are 40 pixels high
 
 tools/render renders one crop per person and second. The crop is placed in a slot of an otherwise black frame, so that
-boxes and identities are exact. People cross, leave and return, and the tracker loses some of them halfway. The second
-day has different light. Two cameras see the same place. The requirements are those of tools/render.
+boxes and identities are exact. People cross, leave and return, and the simulated tracker loses some of them halfway.
+The second day has different light. Two cameras see the same place. The command needs what tools/render needs.
 """
 
 import argparse
@@ -24,12 +24,14 @@ def parser() -> argparse.ArgumentParser:
     """Create the parser of the command line."""
     raw = argparse.RawDescriptionHelpFormatter
     made = argparse.ArgumentParser(prog="tools/link_walks.py", description=__doc__, formatter_class=raw)
-    made.add_argument("out", type=Path, metavar="DIR", help="folder to make")
+    made.add_argument("out", type=Path, metavar="DIR", help="folder to create")
     made.add_argument("--people", type=int, default=60, metavar="N", help="(default: 60)")
     made.add_argument(
-        "--seed", type=int, default=2026, metavar="N", help="of people, walks and cameras (default: 2026)"
+        "--seed", type=int, default=2026, metavar="N", help="seed of people, walks and cameras (default: 2026)"
     )
-    made.add_argument("--shrink", type=Path, metavar="WALKS", help="make the videos of these walks smaller instead")
+    made.add_argument(
+        "--shrink", type=Path, metavar="WALKS", help="shrink the videos of these walks instead of rendering"
+    )
     made.add_argument("--assets", type=Path, default=Path("datasets/makehuman"), metavar="DIR", help="of MakeHuman")
     return made
 
@@ -51,13 +53,13 @@ from render.scenes import Camera, Domain, make_camera, make_domain
 cv2 = Extra("cv2", "opencv")
 
 CAMERAS = ("gate", "hall", "stairs", "corridor", "yard-east", "yard-west")
-NEXT = {0: (1, 2), 1: (0, 2, 3), 2: (0, 1, 3), 3: (1, 2, 4), 4: (3,)}  # 5 sees the same place as 4
+NEXT = {0: (1, 2), 1: (0, 2, 3), 2: (0, 1, 3), 3: (1, 2, 4), 4: (3,)}  # camera 5 sees the same place as camera 4
 LEAST = 10  # minimum number of seconds between two cameras
 DAY = 900  # filmed seconds per day
 STARTS = ("2026-03-02T08:00:00", "2026-03-03T08:00:00")
-DOMAIN = 3  # a square; no model of the zoo was trained on it with this seed
+DOMAIN = 3  # a square; no model of the zoo was trained on this domain with this seed
 HEIGHT, WIDTH, SLOTS = 256, 128, 8
-FAR = 40  # pixels, height of people in shrunken videos
+FAR = 40  # height of people in shrunken videos, pixels
 LIGHT = ("sun", "light", "sky", "ground", "backdrop", "gain", "contrast", "saturation", "noise")
 LOST = 0.15  # share of passages that the tracker splits in two
 
@@ -90,7 +92,7 @@ def passages(people: int, seed: int, day: int) -> list[Passage]:
 
 
 def walks(out: Path, assets: Path, people: int, seed: int) -> int:
-    """Write videos, tracks, start times and ground truth of both days, and return the number of tracks."""
+    """Write videos, tracks, start times and ground truth of both days; return the number of tracks."""
     domain = make_domain(DOMAIN, seed)._replace(passers=0.7)
     renderer = Renderer(Assets(assets), height=HEIGHT, width=WIDTH)
     subjects = [
@@ -125,7 +127,7 @@ def _relit(domain: Domain, camera: int, day: int) -> Camera:
 
 
 def _film(path: Path, here: list[Passage], crop: Any, dice: random.Random) -> tuple[list[str], dict[int, int]]:
-    """Write a video with one frame per second; returns the lines of its tracks and the person of each track."""
+    """Write a video with one frame per second; return the lines of its tracks and the person of each track."""
     slots: dict[int, list[tuple[int, Passage, int]]] = {}  # slot, passage and track by second
     free = [-1] * SLOTS  # last second of each slot
     who: dict[int, int] = {}

@@ -160,7 +160,7 @@ def read_rows(file: Path, *, splits: bool = True, named: bool = True, root: Path
         if not is_junk(row.pid):
             rows.append(row)
     if not rows:
-        raise InputError(f"{file}: holds no images; write one line for each below the header")
+        raise InputError(f"{file}: holds no images; write one line per image below the header")
     return rows
 
 

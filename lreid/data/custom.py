@@ -29,7 +29,7 @@ FEWEST = 2  # minimum number of identities for training, and for testing
 
 
 class TooFew(InputError):
-    """The images can be searched, but not trained on; ``gallery`` has all of them in its split of that name."""
+    """Raised for images that can be searched but not trained on; ``gallery`` has them all in its split ``gallery``."""
 
     def __init__(self, message: str, gallery: DataSet) -> None:
         super().__init__(message)
@@ -109,8 +109,8 @@ def splits_of(images: Sequence[Listed]) -> list[str]:
 
     About a quarter of the identities become test identities: those whose names have the smallest hashes. The hash of a
     name does not depend on the other identities, so a training identity does not become a test identity when the folder
-    grows. At least two identities are tested, and at most half of those with several images; if there are fewer than
-    four of those, none is.
+    grows. At least two identities are tested, and at most half of the identities with several images. If fewer than
+    four identities have several images, none is tested.
 
     If cameras are known (:func:`cameras_of`), at least two cameras saw every test identity. The first image from each
     camera that took several images of the identity is a query. Without cameras, or without such a camera, the first
@@ -162,7 +162,7 @@ def cameras_of(images: Sequence[Listed]) -> list[str]:
 
 
 def _share(name: str) -> float:
-    """A number in [0, 1) that depends only on the name."""
+    """Hash a name to a number in [0, 1)."""
     return int.from_bytes(hashlib.sha256(name.encode(errors="surrogateescape")).digest()[:6], "big") / 2**48
 
 
@@ -208,7 +208,7 @@ def _custom_set(
     fault = ""
     if len(numbers) < 2:
         only = next(iter(numbers), "none")
-        fault = f"holds images of one identity ({only}); training needs two or more; add images of other identities"
+        fault = f"has images of only one identity ({only}); training needs two or more; add images of others"
     elif several < FEWEST:
         fault = (
             f"{counted(len(numbers), 'identity')}, {several} of them with two images or more; training needs several "

@@ -22,7 +22,7 @@ Box = tuple[int, int, int, int]  # top, bottom, left and right, in pixels
 
 
 class Erasing(Transform):
-    """Erases one rectangle with a random aspect ratio and position; subclasses draw its size.
+    """Erase one rectangle with a random aspect ratio and position; subclasses draw its size.
 
     This must be the last step of a pipeline: lreid erases after it has normalised the image, as the papers' code does.
 
@@ -68,7 +68,7 @@ class Erasing(Transform):
 
 
 class RandomErasing(Erasing):
-    """Erases a uniformly drawn share of an image, as BoT's official code does (Luo et al., 2019).
+    """Erase a uniformly drawn share of an image, as BoT's official code does (Luo et al., 2019).
 
     BoT's code fills the rectangle with the mean colour, which is 0 in normalised units.
 
@@ -98,9 +98,9 @@ class RandomErasing(Erasing):
 
 
 class GrowingErasing(Erasing):
-    """Erases more images, and larger parts of them, as a task progresses, as DMML's official code does.
+    """Erase more images, and larger parts of them, as a task progresses; so does DMML's official code.
 
-    With ``q = min(progress, 0.8)``, a share ``0.3 + 0.4 q`` of the images loses a share ``0.1 + 0.3 q`` of the area.
+    Let ``q = min(progress, 0.8)``. A share ``0.3 + 0.4 q`` of the images loses a share ``0.1 + 0.3 q`` of its area.
     Source: Chen et al., "Deep Meta Metric Learning", ICCV 2019.
 
     Args:

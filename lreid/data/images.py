@@ -29,7 +29,7 @@ FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP") + ("AVIF",) * boo
 if HEIF:
     FORMATS += ("HEIF",)
     Extra("pillow_heif", "heif").register_heif_opener()
-DECODED_AHEAD = 512  # largest number of decoded images that wait to be copied into the cache
+DECODED_AHEAD = 512  # maximum number of decoded images that wait to be copied into the cache
 MOMENT = 2.0  # seconds before a progress bar appears
 
 
@@ -215,7 +215,7 @@ def unreadable(records: Sequence[Record]) -> list[str]:
 
 @contextlib.contextmanager
 def decoding_threads(count: int | None) -> Iterator[ThreadPoolExecutor]:
-    """A pool of decoding threads; when the context ends, these threads no longer exist in the operating system either.
+    """A pool of decoding threads, which have ended in the operating system, too, when the context ends.
 
     A thread that ends holds a lock of OpenCV. A loader process that is forked at that moment would wait for the lock
     forever.
@@ -223,7 +223,7 @@ def decoding_threads(count: int | None) -> Iterator[ThreadPoolExecutor]:
     numbers: list[int] = []
     with ThreadPoolExecutor(count, initializer=lambda: numbers.append(threading.get_native_id())) as pool:
         yield pool
-    end = time.monotonic() + 10  # stop waiting then: a new thread may have got the number of an old one
+    end = time.monotonic() + 10  # when to stop waiting: a new thread may have got the number of an old one
     while any(os.path.exists(f"/proc/self/task/{number}") for number in numbers) and time.monotonic() < end:
         time.sleep(0.0005)
 

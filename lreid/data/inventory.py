@@ -119,7 +119,8 @@ def faults(data_set: DataSet, *, renumbered: bool = False) -> list[str]:
     for record in data_set.gallery:
         cameras.setdefault(record.pid, set()).add(record.camid)
     absent = sum(record.pid not in cameras for record in data_set.query)
-    shared = renumbered or data_set.held_out  # the same numbers are no fault: other people, or classes to recognise
+    # Equal numbers are not a fault: they mean different people, or classes that a classifier has to recognise.
+    shared = renumbered or data_set.held_out
     both = set() if shared else {record.pid for record in data_set.query} & trained
     filtered = sum(cameras.get(record.pid) == {record.camid} != {UNKNOWN} for record in data_set.query)
     notes = []

@@ -36,9 +36,10 @@ def describe_folder(folder: Path, limit: int = 8) -> str:
 
 
 def visible_images(folder: Path, others: Counter[str] | None = None) -> list[Path]:
-    """The images directly in a folder, sorted by name; suffixes in upper or lower case tell what is an image.
+    """The images directly in a folder, sorted by name; the suffix decides whether a file is an image.
 
-    Hidden files are skipped: macOS puts a ``._0001.jpg``, which is not an image, next to ``0001.jpg``.
+    The suffix may be in upper or lower case. Hidden files are skipped: macOS puts a ``._0001.jpg``, which is not an
+    image, next to ``0001.jpg``.
 
     Args:
         folder: folder to list.

@@ -192,8 +192,8 @@ def named_as_market(files: Sequence[Path]) -> bool:
     """Whether all file names give identity and camera as in Market-1501.
 
     Raises:
-        InputError: most names do, but not all. Because of one stray file, the labels of all images would be read from
-            folders instead.
+        InputError: most names do, but not all. Without this error, one stray file would make lreid read all labels from
+            folders.
     """
     others = [file for file in files if not MARKET_NAME.fullmatch(file.stem)]
     alike = len(files) - len(others)
@@ -300,6 +300,6 @@ def own_test(name: str, query: Sequence[Listed], gallery: Sequence[Listed]) -> Q
 
 
 def numbered(names: Iterable[str | None]) -> dict[str, int]:
-    """The position of each name, from 1, in ascending order: of numbers if all names are integers, else of text."""
+    """Number the names from 1 in ascending order, which is numerical if all names are integers, else alphabetical."""
     ranks = ascending_ranks(name for name in names if name is not None)
     return {name: rank + 1 for name, rank in ranks.items()}

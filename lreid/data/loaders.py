@@ -58,7 +58,7 @@ class Batch(NamedTuple):
     def to(self, device: torch.device, augment: Augment) -> Batch:
         """Move the images to a device and augment them there.
 
-        Images that other processes train on become NaN, so that using them by mistake is noticed.
+        Images that other processes train on become NaN, so that a use by mistake does not stay unnoticed.
         """
         images = to_device(self.images, device)
         if self.changes is not None:
@@ -95,7 +95,7 @@ class WithExemplars(Sequence[np.ndarray]):
 
 
 class Relabelled(Sequence[np.ndarray]):
-    """Some images of a task, with other labels.
+    """The images of a task whose label is not -1, with new labels.
 
     Args:
         images: all images of the task.
@@ -204,7 +204,7 @@ def batch_loader(batches: TaskBatches, *, workers: int, pin_memory: bool) -> Ite
     """
     context = "fork" if workers > 0 and sys.platform == "linux" else None
     if workers > 0:
-        with suppress(InputError):  # raised if OpenCV is not installed; then nothing uses it
+        with suppress(InputError):  # raised if OpenCV is not installed; then no setting is needed
             cv2.setNumThreads(0)  # a worker that is forked while an OpenCV thread holds a lock would wait forever
     # A loader draws one number from torch's global generator. A run that resumes within a task drew this number before
     # its checkpoint, so the loader must then draw from another generator.

@@ -14,10 +14,10 @@ h5py, scipy_io = Extra("h5py", "matlab"), Extra("scipy.io", "matlab")
 
 
 def read_matlab(file: Path) -> dict[str, Any]:
-    """Reads all variables of a file older than version 7.3: structs as dicts, cells as lists or arrays of objects.
+    """Read all variables of a file older than version 7.3: structs as dicts, cells as lists or arrays of objects.
 
     Raises:
-        InputError: the file is not such a file, or is damaged.
+        InputError: the file is damaged, or is not a MATLAB file older than version 7.3.
     """
     loadmat = scipy_io.loadmat  # outside the try block, so that a missing SciPy is not reported as a damaged file
     try:

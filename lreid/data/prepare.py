@@ -1,7 +1,7 @@
 """Unpack the archives of data sets and prepare their images.
 
-Every step can be interrupted and repeated: a file gets its name only when it is complete, and a folder of crops only
-when all its files are. Repeating a step skips complete files.
+Every step can be interrupted and repeated. A file gets its final name only when it is complete, and a folder of crops
+only when all its files are complete. A repeated step skips complete files.
 """
 
 import errno
@@ -29,11 +29,11 @@ from lreid.reading import require_regular
 logger = logging.getLogger("lreid")
 
 ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz")
-FRAMES = 16  # of a tracklet
+FRAMES = 16  # default number of frames per tracklet
 
 
 def prepare(name: str, root: Path, archives: Sequence[Path] = (), *, frames: int = 0) -> None:
-    """Unpacks the archives of a data set and prepares its images.
+    """Unpack the archives of a data set and prepare its images.
 
     If no archives are given, those in the folder of the data set are used. Most data sets only need unpacking; the
     others are also converted.
@@ -81,14 +81,14 @@ def _loads(spec: Spec, root: Path) -> bool:
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Unpacks a zip or tar file into a folder, which is created.
+    """Unpack a zip or tar file into a folder, which is created if necessary.
 
-    Nothing is written if any member would be written outside the folder or is a link or a device. Members that exist
-    already with their full size are skipped.
+    If any file of the archive is a link or a device, or would be written outside the folder, nothing is written. Files
+    that already exist with their full size are skipped.
 
     Raises:
-        InputError: the archive is missing, damaged, locked by a password, unsafe, of another kind, or larger than
-            the space on the disk.
+        InputError: the archive is missing, damaged, protected by a password, unsafe, of another kind, or larger than
+            the free space on the disk.
     """
     with _members(archive, folder) as stream:
         members = [*stream]
@@ -102,7 +102,7 @@ def unpack(archive: Path, folder: Path) -> None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise InputError(f"{folder}: cannot be made ({error.strerror}); choose another --root") from None
+            raise InputError(f"{folder}: cannot be created ({error.strerror}); choose another --root") from None
         wanted, free = sum(member.size for member in missing), shutil.disk_usage(folder).free
         if wanted > free:
             raise InputError(
@@ -110,21 +110,21 @@ def unpack(archive: Path, folder: Path) -> None:
             )
         for place in {(folder / member.name).parent for member in missing}:
             remove_leftovers(place)
-        logger.info("%s: %d files, %d there already", archive, len(members), len(members) - len(missing))
+        logger.info("%s: %d files, of which %d exist already", archive, len(members), len(members) - len(missing))
         for member in tqdm(missing, desc=f"unpack {archive.name}", unit="file", disable=None):
             with member.open() as source:
                 _write(folder / member.name, source)
 
 
 def extract(archive: Path, wanted: dict[str, Path]) -> None:
-    """Writes some files of an archive, in one pass that ends with the last of them.
+    """Write chosen files of an archive in one pass, which ends when all of them are written.
 
     Args:
-        archive: a zip or tar file of any size; it is never held in memory.
-        wanted: where to write each file, by its name without folders; what is written is taken out.
+        archive: a zip or tar file of any size; it is never loaded into memory as a whole.
+        wanted: output path of each file, by its name without folders; written files are removed from the dict.
 
     Raises:
-        InputError: the archive is missing, cut short or damaged (the files before the damage are written), or the disk
+        InputError: the archive is missing, truncated or damaged (the files before the damage are written), or the disk
             is full.
     """
     for place in {path.parent for path in wanted.values()}:
@@ -163,10 +163,10 @@ class Member(NamedTuple):
 
 @contextmanager
 def _members(archive: Path, folder: Path) -> Iterator[Iterator[Member]]:
-    """The files of an open archive, one after the other, without its folders.
+    """Yield the files of an open archive one after the other, without its folders.
 
     Raises:
-        InputError: whatever fails while it is open; ``folder`` is where it is to be unpacked.
+        InputError: anything fails while the archive is open; the message names ``folder``, the target of unpacking.
     """
     try:
         if archive.is_dir():
@@ -184,7 +184,7 @@ def _members(archive: Path, folder: Path) -> Iterator[Iterator[Member]]:
     except Exception as error:  # damage shows in the many ways of two kinds of archives
         refuse_out_of_memory(error, archive)
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{archive}: cannot be unpacked ({reason}); get it again if it is damaged") from None
+        raise InputError(f"{archive}: cannot be unpacked ({reason}); download it again if it is damaged") from None
 
 
 def _in_zip(content: zipfile.ZipFile) -> Iterator[Member]:
@@ -196,7 +196,7 @@ def _in_zip(content: zipfile.ZipFile) -> Iterator[Member]:
 
 def _in_tar(content: tarfile.TarFile) -> Iterator[Member]:
     while (info := content.next()) is not None:
-        content.members.clear()  # type: ignore[attr-defined]  # of millions of files, which need not be remembered
+        content.members.clear()  # type: ignore[attr-defined]  # do not keep the members of an archive of millions of files
         if not info.isdir():
             yield Member(info.name, info.size, info.isfile(), partial(content.extractfile, info))
 
@@ -210,6 +210,6 @@ def _require_safe(archive: Path, member: Member) -> None:
         )
     if not member.plain:
         raise InputError(
-            f"{archive}: holds the link or device {member.name!r}; nothing was unpacked: download the archive from "
+            f"{archive}: contains the link or device {member.name!r}; nothing was unpacked: download the archive from "
             "its authors again"
         )

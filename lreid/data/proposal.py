@@ -15,18 +15,18 @@ from lreid.data.records import DataSet
 from lreid.errors import ArgumentError
 from lreid.reading import require_regular
 
-LARGEST, FEWEST = 24, 2  # identities per batch: most, and least
-IMAGES = (2, 5)  # images per identity in a batch: least, and most
+LARGEST, FEWEST = 24, 2  # maximum and minimum number of identities per batch
+IMAGES = (2, 5)  # minimum and maximum number of images per identity in a batch
 SAMPLE = 200  # approximate number of images whose size is read
-UPRIGHT = 1.5  # height over width from which an image is upright, as images of people are
+UPRIGHT = 1.5  # minimum height over width of an upright image, as images of people are
 STEP = 16  # pixels; a square input is a multiple of this, because networks halve an image several times
-TURNED = (5, 6, 7, 8)  # orientations of EXIF that swap width and height
+TURNED = (5, 6, 7, 8)  # EXIF orientations that swap width and height
 ORIENTATION = 0x0112
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """Settings that suit data sets.
+    """Proposed settings for data sets.
 
     Attributes:
         tasks: number of tasks per data set.
@@ -59,11 +59,11 @@ class Proposal:
 def propose(
     data_sets: Sequence[DataSet], *, tasks: int = 1, pool: bool = False, height: int = 64, width: int = 32
 ) -> Proposal:
-    """Proposes settings that suit data sets.
+    """Propose settings that suit data sets.
 
-    A batch has at most 24 identities; their number makes the batches of an epoch about equally large. The batch has as
-    many images per identity as the median identity, but at least 2 and at most 5. The input of the network is upright,
-    square or wide as most images are, with about as many pixels as ``height`` x ``width``.
+    A batch has at most 24 identities. Their number is chosen so that the batches of an epoch are about equally large.
+    The batch has as many images per identity as the median identity, but at least 2 and at most 5. The input of the
+    network is upright, square or wide as most images are, with about as many pixels as ``height`` x ``width``.
 
     Args:
         data_sets: data sets with training images.

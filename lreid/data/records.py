@@ -26,29 +26,29 @@ class Record(NamedTuple):
 
     @property
     def outfit(self) -> int:
-        """Number of the clothes that its identity wears; -1 where it is not known, as in all but a :class:`Frame`."""
+        """Number of the outfit that the identity wears; -1 if unknown, as in every record except a :class:`Frame`."""
         return UNKNOWN
 
     @property
     def tracklet(self) -> int:
-        """Number of its tracklet in its split; -1 where it belongs to none."""
+        """Number of the record's tracklet within its split; -1 if it belongs to none."""
         return UNKNOWN
 
 
 class Frame(Record):
-    """An image of a tracklet: a record with an outfit and a tracklet, which still unpacks to three values."""
+    """An image of a tracklet: a record with an outfit and a tracklet, which still unpacks into three values."""
 
     outfit = UNKNOWN
     tracklet = UNKNOWN
 
     def __new__(cls, path: str, pid: int, camid: int, outfit: int = UNKNOWN, tracklet: int = UNKNOWN) -> Frame:
-        """The record; outfits are numbered for each identity on its own."""
+        """Create a frame; the outfits of each identity are numbered separately."""
         frame = super().__new__(cls, path, pid, camid)
         frame.outfit, frame.tracklet = outfit, tracklet
         return frame
 
     def _replace(self, **changes: Any) -> Frame:
-        """The frame with other path, identity or camera."""
+        """Return a copy with another path, identity or camera."""
         return Frame(*super()._replace(**changes), self.outfit, self.tracklet)
 
 
@@ -78,14 +78,14 @@ class Names:
 
 @dataclass(frozen=True)
 class DataSet:
-    """One data set as loaded: lists of records with the ids that its authors gave.
+    """One data set as it was loaded: lists of records with the numbers that its authors gave.
 
     ``train`` is empty if the data set is only for testing. ``tracks``, ``single_shot`` and ``tracklets`` mean the same
     as in :class:`QueryGallery`. ``held_out`` lists test images of the training classes, for image classification, and
     ``classes`` then lists the names of the classes ``0, 1, …``; both are empty in re-identification. ``names`` has the
     names of identities and cameras that are not numbers. ``has_cameras`` says whether cameras are known; if not, the
-    records have the camera numbers of :func:`lreid.data.layout.cameras_of_test`. ``dates`` are the days on which
-    outfits were worn, by identity and outfit.
+    records have the camera numbers of :func:`lreid.data.layout.cameras_of_test`. ``dates`` maps identity and outfit to
+    the day on which the outfit was worn.
     """
 
     name: str
@@ -117,7 +117,7 @@ class Task:
         held_out: test images of the same classes, with class labels; empty in re-identification.
         shared_classes: classes that all tasks of a domain-incremental sequence share; 0 if every task has its own
             classes.
-        labels: labels without an image so far, which pseudo-labels may use in a later epoch.
+        labels: labels reserved for pseudo-labels, which may get images in a later epoch.
     """
 
     index: int
@@ -149,12 +149,12 @@ class QueryGallery:
             Empty: images are ranked. A test set has tracks or splits, not both.
         single_shot: whether the CMC curve is computed on galleries with one randomly drawn image per identity (the
             first protocol of CUHK03).
-        in_gallery: how many queries are also gallery images; each is left out of its own ranking, even if the camera
-            filter is off.
+        in_gallery: number of queries that are also gallery images. Such an image is left out of the ranking of its own
+            query, even if the camera filter is off.
         names: names of the identities and cameras.
         has_cameras: whether cameras are known; if they are not, the camera filter leaves out no image.
-        tracklets: whether queries and gallery are tracklets, each with the mean feature of its frames. ``query`` and
-            ``gallery`` then contain all frames.
+        tracklets: whether queries and gallery entries are tracklets, whose feature is the mean over their frames.
+            ``query`` and ``gallery`` then contain all frames.
     """
 
     name: str

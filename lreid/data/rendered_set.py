@@ -43,7 +43,7 @@ def read_rendered(address: str) -> bytes:
 
 
 def domains() -> list[str]:
-    """Names of the domains, in the order in which they stand in the archive."""
+    """Names of the domains, in the order of the archive."""
     return list(dict.fromkeys(row["domain"] for row in _rows()))
 
 

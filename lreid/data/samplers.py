@@ -108,7 +108,7 @@ class Sampler(data.Sampler[list[int]]):
 class IdentitySampler(Sampler):
     """P x K batches: P identities with K images each.
 
-    ``passes`` says what a pass over the task is:
+    ``passes`` defines a pass over the task:
 
     * ``identities``, as in DMML's official code: each identity occurs at most once. The identities are shuffled and cut
       into batches. Those left over, fewer than P, do not occur in this pass.
@@ -201,7 +201,7 @@ class CameraSampler(IdentitySampler):
     ``passes="images"``, an epoch has as many batches as the images of the task would fill.
 
     Source: ``RandomMultipleGallerySampler`` of the official codes of LSTKC, DKP and DASK. If an identity has a single
-    image, the official sampler draws it once, which shifts the rest of the batch by K - 1 places; here it is drawn
+    image, the official sampler draws it once, which shifts the rest of the batch by K - 1 places. This sampler draws it
     K times.
 
     If images come from several places, the backgrounds suffice to distinguish most pairs of identities. With

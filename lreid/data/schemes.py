@@ -94,7 +94,7 @@ def image_scheme(path: str) -> Scheme | None:
 
 
 def file_of(path: str) -> str | None:
-    """The file from which the image at a path is made; for a plain file, the path itself. None if there is no file."""
+    """The file from which the image at a path is made: the path itself for a plain file, None if there is no file."""
     scheme = image_scheme(path)
     return path if scheme is None else scheme.file(path)
 

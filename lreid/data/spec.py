@@ -1,4 +1,4 @@
-"""The specification of a data set: names, folders, splits, published counts, terms."""
+"""The specification of a data set: names, folders, splits, published counts and licence."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -166,8 +166,8 @@ class Spec:
             authors = f"from its authors ({self.source}{', on request' * self.on_request}) " if self.source else ""
             holds = ", ".join([*(f"{name}/" for name in self.layout.folders), *self.layout.files])
             raise NotThere(
-                f"{self.title}: no folder {' or '.join(map(str, places))}; get the data set {authors}and unpack it "
-                f"there{f' (it contains {holds})' * bool(holds)}; {describe_folder(root)}",
+                f"{self.title}: no folder {' or '.join(map(str, places))}; download the data set {authors}and unpack "
+                f"it there{f' (it contains {holds})' * bool(holds)}; {describe_folder(root)}",
                 places,
             )
         home, missing = next(iter(lacking.items()))

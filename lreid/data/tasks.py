@@ -35,7 +35,8 @@ class Cut:
         scenario: ``"class-incremental"`` if no class or identity is in two tasks, or ``"domain-incremental"`` if every
             data set is one task and all have the same classes.
         groups: the tasks of a single data set, each with its name and its cameras or dates. An identity may be in
-            several tasks, always with the label of its first one; images of no group are left out.
+            several tasks; it keeps the label that it has in its first task. Images that belong to no group are left
+            out.
         group_by: ``"camera"`` or ``"date"``, see :attr:`lreid.data.records.DataSet.dates`.
     """
 
@@ -138,14 +139,14 @@ def build_benchmark(
 
 
 def _group_tasks(data_set: DataSet, cut: Cut, *, first: int, index: int) -> list[Task]:
-    """A task for each group of cameras or dates, whose labels start at ``first``.
+    """Make one task per group of cameras or dates; their labels start at ``first``.
 
     Raises:
         ArgumentError: the data set has no dates, a member is in two groups, or a group has no image.
     """
     by_date = cut.group_by == "date"
     if by_date and not data_set.dates:
-        fault = f"is date, but no dates of {data_set.name} are known; docs/how-to/datasets.md says how to add them"
+        fault = f"is date, but {data_set.name} has no dates; docs/how-to/datasets.md explains how to add them"
         raise ArgumentError("group_by", fault)
     group_of: dict[Any, int] = {}
     for number, (name, *members) in enumerate(cut.groups):
@@ -162,7 +163,7 @@ def _group_tasks(data_set: DataSet, cut: Cut, *, first: int, index: int) -> list
             without[member] += 1
     if without:
         names = ", ".join(sorted(map(str, without)))
-        line = "%s: left out %s whose %s is in none of the groups: %s"
+        line = "%s: left out %s, because no group has their %s: %s"
         logger.warning(line, data_set.name, counted(without.total(), "image"), cut.group_by, names)
     labels: dict[int, int] = {}
     tasks: list[Task] = []
@@ -296,9 +297,9 @@ def split_identities(data_set: DataSet, tasks_per_dataset: int, *, order: str, o
 
 
 def pool_data_sets(name: str, data_sets: Iterable[DataSet]) -> DataSet:
-    """Merges data sets into one; the identities and cameras of each get higher numbers than those before it.
+    """Merge data sets into one; each data set gets higher identity and camera numbers than the one before.
 
-    In the merged set single images are ranked, even if a part ranks tracks or is single-shot.
+    The merged data set ranks single images, even if one of the data sets ranks tracks or is single-shot.
     """
     splits: dict[str, list[Record]] = {"train": [], "query": [], "gallery": [], "held_out": []}
     pid_offset = camid_offset = 0
@@ -367,7 +368,7 @@ def _identities(records: Iterable[Record]) -> list[int]:
 
 
 def _first_identities(data_set: DataSet, number: int) -> DataSet:
-    """Limits a data set to the first training identities; also its test, if that shows the training classes."""
+    """Limit a data set to its first training identities, and also its test if it shows the training classes."""
     chosen = set(_identities(data_set.train)[:number])
     limited = ("train", "query", "gallery", "held_out") if data_set.held_out else ("train",)
     records: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""Read the JSON of trackers: rows of supervision's ``JSONSink``, or Ultralytics' results of each frame."""
+"""Read a tracker's JSON file: rows of supervision's ``JSONSink``, or Ultralytics' results of each frame."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,26 +7,29 @@ from typing import Any
 from lreid.errors import InputError
 from lreid.reading import read_json
 
-FRAMES = ("frame_index", "frame", "frame_number")  # custom data with the number of the frame, from 0
+FRAMES = ("frame_index", "frame", "frame_number")  # keys that may contain the frame number, from 0
 TRACKS = ("tracker_id", "track_id")
 CORNERS = (("x_min", "x1"), ("y_min", "y1"), ("x_max", "x2"), ("y_max", "y2"))
 
 
 def json_lines(file: Path) -> Iterator[tuple[int, str]]:
-    """The boxes of a file that have a track number, as lines of MOT Challenge with their place in the file, from 1.
+    """Yield the boxes that have a track number, as lines of MOT Challenge, with their positions in the file.
 
     Args:
         file: a list of rows with a frame number and corners, as ``sv.JSONSink`` writes them with
-            ``custom_data={"frame_index": number}``; or a list with one list per frame, of ``Results.summary()``.
+            ``custom_data={"frame_index": number}``; or a list with one list of ``Results.summary()`` per frame.
+
+    Returns:
+        Positions, counted from 1, and lines.
 
     Raises:
-        InputError: it has another form.
-        OSError: it cannot be read.
-        ValueError: it is not JSON.
+        InputError: the file has another form.
+        OSError: the file cannot be read.
+        ValueError: the file is not JSON.
     """
     content = read_json(file)
     if not isinstance(content, list):
-        raise InputError(f"{file}: holds no list; write the rows of supervision's JSONSink, or a list per frame")
+        raise InputError(f"{file}: holds no list; write the rows of supervision's JSONSink, or one list per frame")
     rows = [
         (frame, row)
         for place, each in enumerate(content)
@@ -49,7 +52,7 @@ def json_lines(file: Path) -> Iterator[tuple[int, str]]:
 
 
 def _number(file: Path, number: int, row: dict[str, Any], names: tuple[str, ...]) -> float:
-    """The value of the first of these keys in a row."""
+    """The value of the first of ``names`` that is a key of the row."""
     value = next((row[name] for name in names if name in row), None)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise InputError(f"{file}: row {number} has no {' or '.join(names)} that is a number; write it for every box")

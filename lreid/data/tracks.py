@@ -80,7 +80,8 @@ class Choice:
     """Which boxes become images.
 
     Attributes:
-        every: seconds per stretch; a track is cut into stretches, and the sharpest box of a stretch becomes an image.
+        every: length of a stretch in seconds; tracks are cut into stretches, and the sharpest box of each stretch
+            becomes an image.
         most: maximum number of images per track; a long track is cut into longer stretches.
         height: minimum height of a box, pixels.
         sharpness: minimum sharpness of a box, see :func:`sharpness`.
@@ -430,7 +431,7 @@ def _cut(sequence: Tracked, choice: Choice, folder: Path) -> Iterator[tuple[str,
 
 
 class HeldCrop(NamedTuple):
-    """The best crop, so far, of one stretch of a track, with the stretch, its quality and its frame number."""
+    """The best crop so far of one stretch of a track, with the stretch, the quality and the frame number."""
 
     stretch: int
     quality: float
@@ -454,12 +455,12 @@ class BestCrops:
         return box.track in self.held and self.held[box.track].stretch != self.stretch_of(box)
 
     def offer(self, box: Box, quality: float, pixels: np.ndarray) -> None:
-        """Keeps a crop if it is better than the crop held for its track."""
+        """Hold a crop if it is better than the one held for its track."""
         if box.track not in self.held or quality > self.held[box.track].quality:
             self.held[box.track] = HeldCrop(self.stretch_of(box), quality, box.frame, pixels)
 
     def take(self, track: int) -> HeldCrop:
-        """Returns the crop held for a track, and holds it no longer."""
+        """Remove and return the crop held for a track."""
         return self.held.pop(track)
 
 

@@ -149,7 +149,7 @@ class Augment:
     def left_to_device(
         self, images: Sequence[np.ndarray], *, seed: int, progress: float, rows: slice = slice(None)
     ) -> tuple[Tensor, Changes]:
-        """Apply the first steps, leave the last ones to :meth:`on_device`; arguments and errors as in ``__call__``."""
+        """Apply the first steps and draw the last ones for :meth:`on_device`; arguments and errors: see :meth:`draw`."""
         images, changes = self.draw(images, seed=seed, progress=progress)
         return torch.from_numpy(np.stack(images[rows])), Changes(*(each[rows] for each in changes))
 
@@ -199,7 +199,7 @@ class Augment:
 
     def _misfit(self, made: str, shape: tuple[int, ...]) -> InputError:
         return InputError(
-            f"{self.name}: makes {made} of one uint8 image {shape}, but must keep number, type and size; "
+            f"{self.name}: turns one uint8 image {shape} into {made}, but must keep number, type and size; "
             "leave out Normalize and ToTensorV2, and crop to the size of the images"
         )
 
@@ -234,7 +234,7 @@ def _shifted(image: np.ndarray, down: int, right: int) -> np.ndarray:
 
 
 def _all_shifted(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """Images (n, H, W, 3) whose row i is row ``rows[:, i]`` and whose column j is column ``columns[:, j]``.
+    """Rearrange images (n, H, W, 3): row i becomes ``rows[:, i]``, and column j becomes ``columns[:, j]``.
 
     Pixels from outside an image are 0.
     """
@@ -276,8 +276,8 @@ def load_pipeline(path: str | Path, values: Mapping[str, Any] | None = None) -> 
         values: values that replace names in the file, such as ``INPUT.HEIGHT``.
 
     Raises:
-        InputError: the file is missing or is no pipeline, or the installed version of albumentations does not have one
-            of its transforms or arguments.
+        InputError: the file is missing or is not a pipeline, or the installed version of albumentations lacks one of
+            its transforms or arguments.
     """
     library = albumentations.load()
     version = ""
@@ -307,7 +307,7 @@ def load_pipeline(path: str | Path, values: Mapping[str, Any] | None = None) -> 
                 f"which differs ({reason}); write the pipeline for {library.__version__}"
             ) from None
         raise InputError(
-            f"{path}: is no pipeline of albumentations ({reason}); "
+            f"{path}: is not a pipeline of albumentations ({reason}); "
             "write it with albumentations.save(pipeline, path, data_format='yaml')"
         ) from None
 

@@ -10,8 +10,8 @@ from lreid.retrieval.rerank import KReciprocal, ReRankedScores
 
 hierarchy = Extra("scipy.cluster.hierarchy", "cluster")
 
-# Values for identities with few images, as in rendered-domains. SpCL has about 20 images per identity and uses k1 = 30
-# and k2 = 6.
+# These values suit identities with few images, as in rendered-domains. SpCL has about 20 images per identity and uses
+# k1 = 30 and k2 = 6.
 NEIGHBOURS = KReciprocal(k1=10, k2=3, weight=0.0)
 FARTHEST = 0.6  # clusters are merged up to this mean Jaccard distance
 BLOCK = 512  # rows of distances that are computed at once
@@ -25,13 +25,13 @@ def cluster(features: np.ndarray, units: np.ndarray, cameras: np.ndarray) -> np.
     need 8 n (n - 1) bytes of memory for n units.
 
     Args:
-        features: (n, D) float features of images. units: (n,) integers, such as tracklets. The rows of a unit are
-            replaced by their mean and so share a cluster.
+        features: (n, D) float features of images. units: (n,) integers, such as tracklets. The features of a unit are
+            averaged, so that its images share a cluster.
         cameras: (n,) integers, -1 if unknown. Features of several cameras are standardised per camera
             (:class:`lreid.retrieval.CameraNorm`); otherwise the clusters would be cameras rather than identities.
 
     Returns:
-        Cluster numbers (n,) int64, -1 for no cluster. A unit of several rows is never without a cluster.
+        Cluster numbers (n,) int64, -1 for no cluster. A unit of several images always has a cluster.
     """
     if len(features) == 0:
         return np.empty(0, np.int64)

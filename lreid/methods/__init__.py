@@ -1,4 +1,4 @@
-"""Lifelong methods: each has a file of its name in this folder; a script can register others."""
+"""Lifelong methods: each has a file in this folder, named like the method; a script can register others."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _registered: dict[str, type[Method]] = {}
 
 
 def __getattr__(name: str) -> Any:
-    """Import ``Method`` on first use, because it needs torch and the names of methods do not."""
+    """Import ``Method`` on first use, because it needs torch, while the names of methods do not."""
     if name == "Method":
         from lreid.methods.base import Method
 
@@ -34,14 +34,14 @@ def __getattr__(name: str) -> Any:
 def register(name: str) -> Callable[[type[Method]], type[Method]]:
     """Register a class outside this package as ``METHOD.NAME`` for this process.
 
-    Its trained models load without the class; to resume a run, register the class again. Registering a name again
-    replaces the class, as when a notebook cell runs twice.
+    Models trained with it can be loaded without the class. To resume a run, register the class again. If the name is
+    registered already, the class is replaced, so that a notebook cell may run twice.
 
     Raises:
         ArgumentError: a method of this package has that name.
     """
     if name in _file_names():
-        raise ArgumentError("name", f"{name!r} comes with lreid; choose a different name for your method")
+        raise ArgumentError("name", f"{name!r} is a method of lreid; choose a different name for your method")
 
     def decorate(cls: type[Method]) -> type[Method]:
         _registered[name] = cls
@@ -93,7 +93,9 @@ def method_defaults(cls: type[Method]) -> dict[str, Any]:
         for name, parameter in parameters.items():
             if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
                 if parameter.default is inspect.Parameter.empty:
-                    raise ArgumentError(name, f"of {base.__name__} has no default, which would give its type; add one")
+                    raise ArgumentError(
+                        name, f"of {base.__name__} has no default; add one, because it determines the option's type"
+                    )
                 options.setdefault(name, parameter.default)
         if all(each.kind is not inspect.Parameter.VAR_KEYWORD for each in parameters.values()):
             break  # this class passes no options to its base class
@@ -101,7 +103,7 @@ def method_defaults(cls: type[Method]) -> dict[str, Any]:
 
 
 def method_rules(cls: type[Method]) -> dict[str, Rule]:
-    """Return meaning and limits of a method's options, from the annotations of the class and its base classes."""
+    """Return meaning and limits of a method's options; they are annotations in the class and its base classes."""
     rules: dict[str, Rule] = {}
     for base in cls.__mro__:
         if "__init__" in vars(base):

@@ -32,7 +32,7 @@ class AGEM(ER):
         super().__init__(model, task_free=task_free, **er)
 
     def replay_terms(self, count: int, incoming: Tensor) -> dict[str, Tensor]:
-        """The loss of stored images times :meth:`projection`, which turns the total gradient into the projected one."""
+        """The loss of stored images times :meth:`projection`; adding this term projects the total gradient."""
         terms = super().replay_terms(count, incoming)
         return {name: term * self.projection(incoming, term) for name, term in terms.items()}
 

@@ -28,13 +28,13 @@ class AKA(LwF):
     * Stability: ``mean_v |v / |v| - v' / |v'||²``, where ``v'`` is vertex ``v`` after the previous task.
 
     The official code smooths labels over the identities of all tasks and keeps the old model in training mode; both are
-    options here. Two parts of the official code are not in lreid: its ResNet has no first ReLU, and all tasks after the
-    first train at the low final learning rate of the first. Here each task begins with a fresh optimiser, as for every
-    method, and the graph is trained at the learning rate of the network.
+    options here. lreid differs from the official code in two points. The official ResNet has no first ReLU. The
+    official code trains all tasks after the first at the low final learning rate of the first task; here each task
+    begins with a new optimiser, as for every method. The graph is trained at the learning rate of the network.
 
     DwoPP's authors (BMVC 2022) did not publish how they built AKA on BoT. lreid has one neck for all tasks. Its metric
-    loss is a weighted mean: ``plasticity_share`` is the weight of AKA's plasticity loss, and BoT's plain triplet loss
-    has the rest. A share of 1 is the official loss. A share of 0 without the other terms is BoT-FT.
+    loss is a weighted mean of AKA's plasticity loss, with the weight ``plasticity_share``, and BoT's plain triplet
+    loss. A share of 1 is the official loss. A share of 0 without the other terms is BoT-FT.
     """
 
     keeps: ClassVar = {**LwF.keeps, "graph": "network", "old_vertices": "network"}

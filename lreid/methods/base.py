@@ -26,8 +26,8 @@ class Method:
     """Base class of all methods, which define how ``model`` is trained task by task.
 
     Each subclass has its own file, named like the method, and takes its options as keyword arguments:
-    ``METHOD.TEMPERATURE`` in the config is ``temperature``. It passes its other options to this class, so that every
-    method can replay exemplars. By default, exemplars are added to the batches.
+    ``METHOD.TEMPERATURE`` in the config is ``temperature``. It passes options that it does not define to this class, so
+    that every method can replay exemplars. By default, exemplars are added to the batches.
 
     Args:
         model: the network to train.
@@ -40,11 +40,13 @@ class Method:
         keeps: kind of each entry of :meth:`state_dict`: ``network``, ``domain`` (style of a domain), ``identity`` (one
             row per identity), or ``template`` (one row per identity, made of features of people). All other entries are
             exemplars, which are counted separately, or a few numbers.
-        neck: whether the model has a BatchNorm neck after the features; classifier and retrieval use its output (BoT).
-        defaults: different defaults of inherited options; a method passes on ``CLASS.defaults | options``.
+        neck: whether the model has a BatchNorm neck after the features, whose output the classifier and the retrieval
+            use (BoT).
+        defaults: defaults of inherited options that differ in this method; a method passes on ``CLASS.defaults |
+            options``.
         unused: options of the base classes that have no effect here; a config that changes one of them is refused.
         divisible: False if several processes cannot share a batch, because the method computes gradients itself.
-        relabels: False if the labels of a task may not change between its epochs, as pseudo-labels do.
+        relabels: False if the labels of a task must stay the same in all its epochs; pseudo-labels change.
         selections: selections of exemplars that the method supports; ``importance`` is for methods that score images.
         finishing: what :meth:`finish_task` does, in words, for log lines.
         keeps_teacher: whether the method needs :attr:`teacher` from the second task on.
@@ -161,7 +163,7 @@ class Method:
 
     @cached_property
     def needs_pairs(self) -> bool:
-        """Whether BatchNorm fails for a single image in training, because of a neck or of 1 × 1 feature maps."""
+        """Whether BatchNorm fails for a batch of one image in training, because of a neck or of 1 × 1 feature maps."""
         parts = [each for each in vars(self).values() if isinstance(each, nn.Module)]
         if any(isinstance(each, nn.BatchNorm1d) for part in parts for each in part.modules()):
             return True
@@ -251,7 +253,7 @@ class Method:
         """Called after the last update of a task and before its evaluation; here a method may change the model."""
 
     def end_task(self, task: Task) -> None:
-        """Called after a task's evaluation, while its images are still available; stores teacher and exemplars."""
+        """Called after a task's evaluation, while its images are still available; stores the teacher and exemplars."""
         self.model.merge_adapter()
         if self.keeps_teacher:
             self.teacher = self.frozen_network()
@@ -272,7 +274,7 @@ class Method:
         return frozen_copy(self.network).train(self.teacher_in_training)
 
     def exemplar_values(self, task: Task) -> dict[str, np.ndarray]:
-        """The values by which :meth:`lreid.memory.ExemplarMemory.add` selects images: here the images' features."""
+        """The values by which :meth:`lreid.memory.ExemplarMemory.add` selects images: here the features."""
         if self.selection == "random":  # this selection does not need features
             return {"values": np.empty((len(task.records), 0), np.float32)}
         return {"values": self.model.extract([record.path for record in task.records])}  # (n, dim)
@@ -298,7 +300,7 @@ class Method:
 
 
 def _tensors(state: Any) -> Iterator[Tensor]:
-    """Yield all tensors in nested containers, except scalars, which are BatchNorm's counts of batches."""
+    """Yield all tensors in nested containers, except scalars, which are BatchNorm's numbers of batches."""
     if isinstance(state, Tensor):
         if state.ndim:
             yield state

@@ -1,4 +1,4 @@
-"""CCLIS: contrast with prototypes, exemplars drawn by importance, and distilled similarities to old prototypes."""
+"""CCLIS: contrast with prototypes, exemplars drawn by importance, distillation of similarities to prototypes."""
 
 from typing import Annotated, Any, ClassVar
 
@@ -25,11 +25,11 @@ CHUNK = 128  # images per forward pass when images are scored
 class CCLIS(Co2L):
     """Contrastive continual learning with importance sampling (Li et al., AAAI 2024), with 500 exemplars in total.
 
-    It is built on :class:`Co2L`, with one view. Half of each batch comes from the memory, if that holds enough images:
-    the paper draws batches "in equal proportions from both the replay buffer and the current task" (Appendix B). The
-    official code draws in proportion to the sizes of memory and task, which is ``exemplar_share=0`` here. Every
-    identity has a prototype, which is scaled to unit length before every step. The loss Sample-NCE trains each
-    prototype to identify its images in the batch. Between past identities, an exemplar is weighted by the inverse of
+    It is built on :class:`Co2L`, with one view. Half of each batch comes from the memory if the memory has enough
+    images. The paper draws batches "in equal proportions from both the replay buffer and the current task" (Appendix
+    B). The official code draws in proportion to the sizes of memory and task, which is ``exemplar_share=0`` here. Every
+    identity has a prototype, which is scaled to unit length before every step. The loss, Sample-NCE, trains each
+    prototype to recognise its images in the batch. Between past identities, an exemplar is weighted by the inverse of
     the probability with which it was drawn into the memory. The distillation ``prd`` preserves the cosines of images
     and previous prototypes. Co²L's distillations are available for comparison.
 
@@ -38,9 +38,10 @@ class CCLIS(Co2L):
     Images are then drawn into the memory by their scores. Selection ``random`` is the ablation of Table 3, in which all
     images have the same probability.
 
-    Two faults of the official code are options. With ``weigh_current``, images of the current task are weighted like
-    those of past tasks, as if drawn with probability one over the number of images of their identity; the official code
-    does so unless tasks have two identities. With ``score_leak``, the last pass includes an image's own identity.
+    Two faults of the official code are options. With ``weigh_current``, images of the current task are weighted as
+    well, as if they were drawn with a probability of one over the number of images of their identity. The official code
+    does so unless tasks have two identities. With ``score_leak``, the last scoring pass includes an image's own
+    identity.
 
     Args:
         options: see :class:`Co2L`. With ``reid_head``, prototypes start as mean directions of their projected images.
@@ -65,7 +66,8 @@ class CCLIS(Co2L):
         *,
         temperature: Annotated[float, Rule("temperature of Sample-NCE and the scores", above=0)] = 0.5,
         prototype_rate: Annotated[
-            float, Rule("factor of the learning rate for prototypes; the official code has 0.01 (at rate 1.0)", least=0)
+            float,
+            Rule("factor of the learning rate for prototypes; the official code uses 0.01 (at rate 1.0)", least=0),
         ] = 0.01,
         passes: Annotated[int, Rule("number of passes over the images for their scores", least=1)] = 5,
         weighted: Annotated[
@@ -121,7 +123,7 @@ class CCLIS(Co2L):
         return super().loss(batch)
 
     def contrast(self, projections: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """Equation 10: contrast with prototypes, weighted by the probability that the memory drew an image."""
+        """Compute Equation 10: contrast with prototypes, weighted by the probability of a draw into the memory."""
         current = () if self.weigh_current else self.task_classes
         scores, weights = self.prototypes(projections), self.draw_weights(batch)  # (B, C), (B,)
         return {"nce": sample_nce_loss(scores, batch.labels, weights, current, temperature=self.temperature)}
@@ -140,7 +142,7 @@ class CCLIS(Co2L):
         return weights
 
     def distill(self, new: Projected, old: Projected) -> Tensor:
-        """Distil the similarities to prototypes of past classes, or what :class:`Co2L` distils."""
+        """Distil the similarities to prototypes of past classes, or, for other settings, what :class:`Co2L` distils."""
         if self.distillation != "prd":
             return super().distill(new, old)
         scores = self.prototypes(F.normalize(new.projections))[:, : len(self.old_prototypes)]  # (B, C_old)

@@ -22,8 +22,8 @@ class Co2L(Method):
     """Contrastive continual learning (Cha et al., ICCV 2021), with 500 exemplars in total.
 
     Two views of every image go through the network and a projection head. In the asymmetric supervised contrastive
-    loss, images of the task are anchors, and exemplars are negatives only. From the second task on, the outputs of the
-    previous model *and its head* for the same views are distilled in one of these ways (Table 6):
+    loss, images of the task are anchors, and exemplars are negatives only. From the second task on, the previous model
+    *and its head* process the same views, and their outputs are distilled in one of these ways (Table 6):
 
     * ``ird``: the cosines of a projection with the others of the batch, as a distribution (the paper's choice);
     * ``seed``: the cosines of the encoder's features, as a distribution;
@@ -33,7 +33,7 @@ class Co2L(Method):
     The memory stores random images of every identity; the numbers of images per identity differ by at most one. Factors
     and means are those of the official code, see :mod:`lreid.losses.supcon`. The official code keeps the previous model
     in training mode, so that its BatchNorm uses the statistics of the batch, and its running statistics drift. Here the
-    previous model is in evaluation mode. Each task begins with a fresh optimiser. Retrieval compares features, not
+    previous model is in evaluation mode. Each task begins with a new optimiser. Retrieval compares features, not
     projections, as the paper's linear probe does.
     """
 
@@ -91,7 +91,7 @@ class Co2L(Method):
         self.task_classes: tuple[int, ...] = ()
 
     def begin_task(self, task: Task) -> None:
-        """Records the classes of the task, whose images are the anchors."""
+        """Record the classes of the task, whose images are the anchors."""
         self.task_classes = tuple(task.classes)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:

@@ -29,15 +29,15 @@ class ContrastScoring(Method):
     ``configs/recipes/contrast_scoring.yaml``. Labels are stored only for diagnostics, and tasks have no influence.
     Retrieval compares features, not projections.
 
-    There is no official code. The paper does not say whether images are scored in evaluation mode; here they are. For
-    equal scores and the age of a new image see :class:`~lreid.memory.StreamMemory`. In a second pass over a stream, an
-    image can be in the buffer twice; the paper makes hundreds. Of several steps on a segment, the first updates the
-    buffer.
+    There is no official code. The paper does not say whether images are scored in evaluation mode; here they are.
+    :class:`~lreid.memory.StreamMemory` defines the age of a new image, and which image stays if scores are equal. From
+    the second pass over a stream on, an image can be in the buffer twice; the paper makes hundreds of passes. If there
+    are several steps per segment, only the first one updates the buffer.
 
     Attributes:
         memory: the buffer, a :class:`~lreid.memory.StreamMemory`. With ``buffer`` at 0, the first segment sets its
             size.
-        rescored: number of times that images of the buffer were scored again so far.
+        rescored: how often images of the buffer were scored again so far.
         replayed: number of views of the buffer so far, minus the number of incoming images. The trainer adds the
             incoming images, so that ``images_trained`` in the results counts the views of the buffer.
     """
@@ -80,7 +80,7 @@ class ContrastScoring(Method):
         self.seed = torch.initial_seed()  # seed of the run
         self.generator = torch.Generator().manual_seed(self.seed)  # draws the augmentations
         self.memory = self.new_buffer(buffer)
-        self.taken: set[int] = set()  # id of each segment that the buffer has received
+        self.taken: set[int] = set()  # ids of the segments that the buffer has received
         self.rescored = 0
 
     def new_buffer(self, size: int) -> StreamMemory:
@@ -103,7 +103,7 @@ class ContrastScoring(Method):
         self.taken.discard(id(batch))
 
     def figures(self) -> dict[str, float]:
-        """Mean percentage of the buffer that a step has scored again (Table 3 of the paper)."""
+        """Mean percentage of the buffer that was scored again per step (Table 3 of the paper)."""
         return {"rescored_percent": round(100 * self.rescored / max(self.memory.budget * self.memory.steps, 1), 4)}
 
     def select(self, batch: Batch) -> None:

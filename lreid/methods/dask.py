@@ -30,12 +30,12 @@ class StyleRehearser:
     """Transfers images to the style of a past domain, without storing images of that domain.
 
     Images of the domain get random colours (:func:`~lreid.losses.dask.dask_color_resample`). A small network learns to
-    restore the original images: it computes a 3 x 3 convolution for each image
-    (:func:`~lreid.losses.dask.dask_decode`). Applied to images of another domain, it gives them the colours of this
-    domain. As in the official code, it is trained by Adam at a learning rate of 2e-4 with betas of 0 and 0.999, on the
-    mean absolute error of normalised values. Its BatchNorm always uses the statistics of the batch. The official code
-    trains before the run, on batches of P x K flipped and cropped images. It stores a network for every domain but uses
-    only the last one. Here only that network exists, and it is trained on random images without augmentation.
+    restore the original images. For each image it computes a 3 x 3 convolution
+    (:func:`~lreid.losses.dask.dask_decode`). Applied to images of another domain, the network gives them the colours of
+    this domain. As in the official code, it is trained by Adam at a learning rate of 2e-4 with betas of 0 and 0.999, on
+    the mean absolute error of normalised values. Its BatchNorm always uses the statistics of the batch. The official
+    code trains before the run, on batches of P x K flipped and cropped images. It stores a network for every domain but
+    uses only the last one. Here only that network exists, and it is trained on random images without augmentation.
 
     Args:
         model: the network, which defines image size, normalisation and device.
@@ -71,9 +71,10 @@ class StyleRehearser:
 
     @torch.no_grad()
     def rehearse(self, pixels: Tensor) -> Tensor:
-        """Transfer pixels (n, H, W, 3) uint8 to the learned style; returns normalised images (n, 3, H, W).
+        """Transfer pixels (n, H, W, 3) uint8 to the learned style; return normalised images (n, 3, H, W).
 
-        Half of the images are flipped, and all are cropped from a border of ``style_pad``, without other augmentation.
+        Half of the images are flipped. Each is cropped at random after a border of ``style_pad`` pixels was added.
+        There is no other augmentation.
         """
         assert self.kernels is not None
         values = self._values(pixels)
@@ -120,10 +121,10 @@ class DASK(FusedFineTuning):
     """Distribution rehearsing via adaptive style kernels (DASK, AAAI 2025), in the form of its official code.
 
     After a task, a :class:`StyleRehearser` learns the style of the task's images. Its network of 4.4 MB is all that is
-    stored about the domain. In the next task, the images of every batch are also rehearsed: a separate forward pass
-    shows them in that style. The loss is ``L(batch) + rehearsal * L(rehearsed)`` with
-    ``L = softmax + triplet + distill``, where ``distill`` is :func:`~lreid.losses.affinity.affinity_kl_loss` with the
-    previous, fused network as the teacher. After a task, the new and the old network are averaged with equal weights.
+    stored about the domain. In the next task, every batch is also rehearsed: the method trains on its images in that
+    style, in a separate forward pass. The loss is ``L(batch) + rehearsal * L(rehearsed)`` with ``L = softmax + triplet
+    + distill``, where ``distill`` is :func:`~lreid.losses.affinity.affinity_kl_loss` with the previous, fused network
+    as the teacher. After a task, the new and the old network are averaged with equal weights.
 
     Triplet loss and retrieval use unnormalised features, so rank by Euclidean distance (``EVAL.METRIC``).
     """
@@ -169,7 +170,7 @@ class DASK(FusedFineTuning):
         return terms
 
     def distillation(self, features: Tensor, images: Tensor) -> Tensor:
-        """Distil the affinities of the previous network to those of features (B, dim)."""
+        """Distil the affinities of the previous network into those of features (B, dim)."""
         assert self.teacher is not None
         with torch.no_grad():
             old = self.teacher.model(images)  # (B, dim)

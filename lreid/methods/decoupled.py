@@ -15,9 +15,9 @@ from lreid.rules import Rule
 class Decoupled(DwPP):
     """The ablation of DwoPP (BMVC 2022, Table 3): ``alpha`` weights positive pairs, ``beta`` negative pairs.
 
-    With alpha 0 and beta 1, this is DwoPP without the probability floor. With alpha 1 and ``beta = -1``, this is DwPP
-    without the floor: -1 means that the beta of each query is ``1 - rho``, where rho is the teacher's probability of
-    the query's own prototype.
+    With alpha 0 and beta 1, this is DwoPP without the probability floor. ``beta = -1`` means that the beta of each
+    query is ``1 - rho``, where rho is the teacher's probability of the query's own prototype. With alpha 1 and ``beta =
+    -1``, this is DwPP without the probability floor.
     """
 
     unused = ("prob_floor",)

@@ -21,13 +21,14 @@ from lreid.rules import Rule
 class DER(ER):
     """Dark Experience Replay (Buzzega et al., NeurIPS 2020, Equation 4), a baseline of Co²L's and CCLIS's tables.
 
-    An image is stored with its logits of that time. Later, a loss term keeps the new logits of stored images near the
-    stored logits; the labels of stored images are not used. Identities that came later are left out of this comparison.
+    An image is stored together with its current logits. Later, a loss term keeps the new logits of stored images close
+    to the stored logits. The labels of stored images are not used. The comparison leaves out identities that were added
+    after the image was stored.
 
     The official code offers an image to the memory whenever it is drawn, so that stored logits come from all epochs.
-    :class:`ER` offers an image only once, in the first epoch, when the logits of its identity are still untrained. So
-    with ``reid_head``, the logits are stored again at the end of the task, without augmentation. Until then, images of
-    the current task are not replayed.
+    :class:`ER` offers an image only once, in the first epoch, when the logits of its identity are still untrained. With
+    ``reid_head``, the logits are therefore replaced at the end of the task by logits without augmentation. Until then,
+    images of the current task are not replayed.
     """
 
     unused: ClassVar[tuple[str, ...]] = ("replay_weight",)
@@ -45,7 +46,7 @@ class DER(ER):
         super().__init__(model, **er)
         self.weights["logits"] = logit_weight
         self.asymmetric = asymmetric
-        self.first_logits: dict[str, np.ndarray] = {}  # logits (identities,) by path, until end_step
+        self.first_logits: dict[str, np.ndarray] = {}  # logits (identities,) by path, needed until end_step
 
     def replay_terms(self, count: int, incoming: Tensor) -> dict[str, Tensor]:
         """Compute the distance between the new logits of stored images and their stored logits."""

@@ -13,7 +13,8 @@ from lreid.rules import Rule
 class DERpp(DER):
     """Dark Experience Replay ++ (Buzzega et al., NeurIPS 2020, Equation 6), a baseline in ER-ACE's paper.
 
-    A step draws stored images twice: one draw is compared with its stored logits, as in DER, the other classified.
+    A step draws stored images twice. The first draw is compared with its stored logits, as in DER; the second is
+    classified.
 
     Args:
         der: options of :class:`DER`. ``replay_weight`` is beta. With ``asymmetric``, this is "DER++ with ACE".

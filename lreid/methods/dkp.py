@@ -1,4 +1,4 @@
-"""DKP: images have distributions of features, and each identity of the previous task is stored as one distribution."""
+"""DKP: the feature of an image is a distribution, and so is the stored prototype of each previous identity."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar
@@ -29,12 +29,12 @@ class DKP(FusedFineTuning):
     :func:`~lreid.losses.dkp.dkp_set_triplet_loss`. After a task, the distributions of an identity's images are merged
     into one, its prototype. In the next task, :func:`~lreid.losses.dkp.dkp_pkt_loss` uses samples of these prototypes
     to preserve similarities within the batch, without a previous network. As in the official code, only the prototypes
-    of the last task are stored, as two float32 vectors per identity. They are biometric templates of people. After a
-    task, the new and the old network are averaged with equal weights.
+    of the last task are stored. They are two float32 vectors per identity, and are biometric templates of people. After
+    a task, the new and the old network are averaged with equal weights.
 
     The official code computes the prototypes at the start of the next task, in training mode. Here they are computed at
-    the end of the task, in evaluation mode, because its images are not available later. The official ResNet-50 ends
-    before the last stage (``MODEL.BACKBONE resnet50_layer3``). Its linear layer to 2048 dimensions is left out here.
+    the end of the task, in evaluation mode, because its images are not available later. The official ResNet-50 has no
+    last stage, as ``MODEL.BACKBONE resnet50_layer3``. Its linear layer to 2048 dimensions is left out here.
     """
 
     keeps: ClassVar = {**FusedFineTuning.keeps, "deviations": "network", "prototypes": "template"}

@@ -19,14 +19,15 @@ from lreid.rules import Rule
 class DKPpp(DKP):
     """DKP++ (TPAMI 2025), in the form of its official code.
 
-    From the second task on, the images of every batch are also rehearsed: they are shown in the style of the previous
-    domain, see :class:`~lreid.methods.dask.StyleRehearser`. Original and rehearsed images have the terms of
-    :class:`DKP`. There are two further terms:
+    From the second task on, the images of every batch are also rehearsed, which means that the method trains on them in
+    the style of the previous domain, see :class:`~lreid.methods.dask.StyleRehearser`. The terms of :class:`DKP` are
+    computed for original and for rehearsed images. There are two further terms:
 
-    * ``triplet_both``: the set triplet loss in which the samples of an image come from its original and its rehearsed
+    * ``triplet_both``: the set triplet loss, in which the samples of an image come from its original and its rehearsed
       version, and its mean is that of the rehearsed version;
-    * ``distill_rehearsed``: distillation of the previous, fused network's affinities of rehearsed images. The arguments
-      of the divergence are swapped compared with DASK (``reverse`` of :func:`~lreid.losses.affinity.affinity_kl_loss`).
+    * ``distill_rehearsed``: distillation of the previous, fused network's affinities between rehearsed images. Compared
+      with DASK, the arguments of the divergence are swapped (``reverse`` of
+      :func:`~lreid.losses.affinity.affinity_kl_loss`).
     """
 
     keeps: ClassVar = {**DKP.keeps, "rehearser": "domain"}
@@ -40,7 +41,9 @@ class DKPpp(DKP):
         *,
         distillation_weight: Annotated[float, Rule("weight of distill_rehearsed", least=0)] = 0.75,
         both_weight: Annotated[float, Rule("weight of triplet_both", least=0)] = 0.75,
-        rehearsal: Annotated[bool, Rule("also show images in the previous style; if False, this is DKP")] = True,
+        rehearsal: Annotated[
+            bool, Rule("also train on the images in the previous style; if False, this is DKP")
+        ] = True,
         distillation_temperature: Annotated[float, Rule("temperature of the affinities", above=0)] = 0.1,
         style_steps: StyleSteps = 200,
         style_batch: StyleBatch = 32,

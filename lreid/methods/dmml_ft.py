@@ -28,7 +28,7 @@ class DMMLFineTuning(Method):
         metric: Annotated[
             Metric,
             Rule(
-                "sqeuclidean (official), euclidean (printed), or cosine: the negative dot product of the "
+                "sqeuclidean (official code), euclidean (paper), or cosine: the negative dot product of the "
                 "unnormalised features, without margin and clamp, as in the official code",
                 choices=METRICS,
             ),
@@ -40,7 +40,7 @@ class DMMLFineTuning(Method):
         mining: Annotated[
             Literal["hard", "center"],
             Rule(
-                "hard takes the farthest own support and the nearest other supports; center takes the mean "
+                "hard uses the farthest own support and the nearest other supports; center uses the mean "
                 "support of each class, without margin and clamp",
                 choices=MININGS,
             ),

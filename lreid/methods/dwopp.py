@@ -1,4 +1,4 @@
-"""DwoPP: DMML with distillation of the previous model that leaves out positive pairs."""
+"""DwoPP: DMML with distillation of the previous model over negative pairs only."""
 
 from typing import Any
 

@@ -66,10 +66,10 @@ class ER(Method):
         reid_head: Annotated[
             bool,
             Rule(
-                "for re-identification, use the classifier of LSTKC's baseline: a BatchNorm comes before "
-                "it, and rows of new identities start as the directions of their mean features, which "
-                "preserves a trained network. Needs the features of all images of a task before training, "
-                "so it is not for streams"
+                "for re-identification, use the classifier of LSTKC's baseline: it follows a BatchNorm, "
+                "and rows of new identities start as the directions of their mean features, which "
+                "preserves a trained network. It needs the features of all images of a task before training, "
+                "so streams cannot use it"
             ),
         ] = False,
     ) -> None:
@@ -88,10 +88,10 @@ class ER(Method):
                 "replay", "is 1, an image that BatchNorm cannot normalise alone; set it to 2 or more, or 0"
             )
         self.shared_classes = 0  # classes per task in a domain-incremental sequence, else 0
-        self.offered: set[str] = set()  # images of the task that were offered to the memory
+        self.offered: set[str] = set()  # paths of the task's images that were offered to the memory
 
     def new_classifier(self) -> GrowingClassifier:
-        """Create a classifier without identities, whose future rows are drawn as in ``torch.nn.Linear``."""
+        """Create a classifier without identities; new rows are initialised as in ``torch.nn.Linear``."""
         return GrowingClassifier(self.model.dim, std=(3 * self.model.dim) ** -0.5)
 
     def begin_task(self, task: Task) -> None:
@@ -148,7 +148,7 @@ class ER(Method):
             return self.classifier(self.head_neck(features))
 
     def choose(self, count: int, incoming: Tensor) -> Replay | None:
-        """Choose stored images to train on; None if there are none.
+        """Choose stored images to train on; return None if there are none.
 
         Args:
             count: number of images.
@@ -158,7 +158,7 @@ class ER(Method):
         return self.read(rows) if len(rows) else None
 
     def drawn(self, count: int, *, exclude: Sequence[int]) -> np.ndarray:
-        """Draw random rows (n,) of the memory; none instead of a single row, which BatchNorm cannot normalise."""
+        """Draw random rows (n,) of the memory; return none instead of one, which BatchNorm cannot normalise."""
         rows = self.memory.draw(count, exclude=exclude)
         return rows[:0] if len(rows) == 1 and self.needs_pairs else rows
 

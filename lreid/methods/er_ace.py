@@ -1,4 +1,4 @@
-"""ER-ACE: replay in which the loss of new images covers only new identities."""
+"""ER-ACE: replay in which the loss of incoming images covers only the identities of the batch."""
 
 from typing import Annotated, Any
 
@@ -36,7 +36,7 @@ class ERACE(ER):
     ) -> None:
         super().__init__(model, **er)
         self.official_denominator = official_denominator
-        self.highest = -1  # highest class that came in so far
+        self.highest = -1  # highest class seen so far
 
     def new_classifier(self) -> GrowingClassifier:
         """Create a classifier that compares cosines."""

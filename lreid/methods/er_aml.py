@@ -1,4 +1,4 @@
-"""ER-AML: replay in which new images have a metric loss with selected negatives."""
+"""ER-AML: replay with a metric loss on incoming images, which are compared with selected negatives."""
 
 from typing import Annotated, Any, Literal
 

@@ -21,7 +21,8 @@ class ERMetric(ER):
     :class:`ER` classifies over all identities so far. Here an image is compared with the incoming and the stored images
     of a step, which go through the network together. ``asymmetric`` applies ER-ACE's idea to distances. An incoming
     image is then compared with incoming images only, so that it does not push old identities away; a stored image is
-    compared with all. No paper describes this method; the nearest is Appendix E of ER-AML, which uses single pairs.
+    compared with all. No paper describes this method. The most similar one is in Appendix E of ER-AML, which uses
+    single pairs.
     """
 
     unused = ("reid_head",)
@@ -33,14 +34,14 @@ class ERMetric(ER):
         metric_loss: Annotated[
             str,
             Rule(
-                "triplet (batch-hard, of every image) or dmml (of every image that is not a support)",
+                "triplet (batch-hard, for every image) or dmml (for every image that is not a support)",
                 choices=("triplet", "dmml"),
             ),
         ] = "triplet",
         asymmetric: Annotated[bool, Rule("compare an incoming image with incoming images only")] = False,
         margin: Annotated[float, Rule("margin of the loss; BoT has 0.3 for triplets, DMML 0.4", least=0)] = 0.3,
         supports: Annotated[
-            int, Rule("number of supports per identity for dmml, with which other images are compared", least=1)
+            int, Rule("number of supports per identity, with which dmml compares the other images", least=1)
         ] = 2,
         replay_each: Annotated[
             int, Rule("number of images of a stored identity that are replayed together, if there are enough", least=2)

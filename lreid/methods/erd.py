@@ -15,14 +15,14 @@ from lreid.rules import Rule
 class ERD(DwPP):
     """Episodic replay distillation (Wang et al., CVPR Workshops 2022) with the DMML loss and 500 exemplars in total.
 
-    From the second task on, a batch of N identities has two parts, each an episode. The previous part holds N / 2
-    identities from the memory. The current part holds the other identities: those of the task and a few more from the
-    memory. Two distillation terms are added to the DMML loss, each with the weight 0.5, as in the official code:
+    From the second task on, a batch of N identities has two parts, each an episode. The previous part contains N / 2
+    identities from the memory. The current part contains the other identities: those of the task and a few more from
+    the memory. Two distillation terms are added to the DMML loss, each with the weight 0.5, as in the official code:
 
-    * ``distill`` takes the queries of the previous part. It compares the two models' distributions over the prototypes
+    * ``distill`` covers the queries of the previous part. It compares the two models' distributions over the prototypes
       of that part; each model computes its own prototypes.
-    * ``align`` takes all images of the current part. It compares the two models' distributions over the prototypes of
-      the previous part, which the previous model computes.
+    * ``align`` covers all images of the current part. It compares the two models' distributions over the prototypes of
+      the previous part; the previous model computes these prototypes.
 
     The official code is for few-shot learning. DwoPP (BMVC 2022, Table 1) replaces its cross-entropy by the DMML loss
     and gives no other details. Three choices follow the official code. 6 of the 2 x 5 identities of a batch are
@@ -37,8 +37,8 @@ class ERD(DwPP):
         self,
         model: Embedder,
         *,
-        distillation_weight: Annotated[float, Rule("weight of distill", least=0)] = 0.5,
-        alignment_weight: Annotated[float, Rule("weight of align", least=0)] = 0.5,
+        distillation_weight: Annotated[float, Rule("weight of the term distill", least=0)] = 0.5,
+        alignment_weight: Annotated[float, Rule("weight of the term align", least=0)] = 0.5,
         temperature: Annotated[float, Rule("temperature of all distributions", above=0)] = 1.0,
         whole_batch: Annotated[
             bool, Rule("compute the DMML loss over the entire batch; if False, over the current part only")
@@ -76,7 +76,7 @@ class ERD(DwPP):
         return terms
 
     def previous_part(self, labels: Tensor) -> Tensor:
-        """Mask (B,) bool of the previous part: the first exemplar identities, at most half of all identities."""
+        """Return the mask (B,) bool of the previous part: the first exemplar identities, at most half of all."""
         identities = list(dict.fromkeys(labels.tolist()))
         exemplars = set(self.memory.labels.tolist())
         old = [label for label in identities if label in exemplars]

@@ -1,4 +1,4 @@
-"""FeCAM: frozen features, whitened by a covariance that all classes share; a control without gradients."""
+"""FeCAM: frozen features, whitened by one covariance for all classes; no gradient steps."""
 
 from typing import Annotated, Any, ClassVar
 
@@ -13,13 +13,16 @@ from lreid.rules import Rule
 
 
 class FeCAM(SimpleCIL):
-    """Feature covariance-aware metric (Goswami et al., NeurIPS 2023) with one covariance of all classes, as retrieval.
+    """FeCAM (Goswami et al., NeurIPS 2023) with one covariance for all classes, for retrieval.
 
-    Features are raised to a power and scaled to unit length. Their covariance ``C`` within the classes is the mean over
-    all images so far. It is shrunk and divided by the deviations: ``C' = D^-1 (C + a v I + b c (1 - I)) D^-1``, with
-    the mean variance ``v`` and the mean covariance ``c``. Between features times ``C'^(-1/2)`` the Euclidean distance
-    (``EVAL.METRIC euclidean``) is Mahalanobis' distance. The official code measures the covariance before it scales
-    features to unit length, and gives transformers no power; here negative features keep their sign.
+    Features are raised to a power and scaled to unit length. The covariance ``C`` within the classes is averaged over
+    all images so far. It is shrunk to ``C + a v I + b c (1 - I)``, with the mean variance ``v`` and the mean covariance
+    ``c``. ``C'`` is the correlation matrix of the result: each row and column is divided by its standard deviation.
+    Features are multiplied by ``C'^(-1/2)``, so that their Euclidean distance (``EVAL.METRIC euclidean``) is a
+    Mahalanobis distance.
+
+    The official code computes the covariance before it scales features to unit length. It does not apply the power to
+    transformers. Here negative features keep their sign.
     """
 
     keeps: ClassVar = {**SimpleCIL.keeps, "scatter": "domain"}
@@ -28,9 +31,15 @@ class FeCAM(SimpleCIL):
         self,
         model: Embedder,
         *,
-        power: Annotated[float, Rule("Tukey's power of the features; 1 leaves them as they are", above=0)] = 0.5,
-        shrink_variance: Annotated[float, Rule("a, weight of the mean variance in the shrinkage", above=0)] = 1.0,
-        shrink_covariance: Annotated[float, Rule("b, weight of the mean covariance in it", least=0)] = 1.0,
+        power: Annotated[
+            float, Rule("exponent of Tukey's power transform of the features; 1: no transform", above=0)
+        ] = 0.5,
+        shrink_variance: Annotated[
+            float, Rule("a: weight of the mean variance in the shrunk covariance", above=0)
+        ] = 1.0,
+        shrink_covariance: Annotated[
+            float, Rule("b: weight of the mean covariance in the shrunk covariance", least=0)
+        ] = 1.0,
     ) -> None:
         super().__init__(model)
         self.shrink_variance, self.shrink_covariance = shrink_variance, shrink_covariance
@@ -40,7 +49,7 @@ class FeCAM(SimpleCIL):
         model.neck = self.transform
 
     def learn(self, features: Tensor, labels: Tensor) -> None:
-        """Adds the scatter of a task within its classes, and whitens by that of all tasks."""
+        """Add the scatter of a task within its classes, and whiten features with the scatter of all tasks."""
         features = self.transform.expand(features)
         super().learn(features, labels)
         means, classes = class_means(features, labels)
@@ -49,26 +58,28 @@ class FeCAM(SimpleCIL):
         self.transform.matrix.copy_(self.whitening())
 
     def whitening(self) -> Tensor:
-        """``C'^(-1/2)`` (dim, dim), float64."""
+        """Compute ``C'^(-1/2)`` (dim, dim), float64."""
         covariance = self.scatter / self.count
         dim, diagonal = len(covariance), covariance.diagonal()
         others = (covariance.sum() - diagonal.sum()) / max(dim * (dim - 1), 1)
         unit = torch.eye(dim, dtype=torch.float64)
-        shrunk = covariance + (self.shrink_variance * diagonal.mean() + 1e-12) * unit  # 0 if classes have one image
+        shrunk = (
+            covariance + (self.shrink_variance * diagonal.mean() + 1e-12) * unit
+        )  # not 0 even if each class has one image
         shrunk += self.shrink_covariance * others * (1 - unit)
         deviations = shrunk.diagonal().sqrt()
         values, vectors = torch.linalg.eigh(shrunk / deviations[:, None] / deviations)
         return vectors @ (values.clamp(min=1e-12).rsqrt()[:, None] * vectors.T)
 
     def class_scores(self, features: Tensor) -> Tensor:
-        """Negative squared distances of whitened features (n, dim) to the class means, (n, classes)."""
+        """Negative squared distances between whitened features (n, dim) and class means, (n, classes)."""
         return -torch.cdist(features, self.means.to(features) @ self.transform.matrix).square()
 
     def state_dict(self) -> dict[str, Any]:
-        """The scatter and the number of images, in addition to the state of the base class."""
+        """The state of the base class, the scatter and the number of images."""
         return super().state_dict() | {"scatter": self.scatter, "count": self.count}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores the state of :meth:`state_dict`."""
+        """Restore a state that :meth:`state_dict` returned."""
         super().load_state_dict(state)
         self.scatter, self.count = state["scatter"].cpu(), state["count"]

@@ -1,4 +1,4 @@
-"""Fused fine-tuning: softmax and soft-margin triplet loss; after each task, old and new network are averaged."""
+"""Fused fine-tuning: softmax and soft-margin triplet loss, then an average of the new and the old network."""
 
 import logging
 from collections.abc import Iterable
@@ -26,16 +26,16 @@ logger = logging.getLogger("lreid")
 class FusedFineTuning(BoTFineTuning):
     """The common baseline of LSTKC, LSTKC++, DKP, DKP++ and DASK, in the form of their official codes.
 
-    * One softmax covers all identities so far, without label smoothing, although no image of past identities is shown.
-      The classifier rows of new identities start as the directions of their mean features before the neck.
+    * One softmax covers all identities so far, without label smoothing, although batches have no images of past
+      identities. The classifier rows of new identities start as the directions of their mean features before the neck.
     * The batch-hard triplet loss with a soft margin and retrieval both use the features before the neck.
     * After every task but the first, the network becomes ``alpha * new + (1 - alpha) * old``, where ``old`` is the
       network at the start of the task. All weights and BatchNorm statistics are averaged, including neck and
       classifier, except the rows of new identities. The fused network is evaluated and starts the next task.
 
     With ``fusion=1``, this is the fine-tuning baseline of these papers; ``configs/methods/lstkc_ft.yaml`` and
-    ``lstkc_joint.yaml`` reproduce these rows of their tables. Used alone, ``fusion=0.5``, a lower ``later_rate`` or
-    ``adapt_norm`` shows what this part contributes.
+    ``lstkc_joint.yaml`` reproduce these rows of their tables. ``fusion=0.5``, a lower ``later_rate`` and ``adapt_norm``
+    are parts of these methods. Each can be used alone to measure its contribution.
 
     Args:
         model: the network, without a neck; the method adds a neck for training.
@@ -67,7 +67,7 @@ class FusedFineTuning(BoTFineTuning):
         **bot: Any,
     ) -> None:
         super().__init__(model, label_smoothing=label_smoothing, soft_margin=soft_margin, **bot)
-        require(fusion == 0.5 or not measured_fusion, "fusion", fusion, "left out where it is measured")
+        require(fusion == 0.5 or not measured_fusion, "fusion", fusion, "left out if measured_fusion is True")
         layers = any(isinstance(each, _BatchNorm) for each in model.modules())
         require(layers or not adapt_norm, "adapt_norm", adapt_norm, f"False, as {model.name} has no BatchNorm")
         self.fusion, self.measured_fusion = fusion, measured_fusion
@@ -106,7 +106,7 @@ class FusedFineTuning(BoTFineTuning):
     # ------------------------------------------------------------ after a task
 
     def finish_task(self, task: Task) -> None:
-        """Fuse the network with the old network, and re-estimate BatchNorm statistics if asked."""
+        """Fuse the network with the old network, and re-estimate BatchNorm statistics if ``adapt_norm`` is set."""
         if self.teacher is not None:
             self.fuse_with(self.old_network(task), task)
         if self.adapt_norm:
@@ -124,7 +124,7 @@ class FusedFineTuning(BoTFineTuning):
         alpha = self.fusion
         if self.measured_fusion:
             alpha = self.measured_alpha(self.extract(self.network, task), self.extract(old, task))
-            logger.info("%s: the new network weighs %.3f", task.name, alpha)
+            logger.info("%s: the new network has the weight %.3f in the average", task.name, alpha)
         self.share = alpha
         if alpha != 1:
             self.network.load_state_dict(linear_combination(self.network.state_dict(), old.state_dict(), alpha))
@@ -138,7 +138,7 @@ class FusedFineTuning(BoTFineTuning):
         return super().figures() | ({} if self.share is None else {"share": self.share})
 
     def features_of(self, task: Task) -> Tensor:
-        """Features that :meth:`extract` gives: a subclass that changes them changes new classifier rows, too."""
+        """The features that :meth:`extract` returns; a subclass that changes them also changes new classifier rows."""
         return self.extract(self.network, task)
 
     def extract(self, network: ClassifyingEmbedder, task: Task) -> Tensor:

@@ -1,4 +1,4 @@
-"""GDumb: tasks only fill the memory, and after each task a new network is trained on the memory alone."""
+"""GDumb: tasks only fill the memory, and after each task a new network is trained on the memory only."""
 
 from typing import Annotated, Any, ClassVar
 
@@ -24,11 +24,12 @@ class GDumb(ER):
 
     During a task, its images are only stored, with equal numbers per identity. At the end of the task, a network with
     the initial weights of the run is trained on the memory. As in the official code, the optimiser is SGD with momentum
-    0.9, and gradients are clipped at norm 10. The first pass has a tenth of the learning rate and the second the full
-    rate; then follows a cosine schedule with restarts after 1, 2, 4 … passes. The official code also mixes images in
-    half of the steps (CutMix), which is left out here. Augmentation is that of the run.
+    0.9, and gradients are clipped at norm 10. The first pass uses a tenth of the learning rate and the second the full
+    rate. A cosine schedule with restarts after 1, 2, 4 … passes follows. The official code also mixes images in half of
+    the steps (CutMix), which is left out here. Augmentation is that of the run.
 
-    So evaluations within a task repeat the previous results, and ``images_trained`` does not count these passes.
+    Evaluations within a task therefore repeat the previous results. ``images_trained`` does not count the passes over
+    the memory.
 
     Args:
         er: options of :class:`ER`; with ``reid_head``, classifier rows start as mean directions of stored images.
@@ -44,7 +45,7 @@ class GDumb(ER):
         model: Embedder,
         *,
         passes: Annotated[
-            int, Rule("passes over the memory after every task; the official code has 256 for CIFAR, 128 for MNIST")
+            int, Rule("passes over the memory after every task; the official code uses 256 for CIFAR, 128 for MNIST")
         ] = 256,
         batch: Annotated[int, Rule("number of images per step")] = 16,
         rate: Annotated[float, Rule("highest learning rate", above=0)] = 0.05,

@@ -22,11 +22,11 @@ class ICaRL(LwF):
         - sum_{k in N} [k = y] log g(z_k) + [k != y] log(1 - g(z_k))
         - sum_{k in O} q_k log g(z_k) + (1 - q_k) log(1 - g(z_k)),    q_k the sigmoid of the previous model
 
-    The term ``bce`` is this loss with the labels as targets for old identities, too. The term ``distill`` is the
-    difference that the targets ``q`` make, so that the sum of both is the formula. DwoPP (BMVC 2022, Table 1) compares
-    with iCaRL on re-ID, but does not publish its recipe. So these are lreid's choices:
+    The term ``bce`` is this loss with labels instead of ``q`` as targets for old identities. The term ``distill`` is
+    the remaining difference, so that the sum of both terms is the formula. DwoPP (BMVC 2022, Table 1) compares with
+    iCaRL on re-ID, but does not publish its recipe. lreid therefore made these choices:
 
-    * BoT's triplet loss stays, with weight 1. Memory and batches are those of :class:`BoTFineTuning`.
+    * BoT's triplet loss is added with weight 1. Memory and batches are those of :class:`BoTFineTuning`.
     * The loss sums over identities, as in the paper; mammoth's code takes the mean.
     * With K identities, the sigmoid is shifted to ``g(z) = 1 / (1 + (K - 1) exp(-z))`` for the current and the previous
       model, so that ``z = 0`` gives 1 / K. The paper's layer has a bias instead. BoT's layer has no bias and gets
@@ -44,7 +44,7 @@ class ICaRL(LwF):
         super().__init__(model, exemplars=exemplars, **options)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Compute binary cross-entropies, with the previous network's outputs for old classes, and the triplet loss."""
+        """Compute the terms ``bce`` and ``distill`` and the triplet loss."""
         features = self.model(batch.images)  # (B, dim)
         logits = self.classifier(self.model.neck(features))  # (B, K)
         labels, classes = batch.labels.to(features.device, non_blocking=True), logits.shape[1]

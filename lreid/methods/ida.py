@@ -21,10 +21,10 @@ class IDA(DwPP):
     No image is stored. The loss of later tasks is the DMML loss plus ``KL(p(. | f_old) || p(. | f_new))``, where
     ``p(c | f) = softmax_c(-|f(x) - a_c|²)`` over all anchors for an image ``x`` of the task.
 
-    There is no official code, and DwoPP's authors did not publish their changes for re-ID. So these are lreid's
-    choices. The DMML loss replaces the prototypical loss. All anchors are used at once, while the paper draws as many
-    as an episode has classes. Anchors are means over all images of an identity in evaluation mode. The loss is a mean
-    over the images of a batch, with the probability floor of DwoPP's code; see
+    There is no official code, and DwoPP's authors did not publish their changes for re-ID. lreid therefore made the
+    following choices. The DMML loss replaces the prototypical loss. All anchors are used at once; the paper draws as
+    many as an episode has classes. Anchors are means over all images of an identity in evaluation mode. The loss is a
+    mean over the images of a batch, with the probability floor of DwoPP's code; see
     :func:`~lreid.losses.discriminant_alignment_loss`.
     """
 
@@ -41,7 +41,7 @@ class IDA(DwPP):
         self.anchors = torch.empty(0, model.dim, device=model.mean.device)  # (A, dim), in the order of the tasks
 
     def distillation(self, student: Tensor, teacher: Tensor, batch: Batch) -> Tensor:
-        """Compute the alignment of new and old features relative to the anchors of all past classes."""
+        """Compute the alignment of new and old features relative to the anchors of all past identities."""
         return discriminant_alignment_loss(student, teacher, self.anchors, **self.distillation_options)
 
     def end_task(self, task: Task) -> None:

@@ -16,8 +16,9 @@ class LSTKC(FusedFineTuning):
     """Long short-term knowledge consolidation (Xu et al., AAAI 2024), in the form of its official code.
 
     The loss is ``softmax + triplet + distill``. The previous, fused network extracts features of the same augmented
-    images in evaluation mode. :func:`~lreid.losses.lstkc.lstkc_rskt_loss` distils its affinities within the batch and
-    corrects the wrong ones. After a task, both are averaged by :func:`~lreid.losses.fusion.lstkc_alpha`.
+    images in evaluation mode. :func:`~lreid.losses.lstkc.lstkc_rskt_loss` corrects wrong affinities of this network
+    within the batch and distils them. After a task, the new and the previous network are averaged with the weight
+    :func:`~lreid.losses.fusion.lstkc_alpha`.
     """
 
     def __init__(
@@ -27,7 +28,7 @@ class LSTKC(FusedFineTuning):
         distillation_weight: Annotated[float, Rule("weight of the distillation", least=0)] = 1.0,
         temperature: Annotated[float, Rule("temperature of the affinities", above=0)] = 0.1,
         detach_target: Annotated[
-            bool, Rule("let no gradient flow through the rectified target, unlike the official code")
+            bool, Rule("stop the gradient at the corrected target, unlike the official code")
         ] = False,
         normalize_triplet: bool = True,
         measured_fusion: bool = True,
@@ -38,7 +39,7 @@ class LSTKC(FusedFineTuning):
         self.temperature, self.detach_target = temperature, detach_target
 
     def retention_terms(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """Compute the rectified distillation of the previous network."""
+        """Compute the distillation of the previous network's corrected affinities."""
         assert self.teacher is not None
         with torch.no_grad():
             old = self.teacher.model(batch.images)  # (B, dim)

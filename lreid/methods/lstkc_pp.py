@@ -17,7 +17,7 @@ from lreid.models.embedder import Embedder
 from lreid.retrieval.self_search import self_retrieval
 from lreid.rules import Rule
 
-SHARES = tuple(tenth / 10 for tenth in range(11))  # weights of the older network that are tried
+SHARES = tuple(tenth / 10 for tenth in range(11))  # candidates for the weight of the older network
 
 
 class LSTKCpp(FusedFineTuning):
@@ -28,9 +28,9 @@ class LSTKCpp(FusedFineTuning):
     same augmented images in evaluation mode. Their affinities are corrected and distilled
     (:func:`~lreid.losses.lstkc.lstkcpp_dual_loss`). After a task, three steps follow:
 
-    1. ``old = beta * long_teacher + (1 - beta) * teacher``. Of the values 0, 0.1, … 1, beta is the one with the best
-       mAP when the images of the task are searched among themselves (:func:`~lreid.retrieval.self_retrieval`); ties go
-       to the smallest.
+    1. ``old = beta * long_teacher + (1 - beta) * teacher``. beta is the value of 0, 0.1, … 1 with the best mAP when the
+      images of the task are searched among themselves (:func:`~lreid.retrieval.self_retrieval`), and the smallest of
+      equally good values.
     2. The network becomes ``alpha * new + (1 - alpha) * old`` with :func:`~lreid.losses.fusion.lstkcpp_alpha`.
     3. ``long_teacher`` becomes ``old``, and ``teacher`` becomes the new network before it was fused.
 
@@ -60,7 +60,7 @@ class LSTKCpp(FusedFineTuning):
         self.long_share: float | None = None  # beta of the last task; None before the third
 
     def retention_terms(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """Compute the rectified distillation of one or two teachers."""
+        """Compute the distillation of the corrected affinities of one or two teachers."""
         assert self.teacher is not None
         with torch.no_grad():
             short = self.teacher.model(batch.images)  # (B, dim)
@@ -95,7 +95,7 @@ class LSTKCpp(FusedFineTuning):
         return self_retrieval(self.extract(network, task).numpy(), labels, cameras, metric="euclidean")
 
     def measured_alpha(self, new: Tensor, old: Tensor) -> float:
-        """The weight of the new network, from the overlap of affinities."""
+        """Compute the weight of the new network from the overlap of affinities."""
         return lstkcpp_alpha(new, old)
 
     def end_task(self, task: Task) -> None:

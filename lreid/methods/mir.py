@@ -1,4 +1,4 @@
-"""MIR: replay the stored images whose loss would grow most by a step on the incoming batch."""
+"""MIR: replay the stored images whose loss would increase most by a step on the incoming batch."""
 
 from typing import Annotated, Any
 
@@ -16,9 +16,10 @@ from lreid.rules import Rule
 class MIR(ER):
     """Maximally interfered retrieval (Aljundi et al., NeurIPS 2019), a baseline in ER-ACE's paper.
 
-    ``candidates`` stored images are drawn. A virtual step of plain gradient descent on the incoming loss shows how much
-    the loss of each grows; those with the largest growth are replayed. The paper and its code do not say how BatchNorm
-    works here. Here it uses the candidates' statistics, both before and after the step, without updating its own.
+    The method draws ``candidates`` stored images. It makes a virtual step of plain gradient descent on the incoming
+    loss, and replays the candidates whose loss increases most. Neither the paper nor its code says how BatchNorm works
+    in this comparison. In lreid it uses the candidates' statistics, both before and after the step, and does not update
+    its running statistics.
     """
 
     divisible = False
@@ -37,7 +38,7 @@ class MIR(ER):
         ] = 0,
         virtual_rate: Annotated[
             float,
-            Rule("learning rate of the virtual step; the official code uses that of training (SGD, 0.1)", least=0),
+            Rule("learning rate of the virtual step; the official code uses its training rate (SGD, 0.1)", least=0),
         ] = 0.1,
         **er: Any,
     ) -> None:
@@ -45,7 +46,7 @@ class MIR(ER):
         self.candidates, self.virtual_rate = candidates, virtual_rate
 
     def choose(self, count: int, incoming: Tensor) -> Replay | None:
-        """Draw candidates, and choose those whose loss a step on the incoming batch would raise most."""
+        """Draw candidates, and choose those whose loss a step on the incoming batch would increase most."""
         candidates = self.candidates or 5 * count
         require(candidates > count, "candidates", candidates, f"0, or above the {count} that are replayed")
         drawn = super().choose(candidates, incoming)

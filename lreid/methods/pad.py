@@ -1,4 +1,4 @@
-"""PAD: prompts of a CLIP, text anchors of its identities, and a moving average as the teacher."""
+"""PAD: prompts for CLIP, text features of the identities as anchors, and a moving average as the teacher."""
 
 import logging
 import math
@@ -27,35 +27,40 @@ from lreid.rules import Rule
 
 logger = logging.getLogger("lreid")
 
-WARMUP, FIRST_RATE, LAST_RATE = 3, 1e-5, 1e-6  # epochs of stage 1, and its learning rates at both ends
+# Stage 1: number of warm-up epochs, learning rate before the warm-up, and learning rate in the last epoch.
+WARMUP, FIRST_RATE, LAST_RATE = 3, 1e-5, 1e-6
 
 
 class PAD(Method):
-    """Prompts for text and images with a moving average (CVPR 2026), in the form of its official code.
+    """Prompts for text and images, with a moving average as the teacher (CVPR 2026), as in the official code.
 
-    A task has two stages. Stage 1 (at its beginning) caches the projected features of all images and trains four text
-    tokens per identity, so that images and sentences of an identity agree. Stage 2 trains the image tower:
+    A task has two stages. Stage 1 (at the start of the task) caches the projected features of all images. It trains
+    four text tokens per identity so that images and sentences of an identity agree. Stage 2 trains the image tower with
+    these terms:
 
-    * cross-entropy after the necks of both features, class token and projection; triplet losses on these two and on the
-      class token before the last block; cross-entropy of the projection's products with the text features;
-    * from the second task on, :func:`~lreid.losses.pad_viskd_loss` to the moving average of the network, which is
-      updated after each step and begins as the network at the start of the task, with the new prompts.
+    * cross-entropies on two features, the class token and its projection, each after its BatchNorm neck;
+    * triplet losses on these two features and on the class token of an earlier block;
+    * cross-entropy on the products of the projection and the text features;
+    * from the second task on, :func:`~lreid.losses.pad_viskd_loss`, with a moving average of the network as the
+      teacher. The average starts as the network at the start of the task, with the new prompts. It is updated after
+      each step.
 
-    The first task trains the whole tower, later ones its last blocks and the prompts, of which every task opens new
-    slots. Heads and text tokens are drawn again for each task; the network, its prompts and the necks remain. Retrieval
-    compares class token and projection before the necks.
+    The first task trains the whole image tower. Later tasks train its last blocks and the prompts. Every task opens new
+    prompt slots. The heads and text tokens are initialised at random for each task. The network, its prompts and the
+    necks are kept. Retrieval compares the class token and the projection before the necks.
 
-    From the second task on, stage 1 also holds the sentences to those of a text teacher. In the official code that is a
-    copy made before stage 1, whose tokens are the random initial ones of the new identities: it pulls towards untrained
-    sentences, not towards old knowledge. ``text_teacher`` is ``initial`` for that, and ``none`` leaves the term out.
+    From the second task on, stage 1 also keeps the text features close to those of a text teacher. In the official
+    code, the text teacher is a copy made before stage 1. Its tokens are the random initial tokens of the new
+    identities. It therefore pulls towards untrained sentences, not towards old knowledge. ``text_teacher="initial"``
+    does the same, and ``"none"`` leaves out this term.
 
-    Differences from the official code: float32 instead of autocast; the schedule of stage 2 is that of the config, so
-    the first task has the milestones of all; at test time only open slots are chosen, where the official test script
-    opens all; the last batch of stage 1 is shorter.
+    Differences from the official code: the precision is float32 instead of autocast. The learning rate of stage 2
+    follows the config, so its milestones are the same in the first task. At test time, only open slots can be chosen;
+    the official test script opens all slots. The last batch of stage 1 is used even if it is smaller than the others.
     """
 
     batches = "identities"
-    relabels = False  # text features belong to the identities at the start of the task
+    relabels = False  # the text features are those of the identities at the start of the task
     finishing = "finishing the task"
     keeps: ClassVar = {**Method.keeps, "text": "network", "necks": "network", "heads": "identity", "bank": "identity"}
 
@@ -67,16 +72,16 @@ class PAD(Method):
         label_smoothing: Annotated[float, Rule("label smoothing of all cross-entropies", least=0, most=1)] = 0.1,
         id_weight: Annotated[float, Rule("weight of the cross-entropies after the necks", least=0)] = 0.25,
         text_weight: Annotated[float, Rule("weight of the cross-entropy over text features", least=0)] = 1.0,
-        distillation_weight: Annotated[float, Rule("weight of both parts of the distillation", least=0)] = 0.5,
+        distillation_weight: Annotated[float, Rule("weight of each distillation term", least=0)] = 0.5,
         temperature: Annotated[float, Rule("temperature of the distilled logits", above=0)] = 4.0,
-        momentum: Annotated[float, Rule("share of the teacher that stays in a step", least=0, most=1)] = 0.997,
+        momentum: Annotated[float, Rule("weight of the old value in the moving average", least=0, most=1)] = 0.997,
         last_blocks: Annotated[int, Rule("number of blocks that train after the first task", least=0)] = 4,
         prompt_rate: Annotated[float, Rule("learning rate of prompts, relative to other weights", above=0)] = 1000.0,
-        first_prompt_rate: Annotated[float, Rule("the same in the first task", above=0)] = 400.0,
+        first_prompt_rate: Annotated[float, Rule("relative rate of prompts in the first task", above=0)] = 400.0,
         slots: Annotated[int, Rule("number of prompt slots per block, for all tasks", least=1)] = 36,
         new_slots: Annotated[int, Rule("number of slots that a task opens", least=1)] = 8,
-        chosen_slots: Annotated[int, Rule("number of slots that an image takes", least=1)] = 4,
-        prompt_length: Annotated[int, Rule("number of general prompts, and of prompts in a slot", least=1)] = 6,
+        chosen_slots: Annotated[int, Rule("number of slots chosen for each image", least=1)] = 4,
+        prompt_length: Annotated[int, Rule("general prompts per block, and prompts per slot", least=1)] = 6,
         text_epochs: Annotated[int, Rule("epochs of stage 1", least=0)] = 12,
         first_text_epochs: Annotated[int, Rule("epochs of stage 1 in the first task", least=0)] = 20,
         text_batch: Annotated[int, Rule("images in a batch of stage 1", least=1)] = 64,
@@ -88,14 +93,14 @@ class PAD(Method):
                  choices=("initial", "none")),
         ] = "initial",
         anchor_weight: Annotated[float, Rule("weight of the text teacher", least=0)] = 0.5,
-        negatives: Annotated[int, Rule("further identities that the text teacher compares", least=0)] = 256,
-        noun: Annotated[str, Rule("what the images show, in the sentence of an identity")] = "person",
+        negatives: Annotated[int, Rule("identities outside the batch that the teacher compares", least=0)] = 256,
+        noun: Annotated[str, Rule("what the images show, a word in the sentence of each identity")] = "person",
         **options: Any,
     ) -> None:  # fmt: skip
         super().__init__(model, **options)
         if not isinstance(model.backbone, ClipFeatures) or model.backbone.aside.module is None:
             raise ArgumentError(
-                "backbone", f"is {model.name}, and pad needs a CLIP; take open_clip:ViT-B-16-quickgelu.openai"
+                "backbone", f"is {model.name}, but pad needs a CLIP model; use open_clip:ViT-B-16-quickgelu.openai"
             )
         device = model.mean.device
         self.margin, self.label_smoothing = margin, label_smoothing
@@ -128,13 +133,13 @@ class PAD(Method):
 
     @property
     def later(self) -> int:
-        """0 in the first task, otherwise 1; index of values for both."""
+        """0 in the first task, otherwise 1: the index into pairs of values for first and later tasks."""
         return min(self.finished, 1)
 
     # ------------------------------------------------------------ stage 1
 
     def begin_task(self, task: Task) -> None:
-        """Draws the heads, opens prompts, copies the teacher, and does stage 1."""
+        """Create the heads, open prompt slots, copy the teacher, and run stage 1."""
         self._new_heads(len(task.classes))
         self.labels = torch.tensor(task.classes)
         self.prompts.begin_task(self.new_slots)
@@ -145,7 +150,16 @@ class PAD(Method):
         self.bank = self.text_features(features.to(device), labels.to(device), len(self.labels))
 
     def text_features(self, images: Tensor, labels: Tensor, classes: int) -> Tensor:
-        """Text features (classes, dim) of trained tokens, from features of images (n, dim) and labels from 0 on."""
+        """Train text tokens for the identities of a task, and return their text features.
+
+        Args:
+            images: (n, dim) projected features of images.
+            labels: (n,) integers from 0.
+            classes: number of identities.
+
+        Returns:
+            (classes, dim) text features.
+        """
         epochs, base = self.text_epochs[self.later], self.text_rates[self.later]
         tokens = 0.02 * torch.randn(classes, LEARNED, self.text.width, generator=self.generator)
         learned = Parameter(tokens.to(images))
@@ -163,7 +177,7 @@ class PAD(Method):
         return self._encoded(learned.detach())
 
     def text_loss(self, learned: Tensor, images: Tensor, labels: Tensor, anchors: Tensor | None) -> Tensor:
-        """Loss of stage 1 for features of images (B, dim); anchors (C, dim) are the text teacher's features."""
+        """Compute the loss of stage 1 for image features (B, dim); anchors (C, dim) are the text teacher's features."""
         loss = pad_image_text_loss(images, self.text(learned[labels]), labels)
         if anchors is None:
             return loss
@@ -183,7 +197,7 @@ class PAD(Method):
     # ------------------------------------------------------------ stage 2
 
     def parameters(self) -> Iterable[Parameter] | list[dict[str, Any]]:
-        """In the first task the whole image tower, later its last blocks; always prompts, necks and heads."""
+        """The whole image tower in the first task, later its last blocks; always the prompts, necks and heads."""
         visual = self.backbone.visual.requires_grad_(not self.later)
         blocks = visual.transformer.resblocks
         for block in blocks[max(len(blocks) - self.last_blocks, 0) :]:
@@ -194,7 +208,7 @@ class PAD(Method):
         return [{"params": trained}, prompts | {"rate_factor": self.prompt_rates[self.later]}]
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """The terms of stage 2."""
+        """Compute the terms of stage 2."""
         rows = torch.searchsorted(self.labels, batch.labels)
         labels = rows.to(self.model.mean.device, non_blocking=True)
         levels = self._levels(self.model(batch.images))
@@ -219,13 +233,13 @@ class PAD(Method):
         return features.split((self.widths[0], *self.widths), dim=1)
 
     def end_step(self, batch: Batch) -> None:
-        """Moves the teacher towards the network."""
+        """Update the teacher, which is the moving average of the network."""
         if self.average is not None:
             state = pad_ema(self.average.state_dict(), self.model.state_dict(), momentum=self.momentum)
             self.average.load_state_dict(state)
 
     def end_task(self, task: Task) -> None:
-        """Discards heads, text features and the teacher."""
+        """Discard the heads, the text features and the teacher."""
         super().end_task(task)
         self.finished += 1
         self.average = None
@@ -241,14 +255,14 @@ class PAD(Method):
     # ------------------------------------------------------------ checkpoints
 
     def state_dict(self) -> dict[str, Any]:
-        """All parts of both stages, in addition to the state of the base class."""
+        """The state of the base class and of all parts of both stages."""
         modules = {name: getattr(self, name).state_dict() for name in ("text", "necks", "heads")}
         average = None if self.average is None else self.average.state_dict()
         own = {"average": average, "bank": self.bank, "generator": self.generator.get_state()}
         return super().state_dict() | modules | own | {"finished": self.finished, "labels": self.labels}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores the state of :meth:`state_dict`."""
+        """Restore a state that :meth:`state_dict` returned."""
         super().load_state_dict(state)
         for name in ("text", "necks", "heads"):
             getattr(self, name).load_state_dict(state[name])
@@ -261,7 +275,7 @@ class PAD(Method):
 
 
 def text_rate(epoch: int, epochs: int, base: float) -> float:
-    """Learning rate of stage 1 in an epoch, from 1: a warm-up of three epochs, then a cosine that ends in the last."""
+    """Learning rate of stage 1 in an epoch, counted from 1: three warm-up epochs, then cosine decay."""
     if epoch < WARMUP:
         return FIRST_RATE + epoch * (base - FIRST_RATE) / WARMUP
     if epoch >= epochs:

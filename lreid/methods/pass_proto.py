@@ -1,4 +1,4 @@
-"""PASS: rotated images as separate classes, noisy prototypes for past identities, and feature distillation.
+"""PASS: rotated images as separate classes, prototypes of past identities with noise, and feature distillation.
 
 The file and the method are not named ``pass``, because that is a Python keyword.
 """
@@ -28,9 +28,9 @@ class PASS(BoTFineTuning):
       rotation ``k`` of identity ``y`` is the separate class ``4y + k``.
     * ``m`` is the prototype of a past identity: the mean feature of its upright images in evaluation mode, computed
       once after its task. For each image of the batch, one prototype is drawn. ``e`` is normal noise. The radius ``r``
-      is the root mean variance of a dimension within an identity, measured after the first task.
-    * ``F`` and ``F'`` are the features of all rotated images by the new and by the previous model. The norm covers the
-      entire batch and is neither squared nor averaged; ``w`` is its weight.
+      is the root of the mean variance of a feature dimension within an identity, measured after the first task.
+    * ``F`` and ``F'`` are the features that the new and the previous model compute for all rotated images. The norm
+      covers the entire batch and is neither squared nor averaged; ``w`` is its weight.
 
     DwoPP's authors (BMVC 2022) did not publish how they adapted PASS to re-ID. These are lreid's choices:
 
@@ -42,11 +42,11 @@ class PASS(BoTFineTuning):
     * ``w`` is 0.03, not 10. The gradient of this term at the features has the length ``w``, no matter how close new and
       old features are. The gradient of the triplet loss has a length of about ``sqrt(2 / B)``. With 10, the model
       learns little.
-    * As in PASS, the softmax covers all identities so far. So new images are pushed away from the old classifier rows,
-      which is the only effect of prototypes on the features. If the weight of prototypes is 0, nothing preserves the
-      old rows, and the softmax covers only the identities of the task, as in BoT-FT.
+    * As in PASS, the softmax covers all identities so far. New images are therefore pushed away from the old classifier
+      rows, which is the only effect of prototypes on the features. If the weight of prototypes is 0, nothing preserves
+      the old rows, and the softmax covers only the identities of the task, as in BoT-FT.
 
-    A step trains on four times the images of BoT-FT.
+    A step trains on four times as many images as a step of BoT-FT.
     """
 
     keeps: ClassVar = {**BoTFineTuning.keeps, "prototypes": "template"}
@@ -101,8 +101,8 @@ class PASS(BoTFineTuning):
         return F.cross_entropy(self.classifier(past), rows.to(past.device, non_blocking=True))
 
     def class_scores(self, features: Tensor) -> Tensor:
-        """Logits of identities, without those of rotated copies."""
-        return super().class_scores(features)[:, :: self.rotations]  # of upright images
+        """Logits of all identities so far, without the classes of rotated images."""
+        return super().class_scores(features)[:, :: self.rotations]  # upright images
 
     def end_task(self, task: Task) -> None:
         """Store the teacher, the mean feature of each class and, after the first task, the radius."""

@@ -28,22 +28,23 @@ class PatchKD(LwF):
     """Patch-based knowledge distillation (Sun and Mu, ACM MM 2022).
 
     From the second task on, a small network, the sampler (:class:`~lreid.models.PatchNet`), chooses positions of the
-    feature map, one for each of ``patches``. A patch is the feature at such a position, of the network or of the
-    previous network. Four terms are added to LwF's terms:
+    feature map, one for each of ``patches``. A patch is the feature at such a position, in the map of the network or of
+    the previous network. Four terms are added to LwF's terms:
 
     * ``patch_distill``: distillation of the logits that the previous network's classifier computes for its patches. The
       network's patches have a separate neck and classifier.
     * ``relations``: distillation of the distances between the patches of an image, and between images per patch.
-    * ``confidence``: the entropy of the previous network's logits of patches.
+    * ``confidence``: the entropy of the previous network's softmax over old identities for its patches.
     * ``diversity``: the mean cosine between the network's patches of an image, after their neck in evaluation mode.
 
     ``confidence`` and ``diversity`` train the sampler; ``diversity`` also trains the network. The others train the
     network.
 
     The official code has one learning rate schedule for the entire sequence of tasks, so that all tasks after the first
-    have a hundredth of the rate. The sampler's schedule begins with the second task. ``configs/recipes/patch_kd.yaml``
-    sets both. lreid differs in four points. All tasks share one neck. The previous network's neck is in evaluation
-    mode. Label smoothing covers the classes of the task, not 2,500 classes. The stem keeps its ReLU.
+    train with a hundredth of the rate. The schedule of the sampler begins with the second task.
+    ``configs/recipes/patch_kd.yaml`` sets both schedules. lreid differs in four points. All tasks share one neck. The
+    previous network's neck is in evaluation mode. Label smoothing covers the classes of the task, not 2,500 classes.
+    The stem keeps its ReLU.
 
     Args:
         model: the network, with a neck and feature maps.
@@ -56,10 +57,10 @@ class PatchKD(LwF):
         model: Embedder,
         *,
         patches: Annotated[int, Rule("number of patches per image", least=2)] = 3,
-        patch_weight: Annotated[float, Rule("weight of patch_distill", least=0)] = 0.1,
-        relation_weight: Annotated[float, Rule("weight of relations", least=0)] = 100.0,
-        confidence_weight: Annotated[float, Rule("weight of confidence", least=0)] = 1.0,
-        diversity_weight: Annotated[float, Rule("weight of diversity", least=0)] = 0.5,
+        patch_weight: Annotated[float, Rule("weight of the term patch_distill", least=0)] = 0.1,
+        relation_weight: Annotated[float, Rule("weight of the term relations", least=0)] = 100.0,
+        confidence_weight: Annotated[float, Rule("weight of the term confidence", least=0)] = 1.0,
+        diversity_weight: Annotated[float, Rule("weight of the term diversity", least=0)] = 0.5,
         sampler_rate: Annotated[float, Rule("factor of the learning rate of the sampler", least=0)] = 1.0,
         **lwf: Any,
     ) -> None:
@@ -71,7 +72,7 @@ class PatchKD(LwF):
             "diversity": diversity_weight,
         }
         self.patches, self.sampler_rate = patches, sampler_rate
-        model.map_size()  # refuses a network without feature maps
+        model.map_size()  # raises an error for a network without feature maps
         device = model.mean.device
         # A separate generator keeps the run's other random numbers the same as without patches.
         self.generator = torch.Generator().manual_seed(torch.initial_seed())

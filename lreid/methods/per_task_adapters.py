@@ -1,4 +1,4 @@
-"""One adapter per task on a frozen transformer, chosen for each image by the statistics of features."""
+"""Adapters for a frozen transformer, one per task, chosen for each image by the statistics of its features."""
 
 from typing import Any
 
@@ -9,14 +9,14 @@ from lreid.models.embedder import Embedder
 
 
 class PerTaskAdapters(TaskHeadFineTuning):
-    """The idea of AdalReID and DASA: every domain trains its own adapter, so that no adapter forgets.
+    """Train a separate adapter for every task, so that no adapter forgets; the idea of AdalReID and DASA.
 
-    This is the smallest form of the idea, not the code of either. ``MODEL.ADAPTER`` is trained with the losses of BoT,
-    with a neck and a classifier that are discarded after the task. Of each task the network keeps the adapter and the
-    mean and variance of each feature of the frozen network over the task's images; it keeps no images and no
-    identities. At test time each image takes the adapter of the likeliest task
-    (:class:`~lreid.models.adapters.bank.AdapterBank`).
-    ``tools/adapter_choice.py`` measures what wrong choices cost.
+    This is the smallest form of the idea, not a copy of either official code. ``MODEL.ADAPTER`` is trained with the
+    losses of BoT. The neck and the classifier are discarded after the task. The model keeps the adapter of each task.
+    It also keeps the mean and variance of the task's features, computed by the frozen network without an adapter. It
+    keeps no images and no identities. At test time each image uses the adapter of the most likely task
+    (:class:`~lreid.models.adapters.bank.AdapterBank`). ``tools/adapter_choice.py`` measures how much mAP wrong choices
+    cost.
     """
 
     finishing = "storing the adapter"
@@ -28,12 +28,12 @@ class PerTaskAdapters(TaskHeadFineTuning):
         self.right = 0.0
 
     def begin_task(self, task: Task) -> None:
-        """Begins an adapter and a head for the identities of the task."""
+        """Start a new adapter, and a head for the identities of the task."""
         super().begin_task(task)
         self.bank.restart()
 
     def finish_task(self, task: Task) -> None:
-        """Stores the adapter, and the statistics of the task's features without an adapter."""
+        """Store the adapter, and the statistics of the task's features without an adapter."""
         self.bank.use = -1
         try:
             features = self.features_of(task) / self.model.scale  # (n, dim)
@@ -44,23 +44,23 @@ class PerTaskAdapters(TaskHeadFineTuning):
         self.right = (chosen == len(self.bank) - 1).float().mean().item()
 
     def finishing_images(self, task: Task) -> int:
-        """Each image once."""
+        """Count each image of the task once."""
         return len(task.records)
 
     def figures(self) -> dict[str, float]:
-        """The share of the last task's training images that choose its adapter, as ``own_adapter``."""
+        """The share of the last task's training images that choose the adapter of that task, as ``own_adapter``."""
         return super().figures() | {"own_adapter": self.right}
 
     def stored(self, identities: int) -> dict[str, int]:
-        """As in the base class; per domain the adapter and the statistics of its features."""
+        """As in the base class, with the bytes of one adapter and its feature statistics per domain."""
         nbytes = sum(getattr(self.bank, name).nbytes for name in ROWS)
         return super().stored(identities) | {"domain": nbytes // max(len(self.bank), 1)}
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of the base class, and the share of :meth:`figures`."""
+        """The state of the base class, and the share that :meth:`figures` reports."""
         return super().state_dict() | {"right": self.right}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores the state of :meth:`state_dict`."""
+        """Restore a state that :meth:`state_dict` returned."""
         super().load_state_dict(state)
         self.right = state["right"]

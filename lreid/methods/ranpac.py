@@ -1,4 +1,4 @@
-"""RanPAC: random projections of frozen features, decorrelated by their second moments; a control without gradients."""
+"""RanPAC: random projections of frozen features, decorrelated by their second moments; no gradient steps."""
 
 from typing import Annotated, Any, ClassVar
 
@@ -12,17 +12,18 @@ from lreid.models.transforms import RandomProjection
 from lreid.rules import Rule
 
 RIDGES = [10.0**power for power in range(-8, 9)]
-FITTED = 0.8  # share of a task's images; the others choose the ridge
+FITTED = 0.8  # share of a task's images that are fitted; the other images choose the ridge
 
 
 class RanPAC(SimpleCIL):
-    """Random projections and pre-trained models (McDonnell et al., NeurIPS 2023), as retrieval.
+    """RanPAC: random projections and pre-trained models (McDonnell et al., NeurIPS 2023), for retrieval.
 
-    With ``h = max(x W, 0)``, ``G`` the sum of ``h^T h`` and ``Q`` the sum of ``h^T y`` over all images so far, for
-    one-hot ``y``, class scores are ``h (G + r I)^-1 Q``. Retrieval compares ``h (G + r I)^(-1/2)``, whose products are
-    those between ``h`` that the scores use. As in the official code the ridge ``r`` is, of powers of ten, the one with
-    the least squared error on a fifth of the last task; there the last fifth in the order of the loader, here a random
-    one.
+    Let ``h = max(x W, 0)`` be the projected features. ``G`` is the sum of ``h^T h`` and ``Q`` the sum of ``h^T y`` over
+    all images so far, where ``y`` is the one-hot class. The class scores are ``h (G + r I)^-1 Q``. Retrieval compares
+    ``h (G + r I)^(-1/2)``. The product of two such features is the product of ``h`` that the class scores use.
+
+    The ridge ``r`` is the power of ten with the least squared error on a fifth of the last task. The official code
+    takes the last fifth in the order of the loader; lreid takes a random fifth.
     """
 
     keeps: ClassVar = {"gram": "domain", "products": "template"}
@@ -32,9 +33,9 @@ class RanPAC(SimpleCIL):
         model: Embedder,
         *,
         width: Annotated[
-            int, Rule("length of the projected features, 10000 in the paper; G has its square", least=1)
+            int, Rule("length of the projected features, 10000 in the paper; memory grows with its square", least=1)
         ] = 2000,
-        ridge: Annotated[float, Rule("ridge r; 0 chooses it after each task", least=0)] = 0.0,
+        ridge: Annotated[float, Rule("ridge r; 0: chosen after each task", least=0)] = 0.0,
     ) -> None:
         super().__init__(model)
         self.given_ridge = self.ridge = ridge
@@ -45,7 +46,7 @@ class RanPAC(SimpleCIL):
         self.generator = torch.Generator().manual_seed(torch.initial_seed())
 
     def learn(self, features: Tensor, labels: Tensor) -> None:
-        """Adds the moments of a task, and decorrelates by those of all tasks."""
+        """Add the second moments of a task, and decorrelate features with the moments of all tasks."""
         projected = self.transform.expand(features)  # (n, width)
         classes = max(len(self.products), int(labels.max()) + 1)
         self.gram += projected.T @ projected
@@ -57,7 +58,12 @@ class RanPAC(SimpleCIL):
         self.transform.matrix.copy_(vectors @ ((values.clamp(min=0) + self.ridge).rsqrt()[:, None] * vectors.T))
 
     def chosen_ridge(self, projected: Tensor, targets: Tensor) -> float:
-        """The ridge with the least squared error on a random fifth of (n, width) and their one-hot classes."""
+        """Choose the ridge with the least squared error on a random fifth of the images.
+
+        Args:
+            projected: (n, width) projected features.
+            targets: (n, classes) one-hot classes.
+        """
         order = torch.randperm(len(projected), generator=self.generator)
         fitted, held = order.split([int(FITTED * len(order)), len(order) - int(FITTED * len(order))])
         values, vectors = torch.linalg.eigh(projected[fitted].T @ projected[fitted])
@@ -69,7 +75,7 @@ class RanPAC(SimpleCIL):
         return RIDGES[int(torch.stack(errors).argmin())]
 
     def class_scores(self, features: Tensor) -> Tensor:
-        """Ridge regression of one-hot classes, of transformed features (n, width): (n, classes)."""
+        """Scores of all classes by ridge regression, (n, classes), for transformed features (n, width)."""
         return features @ self.transform.matrix @ self.products.to(features).T
 
     def figures(self) -> dict[str, float]:
@@ -77,12 +83,12 @@ class RanPAC(SimpleCIL):
         return super().figures() | {"ridge": self.ridge}
 
     def state_dict(self) -> dict[str, Any]:
-        """The moments, the ridge and the generator, in addition to the state of the base classes."""
+        """The state of the base classes, the moments, the ridge and the random generator."""
         own = {"gram": self.gram, "products": self.products, "ridge": self.ridge}
         return super().state_dict() | own | {"generator": self.generator.get_state()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores the state of :meth:`state_dict`."""
+        """Restore a state that :meth:`state_dict` returned."""
         super().load_state_dict(state)
         self.gram, self.products, self.ridge = state["gram"].cpu(), state["products"].cpu(), state["ridge"]
         self.generator.set_state(state["generator"].cpu())

@@ -25,16 +25,16 @@ BISECTIONS = 5  # alpha is found with an accuracy of 1/32
 class Retrace(TaskHeadFineTuning):
     """lreid's own method, which stores nothing between tasks except the network.
 
-    A task moves the weights from ``w0`` to ``w1``. Past tasks had a minimum near ``w0``, so their loss grows about as
-    ``alpha ** 2`` along ``w(alpha) = w0 + alpha (w1 - w0)``, while most of the gain on the new task is reached at an
+    A task moves the weights from ``w0`` to ``w1``. Between them, ``w(alpha) = w0 + alpha (w1 - w0)``. Past tasks had a
+    minimum near ``w0``, so their loss grows about as ``alpha ** 2``. Most of the gain on the new task is reached at an
     ``alpha`` well below 1. The network therefore trains with ``rate`` times the learning rate of the run. After the
     last update its weights become ``w(alpha)`` for the smallest ``alpha`` that retains the gain on the task.
 
     The gain is measured without any past image. It is the increase of the mAP when about 512 training images of the
     task, all images of evenly chosen identities, are searched among themselves
     (:func:`~lreid.retrieval.self_retrieval`). Five bisections between ``w0`` and ``w1`` find ``alpha``. Interpolation
-    may lose the fraction ``(1 - keep) mAP(w0)`` of the gain. So a network that was good before the task, and can forget
-    more, returns further towards ``w0``; a random network stays near ``w1``. Running statistics of BatchNorm are
+    may lose the fraction ``(1 - keep) mAP(w0)`` of the gain. A network that was good before the task can forget more,
+    and is interpolated further towards ``w0``. A random network stays near ``w1``. Running statistics of BatchNorm are
     interpolated with the weights.
 
     After a task, the network subtracts ``centre`` times the mean feature of those images before features are compared;
@@ -76,7 +76,7 @@ class Retrace(TaskHeadFineTuning):
 
     @property
     def needs_past(self) -> bool:
-        """False, because head and previous network exist only within a task."""
+        """False, because the head and the previous network exist only within a task."""
         return False
 
     def _neck(self) -> nn.BatchNorm1d:
@@ -118,7 +118,7 @@ class Retrace(TaskHeadFineTuning):
         logger.info(line, task.name, self.share, 100 * before, 100 * after)
 
     def finishing_images(self, task: Task) -> int:
-        """Number of measured images, once for each measured alpha and once for the mean feature."""
+        """Count each measured image once per measured alpha, and once for the mean feature."""
         return (BISECTIONS + 3) * len(_sample(task)[0])
 
     def end_task(self, task: Task) -> None:

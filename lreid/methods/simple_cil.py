@@ -1,4 +1,4 @@
-"""SimpleCIL: frozen features, and class means as the classifier; a control without gradients."""
+"""SimpleCIL: frozen features with class means as the classifier; a baseline without gradient steps."""
 
 from typing import Any, ClassVar
 
@@ -13,11 +13,11 @@ from lreid.models.embedder import Embedder
 
 
 class SimpleCIL(Start):
-    """Class means of frozen features (Zhou et al., IJCV 2024), compared by cosine.
+    """Classify by the cosine to class means of frozen features (Zhou et al., IJCV 2024).
 
-    The network is the initial one, so its retrieval equals that of ``start``; only the accuracy of its classifier
-    differs. Subclasses transform the features by statistics of all images so far. Each task is passed once, after the
-    batches, which are ignored.
+    The network stays the initial one, so its retrieval results equal those of ``start``; only the accuracy of its
+    classifier differs. Subclasses transform the features with statistics of all images so far. The method ignores the
+    training batches. It extracts the features of each image once, at the end of the task.
     """
 
     finishing = "computing statistics"
@@ -26,10 +26,10 @@ class SimpleCIL(Start):
     def __init__(self, model: Embedder) -> None:
         super().__init__(model)
         self.means = torch.empty(0, model.dim, dtype=torch.float64)  # (classes, dim), over all tasks
-        self.counts = torch.empty(0, dtype=torch.float64)  # (classes,), images of each
+        self.counts = torch.empty(0, dtype=torch.float64)  # (classes,), number of images per class
 
     def finish_task(self, task: Task) -> None:
-        """Passes the images of the task once."""
+        """Extract the features of the task's images, and update the statistics."""
         neck, self.model.neck = self.model.neck, nn.Identity()
         try:
             features = self.features_of(task).double()  # (n, dim), before the neck
@@ -38,11 +38,11 @@ class SimpleCIL(Start):
         self.learn(features, torch.tensor([record.pid for record in task.records]))
 
     def finishing_images(self, task: Task) -> int:
-        """Each image once."""
+        """Count each image of the task once."""
         return len(task.records)
 
     def learn(self, features: Tensor, labels: Tensor) -> None:
-        """Adds a task to the means of its classes, which may have images of earlier tasks.
+        """Update the class means with the images of a task; a class may already have images of earlier tasks.
 
         Args:
             features: (n, dim) float64 on the CPU.
@@ -57,14 +57,14 @@ class SimpleCIL(Start):
         self.means[classes] += share * (means - self.means[classes])
 
     def class_scores(self, features: Tensor) -> Tensor:
-        """Cosines to the class means, (n, classes)."""
+        """Cosines between features (n, dim) and class means, (n, classes)."""
         return F.normalize(features, dim=1) @ F.normalize(self.means, dim=1).to(features).T
 
     def state_dict(self) -> dict[str, Any]:
-        """The class means and counts, in addition to the state of the base class."""
+        """The state of the base class, the class means and the counts."""
         return super().state_dict() | {"means": self.means, "counts": self.counts}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores the state of :meth:`state_dict`."""
+        """Restore a state that :meth:`state_dict` returned."""
         super().load_state_dict(state)
         self.means, self.counts = state["means"].cpu(), state["counts"].cpu()

@@ -10,13 +10,13 @@ from lreid.models.embedder import Embedder
 
 
 class Start(Method):
-    """A method that does not train: it ignores the batches, and the initial network is evaluated."""
+    """A method that does not train: it ignores the batches, and the evaluation shows the initial network."""
 
     batches = "identities"
 
     def __init__(self, model: Embedder) -> None:
         super().__init__(model)
-        self.idle = Parameter(torch.zeros(()))  # an optimiser needs a parameter
+        self.idle = Parameter(torch.zeros(()))  # dummy, because an optimiser needs a parameter
 
     def parameters(self) -> list[Parameter]:
         """A dummy parameter, because an optimiser needs one."""

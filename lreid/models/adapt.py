@@ -32,10 +32,10 @@ def norm_statistics(
         Running mean and variance ``(C,)`` float32 of every BatchNorm layer, by name. The variance is unbiased.
 
     Raises:
-        InputError: fewer than two images, an image that cannot be read, or a model without BatchNorm.
+        InputError: there are fewer than two images, an image cannot be read, or the model has no BatchNorm.
     """
     if len(images) < 2:
-        raise InputError(f"normalisation needs two images or more to adapt to, got {len(images)}")
+        raise InputError(f"adapting BatchNorm needs two images or more, got {len(images)}")
     model = copy.deepcopy(model).eval()
     model.precision = None  # extraction computes in float32, even if training does not
     layers = [layer for layer in model.modules() if isinstance(layer, _BatchNorm) and layer.track_running_stats]

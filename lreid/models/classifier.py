@@ -1,4 +1,4 @@
-"""Linear classifiers that grow with the identities of a stream."""
+"""Linear classifiers that get a row for each new identity."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from lreid.models.parts import bn_neck
 
 
 class GrowingClassifier(nn.Module):
-    """A linear layer without bias that gives logits of all identities so far, as after BoT's neck.
+    """A linear layer without bias, as after BoT's neck, that computes logits for all identities so far.
 
     Args:
         dim: length of the features.
@@ -29,16 +29,16 @@ class GrowingClassifier(nn.Module):
         return len(self.weight)
 
     def grow(self, classes: int) -> None:
-        """Add normally distributed rows for new identities; other rows stay. ``weight`` becomes a new parameter."""
+        """Add normally distributed rows for new identities below the others; ``weight`` becomes a new parameter."""
         new = torch.randn(classes, self.weight.shape[1]).to(self.weight) * self.std
         self.weight = nn.Parameter(torch.cat([self.weight.detach(), new]))
 
     def cover(self, classes: Iterable[int]) -> None:
-        """Add rows up to the highest class; identities that return already have rows."""
+        """Add rows up to the highest class; identities that occurred before already have rows."""
         self.grow(max(0, max(classes) + 1 - len(self)))
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        """Load a state, also as part of a larger module; the classifier gets as many rows as the state."""
+        """Load a state, also as part of a larger module; the classifier is resized to the rows of the state."""
         if (rows := state_dict.get(f"{prefix}weight")) is not None:
             room = self.weight.new_empty(len(rows), self.weight.shape[1])
             self.weight = nn.Parameter(room, requires_grad=self.weight.requires_grad)
@@ -82,9 +82,9 @@ class ClassifyingEmbedder(nn.Module):
 class CosineClassifier(GrowingClassifier):
     """A classifier whose logits are ``scale`` times the cosine of features and rows.
 
-    Source: the official code of ER-ACE and ER-AML, where ``scale`` is 1 / tau of Eq. 2. Vectors are divided by
-    ``|x| + 1e-5``. The length of a row does not change the logits, but the row's gradient is inversely proportional to
-    the length. So new rows have the standard deviation of ``torch.nn.Linear``, as in the official code.
+    Source: the official code of ER-ACE and ER-AML, where ``scale`` is 1 / tau of Eq. 2. Vectors are divided by ``|x| +
+    1e-5``. The length of a row does not change the logits, but the row's gradient is inversely proportional to its
+    length. New rows therefore have the standard deviation of ``torch.nn.Linear``, as in the official code.
 
     Args:
         dim: width of the features.

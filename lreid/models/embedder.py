@@ -55,9 +55,9 @@ class Embedder(nn.Module):
             own weights.
         dim: length of the features of a custom network, if it has no attribute ``dim``.
         height, width: input size in pixels.
-        mean, std: mean and standard deviation of RGB values in [0, 1], three each; None means the values of weights
-            from a package or timm's hub, otherwise ImageNet's values.
-        neck: add a BatchNorm without shift after the features (BoT's neck), or a module of
+        mean, std: mean and standard deviation of RGB values in [0, 1], three each. None means the values that weights
+            from a package or timm's hub expect, and ImageNet's values for other weights.
+        neck: whether a BatchNorm without shift follows the features (BoT's neck); or a module of
             :mod:`lreid.models.transforms`, whose ``dim`` is then the length of the features.
         pooling: pooling of maps: ``avg``, or ``gem``, the generalised mean ``(mean x^3)^(1/3)`` of values clamped at
             1e-6 (GeM: Radenović et al., TPAMI 2019, with a fixed exponent). For a transformer that returns vectors,
@@ -65,8 +65,8 @@ class Embedder(nn.Module):
             transformer uses its own pooling.
         norm: positions of instance norms in the backbone, see :func:`lreid.models.norms.put_norms`, and whether white
             balance is applied to images, see :func:`lreid.models.norms.balance_white`.
-        scale: factor of the features, above 0. It does not change cosines, but losses on distances: a margin has little
-            effect on long features.
+        scale: factor of the features, above 0. It changes losses on distances, because a margin has little effect on
+            long features. It does not change cosines.
         adapter: ``none``, or the kind of adapter that is trained in the frozen backbone: ``lora``, ``bottleneck`` or
             ``prompts``, see :func:`lreid.models.adapters.add_adapter`.
         adapter_size, adapter_layers: rank, width or number of prompts; number of last blocks with an adapter, 0 for
@@ -82,10 +82,10 @@ class Embedder(nn.Module):
         dim: length of the features.
         precision: precision of the backbone: ``torch.bfloat16`` or ``torch.float16`` by autocast, or ``"tf32"``; None
             is float32, independent of torch's settings. Features, and therefore losses, are always float32.
-        inference: builds a faster network that extracts features on the CPU; None uses this network itself. Training
-            needs None, because there all passes must give equal features, bit for bit.
+        inference: builder of a faster network that extracts features on the CPU; None: this network extracts them
+            itself. Training needs None, because all its forward passes must give bitwise equal features.
         source: name or absolute path with which :func:`lreid.load_model` loads the model; empty for other models.
-        frozen_norms: BatchNorms of frozen layers.
+        frozen_norms: BatchNorm layers in the frozen layers.
     """
 
     dim: int
@@ -128,13 +128,13 @@ class Embedder(nn.Module):
             load_weights(backbone, weights, norm)
         dim = dim or getattr(backbone, "dim", None)
         if not isinstance(dim, int):
-            raise ArgumentError("dim", f"is not given, and {self.name} has no attribute dim; give one of them")
+            raise ArgumentError("dim", f"is not given, and {self.name} has no attribute dim; give either")
         self.backbone, self.dim, self.height, self.width = backbone, dim, height, width
         self.pooling, self.norm, self.scale = pooling, norm, scale
         if pooling in ("class", "patches"):
             pool_by: Any = getattr(backbone, "pool_by", None)
             if pool_by is None:
-                raise ArgumentError("pooling", f"is {pooling}, but {self.name} has no tokens; take avg")
+                raise ArgumentError("pooling", f"is {pooling}, but {self.name} has no tokens; use avg")
             pool_by(pooling)
         self.frozen_norms: list[nn.Module] = []
         self.adapter, self.adapter_merge, self.per_task = adapter, adapter_merge, False
@@ -170,11 +170,12 @@ class Embedder(nn.Module):
         """Compute pooled features (B, dim) of normalised images (B, 3, H, W); they are not of unit length.
 
         Raises:
-            ArgumentError: the images are no tensor.
+            ArgumentError: the images are not a tensor.
         """
         if not isinstance(images, Tensor):
             raise ArgumentError(
-                "images", "are no tensor (B, 3, H, W) of normalised images; for paths, arrays and folders call extract"
+                "images",
+                "are not a tensor (B, 3, H, W) of normalised images; for paths, arrays and folders call extract",
             )
         return self.pool(self._outputs(images))  # (B, dim)
 
@@ -182,13 +183,13 @@ class Embedder(nn.Module):
         """Compute the last feature maps (B, dim, h, w) float32 of normalised images (B, 3, H, W).
 
         Raises:
-            ArgumentError: the backbone gives vectors.
+            ArgumentError: the backbone returns vectors.
         """
         outputs = self._outputs(images)
         if outputs.ndim != 4:
             raise ArgumentError(
                 "backbone",
-                f"{self.name} gives vectors, and the method needs feature maps; take a convolutional network",
+                f"{self.name} returns vectors, but the method needs feature maps; use a convolutional network",
             )
         return outputs
 
@@ -196,7 +197,7 @@ class Embedder(nn.Module):
         """Height and width of :meth:`maps`, measured with a blank image.
 
         Raises:
-            ArgumentError: the backbone gives vectors.
+            ArgumentError: the backbone returns vectors.
         """
         with torch.no_grad(), evaluating(self):
             maps = self.maps(torch.zeros(1, 3, self.height, self.width, device=self.mean.device))
@@ -237,10 +238,10 @@ class Embedder(nn.Module):
             merge(self.backbone)
 
     def store_adapters(self) -> AdapterBank:
-        """Lets the backbone keep one adapter per task, see :class:`~lreid.models.adapters.bank.AdapterBank`.
+        """Let the backbone store one adapter per task, see :class:`~lreid.models.adapters.bank.AdapterBank`.
 
         Raises:
-            ArgumentError: it has no adapter.
+            ArgumentError: the backbone has no adapter, or ``adapter_merge`` is set.
         """
         from lreid.models.adapters.bank import AdapterBank
 

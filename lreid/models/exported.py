@@ -1,4 +1,4 @@
-"""A network in an ``.onnx`` file, which onnxruntime runs."""
+"""Use a network in an ``.onnx`` file as a model; onnxruntime computes its features."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lreid.reading import misfit, read_bytes
 
 RAW, NORMALISED = "uint8 (n, H, W, 3)", "normalised float32 (n, 3, H, W)"  # the two kinds of input images
 PREPARATION = {"height": int, "width": int, "mean": [(int, float)], "std": [(int, float)]}  # types of the values
-PROPERTIES = 14  # number of the field with the properties of an ONNX model
+PROPERTIES = 14  # number of the field of an ONNX model that contains its properties
 
 
 class OnnxEmbedder(Embedder):
@@ -33,9 +33,9 @@ class OnnxEmbedder(Embedder):
         file: the path of an ONNX file, or its content.
 
     Attributes:
-        fingerprint: fingerprint of the exported network, so that a gallery of either can be searched with the other. If
-            the file does not match its :func:`seal`, it is a hash of the file's network instead.
-        origin: fingerprint of the exported network that the file declares.
+        fingerprint: fingerprint of the network that was exported, so that a gallery built with either can be searched
+            with the other. If the file does not match its :func:`seal`, it is a hash of the file's network instead.
+        origin: fingerprint of the exported network as the file declares it.
         config: YAML config of the run that trained the network; empty if unknown.
 
     Raises:
@@ -61,10 +61,10 @@ class OnnxEmbedder(Embedder):
             if list(images.shape[1:]) != list(_size(self.takes, prepared["height"], prepared["width"])):
                 raise ValueError(f"it takes images of shape {images.shape}")
             if not (isinstance(features.shape[-1], int) and bool((std > 0).all()) and bool(mean.isfinite().all())):
-                raise ValueError("its features have no length, or mean and std are no such numbers")
+                raise ValueError("its features have no length, or mean and std are not numbers")
         except (KeyError, ValueError, RuntimeError, OverflowError, RecursionError) as error:
             raise InputError(
-                f"{self.file}: not written by lreid, its properties do not say how images are prepared ({error}); "
+                f"{self.file}: was not written by lreid: its properties do not say how images are prepared ({error}); "
                 "make one with lreid export"
             ) from None
         self.height, self.width = prepared["height"], prepared["width"]
@@ -107,7 +107,7 @@ def _size(takes: str, height: int, width: int) -> tuple[int, int, int]:
 
 
 def seal(content: bytes, properties: Mapping[str, str]) -> str:
-    """Hash everything that determines the features of an ONNX file, and the fingerprint that it declares.
+    """Hash everything that determines the features of an ONNX file, including the fingerprint that it declares.
 
     An exported file stores this hash, its seal. If the seal still matches, neither the weights nor these properties
     have changed. This detects mixed-up or edited files, but not forged files, which can have a new seal.
@@ -178,14 +178,14 @@ def _session(content: bytes, name: str) -> Any:
     except Exception as error:  # its type depends on the installed protobuf library
         raise _unreadable(name, error) from None
     if _elsewhere(model, onnx.TensorProto):
-        raise InputError(f"{name}: its weights are in other files; make one file with lreid export")
+        raise InputError(f"{name}: its weights are in other files; write a single file with lreid export")
     del model  # the session takes the content
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
     options.log_severity_level = 3  # errors only, which are raised anyway
     try:
         return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # its exceptions share no base class
+    except Exception as error:  # onnxruntime's exceptions share no base class
         refuse_out_of_memory(error, name)
         raise _unreadable(name, error) from None
 

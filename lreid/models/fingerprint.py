@@ -1,4 +1,4 @@
-"""Fingerprints of networks, which prevent that features of different networks are compared."""
+"""Fingerprints of networks: they prevent comparing features of different networks."""
 
 import hashlib
 
@@ -13,8 +13,8 @@ def fingerprint(model: Embedder) -> str:
     They are a hash of the backbone's name, the input's size and normalisation, and all bits of every weight and
     statistic. Pooling, norm and scale are hashed, too, if they are not the defaults.
 
-    Device, training mode and batch counters do not matter. An exported network has the fingerprint of its original,
-    unless its file was changed later (:class:`~lreid.models.exported.OnnxEmbedder`).
+    Device, training mode and batch counters do not matter. An exported network has the same fingerprint as its
+    original, unless its file was changed later (:class:`~lreid.models.exported.OnnxEmbedder`).
     """
     if (of_file := getattr(model, "fingerprint", None)) is not None:
         return of_file

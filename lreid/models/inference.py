@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lreid.models.embedder import Embedder
 
 PIXELS = 4 * 256 * 128  # pixels per forward pass; the activations of more pixels exceed a CPU's cache
-KEPT = 256 << 20  # bytes of freed memory that the process reserves for the next forward pass
+KEPT = 256 << 20  # bytes of freed memory that the process keeps for the next forward pass
 TOLERANCE = 1e-4  # largest difference of features, relative to the largest feature
 ACTIVATIONS: dict[type[nn.Module], tuple[str, list[float]]] = {  # oneDNN's names and limits
     nn.ReLU: ("relu", []),
@@ -37,10 +37,10 @@ def images_per_pass(height: int, width: int) -> int:
 
 
 class Inference:
-    """Stores a merged copy of a network for extraction, and builds it again once a weight has changed."""
+    """Stores a merged copy of a network for extraction, and rebuilds it after a weight has changed."""
 
     def __init__(self) -> None:
-        self._of: list[tuple[Tensor, int]] = []  # tensors and versions at the time of the copy
+        self._of: list[tuple[Tensor, int]] = []  # tensors and their versions when the copy was made
         self._copy: Embedder | None = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Inference:
@@ -154,8 +154,9 @@ class _FusedConv(nn.Module):
 def _symmetric(conv: nn.Conv2d, size: torch.Size) -> tuple[Tensor, tuple[int, ...]]:
     """Return the weights of a convolution, and its padding, which is the same on both sides.
 
-    timm's convolutions from TensorFlow compute their padding from the input size. If it is odd, they pad right and
-    bottom by one more. Then a column or a row of zeros before the weights makes the padding the same on both sides.
+    timm's convolutions from TensorFlow compute their padding from the input size. If the padding is odd, they pad one
+    pixel more on the right and at the bottom. A column or row of zeros before the weights then makes the padding the
+    same on both sides.
 
     Raises:
         ValueError: the padding is odd, and the weights are dilated.
@@ -175,7 +176,7 @@ def _symmetric(conv: nn.Conv2d, size: torch.Size) -> tuple[Tensor, tuple[int, ..
 def _neighbours(
     network: nn.Module, images: Tensor, first: type[nn.Module], second: type[nn.Module]
 ) -> list[tuple[Any, Any]]:
-    """Find pairs of modules that are called once each, where the second takes the output of the first."""
+    """Find pairs of modules, each called once, of which the second takes the output of the first."""
     outputs: dict[int, tuple[nn.Module, Tensor]] = {}  # by id; tensors stay alive, so that no two share one
     pairs: list[tuple[nn.Module, nn.Module]] = []
     calls: Counter[nn.Module] = Counter()
@@ -198,7 +199,7 @@ def _neighbours(
 def _watched(
     network: nn.Module, kind: type[nn.Module], see: Callable[[nn.Module, Tensor, Tensor], Any]
 ) -> Iterator[None]:
-    """Inside the context, ``see`` gets each called module of a kind, with its input and output."""
+    """Within the context, call ``see`` with each called module of a kind, its input and its output."""
 
     def hook(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         see(module, inputs[0], output)

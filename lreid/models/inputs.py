@@ -46,7 +46,7 @@ def sequence_of(images: Any) -> Sequence[Any] | np.ndarray | Tensor | Iterator[A
     if isinstance(images, (Sequence, Iterator)) and not isinstance(images, (bytes, bytearray)):
         return images
     if not isinstance(images, (bytes, bytearray, dict)) and hasattr(images, "__iter__"):
-        return list(images)  # a column of a table, a set
+        return list(images)  # such as a column of a table or a set
     raise ArgumentError("images", f"is {_called(images)}; {CALL}")
 
 
@@ -59,7 +59,7 @@ def _files(path: str) -> Sequence[str]:
     if glob.has_magic(path):
         if files := sorted(each for each in glob.glob(path, recursive=True) if os.path.isfile(each)):
             return files
-        raise ArgumentError("images", f"{path}: no file fits this pattern; {CALL}")
+        raise ArgumentError("images", f"{path}: no file matches this pattern; {CALL}")
     return [path]  # reading it will report the error
 
 
@@ -73,7 +73,7 @@ def _several(images: np.ndarray | Tensor) -> np.ndarray | Tensor:
 
 
 def require_path(path: str) -> None:
-    """Refuse web addresses and videos, which are not image files.
+    """Raise an error for web addresses and videos, which are not image files.
 
     Raises:
         ArgumentError: the path is a web address or a video; the message says what to do.
@@ -81,7 +81,7 @@ def require_path(path: str) -> None:
     if not path:
         raise ArgumentError("images", f"hold an empty path; {CALL}")
     if "://" in path and not is_address(path):
-        raise ArgumentError("images", f"{path}: is an address on the web; download it and name the file")
+        raise ArgumentError("images", f"{path}: is a web address; download the image and name the file")
     if path.lower().endswith(VIDEOS):
         raise ArgumentError("images", f"{path}: is a video; cut images out with lreid data from-tracks")
 
@@ -101,7 +101,7 @@ def pixels_of(image: Any) -> np.ndarray:
     if isinstance(image, Image.Image):
         return rgb_of(image)
     if not isinstance(image, (np.ndarray, Tensor)):
-        raise ArgumentError("images", f"hold {_called(image)}; {CALL}")
+        raise ArgumentError("images", f"contain {_called(image)}; {CALL}")
     array = image.cpu().numpy() if isinstance(image, Tensor) else image
     if array.dtype != np.uint8 or not (array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (1, 3))):
         raise misfit(array)
@@ -124,7 +124,7 @@ def parts_of(
 
 
 def misfit(came: np.ndarray | Tensor) -> ArgumentError:
-    """The error about an array of a form that is not supported."""
+    """Create the error about an array whose shape or type is not supported."""
     return ArgumentError(
         "images",
         f"hold one of shape {tuple(came.shape)} and type {came.dtype}; give paths, RGB values of uint8 in "
@@ -138,7 +138,7 @@ def _called(image: Any) -> str:
 
 
 def require_pixels(images: Sequence[Any] | np.ndarray | Tensor, first: int) -> None:
-    """Refuse images without pixels or with NaN or infinite values, for which a network may still return a feature.
+    """Raise an error for images without pixels, or with NaN or infinite values, which a network might not notice.
 
     Args:
         images: a part of the images of :meth:`lreid.models.Embedder.extract`, at least one image.
@@ -161,7 +161,7 @@ def require_pixels(images: Sequence[Any] | np.ndarray | Tensor, first: int) -> N
 
 
 def finite(features: np.ndarray, first: int) -> np.ndarray:
-    """Return features (B, dim), but refuse features that are not finite, because they cannot be compared.
+    """Return features (B, dim) if they are finite; otherwise raise an error, because they cannot be compared.
 
     Args:
         features: features of a batch.

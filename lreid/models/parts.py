@@ -38,7 +38,7 @@ def bn_neck(dim: int) -> nn.BatchNorm1d:
 
 
 def neck_in(state: Mapping[str, Tensor]) -> bool | nn.Module:
-    """The neck that a model's state dict holds: whether it is a BatchNorm, or a new transform of its shape."""
+    """The neck in a model's state dict: whether it is a BatchNorm, or a new transform of its shape."""
     if "neck.matrix" not in state:
         return "neck.weight" in state
     from lreid.models.transforms import RandomProjection, Whitening

@@ -27,7 +27,7 @@ class PatchNet(nn.Module):
         )  # fmt: skip
 
     def forward(self, maps: Tensor, generator: torch.Generator | None = None) -> Tensor:
-        """Return weights (n, k, h, w) for maps (n, dim, h, w), which are 1 at the chosen position and 0 elsewhere."""
+        """Return weights (n, k, h, w) for maps (n, dim, h, w): 1 at the chosen position and 0 elsewhere."""
         scores = self.scores(maps).flatten(2)  # (n, k, h * w)
         soft = scores
         if self.training:

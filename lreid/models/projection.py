@@ -1,4 +1,4 @@
-"""The projection head of contrastive methods, which comes between the features and the loss."""
+"""The projection head of contrastive methods, between the features and the loss."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""DASK's style network, which computes for every image a convolution to the colours of a learned domain."""
+"""DASK's style network: for each image it computes a convolution that produces the colours of a past domain."""
 
 from torch import Tensor, nn
 

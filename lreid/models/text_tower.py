@@ -1,4 +1,4 @@
-"""CLIP's text tower: features of sentences in which some tokens are learned per identity."""
+"""CLIP's text tower: features of sentences in which some tokens are trained per identity."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from torch import Tensor, nn
 
 from lreid.extras import Extra
 
-LEARNED = 4  # tokens per identity
-BEFORE = 5  # tokens before them: the beginning and "A photo of a"
+LEARNED = 4  # trained tokens per identity
+BEFORE = 5  # tokens before the trained ones: the start token and "A photo of a"
 TEMPLATE = "A photo of a X X X X {}."
 
 
 class TextTower(nn.Module):
-    """The frozen text tower of a CLIP of open_clip, for the sentence ``A photo of a [learned tokens] person``.
+    """The frozen text tower of an open_clip model, for the sentence ``A photo of a [learned tokens] person``.
 
-    Source: CLIP-ReID (AAAI 2023), which PAD (CVPR 2026) takes over.
+    Source: CLIP-ReID (AAAI 2023), from which PAD (CVPR 2026) takes it.
 
     Args:
-        clip: a ``CLIP`` of open_clip.
+        clip: a ``CLIP`` model of open_clip.
         noun: what the images show.
     """
 
@@ -42,12 +42,14 @@ class TextTower(nn.Module):
         return self.embedding.weight.shape[1]
 
     def train(self, mode: bool = True) -> TextTower:
-        """Stays in evaluation mode."""
+        """Ignore ``mode``: the text tower always stays in evaluation mode."""
         return super().train(False)
 
     def forward(self, learned: Tensor) -> Tensor:
-        """Features (n, dim) of sentences with learned tokens (n, LEARNED, width)."""
+        """Compute features (n, dim) of sentences with trained tokens (n, LEARNED, width)."""
         fixed = self.embedding(self.template).expand(len(learned), -1, -1)
         tokens = torch.cat([fixed[:, :BEFORE], learned, fixed[:, BEFORE + LEARNED :]], 1) + self.positions
         outputs = self.norm(self.transformer(tokens, attn_mask=self.mask))  # (n, tokens, width)
-        return outputs[:, self.template.argmax()] @ self.projection  # the end has the largest number
+        return (
+            outputs[:, self.template.argmax()] @ self.projection
+        )  # argmax finds the end token, which has the largest number

@@ -1,4 +1,4 @@
-"""Transforms of features in place of a neck, whose matrices are computed in closed form."""
+"""Feature transforms that take the place of a neck; their matrices are computed in closed form."""
 
 import torch
 import torch.nn.functional as F
@@ -6,11 +6,11 @@ from torch import Tensor, nn
 
 
 class Whitening(nn.Module):
-    """``f(x) M``, where ``f`` scales ``sign(x) |x|^p`` to unit length, and ``M`` is the identity until it is set.
+    """Compute ``f(x) M``: ``f`` scales ``sign(x) |x|^p`` to unit length; ``M`` is the identity until it is set.
 
     Args:
         dim: length of the features.
-        power: ``p``, Tukey's power.
+        power: exponent ``p`` of Tukey's power transform.
     """
 
     matrix: Tensor  # (dim, dim)
@@ -23,7 +23,7 @@ class Whitening(nn.Module):
         self.register_buffer("power", torch.tensor(power))
 
     def expand(self, features: Tensor) -> Tensor:
-        """``f(x)`` of features (n, dim), in their precision."""
+        """Compute ``f(x)`` of features (n, dim), in their precision."""
         return F.normalize(features.sign() * features.abs().pow(self.power.to(features)), dim=1)
 
     def forward(self, features: Tensor) -> Tensor:
@@ -32,11 +32,11 @@ class Whitening(nn.Module):
 
 
 class RandomProjection(nn.Module):
-    """``max(x W, 0) M`` with a random ``W`` from N(0, 1); ``M`` is the identity until it is set.
+    """Compute ``max(x W, 0) M`` with a random ``W`` from N(0, 1); ``M`` is the identity until it is set.
 
     Args:
         dim: length of the features.
-        width: columns of ``W``, the length of the transformed features.
+        width: number of columns of ``W``, which is the length of the transformed features.
     """
 
     matrix: Tensor  # (width, width)
@@ -49,7 +49,7 @@ class RandomProjection(nn.Module):
         self.register_buffer("matrix", torch.eye(width))
 
     def expand(self, features: Tensor) -> Tensor:
-        """``max(x W, 0)`` of features (n, dim): (n, width), in their precision."""
+        """Compute ``max(x W, 0)`` of features (n, dim): (n, width), in their precision."""
         return F.relu(features @ self.projection.to(features))
 
     def forward(self, features: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Trained weights for a backbone: third-party state dicts, checkpoints of runs, packages, entries of the zoo."""
+"""Load trained weights into a backbone: third-party state dicts, checkpoints, packages and zoo entries."""
 
 import logging
 from collections.abc import Collection
@@ -16,15 +16,14 @@ logger = logging.getLogger("lreid")
 
 HEADS = "heads."  # prefix in fast-reid's files
 SHOWN = 3  # number of tensor names in a message
-FOREIGN = {"base.": "", "image_encoder.": "visual."}  # prefixes of TransReID and CLIP-ReID, and timm's
+FOREIGN = {"base.": "", "image_encoder.": "visual."}  # prefixes of TransReID and CLIP-ReID, and timm's prefixes
 
 
 def load_weights(network: nn.Module, weights: str, norm: str = "batch") -> None:
     """Load trained weights into a backbone, and log every tensor that is left out or missing.
 
-    Also log a warning if a zoo entry was trained with a different norm of the input, which no tensor records.
-
-    Weights of a network with plain BatchNorm are loaded before ``norm`` is applied. Others are loaded afterwards.
+    Also log a warning if a zoo entry was trained with a different norm of the input, which no tensor records. Weights
+    of a network with plain BatchNorm are loaded before the instance norms are added, other weights afterwards.
 
     Args:
         network: the backbone. If it wraps another network, its attribute ``inner`` is the prefix of that network's
@@ -39,7 +38,7 @@ def load_weights(network: nn.Module, weights: str, norm: str = "batch") -> None:
     if weights.startswith(PREFIX):
         trained_norm = find(weights.removeprefix(PREFIX)).norm
         if input_norm(trained_norm) != input_norm(norm):
-            logger.warning("%s: trained with norm %s, and continues with %s", weights, trained_norm, norm)
+            logger.warning("%s: trained with MODEL.NORM %s, but this run uses %s", weights, trained_norm, norm)
     plain = {key for key in network.state_dict() if key.endswith("running_mean")} <= state.keys()
     if not plain:
         put_norms(network, norm)
@@ -49,7 +48,7 @@ def load_weights(network: nn.Module, weights: str, norm: str = "batch") -> None:
 
 
 def _fitting(weights: str, state: dict[str, Tensor], network: nn.Module) -> dict[str, Tensor]:
-    """Return the tensors that a network has, too, and log the others.
+    """Return the tensors that the network has, too, and log the others.
 
     Raises:
         InputError: a tensor that the network needs is missing or has a different shape.
@@ -71,7 +70,7 @@ def _fitting(weights: str, state: dict[str, Tensor], network: nn.Module) -> dict
         if misfits["missing"] & needed:
             faults.append(f"the file holds {_examples(misfits['left out'] or state.keys())}")
         raise InputError(
-            f"{weights}: does not fit this backbone: {'; '.join(faults)}; take the backbone that it was made for, "
+            f"{weights}: does not fit this backbone: {'; '.join(faults)}; use the backbone that it was made for, "
             f"with its norm{' and input size' if hasattr(network, 'adapted') else ''}"
         )
     for what, names in misfits.items():
@@ -95,7 +94,9 @@ def load_neck(neck: nn.Module, weights: str) -> None:
     try:
         neck.load_state_dict(state)
     except RuntimeError:
-        raise InputError(f"{weights}: holds no neck of this width; check where it comes from") from None
+        raise InputError(
+            f"{weights}: holds no neck of this width; use weights of a model whose neck has this width"
+        ) from None
 
 
 def _backbone_state(weights: str, network: nn.Module) -> dict[str, Tensor]:
@@ -120,7 +121,7 @@ def _backbone_state(weights: str, network: nn.Module) -> dict[str, Tensor]:
             refuse_out_of_memory(error, weights)
             reason = " ".join(str(error).split())
             raise InputError(
-                f"{weights}: does not fit this backbone ({reason}); take the backbone that it was made for"
+                f"{weights}: does not fit this backbone ({reason}); use the backbone that it was made for"
             ) from None
     return outside | {inner + key.removeprefix("backbone."): value for key, value in state.items()}
 
@@ -149,7 +150,7 @@ def _prefix(weights: str, state: dict[str, Tensor], network: nn.Module, inner: s
         return ""
     if len(prefixes) > 1:
         raise InputError(
-            f"{weights}: holds {len(prefixes)} networks that fit, under {' and '.join(prefixes)}; save one of them"
+            f"{weights}: holds {len(prefixes)} networks that fit, under {' and '.join(prefixes)}; save only one of them"
         )
     return prefixes[0]
 

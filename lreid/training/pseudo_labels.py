@@ -1,4 +1,4 @@
-"""Pseudo-labels: clusters of a task's images replace identities; they are computed again before every epoch."""
+"""Pseudo-labels: clusters of a task's images replace identities; they are recomputed before every epoch."""
 
 import copy
 import logging
@@ -30,18 +30,20 @@ class PseudoLabels:
     Before each epoch, a teacher extracts the features of all images of the task. Their clusters are the identities of
     the epoch (:func:`~lreid.evaluation.clusters.cluster`), as in MMT (ICLR 2020) and SpCL (NeurIPS 2020). Images
     outside all clusters are left out of the epoch. The teacher is the exponential moving average of the network's
-    weights, with a time constant of one epoch. A cluster gets the label of the earlier cluster with which it shares
-    most images, so that classifier rows keep their meaning. A task has as many labels as clusters are possible. Images
-    of a tracklet always share a label. A tracklet outside all clusters is a separate identity.
+    weights, with a time constant of one epoch.
+
+    A cluster takes over the label of the earlier cluster with which it shares the most images, so that classifier rows
+    keep their meaning. A task reserves as many labels as it can have clusters. All images of a tracklet get the same
+    label. A tracklet outside all clusters is an identity of its own.
 
     Args:
         method: the method in training.
         batching: options from which batches are built.
         benchmark: benchmark with the tasks.
-        labelled: share of the identities of each task whose labels are used, in [0, 1).
+        labelled: share of the identities of each task whose annotated labels are used, in [0, 1).
 
     Attributes:
-        before: states of model and method before the task, which are restored if clustering fails.
+        before: states of the model and the method before the task; :meth:`undo` restores them if clustering fails.
 
     Raises:
         ArgumentError: the method does not train on P x K batches, or needs the same labels in all epochs.
@@ -55,7 +57,7 @@ class PseudoLabels:
         self.method, self.batching, self.labelled = method, batching, labelled
         self.teacher: Embedder = method.model
         self.before: dict[str, Any] = {}
-        self.labels = np.empty(0, np.int64)  # (n,) per image of the task; -1 outside all clusters
+        self.labels = np.empty(0, np.int64)  # (n,) label of each image of the task; -1 outside all clusters
         self.annotated = np.empty(0, bool)  # (n,) whether the label is an annotation
         # First label of each task; labels of a previous run come before all of them.
         self.firsts = [next((min(task.classes) for task in benchmark.tasks if task.records), 0)]
@@ -63,7 +65,7 @@ class PseudoLabels:
             self.firsts.append(self.firsts[-1] + self._most(task.records, self._chosen(task)))
 
     def steps(self, task: Task) -> int:
-        """Number of batches per epoch: ``TRAIN.EPOCH_STEPS``, or as many as needed to show each image once."""
+        """Number of batches per epoch: ``TRAIN.EPOCH_STEPS``, or enough to show each image about once."""
         method, keys = self.method, self.batching
         episode = method.batches == "episodes"
         identities = keys.episode.IDENTITIES if episode else keys.batch.IDENTITIES
@@ -71,7 +73,7 @@ class PseudoLabels:
         return keys.train.EPOCH_STEPS or max(len(task.records) // (identities * images), 1)
 
     def begin(self, task: Task) -> Task | None:
-        """Start a task; returns the task with its first labels, or None if there are fewer than two clusters."""
+        """Start a task; return it with its first labels, or None if there are fewer than two clusters."""
         self.before = copy.deepcopy({"model": self.method.model.state_dict(), "method": self.method.state_dict()})
         self._load(task)
         self.teacher = frozen_copy(self.method.model)
@@ -82,7 +84,7 @@ class PseudoLabels:
         return self.refresh()
 
     def refresh(self) -> Task | None:
-        """Cluster again; returns the task with new labels, or None and warns if there are fewer than two clusters."""
+        """Cluster again; return the task with new labels, or warn and return None if fewer than two clusters exist."""
         free = np.flatnonzero(~self.annotated)
         units = _units([self.images.records[row] for row in free])  # (m,)
         features = self.teacher.extract(self.images, flip=True)[free]  # (m, dim)
@@ -91,14 +93,14 @@ class PseudoLabels:
         self.labels[free] = follow(clusters, self.labels[free], range(first, self.firsts[self.task.index + 1]))
         identities = set(self.labels.tolist()) - {-1}
         outside = int((self.labels == -1).sum())
-        line = "%s: %s as labels, %d of %d images outside"
+        line = "%s: %s as pseudo-labels; %d of %d images are outside all clusters"
         logger.info(line, self.task.name, counted(len(identities), "cluster"), outside, len(self.labels))
         if len(identities) > 1:
             return self.current
         what = "in one cluster" if identities else "outside all clusters"
         logger.warning(
             "%s: pseudo-labels failed: its %d images are %s; the task is skipped, and the model stays as it was; "
-            "start from a better model, or set METHOD.LABELS all",
+            "start from a better model, or set METHOD.LABELS to all",
             self.task.name,
             len(self.labels),
             what,
@@ -115,7 +117,7 @@ class PseudoLabels:
         )
 
     def batches(self, first: int) -> TaskBatches:
-        """Create the batches of the task with its current labels, from number ``first`` on."""
+        """Create the batches of the task with its current labels, starting at batch number ``first``."""
         batching, identities = copy.copy(self.batching), len(set(self.labels.tolist()) - {-1})
         batching.train = _changed(batching.train, EPOCH_STEPS=self.steps(self.task))
         if identities < self.batching.episode.IDENTITIES:
@@ -126,7 +128,7 @@ class PseudoLabels:
 
     @torch.no_grad()
     def after_step(self) -> None:
-        """Move the teacher towards the network."""
+        """Update the teacher, the moving average of the network."""
         share = 1 / max(self.steps(self.task), 2)
         for old, new in zip(_tensors(self.teacher), _tensors(self.method.model), strict=True):
             if old.is_floating_point():
@@ -140,12 +142,12 @@ class PseudoLabels:
         self.method.load_state_dict(self.before["method"])
 
     def state_dict(self) -> dict[str, Any]:
-        """Labels, teacher, and the states before the task."""
+        """The labels, the teacher, and the states before the task."""
         state = {"labels": torch.from_numpy(self.labels), "annotated": torch.from_numpy(self.annotated)}
         return state | {"teacher": self.teacher.state_dict(), "before": self.before}
 
     def load_state_dict(self, state: dict[str, Any], task: Task) -> None:
-        """Restore, within a task, a state that :meth:`state_dict` returned."""
+        """Restore a state that :meth:`state_dict` returned during the task."""
         self._load(task)
         self.labels, self.annotated = (state[name].cpu().numpy().copy() for name in ("labels", "annotated"))
         self.teacher, self.before = frozen_copy(self.method.model), state["before"]
@@ -165,7 +167,7 @@ class PseudoLabels:
         return Relabelled(self.images, self.labels)
 
     def _chosen(self, task: Task) -> set[int]:
-        """Choose the identities of a task whose labels are used; the choice depends only on seed and task."""
+        """Choose the identities of a task whose annotated labels are used; the choice depends only on seed and task."""
         if not self.labelled or not task.records:
             return set()
         pids = task.classes
@@ -180,7 +182,7 @@ class PseudoLabels:
 
 
 def follow(clusters: np.ndarray, before: np.ndarray, labels: range) -> np.ndarray:
-    """Assign labels to clusters so that they continue earlier labels.
+    """Assign labels to clusters so that they continue the earlier labels.
 
     Args:
         clusters: (n,) cluster number of each image, -1 for none.
@@ -188,9 +190,9 @@ def follow(clusters: np.ndarray, before: np.ndarray, labels: range) -> np.ndarra
         labels: labels to choose from, at least one per cluster.
 
     Returns:
-        (n,) labels, -1 for images in no cluster. Clusters and earlier labels are matched one to one, so that matched
-        pairs share as many images as possible. A cluster that shares no image with its match gets the lowest unused
-        label.
+        (n,) labels, -1 for images in no cluster. Clusters and earlier labels are matched one to one, so that the
+        matched pairs share as many images as possible. A cluster that shares no image with its match gets the lowest
+        unused label.
     """
     names, old = np.unique(clusters[clusters >= 0]), np.unique(before[before >= 0])
     shared = np.zeros((len(names), len(old)), np.int64)
@@ -204,7 +206,7 @@ def follow(clusters: np.ndarray, before: np.ndarray, labels: range) -> np.ndarra
 
 
 def _units(records: Sequence[Record]) -> np.ndarray:
-    """Number the units of records (n,), which are tracklets or single images."""
+    """Number the units of records (n,); a unit is a tracklet, or a single image if there are no tracklets."""
     tracked = _tracked(records)
     return np.array([record.tracklet if tracked else row for row, record in enumerate(records)], np.int64)
 
@@ -218,7 +220,7 @@ def _tensors(model: Embedder) -> list[Tensor]:
 
 
 def _changed(section: Any, **values: Any) -> Any:
-    """Copy a section of a config with changed values."""
+    """Return a copy of a section of a config, with some values changed."""
     section = section.clone()
     section.defrost()
     section.update(values)

@@ -219,7 +219,7 @@ PIPELINES = {
 def test_a_bad_pipeline_is_named(tmp_path: Path, how: str) -> None:
     content, reason = PIPELINES[how]
     (tmp_path / "mine.yaml").write_text(content)
-    with pytest.raises(InputError, match=f"mine.yaml: is no pipeline.*{reason}") as error:
+    with pytest.raises(InputError, match=f"mine.yaml: is not a pipeline.*{reason}") as error:
         load_pipeline(tmp_path / "mine.yaml")
     assert "\n" not in str(error.value)
 

@@ -124,5 +124,5 @@ def test_vectors_are_refused_in_one_line() -> None:
         def forward(self, images: torch.Tensor) -> torch.Tensor:
             return images.new_zeros(len(images), 8)
 
-    with pytest.raises(ArgumentError, match="Vectors gives vectors, and the method needs feature maps"):
+    with pytest.raises(ArgumentError, match="Vectors returns vectors, but the method needs feature maps"):
         build_method("dkp", Embedder(Vectors(), height=32, width=16))

@@ -209,7 +209,7 @@ def test_rates_of_stage_2() -> None:
 
 def test_other_networks_are_refused(tmp_path: Path) -> None:
     with pytest.raises(
-        ArgumentError, match="backbone is small, and pad needs a CLIP; take open_clip:ViT-B-16-quickgelu"
+        ArgumentError, match="backbone is small, but pad needs a CLIP model; use open_clip:ViT-B-16-quickgelu"
     ):
         build_method("pad", Embedder("small"))
 

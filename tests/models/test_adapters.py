@@ -111,7 +111,7 @@ def test_statistics_of_a_frozen_trunk_stay() -> None:
 @pytest.mark.parametrize(
     ("backbone", "options", "message"),
     [
-        ("small", {"adapter": "lora"}, "adapter is lora, but small has no attention; take a transformer"),
+        ("small", {"adapter": "lora"}, "adapter is lora, but small has no attention; use a transformer"),
         ("vit", {"adapter": "bottleneck", "adapter_size": 25}, "adapter_size is 25; it must be at most 24, the width"),
         ("vit", {"adapter": "lora", "adapter_size": 25}, "adapter_size is 25; it must be at most 24, the width"),
         ("vit", {"adapter": "prompts", "adapter_size": 0}, "adapter_size is 0; it must be 1 or more"),
@@ -136,7 +136,7 @@ def test_prompts_need_a_joint_projection() -> None:
         def forward(self, images: Tensor) -> Tensor:
             return self.attn(images.mean((2, 3)))
 
-    with pytest.raises(ArgumentError, match="adapter is prompts, but 0.attn projects .* separately; take lora"):
+    with pytest.raises(ArgumentError, match="adapter is prompts, but 0.attn projects .* separately; use lora"):
         add_adapter(nn.Sequential(Separate()), "prompts", 1, 0, IMAGES[:1], "mine")
 
 

@@ -74,7 +74,7 @@ def test_weights_of_a_whole_network_load_without_the_last_stage(tmp_path: Path) 
 @pytest.mark.slow
 def test_weights_of_another_network_are_refused(tmp_path: Path) -> None:
     torch.save(torchvision.models.resnet34().state_dict(), tmp_path / "r34.pth")
-    with pytest.raises(InputError, match=r"r34.pth: does not fit this backbone: .*missing .*take the backbone that"):
+    with pytest.raises(InputError, match=r"r34.pth: does not fit this backbone: .*missing .*use the backbone that"):
         build_backbone("resnet50", str(tmp_path / "r34.pth"))
 
 
@@ -287,7 +287,7 @@ def test_a_family_is_given_the_rest_of_the_name(registry: None) -> None:
 
 @pytest.mark.parametrize("name", ["small", "resnet50", "torchreid:"])
 def test_names_of_the_package_are_not_taken(registry: None, name: str) -> None:
-    with pytest.raises(ArgumentError, match=f"name is {name}, which comes with lreid"):
+    with pytest.raises(ArgumentError, match=f"name is {name}, which is a backbone of lreid"):
         register_backbone(name)
 
 

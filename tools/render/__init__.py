@@ -1,15 +1,15 @@
-"""Rendered people: MakeHuman's bodies in clothes, drawn by OpenGL in procedural streets and halls.
+"""Render images of people: MakeHuman's bodies with clothes, drawn by OpenGL in procedural streets and halls.
 
-:func:`render` writes a data set. An image is determined by its domain, identity, camera, number and one seed; on one
-machine it always has the same pixels. Each of these modules only knows the ones before it:
+:func:`render` writes a data set. Domain, identity, camera, image number and one seed determine an image; on one machine
+it always has the same pixels. Each of these modules imports only modules listed before it:
 
-* :mod:`~render.formats`: MakeHuman's files
-* :mod:`~render.people`: who is drawn
-* :mod:`~render.assets`, :mod:`~render.poses`: bodies, garments and how they move
-* :mod:`~render.sensors`: colours, tones and sharpness of a camera
-* :mod:`~render.scenes`: domains and their cameras
-* :mod:`~render.renderer`: OpenGL
-* :mod:`~render.images`: what a camera and a detector make of a scene
+* :mod:`~render.formats` reads MakeHuman's files.
+* :mod:`~render.people` chooses the appearance of a person.
+* :mod:`~render.assets` and :mod:`~render.poses` make bodies and garments, and move them.
+* :mod:`~render.sensors` simulates the colours, tones and sharpness of a camera.
+* :mod:`~render.scenes` makes domains and their cameras.
+* :mod:`~render.renderer` draws by OpenGL.
+* :mod:`~render.images` makes an image: it combines pose, place, camera and detector.
 """
 
 import csv
@@ -39,13 +39,13 @@ cv2 = Extra("cv2", "opencv")
 
 __all__ = ["render"]
 
-PASSERS = 4  # people of a domain who pass by others and are nobody's identity
-SEEN_BY = 4  # cameras that see one identity, at most
-QUALITY = 92  # of the files' JPEG compression
+PASSERS = 4  # number of people per domain who appear behind or in front of others, but are not identities
+SEEN_BY = 4  # maximum number of cameras that see one identity
+QUALITY = 92  # JPEG quality of the files
 
 
 class Plan(NamedTuple):
-    """What is rendered; see :func:`render`."""
+    """The data set to render, see :func:`render`."""
 
     domains: int
     train_identities: int
@@ -59,7 +59,7 @@ class Plan(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A line of the data set's list."""
+    """One line of the list of images."""
 
     path: str
     pid: str
@@ -83,31 +83,32 @@ def render(
     first_domain: int = 0,
     workers: int = 1,
 ) -> int:
-    """Writes a data set of rendered people: ``index.csv``, JPEG files in ``images``, and ``render.json``, the settings.
+    """Write a data set of rendered people: ``index.csv``, JPEG files in ``images``, settings in ``render.json``.
 
-    Domains differ in place, cameras, light, sensors, fashion, and in how people are detected. More identities, images
-    or domains leave those before them as they are.
+    Domains differ in place, cameras, light, sensors, fashion and the errors of the person detector. Rendering more
+    identities, images or domains does not change the others.
 
     Args:
-        out: folder that is made; a name that ends with ``.zip`` is that of one file with all of it, whose bytes follow
-            from those of its parts.
+        out: folder to create. If the name ends with ``.zip``, everything is written to one file, whose bytes depend
+            only on its contents.
         assets: folder of MakeHuman's assets.
-        domains: how many, from 1.
-        train_identities, test_identities: of each domain, from 0; one of the two may be none.
-        images: of each identity, from 2; they come from up to ``SEEN_BY`` cameras in turn.
-        cameras: of each domain, from 2.
-        height, width: of images, pixels, from 16 to 1024.
-        seed: another one makes other domains and other people.
-        first_domain: its number; from 6 on, say, none is among the six of another call with the same seed.
-        workers: processes that draw.
+        domains: number of domains, at least 1.
+        train_identities, test_identities: number of identities per domain; one of the two may be 0.
+        images: number of images per identity, at least 2; up to ``SEEN_BY`` cameras take them in turn.
+        cameras: number of cameras per domain, at least 2.
+        height, width: size of the images in pixels, from 16 to 1024.
+        seed: seed of domains and people; another seed gives other domains and other people.
+        first_domain: number of the first domain. For example, 6 gives only domains that are not among the six domains
+            of another call with the same seed.
+        workers: number of rendering processes.
 
     Returns:
         The number of images.
 
     Raises:
         ArgumentError: a number is out of range.
-        InputError: the folder or file is there already or cannot be written, an asset is missing or damaged, or there
-            is no OpenGL.
+        InputError: the folder or file exists already or cannot be written, an asset is missing or damaged, or OpenGL is
+            not available.
     """
     plan = Plan(domains, train_identities, test_identities, images, cameras, height, width, seed, first_domain)
     none = dict.fromkeys(("train_identities", "test_identities", "seed", "first_domain"), 0)
@@ -115,10 +116,10 @@ def render(
     for name, value in {**plan._asdict(), "workers": workers}.items():
         most = 1024 if name in ("height", "width") else 10**6
         require(least.get(name, 1) <= value <= most, name, value, f"from {least.get(name, 1)} to {most}")
-    require(train_identities + test_identities > 0, "test_identities", 0, "above 0 where train_identities is 0")
+    require(train_identities + test_identities > 0, "test_identities", 0, "above 0 if train_identities is 0")
     if out.exists():
-        raise InputError(f"{out}: is there already; remove it, or take another name")
-    Assets(assets)  # tells what is missing before a process is started
+        raise InputError(f"{out}: already exists; remove it, or choose another name")
+    Assets(assets)  # raises an error if assets are missing, before processes are started
     try:
         with folder_at_once(out, empty=True) as folder:
             assert folder is not None
@@ -135,14 +136,14 @@ def render(
             _write(folder / "index.csv", table.getvalue().encode())
             _write(folder / "render.json", (json.dumps(plan._asdict(), indent=1) + "\n").encode())
     except OSError as error:
-        raise InputError(f"{out}: cannot be made ({error}); name a folder that can be written to") from None
+        raise InputError(f"{out}: cannot be created ({error}); choose a folder that can be written to") from None
     if out.suffix == ".zip":
         _pack(out)
     return len(rows)
 
 
 def _pack(folder: Path) -> None:
-    """Puts one file in the place of a folder: JPEG is not compressed again, and no time is kept."""
+    """Replace a folder by one zip file; JPEG files are stored without compression, and no times are stored."""
     try:
         with unfinished(folder.with_name(f"{folder.name}.packed")) as file:
             with zipfile.ZipFile(file, "w") as archive:
@@ -152,18 +153,20 @@ def _pack(folder: Path) -> None:
             shutil.rmtree(folder)
             os.rename(file.name, folder)
     except OSError as error:
-        raise InputError(f"{folder}: cannot be packed ({error}); it stays a folder with all images") from None
+        raise InputError(f"{folder}: cannot be packed ({error}); the folder with all images remains") from None
 
 
 def _results(jobs: list[tuple], workers: int) -> Iterator[list[Row]]:
     if workers == 1:
         yield from map(_work, jobs)
         return
-    try:  # processes that are forked would share one connection to OpenGL
+    try:  # forked processes would share one connection to OpenGL
         with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
             yield from pool.map(_work, jobs)
     except BrokenProcessPool:
-        raise InputError("rendering: a process was killed, perhaps for want of memory; use fewer --workers") from None
+        raise InputError(
+            "rendering: a process was killed, perhaps because memory ran out; use fewer --workers"
+        ) from None
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -174,7 +177,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 class _Studio(NamedTuple):
-    """What a process keeps from one job to the next."""
+    """Objects that a process keeps between two jobs."""
 
     key: tuple
     renderer: Renderer
@@ -183,7 +186,7 @@ class _Studio(NamedTuple):
     passers: list[Subject]
 
 
-_studios: list[_Studio] = []  # of this process, at most one
+_studios: list[_Studio] = []  # objects of this process, at most one entry
 
 
 def _studio(plan: Plan, assets: Path, number: int) -> _Studio:
@@ -202,7 +205,7 @@ def _studio(plan: Plan, assets: Path, number: int) -> _Studio:
 
 
 def _work(job: tuple[Plan, Path, Path, int, str, range]) -> list[Row]:
-    """Draws some identities of a domain and writes their images."""
+    """Render some identities of a domain, and write their images."""
     plan, folder, assets, number, split, identities = job
     studio, rows = _studio(plan, assets, number), []
     domain = studio.domain

@@ -1,10 +1,10 @@
-"""Render a data set of people who do not exist, from the assets of MakeHuman in ROOT/makehuman.
+"""Render a data set of people who do not exist, from MakeHuman's assets in ROOT/makehuman.
 
     python tools/render people --domains 4 --workers 2      # the folder datasets/people
     python tools/render people.zip --height 128 --width 64  # one file
 
-It needs the extra ``render`` of lreid, and Debian's libegl1 and libgl1-mesa-dri; docs/how-to/datasets.md says where
-the assets come from.
+The command needs lreid's extra ``render``, and on Debian the packages libegl1 and libgl1-mesa-dri.
+docs/how-to/datasets.md says where to get the assets.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from lreid.apps.cli import run_tool
 from lreid.errors import ArgumentError, InputError
 from render import render
 
-OPTIONS = {  # of render.render, with its defaults
+OPTIONS = {  # options of render.render with their defaults
     "domains": (6, "number of places; each has its own cameras, light and fashion"),
     "train_identities": (80, "people per domain to train on"),
     "test_identities": (60, "people per domain to search for"),
@@ -32,7 +32,7 @@ OPTIONS = {  # of render.render, with its defaults
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line."""
+    """Create the parser of the command line."""
     made = argparse.ArgumentParser(
         prog="tools/render", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -47,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Renders the data set and prints how to use it."""
+    """Render the data set, and print how to use it."""
     out = args.root / args.name
     try:
         count = render(out, args.root / "makehuman", **{option: getattr(args, option) for option in OPTIONS})

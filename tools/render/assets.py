@@ -1,4 +1,4 @@
-"""The folder of MakeHuman's assets: what must be there, what may be chosen, and bodies put together from it."""
+"""The folder of MakeHuman's assets: check it, list what can be chosen, and build bodies from it."""
 
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -17,24 +17,25 @@ AGES = ("child", "young", "old")
 HEIGHTS = ("minheight", "maxheight")
 MESH, RIG = "3dobjs/base.obj", "rigs/default.mhskel"
 
-# The bones that poses move; every other one is stiff and goes with the nearest of them that it hangs from.
+# The bones that poses move. Every other bone moves with its nearest ancestor among them.
 POSED = (
     *("root", "spine05", "spine03", "spine01", "neck01", "head"),
     *(f"{bone}.{side}" for side in "LR" for bone in ("upperarm01", "lowerarm01", "wrist")),
     *(f"{bone}.{side}" for side in "LR" for bone in ("upperleg01", "lowerleg01", "foot")),
 )
-INFLUENCES = 4  # bones that move one vertex, at most
+INFLUENCES = 4  # maximum number of bones that move one vertex
 
 
 class Part(NamedTuple):
-    """A mesh that follows a body, whatever its shape.
+    """A mesh that follows a body of any shape.
 
     Args:
-        mesh: its vertices are those of the file; :meth:`Assets.fit` moves them.
-        garment: None is the body itself.
-        texture: file; None is plain white.
-        bones, influence: (C, 4) places in :data:`POSED` and how much each corner follows them, summing to 1, float32.
-        facing: (C, T) sums the normals of triangles at each corner's vertex.
+        mesh: the mesh with the vertices of its file; :meth:`Assets.fit` moves them.
+        garment: how the mesh follows the body; None for the body itself.
+        texture: file of the texture; None means plain white.
+        bones: (C, 4) positions in :data:`POSED` of the bones that move each corner.
+        influence: (C, 4) float32, how much each corner follows these bones; each row sums to 1.
+        facing: (C, T) sparse matrix that sums the normals of the triangles at each corner's vertex.
     """
 
     mesh: Mesh
@@ -46,13 +47,13 @@ class Part(NamedTuple):
 
 
 class Assets:
-    """MakeHuman's assets in a folder. Files are read when they are first needed.
+    """MakeHuman's assets in a folder; files are read when they are first needed.
 
     Args:
         home: the folder, with ``3dobjs``, ``targets``, ``rigs``, ``skins``, ``clothes`` and ``hair``.
 
     Raises:
-        InputError: a file is missing (it is named), or there is nothing to choose from.
+        InputError: a file is missing (the message names it), or a group of assets is empty.
     """
 
     def __init__(self, home: Path) -> None:
@@ -66,16 +67,16 @@ class Assets:
         self.shoes = self._garments("clothes/shoes*")
         self.hats = self._garments("clothes/fedora*")
         self.eyes = self._garments("eyes/low-poly")
-        # Hair is cut out by the transparency of its texture, so that one without cannot be drawn.
+        # The transparency of its texture cuts out the hair, so hair without a texture cannot be drawn.
         self.hair = [path for path in self._garments("hair/*") if self.texture(path) is not None]
         for pattern, files in (
-            ("skins/*/*.mhmat, with the texture that it names,", self.skins),
+            ("skins/*/*.mhmat with the texture that it names", self.skins),
             *((f"clothes/{sex}_*/*.mhclo", self.suits[sex]) for sex in SEXES),
             ("clothes/shoes*/*.mhclo", self.shoes),
-            ("hair/*/*.mhclo, with its texture,", self.hair),
+            ("hair/*/*.mhclo with its texture", self.hair),
         ):
             if not files:
-                raise InputError(f"{home}: no {pattern} is there; {WHERE}")
+                raise InputError(f"{home}: has no {pattern}; {WHERE}")
 
     def _garments(self, folders: str) -> list[Path]:
         return sorted(self.home.glob(f"{folders}/*.mhclo"))
@@ -84,11 +85,11 @@ class Assets:
         return [path for path in sorted(self.home.glob(pattern)) if read_texture_name(path).is_file()]
 
     def skin_texture(self, skin: Path) -> Path:
-        """The image of a skin by its ``.mhmat``."""
+        """The texture file of a skin (``.mhmat``)."""
         return read_texture_name(skin)
 
     def texture(self, garment: Path) -> Path | None:
-        """The image that a garment's material names; None where it is not there."""
+        """The texture file that a garment's material names; None if it does not exist."""
         path = read_texture_name(read_garment(garment).material)
         return path if path.is_file() else None
 
@@ -107,12 +108,12 @@ class Assets:
 
     @cached_property
     def base(self) -> Mesh:
-        """The body's mesh, all of whose vertices garments may hang on."""
+        """The body's mesh with all vertices to which garments may be attached."""
         return read_mesh(self.home / MESH)
 
     @cached_property
     def rig(self) -> dict[str, np.ndarray]:
-        """For each posed bone the vertices (N,) whose mean is the joint that it turns about."""
+        """For each posed bone, the vertices (N,) whose mean is the joint about which it rotates."""
         return {name: self._rig.joints[name] for name in POSED}
 
     @cached_property
@@ -124,7 +125,7 @@ class Assets:
 
     @cached_property
     def parents(self) -> list[int]:
-        """Place of each posed bone's parent among the posed ones; -1 for the root."""
+        """Position of each posed bone's parent among the posed bones; -1 for the root."""
         return [-1 if name == "root" else self._posed(self._rig.parents[name]) for name in POSED]
 
     def _posed(self, bone: str | None) -> int:
@@ -142,7 +143,7 @@ class Assets:
         return table / table.sum(1, keepdims=True)
 
     def shape(self, body: Body) -> np.ndarray:
-        """Vertices of a body, (V, 3) float32 decimetres: targets blended between the two nearest on each axis."""
+        """Vertices of a body, (V, 3) float32 decimetres, blended from the two nearest targets on each axis."""
         vertices = self.base.vertices.copy()
         ages = _between(AGES, body.age)
         for age, share in ages:
@@ -159,12 +160,12 @@ class Assets:
         if share > 0:
             where, by = _read_target(self._target(target))
             if len(where) and where.max() >= len(vertices):
-                raise InputError(f"{self._target(target)}: is of another body than {MESH}; {WHERE}")
+                raise InputError(f"{self._target(target)}: belongs to another body than {MESH}; {WHERE}")
             vertices[where] += share * by
 
     @lru_cache(maxsize=128)  # noqa: B019, one object lives as long as its process
     def part(self, path: Path | None) -> Part:
-        """A garment by its ``.mhclo``, or the body (None)."""
+        """Load a garment by its ``.mhclo`` file, or the body (None)."""
         if path is None:
             return self._part(self.base, None, None)
         garment = read_garment(path)
@@ -188,7 +189,7 @@ class Assets:
         return Part(mesh, garment, texture, bones, influence.astype(np.float32), _facing(mesh))
 
     def fit(self, part: Part, body: np.ndarray) -> np.ndarray:
-        """Corners of a part on a body, (C, 3) float32 decimetres; ``body`` are its vertices (V, 3)."""
+        """Corners of a part on a body, (C, 3) float32 decimetres; ``body`` contains the body's vertices (V, 3)."""
         garment = part.garment
         if garment is None:
             return body[part.mesh.corners]
@@ -206,7 +207,7 @@ def _read_target(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _between(names: tuple[str, ...], value: float) -> list[tuple[str, float]]:
-    """Shares of the names around a value from 0 (the first) to 1 (the last)."""
+    """Interpolation weights of the names around a value from 0 (the first name) to 1 (the last name)."""
     place = value * (len(names) - 1)
     return [(name, max(0.0, 1 - abs(place - i))) for i, name in enumerate(names)]
 
@@ -221,7 +222,7 @@ def _facing(mesh: Mesh) -> Any:
 
 
 def normals(part: Part, corners: np.ndarray) -> np.ndarray:
-    """Unit normals of a part's corners, (C, 3) float32: triangles by their area, smooth over seams."""
+    """Unit normals of a part's corners, (C, 3) float32, weighted by the area of triangles and smooth over seams."""
     ends = corners[part.mesh.triangles]  # (T, 3, 3)
     areas = np.cross(ends[:, 1] - ends[:, 0], ends[:, 2] - ends[:, 0])
     sums = part.facing @ areas

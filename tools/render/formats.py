@@ -1,4 +1,4 @@
-"""Read MakeHuman's files: meshes, targets, garments that follow a body, materials, and the rig."""
+"""Read MakeHuman's files: meshes, targets, garments that follow a body, materials and the rig."""
 
 import json
 from collections.abc import Callable
@@ -11,17 +11,17 @@ import numpy as np
 
 from lreid.errors import InputError, refuse_out_of_memory
 
-WHERE = "datasets/README.md says where MakeHuman's assets are: data/ of https://github.com/vidya-hub/makehuman-core"
+WHERE = "datasets/README.md says where to get MakeHuman's assets: data/ of https://github.com/vidya-hub/makehuman-core"
 Read = TypeVar("Read")
 
 
 class Mesh(NamedTuple):
-    """Triangles over corners; a corner is a vertex with a place in the texture, so a seam has two of one vertex.
+    """Triangles over corners. A corner is a vertex with a texture position; on a seam, one vertex has two corners.
 
     Args:
         vertices: (V, 3) float32, decimetres; y points up and z forwards.
         corners: (C,) vertex of each corner.
-        texture: (C, 2) float32, place of each corner in the texture, from its lower left.
+        texture: (C, 2) float32, position of each corner in the texture, from its lower left.
         triangles: (T, 3) corners.
     """
 
@@ -32,16 +32,17 @@ class Mesh(NamedTuple):
 
 
 class Garment(NamedTuple):
-    """How a mesh follows a body: each of its vertices is a weighted sum of three of the body's, and an offset.
+    """How a mesh follows a body: each vertex is a weighted sum of three vertices of the body, plus an offset.
 
     Args:
         mesh: file of the mesh.
         material: file of the material.
         anchors: (G, 3) vertices of the body.
-        weights: (G, 3) float32, of them.
-        offsets: (G, 3) float32, times the scale of each axis.
-        scales: for each axis two vertices of the body and the distance along it at which the scale is 1.
-        hidden: (N,) vertices of the body that it covers.
+        weights: (G, 3) float32 weights of these vertices.
+        offsets: (G, 3) float32, multiplied by the scale of each axis.
+        scales: for each axis, two vertices of the body, and the distance between them along the axis at which the scale
+            is 1.
+        hidden: (N,) vertices of the body that the garment covers.
     """
 
     mesh: Path
@@ -57,9 +58,9 @@ class Rig(NamedTuple):
     """Bones, and how much each vertex follows them.
 
     Args:
-        parents: of each bone; None of the root. Parents come before their children.
-        joints: vertices of the body whose mean is the head of each bone.
-        weights: vertices of each bone and how much they follow it, (N,) ints and (N,) float32.
+        parents: parent of each bone; None for the root. Parents come before their children.
+        joints: for each bone, the vertices of the body whose mean is its head.
+        weights: for each bone, vertices (N,) ints and how much they follow it, (N,) float32.
     """
 
     parents: dict[str, str | None]
@@ -68,7 +69,7 @@ class Rig(NamedTuple):
 
 
 def _naming_damage(read: Callable[[Path], Read]) -> Callable[[Path], Read]:
-    """The reader, with one clear line in place of what damaged files raise."""
+    """Wrap a reader so that a damaged file raises one clear line."""
 
     @wraps(read)
     def reading(path: Path) -> Read:
@@ -84,14 +85,14 @@ def _naming_damage(read: Callable[[Path], Read]) -> Callable[[Path], Read]:
 
 
 def _lines(path: Path) -> list[list[str]]:
-    """The words of each line that has any and is no comment."""
+    """The words of each line that is neither empty nor a comment."""
     lines = (line.split() for line in path.read_text(encoding="utf-8", errors="replace").splitlines())
     return [words for words in lines if words and not words[0].startswith("#")]
 
 
 @_naming_damage
 def read_mesh(path: Path) -> Mesh:
-    """A Wavefront ``.obj``; where it has a group ``body``, that one alone, since MakeHuman's others are helpers.
+    """Read a Wavefront ``.obj``, or only its group ``body`` if it has one; MakeHuman's other groups are helpers.
 
     Raises:
         InputError: the file is missing or damaged.
@@ -107,22 +108,22 @@ def read_mesh(path: Path) -> Mesh:
             keep = words[1:] == ["body"]
         elif words[0] == "f" and keep:
             ends = [_corner(word) for word in words[1:]]
-            faces += [(ends[0], *pair) for pair in pairwise(ends[1:])]  # a fan
+            faces += [(ends[0], *pair) for pair in pairwise(ends[1:])]  # a polygon becomes a fan of triangles
     pairs, triangles = np.unique(np.array(faces).reshape(-1, 2), axis=0, return_inverse=True)
     if not len(pairs) or pairs.min() < 0 or pairs[:, 0].max() >= len(vertices) or pairs[:, 1].max() >= len(texture):
-        raise ValueError("its faces lead to no vertices")
+        raise ValueError("its faces refer to vertices that do not exist")
     return Mesh(vertices, pairs[:, 0], texture[pairs[:, 1]], triangles.reshape(-1, 3))
 
 
 def _corner(word: str) -> tuple[int, int]:
-    """Vertex and place in the texture of ``V``, ``V/T`` or ``V/T/N``, counted from 0."""
+    """Vertex and texture position of ``V``, ``V/T`` or ``V/T/N``, numbered from 0."""
     vertex, texture = [*word.split("/"), ""][:2]
     return int(vertex) - 1, int(texture or 1) - 1
 
 
 @_naming_damage
 def read_target(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """A ``.target``: vertices (N,) and by how much they move, (N, 3) float32 decimetres.
+    """Read a ``.target``: vertices (N,) and by how much they move, (N, 3) float32 decimetres.
 
     Raises:
         InputError: the file is missing or damaged.
@@ -134,7 +135,7 @@ def read_target(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 @_naming_damage
 def read_garment(path: Path) -> Garment:
-    """An ``.mhclo``.
+    """Read an ``.mhclo`` file.
 
     Raises:
         InputError: the file is missing or damaged.
@@ -180,7 +181,7 @@ def _ranges(words: list[str]) -> list[int]:
 
 @_naming_damage
 def read_texture_name(path: Path) -> Path:
-    """The image that an ``.mhmat`` names as its diffuse texture, whether or not it is there.
+    """The image that an ``.mhmat`` names as its diffuse texture, whether it exists or not.
 
     Raises:
         InputError: the file is missing or damaged.
@@ -191,7 +192,7 @@ def read_texture_name(path: Path) -> Path:
 
 @_naming_damage
 def read_rig(path: Path) -> Rig:
-    """An ``.mhskel`` and the weights that it names.
+    """Read an ``.mhskel`` file and the weights file that it names.
 
     Raises:
         InputError: a file is missing or damaged.
@@ -203,7 +204,7 @@ def read_rig(path: Path) -> Rig:
     while len(parents) < len(bones):
         ready = [name for name in bones if name not in parents and bones[name]["parent"] in (None, *parents)]
         if not ready:
-            raise ValueError("its bones hang in a circle")
+            raise ValueError("a bone is its own ancestor")
         parents |= {name: bones[name]["parent"] for name in ready}
     tables = {name: np.array(rows, np.float32).reshape(-1, 2) for name, rows in weights.items()}
     return Rig(

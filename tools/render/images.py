@@ -1,4 +1,4 @@
-"""One image of one person: the pose, the place, who else is there, and what camera and detector make of it."""
+"""Make one image of one person: choose pose, place and other people, and simulate camera and detector."""
 
 import math
 import random
@@ -18,14 +18,14 @@ cv2 = Extra("cv2", "opencv")
 def photograph(
     renderer: Renderer, domain: Domain, camera: Camera, subject: Subject, others: Sequence[Subject], dice: random.Random
 ) -> np.ndarray:
-    """What a detector cuts out of a camera's image.
+    """Render the part of a camera's image that a detector cuts out.
 
     Args:
-        renderer: draws at the size of the images.
-        domain, camera: where it is.
-        subject: who it shows.
-        others: who may pass by.
-        dice: what is random in this image.
+        renderer: renderer for the size of the images.
+        domain, camera: the place and its camera.
+        subject: the person in the image.
+        others: people who may appear, too.
+        dice: random number generator of this image.
 
     Returns:
         (H, W, 3) uint8, RGB.
@@ -58,24 +58,24 @@ def _standing(
 def _detection(
     box: tuple[float, float, float, float], domain: Domain, dice: random.Random
 ) -> tuple[float, float, float, float]:
-    """The window that a detector finds for a box, both left, right, bottom, top."""
+    """The window that a detector returns for a box; both are left, right, bottom, top."""
     left, right, bottom, top = box
     high = top - bottom
     wide = max(right - left, 0.36 * high)
-    wide += dice.uniform(0.2, 1.0) * max(0.0, 0.5 * high - wide)  # some detectors keep to a shape
+    wide += dice.uniform(0.2, 1.0) * max(0.0, 0.5 * high - wide)  # some detectors prefer a fixed aspect ratio
     x = (left + right) / 2 + high * dice.gauss(0, domain.jitter)
     y = (bottom + top) / 2 + high * dice.gauss(0, domain.jitter)
-    if dice.random() < 0.04:  # legs or head are missed
+    if dice.random() < 0.04:  # the detector misses legs or head
         y += high * dice.choice((-0.12, 0.2))
     grow = 1 + 2 * domain.margin * dice.uniform(0.4, 1.4) + dice.gauss(0, domain.jitter)
     return (x - grow * wide / 2, x + grow * wide / 2, y - grow * high / 2, y + grow * high / 2)
 
 
 def _sensed(image: np.ndarray, camera: Camera, dice: random.Random) -> np.ndarray:
-    """Blur, light, noise and compression of a sensor with the pixels of the image."""
+    """Add the blur, light, noise and compression of a sensor to an image in the sensor's pixels."""
     blur = camera.blur * dice.uniform(0.6, 1.4)
     image = cv2.GaussianBlur(image, (0, 0), blur)
-    if dice.random() < 0.15:  # somebody walks fast, or it is dark
+    if dice.random() < 0.15:  # motion blur: somebody walks fast, or it is dark
         length = dice.choice((3, 3, 5))
         image = cv2.blur(image, (length, 1))
     rng = np.random.Generator(np.random.PCG64(dice.getrandbits(64)))

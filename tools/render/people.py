@@ -1,4 +1,4 @@
-"""Who is drawn: a body, clothes with colours and patterns, hair, a bag; all from a seed, none of it from assets."""
+"""The appearance of people: body, clothes with colours and patterns, hair and bag, all chosen by a seed."""
 
 import colorsys
 import random
@@ -10,7 +10,7 @@ MUSCLES = ("minmuscle", "averagemuscle", "maxmuscle")
 WEIGHTS = ("minweight", "averageweight", "maxweight")
 PATTERNS = (
     *("plain", "bands", "pinstripes", "checks", "dots", "camouflage", "print", "blocks", "fade", "sidestripe"),
-    "open",  # a jacket with something else below it
+    "open",  # an open jacket over another garment
 )
 
 Colour = tuple[float, ...]  # red, green and blue, linear, in [0, 1]
@@ -20,8 +20,8 @@ class Body(NamedTuple):
     """The shape of a person.
 
     Args:
-        race, sex: of :data:`RACES` and :data:`SEXES`.
-        age: from 0 (child) over 0.5 (25 years) to 1 (90).
+        race, sex: one of :data:`RACES` and one of :data:`SEXES`.
+        age: from 0 (child) over 0.5 (25 years) to 1 (90 years).
         muscle, weight: in [0, 1].
         height: from -1 to 1.
     """
@@ -38,12 +38,12 @@ class Cloth(NamedTuple):
     """The colours of a piece of clothing.
 
     Args:
-        colour, second: of the ground and of the pattern.
-        pattern: place in :data:`PATTERNS`.
-        scale: of the pattern, per decimetre.
-        angle: radians by which it is turned.
-        seed: of what is random in it, in [0, 1].
-        own: how much of the hues of the garment's texture stays, in [0, 1].
+        colour, second: colours of the ground and of the pattern.
+        pattern: position in :data:`PATTERNS`.
+        scale: repetitions of the pattern per decimetre.
+        angle: rotation of the pattern in radians.
+        seed: seed of the random parts of the pattern, in [0, 1].
+        own: weight of the hues of the garment's texture, in [0, 1].
     """
 
     colour: Colour
@@ -56,21 +56,22 @@ class Cloth(NamedTuple):
 
 
 class Person(NamedTuple):
-    """What is the same in all images of an identity.
+    """The properties that are the same in all images of an identity.
 
     Args:
-        body: its shape.
-        skin, suit, shoe, hair, hat: in [0, 1), places in the lists of assets; a hat from 1 on is none.
+        body: shape of the body.
+        skin, suit, shoe, hair, hat: in [0, 1), relative positions in the lists of assets; a hat of 1 or more means no
+            hat.
         skin_tone: factor of the skin's brightness.
-        upper, lower, shoes: what they wear.
-        hair_colour, bag_colour: of those.
-        waist: where the upper part ends, decimetres above the hip.
-        sleeves, legs: how far arms and legs are covered, 1 is to the end.
-        bag: 0 none, 1 on the back, 2 in the left hand, 3 in the right one, 4 across the shoulder.
-        bag_size: decimetres: half its width, height and depth.
-        stride, swing: how this person walks, factors.
-        coat, skirt: how far one hangs below the hip, decimetres; 0 is none.
-        flare: width of its hem, a factor of the hip's.
+        upper, lower, shoes: colours of these pieces of clothing.
+        hair_colour, bag_colour: colours of hair and bag.
+        waist: height of the lower end of the upper garment above the hip, decimetres.
+        sleeves, legs: how much of arms and legs is covered; 1 means all.
+        bag: 0 no bag, 1 on the back, 2 in the left hand, 3 in the right hand, 4 across the shoulder.
+        bag_size: half of the bag's width, height and depth, decimetres.
+        stride, swing: factors of how far legs and arms move when this person walks.
+        coat, skirt: length of coat and skirt below the hip, decimetres; 0 means none.
+        flare: width of the hem, as a factor of the hip's width.
     """
 
     body: Body
@@ -99,15 +100,15 @@ class Person(NamedTuple):
 
 
 class Fashion(NamedTuple):
-    """What people of one domain tend to: shares of races, and how clothes are chosen.
+    """Shares of races in a domain, and how clothes are chosen.
 
     Args:
-        races: weights, as in :data:`RACES`.
-        hue: the favourite one, in [0, 1].
+        races: weights, in the order of :data:`RACES`.
+        hue: favourite hue, in [0, 1].
         dark: share of black, grey and navy clothes.
-        patterned: share of patterned uppers.
+        patterned: share of upper garments with a pattern.
         bare: share of short sleeves and legs.
-        bags, hats: shares.
+        bags, hats: shares of people with a bag and with a hat.
     """
 
     races: tuple[float, ...]
@@ -120,7 +121,7 @@ class Fashion(NamedTuple):
 
 
 def make_fashion(dice: random.Random) -> Fashion:
-    """The fashion of a domain."""
+    """Draw the fashion of a domain."""
     return Fashion(
         tuple(dice.uniform(0.2, 1) ** 2 for _ in RACES),
         dice.random(),
@@ -133,7 +134,7 @@ def make_fashion(dice: random.Random) -> Fashion:
 
 
 def make_person(dice: random.Random, fashion: Fashion) -> Person:
-    """A person of a domain."""
+    """Draw a person of a domain."""
     sex = dice.choice(SEXES)
     body = Body(
         dice.choices(RACES, fashion.races)[0],
@@ -218,6 +219,6 @@ def _colour(dice: random.Random, fashion: Fashion) -> Colour:
 
 
 def _rgb(hue: float, saturation: float, value: float) -> Colour:
-    """Of displayed values, made linear."""
+    """Convert hue, saturation and value of a displayed colour to linear RGB."""
     red, green, blue = colorsys.hsv_to_rgb(hue % 1, saturation, value)
     return (red**2.2, green**2.2, blue**2.2)

@@ -1,4 +1,4 @@
-"""How a person stands or walks: angles of joints, and what they make of the posed bones."""
+"""How a person stands or walks: angles of joints, and the positions of the bones that result."""
 
 import math
 import random
@@ -8,19 +8,20 @@ import numpy as np
 
 from render.assets import POSED, Assets
 
-# Of each bone, radians about the axes x, y and z of the world, in this order.
+# Rotation of each bone in radians about the axes x, y and z of the world, in this order.
 Angles = dict[str, tuple[float, float, float]]
 
 
 def draw_angles(dice: random.Random, *, walking: float, stride: float, swing: float, loaded: str = "") -> Angles:
-    """A pose: a moment of a walk, or a way of standing.
+    """Draw a pose: a moment of a walk, or a way of standing.
 
-    Positive angles about x bend forwards what points up and backwards what points down. Arms hang at (0, 0, 0).
+    A positive angle about x bends a bone forwards if it points up, and backwards if it points down. Arms hang at (0, 0,
+    0).
 
     Args:
-        dice: what it is drawn with.
+        dice: random number generator.
         walking: probability of a walk.
-        stride, swing: how far this person's legs and arms go, factors.
+        stride, swing: factors of how far this person's legs and arms move.
         loaded: side whose arm carries something, L or R.
     """
     if dice.random() < walking:
@@ -37,16 +38,18 @@ def draw_angles(dice: random.Random, *, walking: float, stride: float, swing: fl
 
 
 def _walk(phase: float, stride: float, swing: float, dice: random.Random) -> Angles:
-    """Angles over the phase of a gait cycle, close to what gait laboratories report of level walking.
+    """Angles at a phase of the gait cycle, close to those that gait laboratories report for walking on level ground.
 
-    The hip swings by some 20° about 5° of flexion, the knee bends by 60° in swing and 15° in stance, and arms swing
-    against legs (Winter, The Biomechanics and Motor Control of Human Gait, 1987).
+    The hip swings by about 20° around 5° of flexion. The knee bends by 60° in swing and 15° in stance. Arms swing
+    opposite to legs (Winter, The Biomechanics and Motor Control of Human Gait, 1987).
     """
     angles: Angles = {}
     for side, sign, step in (("L", 1.0, phase), ("R", -1.0, phase + math.pi)):
         hip = -0.09 - 0.37 * stride * math.cos(step)
         knee = 0.08 + 0.95 * stride * _bump(step - 4.6, 3) + 0.2 * _bump(step - 0.8, 4)
-        ankle = -hip - knee + 0.3 * stride * max(0.0, -math.cos(step - 5.4))  # flat but for the push and the landing
+        ankle = (
+            -hip - knee + 0.3 * stride * max(0.0, -math.cos(step - 5.4))
+        )  # the foot is flat except for push-off and landing
         angles[f"upperleg01.{side}"] = (hip, 0.0, sign * 0.02)
         angles[f"lowerleg01.{side}"] = (knee, 0.0, 0.0)
         angles[f"foot.{side}"] = (max(-0.3, min(0.5, 0.8 * ankle)), sign * 0.1, 0.0)
@@ -63,7 +66,7 @@ def _walk(phase: float, stride: float, swing: float, dice: random.Random) -> Ang
 
 
 def _bump(angle: float, sharpness: int) -> float:
-    """From 1 at 0 to 0 at pi, and back."""
+    """A smooth bump: 1 at angle 0, 0 at pi."""
     return (0.5 + 0.5 * math.cos(angle)) ** sharpness
 
 
@@ -88,14 +91,14 @@ def _stand(dice: random.Random) -> Angles:
 
 
 def _arm(angles: Angles, side: str, dice: random.Random) -> None:
-    """One of the things that people do with an arm."""
+    """Change an arm to one of several typical gestures."""
     sign = 1.0 if side == "L" else -1.0
     upper, lower = dice.choice(
         (
             ((-0.45, 0.0, 0.25), (-2.1, -sign * 0.3, 0.0)),  # a telephone at the ear
-            ((-0.5, 0.0, 0.1), (-1.3, -sign * 0.4, 0.0)),  # a telephone before the chest
-            ((-0.2, 0.0, 0.2), (-1.35, -sign * 0.9, 0.0)),  # the hand before the belly
-            ((0.35, 0.0, 0.3), (-0.9, -sign * 0.2, 0.0)),  # in the pocket
+            ((-0.5, 0.0, 0.1), (-1.3, -sign * 0.4, 0.0)),  # a telephone in front of the chest
+            ((-0.2, 0.0, 0.2), (-1.35, -sign * 0.9, 0.0)),  # the hand in front of the belly
+            ((0.35, 0.0, 0.3), (-0.9, -sign * 0.2, 0.0)),  # the hand in the pocket
             ((-0.9, 0.0, 0.1), (-0.4, 0.0, 0.0)),  # pointing
         )
     )
@@ -108,11 +111,11 @@ class Skeleton:
     """The posed bones of one body.
 
     Args:
-        assets: with the rig.
+        assets: assets with the rig.
         body: vertices (V, 3) float32 decimetres.
 
     Attributes:
-        joints: (bones, 3) what each bone turns about, at rest.
+        joints: (bones, 3) the point about which each bone rotates, at rest.
         sole: height of the soles at rest, decimetres.
     """
 
@@ -120,7 +123,7 @@ class Skeleton:
         self.parents = assets.parents
         self.joints = np.array([body[vertices].mean(0) for vertices in assets.rig.values()], np.float64)
         self.sole = float(body[assets.base.corners, 1].min())
-        # At rest arms are held out and legs stand apart; the turns about z that let them hang down.
+        # At rest, arms are held out and legs are apart. These rotations about z let them hang down.
         self.hang = {side: self._hang(f"upperarm01.{side}", f"lowerarm01.{side}") for side in "LR"}
         self.bend = {side: self._bend(side) for side in "LR"}
         self.together = {side: self._hang(f"upperleg01.{side}", f"foot.{side}") for side in "LR"}
@@ -130,14 +133,14 @@ class Skeleton:
         return -math.atan2(limb[0], -limb[1])
 
     def _bend(self, side: str) -> tuple[float, float]:
-        """The turns about x that let upper and lower arm point straight down once they hang."""
+        """The rotations about x that let upper and lower arm point straight down after they hang."""
         joints = [self.joints[POSED.index(f"{bone}.{side}")] for bone in ("upperarm01", "lowerarm01", "wrist")]
         down = [rotation(0, 0, self.hang[side]) @ (end - start) for start, end in pairwise(joints)]
         upper, lower = (math.atan2(limb[2], -limb[1]) for limb in down)
         return upper, lower - upper
 
     def matrices(self, angles: Angles) -> np.ndarray:
-        """Where a pose takes the points at rest of each bone: (bones, 3, 4) float32; the lower foot stands at y = 0."""
+        """Transforms (bones, 3, 4) float32 from rest to a pose, for each bone; the lower foot stands at y = 0."""
         moves = np.empty((len(POSED), 3, 4))
         for bone, name in enumerate(POSED):
             turn = rotation(*angles.get(name, (0.0, 0.0, 0.0)))
@@ -148,7 +151,7 @@ class Skeleton:
                 turn = turn @ rotation(0, 0, self.together[side])
             elif name.startswith("foot"):
                 turn = rotation(0, 0, -self.together[side]) @ turn
-            elif name.startswith(("lowerarm01", "wrist")):  # they bend about the axes of an arm that hangs
+            elif name.startswith(("lowerarm01", "wrist")):  # these bones bend about the axes of a hanging arm
                 straight = rotation(self.bend[side][1] if name.startswith("lowerarm01") else 0, 0, 0)
                 turn = rotation(0, 0, -self.hang[side]) @ turn @ straight @ rotation(0, 0, self.hang[side])
             if self.parents[bone] < 0:
@@ -168,11 +171,11 @@ class Skeleton:
         return moves.astype(np.float32)
 
     def points(self, moves: np.ndarray) -> np.ndarray:
-        """Joints in a pose and the ends of head, hands and feet, (N, 3), for the outline of a person."""
+        """Joints in a pose and the ends of head, hands and feet, (N, 3), which give the outline of a person."""
         here = np.einsum("bij,bj->bi", moves[:, :, :3], self.joints) + moves[:, :, 3]
         ends = []
         reaches = {"head": np.array([0, 2.6, 0.3])}
-        for side in "LR":  # a hand goes on where the lower arm points
+        for side in "LR":  # a hand points in the direction of the lower arm
             arm = self.joints[POSED.index(f"wrist.{side}")] - self.joints[POSED.index(f"lowerarm01.{side}")]
             reaches[f"wrist.{side}"] = 1.7 * arm / (np.linalg.norm(arm) + 1e-9)
         for name, reach in reaches.items():
@@ -187,7 +190,7 @@ class Skeleton:
 
 
 def rotation(x: float, y: float, z: float) -> np.ndarray:
-    """The turn about x, then y, then z, (3, 3)."""
+    """The rotation matrix (3, 3) about x, then y, then z."""
     (cx, sx), (cy, sy), (cz, sz) = ((math.cos(angle), math.sin(angle)) for angle in (x, y, z))
     about_x = np.array([[1, 0, 0], [0, cx, -sx], [0, sx, cx]])
     about_y = np.array([[cy, 0, sy], [0, 1, 0], [-sy, 0, cy]])

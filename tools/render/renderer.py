@@ -1,4 +1,4 @@
-"""Draws people in their surroundings by OpenGL, without a display: EGL, on a processor Mesa's llvmpipe."""
+"""Draw people in their surroundings by OpenGL, without a display (EGL); on a CPU by Mesa's llvmpipe."""
 
 import math
 import os
@@ -21,12 +21,12 @@ from render.poses import Skeleton, rotation
 from render.scenes import Box, Camera, textures
 
 TEXTURE = 512  # side of the assets' textures, pixels
-SHADOW = 512  # side of the map of what the light sees
-REACH = 26.0  # decimetres around a person that throw shadows
-OVERSAMPLED = 1.5  # images are drawn so many times as large as they are wanted; a core is faster so than at 4 samples
+SHADOW = 512  # side of the shadow map, pixels
+REACH = 26.0  # radius around a person in which things throw shadows, decimetres
+OVERSAMPLED = 1.5  # factor of the drawn size over the wanted size; on a CPU this is faster than 4 samples per pixel
 _PERSON = ("in_at", "in_normal", "in_zone", "in_uv", "in_bones", "in_influence")
 _PERSON_FORMAT = "3f 3f 3f 2f 4f 4f"
-_BAG = ("", "spine01", "wrist.L", "wrist.R", "spine03")  # the bone that each kind hangs on
+_BAG = ("", "spine01", "wrist.L", "wrist.R", "spine03")  # the bone to which each kind of bag is attached
 
 
 class Drawn(NamedTuple):
@@ -39,7 +39,7 @@ class Drawn(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """A person who is ready to be drawn."""
+    """A person whose meshes are ready to be drawn."""
 
     person: Person
     skeleton: Skeleton
@@ -56,7 +56,7 @@ class Standing(NamedTuple):
 
     @property
     def stand(self) -> np.ndarray:
-        """From the body's coordinates to those of the world, (4, 4)."""
+        """Transform from the body's coordinates to those of the world, (4, 4)."""
         matrix = np.eye(4)
         matrix[:3, :3] = rotation(0, self.heading, 0)
         matrix[[0, 2], 3] = self.at
@@ -71,30 +71,32 @@ class Standing(NamedTuple):
 
 
 class Renderer:
-    """Draws people who are made of assets.
+    """Draw people who are made of assets.
 
     Args:
-        assets: of MakeHuman.
-        height, width: of the largest images, pixels.
+        assets: MakeHuman's assets.
+        height, width: size of the largest images, pixels.
 
     Raises:
         InputError: moderngl or EGL is not installed.
     """
 
     def __init__(self, assets: Assets, *, height: int = 256, width: int = 128) -> None:
-        os.environ.setdefault("LP_NUM_THREADS", "1")  # processes share the cores already
+        os.environ.setdefault("LP_NUM_THREADS", "1")  # several processes use the cores already
         moderngl = Extra("moderngl", "render").load()
-        with suppress(ImportError):  # torch may want it yet: its LLVM crashes if Mesa's came before
+        with suppress(ImportError):  # must come before Mesa's LLVM: if torch loads its own LLVM later, it crashes
             import_module("triton")
         try:
-            options: dict[str, Any] = {"backend": "egl"}  # its types know no backends
+            options: dict[str, Any] = {"backend": "egl"}  # moderngl's type hints lack this option
             gl: Any = moderngl.create_context(standalone=True, **options)
-        except Exception as error:  # of many kinds, some of them without a word
+        except Exception as error:  # moderngl raises many kinds of exceptions, some without a message
             refuse_out_of_memory(error, "OpenGL")
             raise InputError(
-                f"OpenGL cannot be had through EGL ({error}); on Debian: apt-get install libegl1 libgl1-mesa-dri"
+                f"OpenGL cannot be started through EGL ({error}); on Debian: apt-get install libegl1 libgl1-mesa-dri"
             ) from None
-        gl.gc_mode = "context_gc"  # what Python forgets is freed by gc(), when no other context is the current one
+        gl.gc_mode = (
+            "context_gc"  # gc() frees objects that Python deleted, at a moment when this context is the current one
+        )
         self.assets, self.height, self.width, self._gl = assets, height, width, gl
         self._people = gl.program(vertex_shader=shaders.PERSON_VERTEX, fragment_shader=shaders.PERSON_FRAGMENT)
         self._boxes = gl.program(vertex_shader=shaders.BOX_VERTEX, fragment_shader=shaders.BOX_FRAGMENT)
@@ -117,7 +119,7 @@ class Renderer:
         texture.filter = (self._gl.LINEAR_MIPMAP_LINEAR, self._gl.LINEAR)
 
     def _load_texture(self, path: Path | None) -> tuple[Any, float]:
-        """A texture on the device, and its mean brightness, linear."""
+        """Load a texture onto the device; return it and its mean brightness (linear)."""
         if path is None:
             return self._white, 1.0
         pixels = np.ascontiguousarray(_read_texture(path, TEXTURE)[::-1])
@@ -128,8 +130,8 @@ class Renderer:
         return texture, max(mean, 0.02)
 
     def subject(self, person: Person) -> Subject:
-        """Puts a person together: the body, clothes, hair, eyes and what is carried."""
-        with self._gl:  # the one of this renderer, among others of the process
+        """Build a person: body, clothes, hair, eyes and bag."""
+        with self._gl:  # makes the context of this renderer the current one
             self._gl.gc()
             return self._subject(person)
 
@@ -169,7 +171,7 @@ class Renderer:
         return Subject(person, skeleton, tuple(drawn))
 
     def _skin(self, person: Person) -> tuple[Path, Colour]:
-        """A skin of the same race and sex, or else of the same race, or else any; and its mean colour."""
+        """A skin of the same race and sex, else of the same race, else any skin; and its mean colour."""
         body = person.body
         close = [
             path
@@ -216,7 +218,7 @@ class Renderer:
         elif person.bag == 4:
             middle += (2.3, -3.2, 0)
             half = half[[2, 1, 0]]
-        if person.bag in (2, 3):  # below the hand when the arm hangs
+        if person.bag in (2, 3):  # the bag is below the hand if the arm hangs
             turn = rotation(0, 0, -skeleton.hang[bone[-1]])
             points = (points * half[[2, 1, 0]] + (0, -0.9 - half[1], 0)) @ turn.T + middle
             outwards = outwards @ turn.T
@@ -234,7 +236,7 @@ class Renderer:
     def _skirt(
         self, person: Person, hem: float, above: bool, skeleton: Skeleton, body: np.ndarray, skin: Colour
     ) -> Drawn:
-        """What hangs around the legs: the lower part of a coat (``above``), or a skirt, which is narrower."""
+        """The mesh around the legs: the lower part of a coat (``above``), or a skirt, which is narrower."""
         hip = skeleton.joints[POSED.index("upperleg01.L")]
         spread = 1.25 if above else 1.12
         around, down = (each.ravel() for each in np.meshgrid(np.linspace(0, 2 * math.pi, 33), np.linspace(0, 1, 9)))
@@ -246,7 +248,7 @@ class Renderer:
         z = (front + back) / 2 + (front - back) / 2 * grow * np.cos(around)
         folds = 0.35 * down * np.sin(around * round(5 + 6 * person.upper.seed))
         normal = np.stack([np.sin(around + folds), np.full_like(x, 0.1), np.cos(around + folds)], 1)
-        legs = np.clip(0.75 * (hip[1] - height) / 4, 0, 0.85)  # how far it goes with the legs
+        legs = np.clip(0.75 * (hip[1] - height) / 4, 0, 0.85)  # how much the hem follows the legs
         left = np.clip(0.5 + 0.7 * x / wide, 0, 1)
         names = ("root", "upperleg01.L", "upperleg01.R", "root")
         bones = np.tile([POSED.index(name) for name in names], (len(x), 1))
@@ -275,14 +277,14 @@ class Renderer:
         obstacles: tuple[Box, ...],
         height: int,
     ) -> np.ndarray:
-        """What a camera sees in a window of its image.
+        """Draw what a camera sees in a window of its image.
 
         Args:
-            camera: its boxes are the surroundings.
-            people: the first one is looked at, and throws a shadow.
-            window: left, right, bottom and top on the image plane at distance 1, as :func:`on_plane` gives.
+            camera: the camera; its boxes are the surroundings.
+            people: the people; the camera looks at the first one, who throws a shadow.
+            window: left, right, bottom and top on the image plane at distance 1, as :func:`on_plane` returns them.
             obstacles: further boxes.
-            height: wanted, pixels, at most the renderer's own.
+            height: wanted height in pixels, at most the renderer's own.
 
         Returns:
             (H, W, 3) uint8, RGB, :data:`OVERSAMPLED` times as high, in the shape of the renderer's images.
@@ -320,7 +322,7 @@ class Renderer:
                         program[name].value = value
                 program["to_light"].write(_bytes(to_light))
                 program["to_screen"].write(_bytes(to_screen))
-            for person in people:  # first, so that nothing is shaded behind them
+            for person in people:  # people first, so that hidden surfaces behind them are not shaded
                 self._pose(self._people, person, to_screen)
                 for part in person.subject.parts:
                     for name, value in part.values.items():
@@ -348,11 +350,16 @@ def _pick(files: list[Path], where: float) -> Path:
 
 
 def _read_texture(path: Path, side: int) -> np.ndarray:
-    """An image, (side, side, 4) uint8."""
+    """Read an image as (side, side, 4) uint8."""
     try:
         with Image.open(path) as image:
             return np.asarray(image.convert("RGBA").resize((side, side)))
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:  # damage is told in many ways
+    except (
+        OSError,
+        ValueError,
+        SyntaxError,
+        Image.DecompressionBombError,
+    ) as error:  # PIL raises many kinds of exceptions for damaged files
         refuse_out_of_memory(error, path)
         raise InputError(f"{path}: cannot be read as an image ({error}); {WHERE}") from None
 
@@ -381,7 +388,7 @@ def _clothes(person: Person, skin: Colour) -> dict[str, Any]:
 
 
 def _zones(part: Part, corners: np.ndarray, skeleton: Skeleton) -> np.ndarray:
-    """For each corner how much it follows an arm, how far down its arm or leg it is, and its height above the hip."""
+    """For each corner: how much it follows an arm, its relative position along the limb, its height above the hip."""
     arms = [bone for bone, name in enumerate(POSED) if name.startswith(("upperarm", "lowerarm", "wrist"))]
     arm = (part.influence * np.isin(part.bones, arms)).sum(1)
     joints = {name: skeleton.joints[bone] for bone, name in enumerate(POSED)}
@@ -397,7 +404,7 @@ def _zones(part: Part, corners: np.ndarray, skeleton: Skeleton) -> np.ndarray:
 
 @lru_cache(maxsize=1)
 def _rounded() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A box with round edges from -1 to 1: points (N, 3), triangles (T, 3), normals (N, 3)."""
+    """A box with rounded edges from -1 to 1: points (N, 3), triangles (T, 3), normals (N, 3)."""
     around, up = np.meshgrid(np.linspace(0, 2 * math.pi, 17), np.linspace(-math.pi / 2, math.pi / 2, 9))
     ball = np.stack([np.cos(up) * np.cos(around), np.sin(up), np.cos(up) * np.sin(around)], -1).reshape(-1, 3)
     points = np.sign(ball) * np.abs(ball) ** 0.4
@@ -405,13 +412,13 @@ def _rounded() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _grid_triangles(rows: int, columns: int) -> np.ndarray:
-    """Two triangles for each cell of a grid of points that are numbered row by row, (T, 3)."""
+    """Two triangles (T, 3) for each cell of a grid whose points are numbered row by row."""
     first = (np.arange(rows - 1)[:, None] * columns + np.arange(columns - 1)).ravel()
     return np.concatenate([first[:, None] + [0, columns, 1], first[:, None] + [1, columns, columns + 1]])
 
 
 def _box_rows(box: Box) -> np.ndarray:
-    """Positions, normals, colours and places in a texture of a box's twelve triangles, (36, 12)."""
+    """Positions, normals, colours and texture positions of a box's twelve triangles, (36, 12)."""
     half, turn, rows = np.array(box.half), rotation(0, box.turn, 0), []
     for axis in range(3):
         for sign in (-1.0, 1.0):
@@ -422,7 +429,7 @@ def _box_rows(box: Box) -> np.ndarray:
             places = corners * half
             normal = np.zeros(3)
             normal[axis] = sign
-            # Walls have their texture upright.
+            # The texture of a wall is upright.
             across, upwards = (2, 1) if axis == 0 else (0, 1) if axis == 2 else (0, 2)
             texture = np.stack([places[:, across], -places[:, upwards]], 1) * box.scale
             rows.append(
@@ -440,7 +447,7 @@ def _box_rows(box: Box) -> np.ndarray:
 
 
 def looking(camera: Camera, at: tuple[float, float]) -> np.ndarray:
-    """From the world to a camera that looks at a person's middle, rolled by its own angle, (4, 4)."""
+    """Transform (4, 4) from the world to a camera that looks at the middle of a person and is rolled by its angle."""
     eye, target = np.array(camera.eye), np.array([0.5 * at[0], 8.5, 0.5 * at[1]])
     backwards = (eye - target) / np.linalg.norm(eye - target)
     right = np.cross([math.sin(camera.roll), math.cos(camera.roll), 0], backwards)
@@ -482,7 +489,7 @@ def _light_view(camera: Camera, at: tuple[float, float]) -> np.ndarray:
 
 
 def _seen(camera: Camera, colour: Colour) -> Colour:
-    """A colour as a camera shows it; the shaders do the same."""
+    """The colour that a camera shows for a colour; the shaders compute the same."""
     shown = np.array(colour) * camera.gain
     grey = shown @ [0.3, 0.59, 0.11]
     shown = np.maximum(grey + camera.saturation * (shown - grey), 0)

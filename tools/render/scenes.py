@@ -1,4 +1,4 @@
-"""Where people are seen: domains, their cameras, light, and the boxes that streets and halls are made of."""
+"""The places where people are seen: domains, their cameras, their light, and boxes that form streets and halls."""
 
 import math
 import random
@@ -19,7 +19,7 @@ TEXTURES = (
     *("plain", "asphalt", "slabs", "tiles", "grass", "brick", "plaster", "windows", "shop", "panels", "wood"),
     *("foliage", "bars"),
 )
-SIDE = 256  # of a texture, pixels
+SIDE = 256  # side of a texture, pixels
 _GROUND = {
     "street": ("asphalt", "slabs"),
     "hall": ("tiles", "plain", "slabs"),
@@ -40,26 +40,26 @@ _INDOORS = ("hall", "station")
 
 
 class Domain(NamedTuple):
-    """What the cameras and the people of one domain have in common; ranges are (least, most).
+    """The common properties of the cameras and people of one domain; ranges are (minimum, maximum).
 
     Args:
-        name: of the domain.
-        seed: text from which all of it follows.
-        place: of :data:`PLACES`.
-        fashion: of its people.
-        height, distance: of cameras, decimetres.
+        name: name of the domain.
+        seed: text that determines everything about the domain.
+        place: one of :data:`PLACES`.
+        fashion: fashion of its people.
+        height, distance: height of cameras, and distance to people, decimetres.
         pixels: height of a person on the sensor.
-        sun: strength of direct light.
-        cast: standard deviation of the cameras' white balances, and of the domain's own.
-        noise: standard deviation in grey levels.
-        quality: of the cameras' own JPEG compression.
-        blur: standard deviation, pixels on the sensor.
-        jitter: of the detector, share of a person's height.
-        margin: around people, share of their height.
-        walking: share of images of walks.
-        hidden: share of images with something in the way.
-        passers: share of images with somebody else.
-        spread: standard deviation of the directions in which people go past one camera, radians.
+        sun: strength of the direct light.
+        cast: standard deviation of the cameras' white balances, and that of the domain's own.
+        noise: standard deviation of the noise, grey levels.
+        quality: JPEG quality of the cameras.
+        blur: standard deviation of the blur, pixels on the sensor.
+        jitter: error of the detector, as a share of a person's height.
+        margin: margin of the detector around people, as a share of their height.
+        walking: share of images in which the person walks.
+        hidden: share of images in which something hides a part of the person.
+        passers: share of images with another person.
+        spread: standard deviation of the directions in which people pass one camera, radians.
     """
 
     name: str
@@ -83,32 +83,32 @@ class Domain(NamedTuple):
 
 
 class Box(NamedTuple):
-    """A thing with six sides: its middle and half sizes in decimetres, a turn about y, and how it looks."""
+    """A box: its centre and half sizes in decimetres, its rotation about y, and its appearance."""
 
     middle: tuple[float, float, float]
     half: tuple[float, float, float]
     turn: float
     texture: int
     colour: Colour
-    scale: float  # repetitions of the texture a decimetre
+    scale: float  # repetitions of the texture per decimetre
 
 
 class Camera(NamedTuple):
-    """One camera. It looks along z at a region around the origin of the ground.
+    """One camera, which looks along z at a region around the origin of the ground.
 
     Args:
-        eye: where it hangs, decimetres.
-        roll: radians.
-        boxes: its surroundings, the ground among them.
+        eye: position, decimetres.
+        roll: roll angle, radians.
+        boxes: the surroundings, including the ground.
         sun: direction to the light, of unit length.
-        light, sky, ground: colours of the direct light, and of what comes from above and from below.
+        light, sky, ground: colours of the direct light, and of the light from above and from below.
         backdrop: colour behind everything.
-        heading: direction in which most people go, radians about y; 0 is towards the camera.
+        heading: direction in which most people walk, radians about y; 0 is towards the camera.
         gain: factors of red, green and blue.
         contrast: exponent of the tone curve.
-        saturation: 1 leaves colours as they are.
+        saturation: factor of the saturation; 1 leaves colours unchanged.
         pixels: height of a person on the sensor.
-        noise, blur, quality: of the sensor, as of the domain.
+        noise, blur, quality: properties of the sensor, as in :class:`Domain`.
         sensor: colours, tones and sharpness.
     """
 
@@ -132,7 +132,7 @@ class Camera(NamedTuple):
 
 
 def make_domain(number: int, seed: int) -> Domain:
-    """A domain by its number; the places take turns."""
+    """Make a domain by its number; the places alternate."""
     text = f"{seed}/{number}"
     dice = random.Random(f"domain/{text}")
     place = PLACES[number % len(PLACES)]
@@ -164,7 +164,7 @@ def make_domain(number: int, seed: int) -> Domain:
 
 
 def make_camera(domain: Domain, number: int) -> Camera:
-    """A camera of a domain by its number, from 0."""
+    """Make a camera of a domain by its number, from 0."""
     dice = random.Random(f"camera/{domain.seed}/{number}")
     height, distance = dice.uniform(*domain.height), dice.uniform(*domain.distance)
     inside, high = domain.place in _INDOORS, dice.uniform(0.35, 1.35)
@@ -175,7 +175,7 @@ def make_camera(domain: Domain, number: int) -> Camera:
     sky = (day * 0.92, day, day * 1.12) if not inside else (day * 1.04, day, day * 0.92)
     shine = dice.uniform(0.85, 1.15)
     boxes = (*_surroundings(dice, domain.place, distance),)
-    # Automatic: what stands upright has the same brightness, whatever the light and wherever it comes from.
+    # Automatic exposure: upright surfaces have the same brightness, whatever the strength and direction of the light.
     facing = 0.2 + 0.25 * math.cos(high) * (1 + math.cos(azimuth))
     exposure = dice.uniform(0.7, 0.88) / (0.61 * day + facing * strength)
     saturation = dice.uniform(0.85, 1.1)
@@ -220,7 +220,7 @@ def _surroundings(dice: random.Random, place: str, distance: float) -> list[Box]
         where = (dice.uniform(-40, 40), -0.9, dice.uniform(-60, 30))
         boxes.append(Box(where, (0.6, 1, 300), dice.choice((0.0, 1.57, 0.5)), 0, tone(0.5, 0.9, 0.05), 0.05))
     back = -dice.uniform(15, 90)
-    for side in (0.0, *((-1.0, 1.0) if dice.random() < 0.6 else ())):  # walls behind and beside
+    for side in (0.0, *((-1.0, 1.0) if dice.random() < 0.6 else ())):  # walls behind the people and at the sides
         x, edge = side * dice.uniform(30, 60), 0.0
         while edge < 250:
             width, kind = dice.uniform(15, 70), dice.choice(_WALLS[place])
@@ -233,9 +233,9 @@ def _surroundings(dice: random.Random, place: str, distance: float) -> list[Box]
                 half = (6, tall / 2, width / 2) if side else (width / 2, tall / 2, 6)
                 boxes.append(Box(middle, half, 0, look(kind), colour, dice.uniform(0.02, 0.05)))
             edge += width
-    for _ in range(dice.randint(4, 14)):  # things that stand about
+    for _ in range(dice.randint(4, 14)):  # objects at random positions
         x, z = dice.uniform(-60, 60), dice.uniform(back, 0.5 * distance)
-        if abs(x) < 26 and z > -12:  # nobody walks through them
+        if abs(x) < 26 and z > -12:  # people walk here, and must not walk through objects
             x += math.copysign(26, x)
         boxes += _thing(dice, x, z, green, tone)
     return boxes
@@ -268,7 +268,7 @@ def _thing(dice: random.Random, x: float, z: float, green: Colour, tone: Callabl
 
 
 def obstacle(dice: random.Random, eye: tuple[float, float, float], at: tuple[float, float]) -> Box:
-    """Something between a camera and somebody who stands at (x, z): a post, a low thing, a rail or a bush."""
+    """Make something between a camera and a person at (x, z): a post, a low object, a rail or a bush."""
     near = dice.uniform(0.05, 0.16)
     aside = dice.choice((-1, 1)) * dice.uniform(0.5, 4)
     x, z = at[0] + near * (eye[0] - at[0]) + aside, at[1] + near * (eye[2] - at[1])
@@ -288,7 +288,7 @@ def obstacle(dice: random.Random, eye: tuple[float, float, float], at: tuple[flo
 
 @cache
 def textures() -> np.ndarray:
-    """The surfaces in :data:`TEXTURES`, (N, 256, 256, 4) uint8: brightness about 128, and opacity."""
+    """The surfaces in :data:`TEXTURES`, (N, 256, 256, 4) uint8: colour of mean brightness 128, and opacity."""
     made = [_surface(name, np.random.Generator(np.random.PCG64(i))) for i, name in enumerate(TEXTURES)]
     return np.stack(made)
 
@@ -343,7 +343,7 @@ def _surface(name: str, rng: np.random.Generator) -> np.ndarray:
 
 
 def _cloud(rng: np.random.Generator, grains: int) -> np.ndarray:
-    """Smooth noise that repeats, of about unit deviation, (SIDE, SIDE) float32."""
+    """Smooth periodic noise with a standard deviation of about 1, (SIDE, SIDE) float32."""
     coarse = rng.normal(0, 1, (grains, grains)).astype(np.float32)
     coarse = np.pad(coarse, 2, mode="wrap")
     step = SIDE / grains

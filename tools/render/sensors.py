@@ -1,7 +1,8 @@
-"""How one camera shows the world: its colours, tones, sharpness and resolution, drawn once per camera.
+"""Simulate how one camera shows the world: colours, tones, sharpness and resolution, drawn once per camera.
 
-Real cameras differ by far more than their white balance. One is saturated with a green cast and sharpened edges, the
-next one grey, hazy and soft. A model only learns to ignore that if it sees one person under such cameras.
+Real cameras differ by far more than their white balance. The image of one camera is saturated, with a green cast and
+sharpened edges; the image of another is grey, hazy and soft. A model learns to ignore these differences only if it
+trains on images of the same person from such cameras.
 """
 
 import math
@@ -23,8 +24,8 @@ class Sensor(NamedTuple):
     Args:
         matrix: (3, 3), mixes red, green and blue.
         curve: 256 times three bytes, the tones of each channel for its values from 0 to 255.
-        sharpen: strength of the edge enhancement; a negative value, down to -0.8, blurs.
-        colour_blur: standard deviation of the blur of colour without brightness, pixels of the sensor.
+        sharpen: strength of the edge enhancement; negative values, down to -0.8, blur.
+        colour_blur: standard deviation of the blur of the chrominance, pixels of the sensor.
         interlaced: whether odd and even rows are exposed at different times.
     """
 
@@ -36,12 +37,12 @@ class Sensor(NamedTuple):
 
 
 def make_sensor(dice: random.Random) -> Sensor:
-    """A camera's sensor: some are close to neutral, some as bad as those of old surveillance systems."""
+    """Draw a camera's sensor: some are nearly neutral, others as bad as those of old surveillance systems."""
     strength = dice.betavariate(1.3, 1.2)
     saturation = math.exp(dice.gauss(0.05, 0.5) * strength)
     mixing = saturation * np.eye(3) + (1 - saturation) * LUMA
     crosstalk = np.array([[dice.gauss(0, 0.08 * strength) for _ in range(3)] for _ in range(3)])
-    crosstalk -= crosstalk.mean(1, keepdims=True)  # grey stays grey; casts belong to the tone curves
+    crosstalk -= crosstalk.mean(1, keepdims=True)  # grey stays grey, because the tone curves produce colour casts
     return Sensor(
         tuple(map(tuple, (mixing @ (np.eye(3) + crosstalk)).tolist())),
         _tones(dice, strength).tobytes(),
@@ -52,7 +53,7 @@ def make_sensor(dice: random.Random) -> Sensor:
 
 
 def _tones(dice: random.Random, strength: float) -> np.ndarray:
-    """(256, 3) uint8: gamma, contrast, black and white level, each with a part that all channels share."""
+    """Tone curves (256, 3) uint8: gamma, contrast, black and white level, each with a part shared by all channels."""
 
     def spread(common: float, own: float) -> np.ndarray:
         shared = dice.gauss(0, common)
@@ -68,12 +69,12 @@ def _tones(dice: random.Random, strength: float) -> np.ndarray:
 
 
 def develop(image: np.ndarray, sensor: Sensor, dice: random.Random) -> np.ndarray:
-    """The image of a camera.
+    """Apply a sensor to an image.
 
     Args:
         image: (H, W, 3) uint8, RGB, in the sensor's pixels.
-        sensor: of the camera.
-        dice: random choices of this image.
+        sensor: sensor of the camera.
+        dice: random number generator of this image.
 
     Returns:
         (H, W, 3) uint8, RGB.

@@ -1,4 +1,4 @@
-"""The programs that draw people and their surroundings, in GLSL 3.30. Colours are linear until the last line."""
+"""The GLSL 3.30 programs that draw people and their surroundings; colours are linear until the last line."""
 
 _LIGHT = """
 uniform vec3 sun, light, sky, earth, gain;
@@ -59,11 +59,11 @@ in vec2 uv;
 out vec4 image;
 uniform sampler2D cloth;
 uniform vec3 eye, tint, skin;
-uniform float brightness;  // mean of the texture, so that what is left of it is its folds
-uniform int kind;  // 0 as the texture is, 1 its folds in one colour, 2 clothes
+uniform float brightness;  // mean of the texture, by which it is divided so that only its folds remain
+uniform int kind;  // 0 the texture itself, 1 its folds in one colour, 2 clothes
 uniform vec3 colours[4];  // upper ground and pattern, lower ground and pattern
 uniform vec4 upper, lower;  // pattern, scale, angle, seed
-uniform vec2 own;  // how much of the texture's hues stays, above and below
+uniform vec2 own;  // weight of the texture's hues, above and below the waist
 uniform vec3 cut;  // height of the waist, length of sleeves, length of legs
 """
     + _LIGHT

@@ -2,7 +2,7 @@
 
     lreid data list                                     # all data sets, and where lreid expects each
     lreid data check market1501 viper                   # every difference from the published counts
-    lreid data check csv:shop/index.csv                 # every fault of your own list
+    lreid data check csv:shop/index.csv                 # all problems of your own list
     lreid data check my/folder                          # your images: one folder per person
     lreid data check my/folder --pattern "{pid}/{camid}_{n}.png"       # your own pattern of file names
     lreid data from-tracks gate.mp4 --tracks gate.txt --out gate     # a video with a tracker's results
@@ -18,11 +18,13 @@ from pathlib import Path
 from lreid.apps.cli import option
 
 ROOT = "folder of all data sets; image paths in a CSV file may be relative to it (DATA.ROOT, default: datasets)"
-PATTERN = "pattern of image paths in your folders, such as {pid}/{camid}_{n}.png; lreid prints what it reads from ten"
+PATTERN = (
+    "pattern of image paths in your folders, such as {pid}/{camid}_{n}.png; lreid prints what it reads from ten paths"
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the commands of ``lreid data`` and their options."""
+    """Add the commands of ``lreid data`` and their options."""
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name: str, what: str, names: str = "", about: str = "") -> argparse.ArgumentParser:
@@ -43,13 +45,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     prepare = command("prepare", "unpack archives, and convert images where needed", "NAME", data_sets)
     archives = "zip or tar file to unpack; repeat it for more (default: the archives in the data set's folder)"
     option(prepare, "--archive FILE", archives, [], type=Path)
-    option(prepare, "--frames N", "frames per tracklet, if it has tracklets (default: 16)", 0)
+    option(prepare, "--frames N", "frames to unpack per tracklet, for data sets of tracklets (default: 16)", 0)
     about = "video files, or folders in the layout of MOT Challenge or MTMC"
     _add_tracks(command("from-tracks", "cut images out of videos", "VIDEO", about))
 
 
 def _add_tracks(tracks: argparse.ArgumentParser) -> None:
-    """Adds the options of ``lreid data from-tracks``."""
+    """Add the options of ``lreid data from-tracks``."""
     formats = "MOT Challenge format, or JSON of supervision or Ultralytics (default: gt/gt.txt of a folder)"
     option(tracks, "--tracks FILE", f"file of tracks, one per video: {formats}", [], type=Path)
     option(tracks, "--out DIR", "folder to write", type=Path, required=True)

@@ -1,4 +1,4 @@
-"""Find and load data sets by their names: each has a file in this package, or a script registers it.
+"""Find and load data sets by name; a file in this package describes each, or a script registers it.
 
 Every file in this folder, and in the folder of classification data sets, contains ``SPECS``: one
 :class:`lreid.data.spec.Spec` per name. Names with a scheme, such as ``csv:PATH``, need no file: see
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PACKAGES = (
     __name__,
     "lreid.classification.datasets",
-)  # the second is imported only for names that are not in the first
+)  # the second package is imported only for names that the first lacks
 WITHOUT_DUKE = "lreid-order1-noduke, lreid-order2-noduke and lpw-order1"  # files of configs/benchmarks
 
 _registered: dict[str, Spec] = {}
@@ -41,7 +41,7 @@ def register_dataset(spec: Spec) -> None:
         ArgumentError: a data set of this package has that name.
     """
     if any(builtin.name == spec.name for module in files() for builtin in module.SPECS):
-        raise ArgumentError("spec", f"is named {spec.name}, which comes with lreid; choose a different name")
+        raise ArgumentError("spec", f"is named {spec.name}, which is a data set of lreid; choose a different name")
     _registered[spec.name] = spec
 
 
@@ -87,7 +87,7 @@ def spec_of(name: str) -> Spec:
     names = [*specs(), *EXAMPLES]
     near = {each.partition(":")[0]: each for each in names}
     nearest = near[difflib.get_close_matches(name.lower(), near, n=1, cutoff=0.0)[0]]
-    raise InputError(f"{name}: unknown data set; the nearest known is {nearest} (all: {', '.join(names)})")
+    raise InputError(f"{name}: unknown data set; the most similar name is {nearest} (all: {', '.join(names)})")
 
 
 def splits_of(name: str) -> int:

@@ -1,11 +1,11 @@
-"""CoBRA, re-identification of young stock (Perneel et al., Sensors 25(10), 2971, 2025).
+"""CoBRA, re-identification of young cattle (Perneel et al., Sensors 25(10), 2971, 2025).
 
     datasets/cobra/re_identification_youngstock/
     └── ORIENTATION/COW/    11438 images of 48 cows, over two years
 
-There is no official split. Ten random halves of the cows are trained on; of the others, the first image of each
-orientation is a query. The two sides of a cow look different, so queries have matches of their own orientation. There
-are no cameras.
+There is no official split. lreid makes ten splits; each trains on a random half of the cows. The first image of each
+other cow in each orientation is a query, and the rest is the gallery. The two sides of a cow look different, so the
+gallery has images of every query's orientation. There are no cameras.
 """
 
 import os
@@ -18,7 +18,7 @@ from lreid.identities import ascending_ranks
 
 
 def read(home: Path, *, split: int = 0, seed: int = 0, cameras: CameraPolicy = "apart") -> DataSet:
-    """Reads one of ten splits of CoBRA; cows are numbered from 1 by their names, see ``cameras`` for the others."""
+    """Read one of ten splits of CoBRA; cows are numbered from 1 in the order of their names."""
     folders = {Path(folder): visible_images(Path(folder)) for folder, *_ in sorted(os.walk(home))}
     folders = {folder: images for folder, images in folders.items() if images}
     pids = {name: rank + 1 for name, rank in ascending_ranks(folder.name for folder in folders).items()}

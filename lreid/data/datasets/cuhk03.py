@@ -105,7 +105,7 @@ def _read_config(file: Path) -> tuple[list[str], list[int], dict[str, list[int]]
                 raise ValueError
         except (KeyError, ValueError, TypeError):
             raise InputError(
-                f"{file}: is no file of the new protocol of CUHK03, which has filelist, labels, train_idx, query_idx "
+                f"{file}: is not a file of CUHK03's new protocol, which has filelist, labels, train_idx, query_idx "
                 "and gallery_idx; download it from https://github.com/zhunzhong07/person-re-ranking"
             ) from None
     return names, pids, positions
@@ -114,15 +114,16 @@ def _read_config(file: Path) -> tuple[list[str], list[int], dict[str, list[int]]
 def _record(folder: Path, name: str, pid: int, config: Any) -> Record:
     match = re.fullmatch(PATTERN, Path(name).stem)
     if match is None:
-        raise InputError(f"{config}: lists the image {name!r}; expected one like {EXAMPLE}: get the file again")
+        raise InputError(f"{config}: lists the image {name!r}; expected one like {EXAMPLE}: download the file again")
     return Record(str(folder / name), pid, int(match["camid"]))
 
 
 def convert(home: Path) -> None:
     """Writes the images of ``cuhk-03.mat`` as PNG files, and its 20 classic test sets as JSON.
 
-    Files are named as in the lists of the new protocol, by pair of cameras, person, view and number, all from 1:
-    ``1_001_2_06.png``. The first five images of a person are of view 1, the others of view 2. Empty images are skipped.
+    Files are named as in the lists of the new protocol. The name ``1_001_2_06.png`` gives the pair of cameras, the
+    person, the view and the number of the image, all counted from 1. The first five images of a person show view 1, the
+    others view 2. Empty images are skipped.
 
     Raises:
         InputError: the file is not that of CUHK03.
@@ -138,7 +139,7 @@ def convert(home: Path) -> None:
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise InputError(
                 f"{home / RELEASE}: is not the file of CUHK03, which has detected, labeled and testsets "
-                f"({error}); get it again"
+                f"({error}); download it again"
             ) from None
     write_file(home / TEST_SETS, lambda file: file.write(json.dumps(test_sets).encode()))
 

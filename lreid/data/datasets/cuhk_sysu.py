@@ -113,7 +113,7 @@ def _read_annotations(folder: Path) -> dict[str, list[Crop]]:
         )
         return crops
     except (KeyError, TypeError, ValueError, OverflowError, IndexError, AttributeError) as error:
-        raise InputError(f"{file}: is not the annotation of CUHK-SYSU ({error!r}); get it again") from None
+        raise InputError(f"{file}: is not the annotation of CUHK-SYSU ({error!r}); download it again") from None
 
 
 def _numbered(boxes: Iterable[tuple[str, dict[str, Any]]]) -> list[Crop]:
@@ -124,7 +124,7 @@ def _crop(name: str, box: dict[str, Any], number: int) -> Crop:
     left, top, width, height = (int(value) for value in np.ravel(box["idlocate"]))
     scene = str(box["imname"])
     if Path(scene).name != scene:
-        raise ValueError(f"scene {scene!r} is no file name")
+        raise ValueError(f"scene {scene!r} is not a file name")
     hard = int(np.ravel(box["ishard"])[0])
     file = f"{int(name.removeprefix('p')):05d}_{Path(scene).stem}_{number:07d}_{hard}.jpg"
     return Crop(scene, (left, top, left + width, top + height), file)
@@ -140,20 +140,20 @@ def _write_crops(crops: Sequence[Crop], scenes: Path, folder: Path) -> None:
                     image = image.convert("RGB")
             except Exception as error:  # PIL's decoders raise many kinds of exceptions for damaged files
                 refuse_out_of_memory(error, scenes / scene)
-                raise InputError(f"{scenes / scene}: cannot be read ({error}); get the archive again") from None
+                raise InputError(f"{scenes / scene}: cannot be read ({error}); unpack the archive again") from None
             for crop in in_scene:
                 left, top, right, bottom = crop.box
                 if min(right, image.width) <= max(left, 0) or min(bottom, image.height) <= max(top, 0):
                     raise InputError(
                         f"{scenes / scene}: the annotated box {crop.box} shows nothing of this image of "
-                        f"{image.width} x {image.height} pixels; get the archive again"
+                        f"{image.width} x {image.height} pixels; unpack the archive again"
                     )
                 write_image(folder / crop.file, image.crop(crop.box), "JPEG")
                 progress.update()
 
 
 def _listed(value: Any) -> list[Any]:
-    """A list that was read from a MATLAB file; a list of one element may have been read as the element itself."""
+    """Return a value from a MATLAB file as a list, because a list of one element may be read as the element itself."""
     return [value] if isinstance(value, dict) else list(value)
 
 
@@ -177,6 +177,6 @@ _SUB = replace(
     name="cuhk_sysu_sub",
     read=partial(read, min_images=4),
     published=published(query=(2900, 2900), gallery=(2900, None)),
-    remark="trained on those with 4 images or more",
+    remark="training people have 4 images or more",
 )
 SPECS = (_ALL, _SUB)

@@ -2,8 +2,8 @@
 
     datasets/ilids/i-LIDS_Pedestrian/Persons/      0001001.jpg …      (476 images)
 
-The images come from the i-LIDS data set of the UK Home Office. The files contain no cameras, so lreid uses the number
-of an image of a person as its camera.
+The images come from the i-LIDS data set of the UK Home Office. The files do not record cameras, so lreid numbers the
+images of each person and uses the number as the camera.
 """
 
 from pathlib import Path
@@ -23,8 +23,8 @@ def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
     """Reads one of 10 splits of i-LIDS.
 
     All images of 59 people are for training. For each of the other 60 people, one query and one gallery image are drawn
-    at random. The files contain no camera, so lreid uses the number of an image of a person as its camera, as other
-    toolkits do. So the query and the gallery image of a person always have different cameras.
+    at random. The files do not record cameras. As other toolkits do, lreid numbers the images of each person and uses
+    the number as the camera. The query and the gallery image of a person therefore always have different cameras.
 
     lreid draws its own splits with a seed, because other toolkits draw theirs without one.
     """

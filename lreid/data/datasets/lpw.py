@@ -18,7 +18,7 @@ from lreid.data.records import DataSet, Record
 from lreid.data.spec import Layout, Spec, published
 from lreid.errors import InputError
 
-VIEWS = {1: 3, 2: 4, 3: 4}  # cameras of every scene
+VIEWS = {1: 3, 2: 4, 3: 4}  # number of cameras per scene
 QUERY_VIEW = (1, 2)
 TEST_SCENE = 1
 S2_FOLDERS = {"train": "bounding_box_train", "query": "query", "gallery": "bounding_box_test"}

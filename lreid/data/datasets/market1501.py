@@ -3,7 +3,7 @@
     datasets/market1501/
     ├── bounding_box_train/    0002_c1s1_000451_03.jpg …   (12936 images)
     ├── query/                 0001_c1s1_001051_00.jpg …   (3368)
-    └── bounding_box_test/     0000_c1s1_000151_01.jpg …   (19732, of which 15913 without junk)
+    └── bounding_box_test/     0000_c1s1_000151_01.jpg …   (19732; 15913 without junk)
 
 The number before `_c` is the person, the number after it the camera. lreid drops images of person `-1` (junk: bad
 detections). Images of person `0000` (distractors) stay in the gallery and are never trained on. The folder may also be

@@ -3,16 +3,17 @@
     datasets/mevid/
     ├── bbox_train/0103/    0103O020C424T000F00009.jpg …   (person, outfit, camera, tracklet, frame)
     ├── bbox_test/0201/     0201O003C330T004F00192.jpg …
-    ├── train_name.txt, test_name.txt   an image per line
-    ├── track_train_info.txt, track_test_info.txt   first and last image, person, outfit and camera per tracklet
-    ├── query_IDX.txt       the lines of track_test_info.txt, from 0, that are queries; the others are the gallery
-    └── outfit_dates.txt   for `mevid-dates`, not published: a person, an outfit and its date, such as 103 20 2018-03-07
+    ├── train_name.txt, test_name.txt   one image per line
+    ├── track_train_info.txt, track_test_info.txt   per tracklet: first and last image, person, outfit, camera
+    ├── query_IDX.txt       line numbers of the queries in track_test_info.txt, from 0; the others are the gallery
+    └── outfit_dates.txt   not published, for `mevid-dates`: person, outfit and date per line, such as 103 20 2018-03-07
 
-158 actors, who consented, in 598 outfits; 8,092 tracklets. `lreid data prepare mevid --frames 16` reads the archives
-(`mevid-v1-bbox-train.tgz`, 30 GB, `mevid-v1-bbox-test.tgz`, 13 GB, and `mevid-v1-annotation-data.zip`) as streams and
-writes up to 16 frames of each tracklet. A query or gallery entry is a tracklet, with the mean feature of these frames;
-the authors' figures use all frames. `EVAL.OUTFITS` selects the same or changed clothes. In `mevid-dates` and
-`mevid-sites`, people of earlier tasks return. The published files do not say when an outfit was worn.
+MEVID shows 158 actors, who consented, in 598 outfits. It has 8,092 tracklets. `lreid data prepare mevid --frames 16`
+reads the archives (`mevid-v1-bbox-train.tgz`, 30 GB, `mevid-v1-bbox-test.tgz`, 13 GB, and
+`mevid-v1-annotation-data.zip`) as streams and writes up to 16 frames of each tracklet. A query or gallery entry is a
+tracklet. Its feature is the mean over these frames; the authors' figures use all frames. `EVAL.OUTFITS` evaluates
+matches in the same outfit or in another one. In `mevid-dates` and `mevid-sites`, people of earlier tasks return. The
+published files do not say when an outfit was worn.
 """
 
 import os
@@ -35,12 +36,14 @@ NAME = re.compile(r"(?P<pid>\d{4})O(?P<outfit>\d{3})C(?P<camid>\d+)T\d{3}F\d{5}\
 
 
 class Tracklet(NamedTuple):
-    """A line of ``track_train_info.txt`` or ``track_test_info.txt``.
+    """One line of ``track_train_info.txt`` or ``track_test_info.txt``.
 
     Attributes:
         number: number of the line, from 0.
-        first, last: its images, as lines of the file of names, from 0; an empty tracklet ends before it starts.
-        pid, outfit, camid: its person, who is -1 where it is junk, outfit and camera.
+        first, last: line numbers, from 0, of its first and last image in the file of names. In an empty tracklet,
+            ``last`` is below ``first``.
+        pid: person, -1 for junk.
+        outfit, camid: outfit and camera.
     """
 
     number: int
@@ -52,16 +55,16 @@ class Tracklet(NamedTuple):
 
 
 def read(home: Path) -> DataSet:
-    """Reads MEVID, of every tracklet the frames that are there; cameras have the numbers of the release.
+    """Read MEVID with the frames that exist on disk; cameras have the numbers of the release.
 
     Raises:
-        InputError: a line is malformed or contradicts another file, or no frame of a tracklet is there.
+        InputError: a line is malformed or contradicts another file, or no frame of a tracklet exists.
     """
     train, test = (_frames(home, split) for split in SPLITS)
     queries = {query for (query,) in _numbers(home / QUERIES, 1)}
     last = len(_lines(home / "track_test_info.txt")) - 1
     if beyond := [query for query in sorted(queries) if not 0 <= query <= last]:
-        raise InputError(f"{home / QUERIES}: has tracklet {beyond[0]}, but the last is {last}; get the file again")
+        raise InputError(f"{home / QUERIES}: has tracklet {beyond[0]}, but the last is {last}; download the file again")
     data_set = DataSet(
         "mevid",
         tuple(train),
@@ -75,7 +78,7 @@ def read(home: Path) -> DataSet:
 
 
 def _frames(home: Path, split: str) -> list[Frame]:
-    """The frames of a split that are there, tracklet by tracklet."""
+    """The existing frames of a split, tracklet by tracklet."""
     folder = home / f"bbox_{split}"
     there = {person.name: set(os.listdir(person)) for person in folder.iterdir() if person.is_dir()}
     frames, lacking = [], {}
@@ -96,7 +99,7 @@ def _frames(home: Path, split: str) -> list[Frame]:
 
 
 def _named_tracklets(home: Path, split: str) -> Iterator[tuple[Tracklet, list[str]]]:
-    """Tracklets, without empty and junk ones, with the names of their images; reads the file of names line by line."""
+    """Yield the tracklets with the names of their images, except empty and junk ones."""
     file = home / f"{split}_name.txt"
     tracklets = sorted(_tracklets(home, split), key=lambda tracklet: tracklet.first)
     with open(file, encoding="utf-8", errors="replace") as lines:
@@ -112,14 +115,14 @@ def _named_tracklets(home: Path, split: str) -> Iterator[tuple[Tracklet, list[st
                         raise InputError(
                             f"{file}:{line + 1}: has {name!r}, expected an image of person {tracklet.pid}, outfit "
                             f"{tracklet.outfit}, camera {tracklet.camid} (line {tracklet.number + 1} of "
-                            f"track_{split}_info.txt); get both files again"
+                            f"track_{split}_info.txt); download both files again"
                         )
                     names.append(name)
             yield tracklet, names
 
 
 def _tracklets(home: Path, split: str) -> list[Tracklet]:
-    """The tracklets of a split that have images of a person."""
+    """The tracklets of a split, except empty and junk ones."""
     file = home / f"track_{split}_info.txt"
     tracklets = [Tracklet(number, *row) for number, row in enumerate(_numbers(file, 5))]
     tracklets = [each for each in tracklets if each.pid != JUNK and each.last >= each.first]
@@ -127,14 +130,16 @@ def _tracklets(home: Path, split: str) -> list[Tracklet]:
     end = -1
     for each in sorted(tracklets, key=lambda tracklet: tracklet.first):
         if each.first <= end:
-            raise InputError(f"{file}:{each.number + 1}: shares images with line {line_of[end]}; get the file again")
+            raise InputError(
+                f"{file}:{each.number + 1}: shares images with line {line_of[end]}; download the file again"
+            )
         end = each.last
         line_of[end] = each.number + 1
     return tracklets
 
 
 def _numbers(file: Path, columns: int) -> Iterator[tuple[int, ...]]:
-    """The whole numbers of each line, which may be written as decimals, as numpy does."""
+    """Yield the whole numbers of each line, which numpy may have written with a decimal point."""
     for number, line in enumerate(_lines(file), start=1):
         try:
             values = [float(value) for value in line.split()]
@@ -142,14 +147,14 @@ def _numbers(file: Path, columns: int) -> Iterator[tuple[int, ...]]:
                 raise ValueError
         except ValueError:
             raise InputError(
-                f"{file}:{number}: unexpected line {line.strip()!r}; expected {columns} whole numbers: get the file "
-                "again"
+                f"{file}:{number}: unexpected line {line.strip()!r}; expected {columns} whole numbers; download "
+                "the file again"
             ) from None
         yield tuple(map(int, values))
 
 
 def _dates(file: Path) -> dict[tuple[int, int], str]:
-    """The date of each outfit; a key is a person and the number of an outfit of that person."""
+    """The date of each outfit; a key is a person and the number of that person's outfit."""
     dates: dict[tuple[int, int], str] = {}
     for number, line in enumerate(_lines(file), start=1):
         match = re.fullmatch(r"\s*(\d+)\s+(\d+)\s+(\d{4}-\d\d-\d\d)\s*", line)
@@ -168,10 +173,10 @@ def _lines(file: Path) -> list[str]:
 
 
 def unpack_frames(archives: Sequence[Path], home: Path, frames: int) -> None:
-    """Unpacks the text files and evenly spread frames of each tracklet; what is there is not read again.
+    """Unpack the text files, and evenly spread frames of each tracklet; skip files that exist.
 
     Raises:
-        InputError: an archive is damaged, or files are still missing after all have been read.
+        InputError: an archive is damaged, or the archives lack some of the files.
     """
     from lreid.data.prepare import extract
 
@@ -202,7 +207,7 @@ def unpack_frames(archives: Sequence[Path], home: Path, frames: int) -> None:
 
 
 def _spread(names: Sequence[str], count: int) -> list[str]:
-    """The middle ones of ``count`` equal parts of a tracklet; all where there are no more."""
+    """Choose ``count`` evenly spread images of a tracklet, or all if there are not more."""
     if len(names) <= count:
         return [*names]
     return [names[(2 * part + 1) * len(names) // (2 * count)] for part in range(count)]

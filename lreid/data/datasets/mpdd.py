@@ -5,8 +5,9 @@
     ├── query/      (104)
     └── gallery/    (521)
 
-The archive holds a second one, `MPDD.zip`; unpack that, too. Its folder `val`, further images of the same dogs, is not
-read. Dogs are shown whole, in several poses. The authors do not explain what they call a camera.
+The archive contains another archive, `MPDD.zip`; unpack it, too. lreid does not read its folder `val`, which has
+further images of the same dogs. The images show whole dogs in several poses. The authors do not explain what a camera
+is.
 """
 
 from pathlib import Path
@@ -21,7 +22,7 @@ PATTERN = r"(?P<pid>\d+)_c(?P<camid>\d+)_?s\d+_\d+"  # one query is named 146_c1
 
 
 def read(home: Path) -> DataSet:
-    """Reads MPDD; dogs are numbered from 1, since 0 stands for distractors, and cameras as in the file names."""
+    """Read MPDD; dogs are numbered from 1, since 0 means distractors, and cameras as in the file names."""
     splits: dict[str, Any] = {
         split: tuple(dog._replace(pid=dog.pid + 1) for dog in read_folder(home / split, PATTERN, EXAMPLE))
         for split in SPLITS

@@ -45,7 +45,7 @@ def _read_tracks(file: Path, gallery: Sequence[Record]) -> tuple[int, ...]:
     names = [Path(record.path).name for record in gallery]
     missing = next((name for name in names if name not in line_of), None)
     if missing is not None:
-        raise InputError(f"{file}: has no track of {missing}; get the file again, or remove the image")
+        raise InputError(f"{file}: has no track of {missing}; download the file again, or remove the image")
     return tuple(line_of[name] for name in names)
 
 

@@ -40,7 +40,7 @@ _ADDRESS = re.compile(r"synthetic:([a-z-]+)" + 4 * r"/([0-9]{1,18})")
 
 
 def draw(address: str) -> np.ndarray:
-    """Draws the image at an address.
+    """Draw the image at an address.
 
     Args:
         address: ``synthetic:<domain>/<seed>/<identity>/<camera>/<shot>``; identities are numbered from

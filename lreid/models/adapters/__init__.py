@@ -1,4 +1,4 @@
-"""Adapters: small trained modules within the attention blocks of a frozen transformer."""
+"""Adapters: small trainable modules in the attention blocks of a frozen transformer."""
 
 import importlib
 from functools import partial
@@ -18,7 +18,7 @@ class Place(NamedTuple):
 
     Attributes:
         name: name of the block within the network.
-        linears: linear layers of the block that the network calls, by full name, in the order of the calls.
+        linears: linear layers that the network calls in this block, by full name, in the order of the calls.
     """
 
     name: str
@@ -28,14 +28,14 @@ class Place(NamedTuple):
 def add_adapter(network: nn.Module, kind: str, size: int, layers: int, image: torch.Tensor, title: str) -> None:
     """Freeze a network and add an adapter to its last attention blocks.
 
-    Before training, the adapter does not change features, because its last factor is zero.
+    An untrained adapter does not change features, because its last factor is zero.
 
     Args:
         network: the backbone, a transformer such as timm's.
-        kind: ``lora``, ``bottleneck`` or ``prompts``, which are modules of this package.
+        kind: ``lora``, ``bottleneck`` or ``prompts``; each is a module of this package.
         size: rank of LoRA, width of the bottleneck, or number of prompts per block; 1 or more.
         layers: number of last blocks that get an adapter; 0 means all blocks.
-        image: a normalised image (1, 3, H, W), for one forward pass.
+        image: a normalised image (1, 3, H, W), used for one forward pass that finds the layers.
         title: name of the network in error messages.
 
     Raises:
@@ -46,7 +46,9 @@ def add_adapter(network: nn.Module, kind: str, size: int, layers: int, image: to
     require(size >= 1, "adapter_size", size, "1 or more")
     blocks = [name for name, block in network.named_modules() if _attends(block)]
     if not blocks:
-        raise ArgumentError("adapter", f"is {kind}, but {title} has no attention; take a transformer of timm, or none")
+        raise ArgumentError(
+            "adapter", f"is {kind}, but {title} has no attention; use a transformer of timm, or set it to none"
+        )
     most = len(blocks)
     require(0 <= layers <= most, "adapter_layers", layers, f"from 0 to {most}, the attention blocks of {title}")
     places = _places(network, blocks[-layers:], image)
@@ -71,7 +73,7 @@ def _attends(block: nn.Module) -> bool:
 
 
 def _places(network: nn.Module, blocks: list[str], image: torch.Tensor) -> list[Place]:
-    """The blocks with their linear layers that are called; some attentions use only the weight of a layer."""
+    """The blocks, each with the linear layers it calls; some attention modules use only the weight of a layer."""
     places, hooks = [Place(block, {}) for block in blocks], []
 
     def note(linears: dict[str, nn.Linear], name: str, layer: nn.Linear, *_: object) -> None:

@@ -1,4 +1,4 @@
-"""One adapter per task on a frozen network; each image chooses one by the statistics of its task's features."""
+"""A frozen network with one adapter per task; feature statistics choose the adapter for each image."""
 
 from collections.abc import Callable, Mapping
 
@@ -10,24 +10,26 @@ ROWS = ("values", "means", "variances")  # buffers with one row per task
 
 
 class AdapterBank(nn.Module):
-    """A network whose adapter is trained by one task at a time, with the adapters of all finished tasks.
+    """A network with the adapters of all finished tasks, and one adapter in training.
 
-    In evaluation mode an image passes the network without an adapter first. Of its features ``x`` it takes the adapter
-    of the task with the least ``sum_d (x_d - m_d)² / v_d + log v_d``: the likeliest of normal distributions with the
-    stored means ``m`` and variances ``v``. In training mode, and before the first task is stored, the network uses the
-    adapter in training.
+    In evaluation mode, an image first passes the network without an adapter, which gives features ``x``. The image then
+    passes the network with the adapter of the most likely task. That is the task with the smallest ``sum_d (x_d - m_d)²
+    / v_d + log v_d``, which compares normal distributions with the stored means ``m`` and variances ``v``. In training
+    mode, and before the first task is stored, the network uses the adapter in training.
 
     Args:
-        network: a backbone with an adapter that was not trained yet.
-        pool: features (B, dim) of the backbone's outputs.
+        network: a backbone with an untrained adapter.
+        dim: length of the features.
+        pool: function from outputs of the backbone to features (B, dim).
 
     Attributes:
-        values, means, variances: per task, the values of its adapter (T, P), and the mean and variance of the features
-            that the network without an adapter gives to its images, (T, dim) each.
-        use: None lets images choose; a number takes the adapter of that task, and -1 none, for all images.
+        values: (T, P) values of the adapter of each task.
+        means, variances: (T, dim) mean and variance of the features of each task's images, without an adapter.
+        use: None: each image chooses its adapter. A task number: all images use the adapter of that task. -1: no
+            adapter.
     """
 
-    initial: Tensor  # (P,), values of an adapter that changes nothing
+    initial: Tensor  # (P,), values of the untrained adapter, which changes no feature
     values: Tensor
     means: Tensor
     variances: Tensor
@@ -49,7 +51,7 @@ class AdapterBank(nn.Module):
         return torch.cat([self.network.get_parameter(name).detach().flatten() for name in self.trained])
 
     def restart(self) -> None:
-        """Begins an adapter that changes nothing."""
+        """Reset the adapter in training, so that it changes no feature."""
         self._take(self.initial)
 
     @torch.no_grad()
@@ -63,7 +65,7 @@ class AdapterBank(nn.Module):
         return {name: part.view(shape) for name, part, shape in zip(self.trained, parts, shapes, strict=True)}
 
     def add(self, features: Tensor) -> None:
-        """Stores the adapter of a task, with the statistics of its features (n, dim) without an adapter."""
+        """Store the adapter of a task, with statistics of its features (n, dim), computed without an adapter."""
         variance = features.var(0, correction=0)
         variance = variance + 1e-6 * variance.mean() + 1e-12
         for name, row in zip(ROWS, (self._current(), features.mean(0), variance), strict=True):
@@ -71,18 +73,18 @@ class AdapterBank(nn.Module):
             setattr(self, name, torch.cat([rows, row.to(rows)[None]]))
 
     def choose(self, features: Tensor) -> Tensor:
-        """The likeliest task of each row of features (B, dim) without an adapter: (B,) integers."""
+        """Return the most likely task (B,) for features (B, dim) that were computed without an adapter."""
         distances = (features[:, None] - self.means).square() / self.variances + self.variances.log()  # (B, T, dim)
         return distances.sum(2).argmin(1)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Outputs of the network for images (B, 3, H, W)."""
+        """Compute the outputs of the network for images (B, 3, H, W)."""
         if self.training or not len(self):
             return self.network(images)
         if self.use is not None:
             return self._by(self.initial if self.use < 0 else self.values[self.use], images)
         chosen = self.choose(self.pool(self._by(self.initial, images)))  # (B,)
-        if torch.compiler.is_compiling():  # an exported network computes all
+        if torch.compiler.is_compiling():  # an exported network computes the outputs of all adapters
             outputs = torch.stack([self._by(values, images) for values in self.values])
             return outputs[chosen, torch.arange(chosen.shape[0], device=chosen.device)]
         parts = [(chosen == task).nonzero()[:, 0] for task in range(len(self))]
@@ -93,7 +95,7 @@ class AdapterBank(nn.Module):
         return functional_call(self.network, self._named(values), (images,))
 
     def make_room(self, state: Mapping[str, Tensor]) -> None:
-        """Gives the buffers as many rows as those of a model's state dict have, so that it can be loaded."""
+        """Resize the buffers to the number of tasks in a state dict, so that it can be loaded."""
         for name in ROWS:
             if (rows := state.get(f"backbone.{name}")) is not None:
                 setattr(self, name, getattr(self, name).new_empty(len(rows), getattr(self, name).shape[1]))

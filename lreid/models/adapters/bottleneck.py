@@ -1,4 +1,4 @@
-"""Bottleneck adapters: a narrow perceptron next to the perceptron of each block."""
+"""Bottleneck adapters: a narrow MLP in parallel to the MLP of each block."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ class Bottleneck(nn.Module):
     Source: AdaptFormer (Chen et al., NeurIPS 2022), without its factor of 0.1.
 
     Args:
-        inner: the module, which maps (..., C) to (..., C').
+        inner: module that maps (..., C) to (..., C').
         width_in, width_out: widths C and C' of input and output.
         width: width of the bottleneck, the number of rows of ``D``.
     """
@@ -32,7 +32,7 @@ class Bottleneck(nn.Module):
 
 
 def insert(network: nn.Module, places: list[Place], width: int) -> None:
-    """Add a bottleneck to the perceptron of every block, or to the attention of a block without perceptron."""
+    """Add a bottleneck to the MLP of every block, or to the attention if a block has no MLP."""
     require_narrow(width, places)
     for place in places:
         for part in (f"{place.name}.mlp", f"{place.name}.attn"):

@@ -1,4 +1,4 @@
-"""LoRA: low-rank matrices that are added to the weights of linear layers and can be merged into them."""
+"""LoRA: low-rank matrices added to the weights of linear layers; they can be merged into the weights."""
 
 import math
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from lreid.models.adapters import Place, require_narrow
 
 
 def insert(network: nn.Module, places: list[Place], rank: int) -> None:
-    """Add a matrix ``B A`` of the given rank to all linear layers of the blocks that are wide enough, by peft.
+    """Use peft to add a matrix ``B A`` of the given rank to the linear layers that are wide enough.
 
     Initially, ``A`` is random and ``B`` is zero. The scale is 1, so that the learning rate does not depend on the rank.
 
@@ -27,7 +27,7 @@ def insert(network: nn.Module, places: list[Place], rank: int) -> None:
 
 @torch.no_grad()
 def merge(network: nn.Module) -> None:
-    """Add every ``B A`` to the weights of its layer, and reset ``A`` to random values and ``B`` to zero."""
+    """Add every ``B A`` to the weight of its layer, then reset ``A`` to random values and ``B`` to zero."""
     for _, layer in _changed(network):
         layer.base_layer.weight += _change(layer)
         nn.init.kaiming_uniform_(layer.lora_A.default.weight, a=math.sqrt(5))  # as peft does

@@ -1,4 +1,4 @@
-"""PAD's prompts: tokens that every block sees, some for all images and some chosen for each image."""
+"""Prompts of PAD: extra tokens in every block, some for all images and some chosen for each image."""
 
 import torch
 import torch.nn.functional as F
@@ -6,20 +6,21 @@ from torch import Tensor, nn
 
 
 class PromptPool(nn.Module):
-    """General prompts of each block, and a pool of expert prompts that opens further slots for every task.
+    """General prompts and a pool of expert prompts for each block; every task opens further slots of the pool.
 
-    An image takes the open slots whose keys have the largest cosine to the mean of its tokens. Slots of past tasks get
-    no gradient.
+    For each image, the open slots are chosen whose keys have the largest cosine to the mean of the image's tokens.
+    Slots of earlier tasks get no gradient.
 
-    Source: PAD (CVPR 2026), official code. There keys are declared as trained, but the choice passes no gradient to
-    them, so they stay as they were drawn; here they are not parameters. All values come from U(-0.02, 0.02).
+    Source: PAD (CVPR 2026), official code. There the keys are parameters, but the choice passes no gradient to them, so
+    they keep their random values. Here they are buffers. All initial values are drawn from U(-0.02, 0.02).
 
     Args:
-        blocks, width: number of blocks and length of their tokens.
+        blocks: number of blocks.
+        width: length of a token.
         general: number of general prompts per block.
-        length: number of prompts in a slot.
-        slots: number of slots per block, for all tasks.
-        chosen: number of slots that an image takes.
+        length: number of prompts per slot.
+        slots: number of slots per block, for all tasks together.
+        chosen: number of slots chosen for each image.
     """
 
     keys: Tensor  # (blocks, slots, width)
@@ -34,11 +35,11 @@ class PromptPool(nn.Module):
         self.chosen, self.open, self.frozen = chosen, 0, 0
 
     def begin_task(self, slots: int) -> None:
-        """Freezes the open slots and opens further ones, as long as there are any."""
+        """Freeze the open slots, and open ``slots`` further ones, or as many as are left."""
         self.frozen, self.open = self.open, min(self.open + slots, self.experts.shape[1])
 
     def forward(self, block: int, tokens: Tensor) -> Tensor:
-        """Prompts (B, P, width) of a block for its tokens (B, N, width)."""
+        """Return the prompts (B, P, width) of a block for its tokens (B, N, width)."""
         queries = F.normalize(tokens.detach().mean(1), dim=1)  # (B, width)
         usable = self.open or self.chosen
         cosines = queries @ F.normalize(self.keys[block, :usable], dim=1).T.to(queries)  # (B, slots)
@@ -49,9 +50,9 @@ class PromptPool(nn.Module):
         return torch.cat([general, experts], 1).to(tokens)
 
     def get_extra_state(self) -> Tensor:
-        """The numbers of slots that are chosen for an image, open, and frozen."""
+        """The number of slots chosen per image, of open slots, and of frozen slots."""
         return torch.tensor([self.chosen, self.open, self.frozen])
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Restores the numbers of :meth:`get_extra_state`."""
+        """Restore the numbers that :meth:`get_extra_state` returned."""
         self.chosen, self.open, self.frozen = state.tolist()

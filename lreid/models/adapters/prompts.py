@@ -1,4 +1,4 @@
-"""Prompts: learned vectors in every block to which all tokens attend."""
+"""Prompts: trained vectors in every block, to which all tokens attend."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ class PromptedAttention(nn.Module):
 
     Args:
         attn: attention module of timm with a joint projection ``qkv``.
-        count: number of prompts, which are initially drawn from N(0, 0.02²).
+        count: number of prompts; their initial values are drawn from N(0, 0.02²).
     """
 
     def __init__(self, attn: Any, count: int) -> None:
@@ -56,6 +56,6 @@ def insert(network: nn.Module, places: list[Place], count: int) -> None:
         attention: Any = network.get_submodule(name)
         if f"{name}.qkv" not in place.linears or attention.qkv.out_features != 3 * attention.proj.in_features:
             raise ArgumentError(
-                "adapter", f"is prompts, but {name} projects queries and keys separately; take lora or bottleneck"
+                "adapter", f"is prompts, but {name} projects queries and keys separately; use lora or bottleneck"
             )
         network.set_submodule(name, PromptedAttention(attention, count))

@@ -1,4 +1,4 @@
-"""Backbones by name, from the files of this folder or registered by a script.
+"""Build backbones by name; a file in this folder defines them, or a script registers them.
 
 Every file contains ``BACKBONES``, a mapping from names to builders. A name that ends with ``:`` is a family: it covers
 all names that begin with it, and its builder receives the rest of the name. A builder returns a module that maps (B, 3,
@@ -29,8 +29,8 @@ _registered: dict[str, Callable[..., nn.Module]] = {}
 def register_backbone(name: str) -> Callable[[Builder], Builder]:
     """Register a network outside this package as ``MODEL.BACKBONE`` for this process.
 
-    To load a checkpoint of such a run, register the network again. Registering a name again replaces the network, as
-    when a notebook cell runs twice.
+    To load a checkpoint of such a run, register the network again. If the name is registered already, the network is
+    replaced, so that a notebook cell may run twice.
 
     Args:
         name: name of a network, or of a family if it ends with ``:``.
@@ -42,7 +42,7 @@ def register_backbone(name: str) -> Callable[[Builder], Builder]:
         ArgumentError: a backbone of this package has that name.
     """
     if _from_files(name) is not None:
-        raise ArgumentError("name", f"is {name}, which comes with lreid; choose a different name")
+        raise ArgumentError("name", f"is {name}, which is a backbone of lreid; choose a different name")
 
     def decorate(builder: Builder) -> Builder:
         _registered[name] = builder
@@ -57,7 +57,7 @@ def _builders(file: str) -> dict[str, Callable[..., nn.Module]]:
 
 
 def _from_files(name: str) -> Callable[..., nn.Module] | None:
-    """Find the builder of a name; files whose name begins the backbone's name are imported first."""
+    """Find the builder of a name; first import the file, if any, with whose name the backbone's name begins."""
     files = sorted(_files(), key=lambda file: not name.startswith(file))
     return next((builders[name] for builders in map(_builders, files) if name in builders), None)
 
@@ -107,7 +107,7 @@ def build_backbone(
     sources = [each for each in SOURCES if each in takes]
     if weights in SOURCES and weights not in sources:
         others = " or ".join([*sources, "none", "a file"])
-        raise ArgumentError("weights", f"is {weights}, but {name} has no {SOURCES[weights]}; take {others}")
+        raise ArgumentError("weights", f"is {weights}, but {name} has no {SOURCES[weights]}; use {others}")
     options: dict[str, Any] = {each: weights == each for each in sources}
     if "size" in takes:
         options["size"] = size
@@ -130,7 +130,7 @@ def give_norms(network: nn.Module, norm: str) -> None:
 
 
 def normalisation(backbone: str, weights: str) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-    """Return means and deviations of RGB in [0, 1] that weights need; None if they are ImageNet's or unknown.
+    """Return the means and deviations of RGB in [0, 1] that weights need; None for ImageNet's or unknown ones.
 
     Raises:
         ArgumentError: timm has no such network.

@@ -21,7 +21,7 @@ class NonLocal(nn.Module):
         self.W = nn.Sequential(nn.Conv2d(1, channels, 1), norm)
 
     def forward(self, maps: Tensor) -> Tensor:
-        """Transform maps (B, C, h, w); the shape stays."""
+        """Transform maps (B, C, h, w) to maps of the same shape."""
         g, theta, phi = (layer(maps).flatten(2) for layer in (self.g, self.theta, self.phi))  # (B, 1, hw)
         # With one inner channel, (theta^T phi) g^T is theta times a number.
         attention = theta * (phi * g).mean(2, keepdim=True)  # (B, 1, hw)
@@ -44,7 +44,8 @@ class FastReidResNet50(nn.Module):
     """ResNet-50 as fast-reid builds it: without the last stride, and with max-pooling that rounds sizes up.
 
     Args:
-        nl: add non-local blocks after the last two blocks of the second stage and the last three of the third stage.
+        nl: add a non-local block after each of the last two blocks of the second stage and the last three of the third
+            stage.
         gem: pool maps with a learned generalised mean; if False, the network returns maps.
     """
 
@@ -93,7 +94,7 @@ def build(name: str) -> FastReidResNet50:
     parts = name.split("_")[1:]
     if name not in ("resnet50", "resnet50_nl", "resnet50_gem", "resnet50_nl_gem"):
         raise ArgumentError(
-            "backbone", f"fastreid:{name} is not known; it is fastreid:resnet50, with _nl, _gem or both"
+            "backbone", f"fastreid:{name} is unknown; use fastreid:resnet50, with the suffix _nl, _gem or _nl_gem"
         )
     return FastReidResNet50(**dict.fromkeys(parts, True))
 

@@ -1,4 +1,4 @@
-"""CLIP of open_clip, such as ``open_clip:ViT-B-16-quickgelu.openai``; its text tower is set aside for methods."""
+"""CLIP models of open_clip, such as ``open_clip:ViT-B-16-quickgelu.openai``; a method may use the text tower."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from lreid.errors import ArgumentError, refuse_out_of_memory
 from lreid.extras import Extra
 from lreid.models.adapters.pool import PromptPool
 
-PENULTIMATE = 10  # the block whose class token CLIP-ReID takes as well, or the last one of smaller networks
+# Number of the block, from 0, whose class token CLIP-ReID uses as well; smaller networks use their last block.
+PENULTIMATE = 10
 
 
 class Aside:
-    """A module that belongs to no state dict and is not copied."""
+    """Holds a module that is in no state dict and that copies of the model leave out."""
 
     def __init__(self, module: nn.Module | None) -> None:
         self.module = module
@@ -26,19 +27,20 @@ class Aside:
 
 
 class ClipFeatures(nn.Module):
-    """CLIP's vision transformer: the class token after the last norm, and its projection, as one vector.
+    """CLIP's vision transformer, which returns the class token after the last norm and its projection as one vector.
 
     Source: the test features of CLIP-ReID (AAAI 2023) and PAD (CVPR 2026).
 
     Args:
-        clip: a ``CLIP`` of open_clip with a vision transformer.
+        clip: a ``CLIP`` model of open_clip with a vision transformer.
 
     Attributes:
         width, projected: lengths of the class token and of its projection.
-        dim: their sum.
-        all_levels: put the class token after the last block but one first; also in training mode.
-        prompts: PAD's prompts; None without.
-        aside: the whole CLIP, for methods that need its text tower.
+        dim: length of a feature, ``width + projected``.
+        all_levels: also return the class token of block ``PENULTIMATE`` in evaluation mode, before the other features.
+            Training mode always returns it.
+        prompts: prompts of PAD, or None.
+        aside: the whole CLIP model, for methods that need its text tower.
     """
 
     prompts: PromptPool | None
@@ -53,13 +55,13 @@ class ClipFeatures(nn.Module):
         self.aside = Aside(clip)
 
     def put_prompts(self, **options: int) -> PromptPool:
-        """Adds PAD's prompts to every block; options are those of :class:`~lreid.models.adapters.pool.PromptPool`."""
+        """Add PAD's prompts to every block; options are those of :class:`~lreid.models.adapters.pool.PromptPool`."""
         blocks = len(self.visual.transformer.resblocks)
         self.prompts = PromptPool(blocks, self.width, **options).to(self.visual.proj.device)
         return self.prompts
 
     def forward(self, images: Tensor) -> Tensor:
-        """Features (B, dim) of images (B, 3, H, W); with all levels (B, width + dim)."""
+        """Compute features (B, dim) of images (B, 3, H, W); (B, width + dim) in training or with ``all_levels``."""
         visual = self.visual
         patches = visual.conv1(images).flatten(2).transpose(1, 2)  # (B, N, width)
         first = visual.class_embedding.expand(patches.shape[0], 1, -1)
@@ -79,7 +81,7 @@ class ClipFeatures(nn.Module):
         return torch.cat([*levels, last, last @ visual.proj], 1)
 
     def adapted(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
-        """The state of a CLIP of open_clip with position embeddings for this size; its text tower is loaded aside."""
+        """Resample the position embeddings of an open_clip state to the image size, and load its text tower."""
         if self.aside.module is not None and "text_projection" in state:
             state = dict(state)
             Extra("open_clip.model", "clip").resize_pos_embed(state, self.aside.module)
@@ -88,16 +90,16 @@ class ClipFeatures(nn.Module):
 
 
 def build(name: str, *, hub: bool, size: tuple[int, int]) -> nn.Module:
-    """A CLIP by its name in open_clip, with random weights or those of a tag.
+    """Build a CLIP model by its name in open_clip, with random weights or published ones.
 
     Args:
-        name: name of the model, then a dot and a tag of weights, as in ``ViT-B-16-quickgelu.openai``.
+        name: name of the model, a dot, and a tag of published weights, such as ``ViT-B-16-quickgelu.openai``.
         hub: download the weights of the tag.
-        size: height and width of the images; position embeddings are resampled.
+        size: height and width of the images; position embeddings are resampled to it.
 
     Raises:
-        ArgumentError: open_clip has no such model or tag, the model has no vision transformer or cannot take images of
-            that size, or the weights cannot be downloaded.
+        ArgumentError: open_clip does not have this model or tag; the model has no vision transformer or cannot take
+            images of this size; or the weights cannot be downloaded.
         InputError: open_clip is not installed.
     """
     open_clip: Any = Extra("open_clip", "clip").load()
@@ -106,7 +108,7 @@ def build(name: str, *, hub: bool, size: tuple[int, int]) -> nn.Module:
     if kind not in models:
         nearest = difflib.get_close_matches(kind, models, n=1, cutoff=0.0)[0]
         raise ArgumentError(
-            "backbone", f"open_clip:{kind} is no model of open_clip; the nearest is open_clip:{nearest}"
+            "backbone", f"open_clip:{kind} is not a model of open_clip; the most similar name is open_clip:{nearest}"
         )
     tags = open_clip.list_pretrained_tags_by_model(kind)
     if hub and tag not in tags:
@@ -117,11 +119,11 @@ def build(name: str, *, hub: bool, size: tuple[int, int]) -> nn.Module:
         refuse_out_of_memory(error, f"open_clip:{name}")
         reason = " ".join(str(error).split())[:200]
         if hub:
-            advice = "download them elsewhere and name the file, or take none to start from random ones"
+            advice = "download them elsewhere and name the file, or set it to none for random weights"
             raise ArgumentError("weights", f"is hub, but they cannot be downloaded ({reason}); {advice}") from None
-        raise ArgumentError("backbone", f"open_clip:{name} cannot be made ({reason}); take another one") from None
+        raise ArgumentError("backbone", f"open_clip:{name} cannot be built ({reason}); use another model") from None
     if not hasattr(clip, "text_projection") or not hasattr(clip.visual, "class_embedding"):
-        raise ArgumentError("backbone", f"open_clip:{kind} is no CLIP with a vision transformer; take ViT-B-16")
+        raise ArgumentError("backbone", f"open_clip:{kind} is not a CLIP model with a vision transformer; use ViT-B-16")
     return ClipFeatures(clip)
 
 

@@ -48,8 +48,8 @@ def torchvision_network(name: str, imagenet: bool) -> nn.Module:
         url = torchvision.models.get_model_weights(name)["IMAGENET1K_V1"].url
         raise ArgumentError(
             "weights",
-            f"imagenet cannot be downloaded ({error}); fetch {url} elsewhere and name that file, or take none to start "
-            "from random weights",
+            f"imagenet cannot be downloaded ({error}); download {url} elsewhere and name that file, or use none to "
+            "start from random weights",
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""A small residual network for the built-in benchmark, which trains from scratch on two cores in about two minutes."""
+"""A small residual network for the built-in benchmark; it trains from scratch on two cores in about two minutes."""
 
 from torch import Tensor, nn
 from torchvision.models.resnet import BasicBlock

@@ -35,8 +35,8 @@ class ReducedResNet18(nn.Module):
 
     Source: GEM (Lopez-Paz and Ranzato, NeurIPS 2017); later papers on online learning use the same network. Its stem is
     3 x 3 without stride and without max-pooling. The stages have 20, 40, 80 and 160 filters. It maps images (B, 3, H,
-    W) to (B, 160, H/8, W/8). The official codes pool parts of 4 x 4 positions, which is the entire map for images of 32
-    x 32 pixels, as here. For larger images, they concatenate several averages; here there is one average.
+    W) to (B, 160, H/8, W/8). The official codes pool parts of 4 x 4 positions; for images of 32 x 32 pixels, one part
+    is the entire map. For larger images, they concatenate several averages. Here there is always one average.
     """
 
     dim = 160
@@ -53,7 +53,7 @@ class ReducedResNet18(nn.Module):
 
 
 def _stage(width_in: int, width: int, stride: int) -> nn.Sequential:
-    """Two residual blocks; the first has the stride."""
+    """Two residual blocks, of which the first has the stride."""
     shortcut = None
     if stride != 1 or width_in != width:
         shortcut = nn.Sequential(nn.Conv2d(width_in, width, 1, stride=stride, bias=False), nn.BatchNorm2d(width))

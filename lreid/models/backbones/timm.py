@@ -17,14 +17,14 @@ POOLS = {"class": "token", "patches": "avg"}  # values of MODEL.POOLING, and tim
 
 
 class TimmFeatures(nn.Module):
-    """A network of timm without its classifier, which returns maps, or vectors if it works on tokens.
+    """A network of timm without its classifier; it returns maps, or vectors if it works on tokens.
 
     Convolutional networks and Swin end with a map. A network of tokens pools its tokens itself, after its last norm: it
     returns the class token, the mean of the patches, or what it was built to return.
 
     Args:
         network: a network of timm, built with ``num_classes=0`` and, if it has position embeddings, for the input size.
-        size: height and width of the images; a blank image of this size is tried.
+        size: height and width of the images; the constructor tries a blank image of this size.
         title: name of the network in error messages.
 
     Raises:
@@ -52,7 +52,8 @@ class TimmFeatures(nn.Module):
             except (AssertionError, RuntimeError, ValueError) as error:
                 reason = " ".join(str(error).split()) or "its parts do not fit"
                 raise ArgumentError(
-                    "height", f"is {size[0]}, with a width of {size[1]}; {self.title} cannot take that: {reason}"
+                    "height",
+                    f"is {size[0]}, with a width of {size[1]}; {self.title} does not support this size: {reason}",
                 ) from None
 
     def _check_patches(self, size: tuple[int, int]) -> None:
@@ -68,7 +69,7 @@ class TimmFeatures(nn.Module):
                 raise ArgumentError(
                     argument,
                     f"is {pixels}; {self.title} cuts images into patches of {sides[0]} x {sides[1]} pixels, "
-                    f"so take {' or '.join(near)}",
+                    f"so use {' or '.join(near)}",
                 )
 
     def forward(self, images: Tensor) -> Tensor:
@@ -87,14 +88,14 @@ class TimmFeatures(nn.Module):
         has_class = getattr(self.network, "num_prefix_tokens", 0) > 0
         if self.gives_maps or not hasattr(self.network, "num_prefix_tokens") or (pooling == "class" and not has_class):
             missing = "class token" if pooling == "class" else "tokens of patches"
-            raise ArgumentError("pooling", f"is {pooling}, but {self.title} has no {missing}; take avg")
+            raise ArgumentError("pooling", f"is {pooling}, but {self.title} has no {missing}; use avg")
         self.network.reset_classifier(0, POOLS[pooling])
 
     def adapted(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
         """Adapt a state dict of timm: resample its position embeddings to this network's input size.
 
-        State dicts of other libraries that timm supports, such as OpenAI's, are converted. If the sides of a position
-        grid are unknown, it is assumed to be square.
+        State dicts of other libraries that timm supports, such as OpenAI's, are converted. A position grid whose sides
+        are unknown is assumed to be square.
         """
         adapt = getattr(sys.modules[type(self.network).__module__], "checkpoint_filter_fn", None)
         return state if adapt is None else adapt(state, self.network)
@@ -128,8 +129,8 @@ def build(name: str, *, hub: bool, size: tuple[int, int]) -> nn.Module:
         refuse_out_of_memory(error, f"timm:{name}")
         raise ArgumentError(
             "backbone",
-            f"timm:{name} cannot be made for images of {size[0]} x {size[1]}: {' '.join(str(error).split())}; "
-            "take another size or network",
+            f"timm:{name} cannot be built for images of {size[0]} x {size[1]}: {' '.join(str(error).split())}; "
+            "use another size or network",
         ) from None
     stages = _without_last_stride(network)
     features = TimmFeatures(network, size, f"timm:{name}")
@@ -161,16 +162,20 @@ def _checked(name: str) -> ModuleType:
     kind, dot, _ = name.partition(".")
     if not timm.is_model(kind):
         nearest = difflib.get_close_matches(kind, timm.list_models(), n=1, cutoff=0.0)[0]
-        raise ArgumentError("backbone", f"timm:{name} is no network of timm; the nearest known one is timm:{nearest}")
+        raise ArgumentError(
+            "backbone", f"timm:{name} is not a network of timm; the most similar name is timm:{nearest}"
+        )
     tagged = timm.list_pretrained(f"{kind}.*")
     if dot and name not in tagged:
         nearest = difflib.get_close_matches(name, tagged or [kind], n=1, cutoff=0.0)[0]
-        raise ArgumentError("backbone", f"timm:{name}: timm has no such weights; the nearest name is timm:{nearest}")
+        raise ArgumentError(
+            "backbone", f"timm:{name}: timm has no such weights; the most similar name is timm:{nearest}"
+        )
     return timm
 
 
 def _without_last_stride(network: Any) -> list[list[nn.Module]]:
-    """Remove the last stride of an EfficientNet; return its blocks by map size, without those of the stem's size."""
+    """Remove the last stride of an EfficientNet; return the blocks after the stem's map size, by map size."""
     stages: list[list[nn.Module]] = []
     if type(network).__name__ != "EfficientNet":
         return stages
@@ -187,16 +192,16 @@ def _without_last_stride(network: Any) -> list[list[nn.Module]]:
 
 
 def _to_fetch(name: str, cfg: Any, error: Exception) -> str:
-    """What to do about weights that cannot be downloaded, as part of a message."""
+    """Say in a message how to get weights that cannot be downloaded."""
     repository, url = getattr(cfg, "hf_hub_id", None), getattr(cfg, "url", None)
     if repository:
         file = getattr(cfg, "hf_hub_filename", None) or "model.safetensors"
         url = f"https://huggingface.co/{repository}/resolve/main/{file}"
     if not url:
-        return f"timm has no weights for {name}; name a file, or take none to start from random weights"
+        return f"timm has no weights for {name}; name a file, or use none to start from random weights"
     return (
-        f"they cannot be downloaded ({type(error).__name__}); fetch {url} elsewhere and name that file as the weights, "
-        "or take none to start from random ones"
+        f"they cannot be downloaded ({type(error).__name__}); download {url} elsewhere and name that file as the "
+        "weights, or use none to start from random ones"
     )
 
 

@@ -158,7 +158,7 @@ def test_a_data_set_is_one_file(make_images, tmp_path, monkeypatch):
 
 
 def test_names_of_the_package_are_not_taken(registry):
-    with pytest.raises(ArgumentError, match="spec is named viper, which comes with lreid"):
+    with pytest.raises(ArgumentError, match="spec is named viper, which is a data set of lreid"):
         register_dataset(spec_of("viper"))
 
 

@@ -234,9 +234,9 @@ def test_people_return_on_later_tasks_with_their_label(home: Path, caplog: pytes
     benchmark = plain(train=["mevid"], root=home.parent, groups=sites)
     assert [(task.name, task.classes) for task in benchmark.tasks] == [("mevid admin", [0, 1]), ("mevid bus", [0, 2])]
     assert [{each.outfit for each in task.records if each.pid == 0} for task in benchmark.tasks] == [{1}, {2}]
-    assert "left out 1 image whose camera is in none of the groups: 436" in caplog.text
+    assert "left out 1 image, because no group has their camera: 436" in caplog.text
     days = {"group_by": "date", "groups": [["day 1", "2018-03-07"], ["day 2", "2018-03-09"]]}
-    with pytest.raises(ArgumentError, match="group_by is date, but no dates of mevid are known"):
+    with pytest.raises(ArgumentError, match="group_by is date, but mevid has no dates"):
         plain(train=["mevid"], root=home.parent, **days)
     (home / "outfit_dates.txt").write_text("1 1 2018-03-07\n1 2 2018-03-09\n2 1 2018-03-09\n3 7 2018-03-07\n")
     assert [task.classes for task in plain(train=["mevid"], root=home.parent, **days).tasks] == [[0, 1], [0, 2]]

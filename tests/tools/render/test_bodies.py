@@ -63,11 +63,11 @@ def test_normals_of_boxes_point_outwards(assets: Assets) -> None:
         ("3dobjs/base.obj", "base.obj: no such file; datasets/README.md says"),
         ("rigs", "default.mhskel: no such file; "),
         ("targets", "african-female-child.target: no such file and 179 more; "),
-        ("skins", "no skins/*/*.mhmat, with the texture that it names, is there; "),
-        ("skins/young_asian_male/skin.png", "no skins/*/*.mhmat, with the texture that it names, is there; "),
-        ("clothes/female_suit01", "no clothes/female_*/*.mhclo is there; "),
-        ("clothes/shoes01", "no clothes/shoes*/*.mhclo is there; "),
-        ("hair/short01/short01_diffuse.png", "no hair/*/*.mhclo, with its texture, is there; "),
+        ("skins", "has no skins/*/*.mhmat with the texture that it names; "),
+        ("skins/young_asian_male/skin.png", "has no skins/*/*.mhmat with the texture that it names; "),
+        ("clothes/female_suit01", "has no clothes/female_*/*.mhclo; "),
+        ("clothes/shoes01", "has no clothes/shoes*/*.mhclo; "),
+        ("hair/short01/short01_diffuse.png", "has no hair/*/*.mhclo with its texture; "),
     ],
 )
 def test_what_is_missing_is_named(home: Path, tmp_path: Path, gone: str, told: str) -> None:
@@ -83,7 +83,7 @@ def test_assets_of_another_body_are_refused(home: Path, tmp_path: Path) -> None:
     shutil.copytree(home, tmp_path / "makehuman")
     folder = tmp_path / "makehuman"
     (folder / "targets/macrodetails/caucasian-male-young.target").write_text("999999 1 0 0\n")
-    with pytest.raises(InputError, match=r"caucasian-male-young.target: is of another body than 3dobjs/base.obj"):
+    with pytest.raises(InputError, match=r"caucasian-male-young.target: belongs to another body than 3dobjs/base.obj"):
         Assets(folder).shape(AVERAGE)
     suit = folder / "clothes/male_suit01/male_suit01.mhclo"
     suit.write_text(suit.read_text().replace("verts 0\n", "verts 0\n999999\n"))

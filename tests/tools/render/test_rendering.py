@@ -239,7 +239,7 @@ def test_bad_input(home: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="base.obj: no such file and 181 more; datasets/README.md says where"):
         render(tmp_path / "people", tmp_path / "nothing")
     (tmp_path / "people").mkdir()
-    with pytest.raises(InputError, match="people: is there already; remove it"):
+    with pytest.raises(InputError, match="people: already exists; remove it"):
         render(tmp_path / "people", home)
     assert not list((tmp_path / "people").iterdir())
 
