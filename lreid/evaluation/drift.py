@@ -55,8 +55,8 @@ class DriftRecorder:
     """Records how the features of some images move in the first updates after a task switch, as in Fig. 2.
 
     Create it after the last update of the old task, and call it after every update of the new task. Features are
-    extracted as for retrieval: in evaluation mode, after the neck if there is one. So changes of BatchNorm's running
-    statistics count as drift. The paper does not state its mode.
+    extracted as for retrieval: in evaluation mode, after the neck if there is one. Changes of BatchNorm's running
+    statistics therefore count as drift. The paper does not state whether it uses evaluation mode.
 
     The recorder restores the model's training mode and draws no random numbers, so it does not influence training.
 
@@ -104,7 +104,7 @@ class DriftRecorder:
         return {"curves": self.curves, "done": self.done, **features}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores the state of :meth:`state_dict`, for a recorder of the same images."""
+        """Restore a state that :meth:`state_dict` returned, in a recorder of the same images."""
         self.curves, self.done = state["curves"], state["done"]
         self.first, self.last = (
             {name: each.numpy() for name, each in state[part].items()} for part in ("first", "last")

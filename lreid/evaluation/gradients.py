@@ -22,8 +22,9 @@ class GradientRecorder:
 
     Features are the outputs of the network, or what a method pools from the network's maps. Gradients that reach the
     maps in other ways are ignored. A method may call its network several times per step. If the first rows of a call
-    are the batch, the stored images are the batch's exemplars and all rows after the batch. In other calls, all rows
-    are stored images. Methods without memory have only incoming images. Calls without gradient are ignored.
+    are the batch, the batch's exemplars and all rows after the batch count as stored images. In other calls, all rows
+    count as stored images. For methods without memory, all images count as incoming. Calls without gradient are
+    ignored.
 
     Args:
         method: the method in training.
@@ -31,7 +32,8 @@ class GradientRecorder:
 
     Attributes:
         norms: two lists, ``stored`` and ``incoming``, with one value per update: the mean of :func:`gradient_norms`
-            over the images, each with the loss of its batch. A value is None without such images, or if not finite.
+            over the images, each with the loss of its batch. A value is None if there are no such images or it is not
+            finite.
     """
 
     def __init__(self, method: Learner, *, steps: int) -> None:
@@ -115,7 +117,7 @@ def gradient_norms(loss: Tensor, features: Tensor) -> Tensor:
     the loss of incoming images, the norm is 0 at old images that are not among its negatives.
 
     Args:
-        loss: scalar. Its graph stays and no ``.grad`` changes, so that ``loss.backward()`` may follow.
+        loss: scalar. Its graph is kept and no ``.grad`` changes, so ``loss.backward()`` may follow.
         features: (B, D) float, the same tensor object from which the loss was computed.
 
     Returns:

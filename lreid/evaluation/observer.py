@@ -59,4 +59,4 @@ class Observer:
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores the state of :meth:`state_dict`; called instead of :meth:`before_task`."""
+        """Restore a state that :meth:`state_dict` returned; called instead of :meth:`before_task`."""

@@ -150,7 +150,7 @@ def _parts(features: Features, rows: Any, columns: Any) -> Features:
 def _scores_of(
     features: Features, split: Split, search: Search | None, device: torch.device | None, compare: Callable[..., Any]
 ) -> BlockScores:
-    """Scores of a split: from the search if only that has the gallery features, otherwise from ``compare``."""
+    """Scores of a split, from the search if nothing else has the gallery features, otherwise from ``compare``."""
     query, gallery = _parts(features, split.rows, split.columns)
     if gallery is None and search is not None:
         return IndexScores(search, as_features(query, "query features", device), len(split.gallery))
@@ -211,7 +211,7 @@ def notes_on(test: ListedTest, row: dict[str, Any]) -> list[str]:
             only += f" or not in {'its' if test.rules.outfits == 'same' else 'another'} outfit"
         notes.append(
             f"{name}: {absent + filtered} queries have no match: {absent} with an identity that is not in the "
-            f"gallery, {filtered} with one that is there only {only}"
+            f"gallery, {filtered} with one that occurs only {only}"
         )
     if itself:
         notes.append(f"{name}: {itself} of {queries} queries are in the gallery, each left out of its own ranking")

@@ -72,7 +72,7 @@ class SwitchObserver(Observer):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores the state of :meth:`state_dict`; held-out images are read again."""
+        """Restore a state that :meth:`state_dict` returned; held-out images are read again."""
         if state:
             self.task = state["task"]
             sets = {} if state["buffer"] is None else {"buffer": state["buffer"].numpy()}

@@ -81,8 +81,9 @@ class Split(NamedTuple):
     Attributes:
         rows: rows of the queries in the test set, any numpy index.
         columns: rows of the gallery images in the test set, any numpy index.
-        query, gallery: labels of queries and gallery images. Without a camera filter, they have no cameras. But if
-            gallery files are queries, too, file numbers replace the cameras, so that a query's own file is left out.
+        query, gallery: labels of queries and gallery images. Without a camera filter, the labels have no cameras. If
+            some files are both queries and gallery images, file numbers replace the cameras, so that a query's own file
+            is left out.
         tracks: ``(G,)`` track numbers if tracks are ranked, else None.
     """
 
@@ -188,12 +189,12 @@ class TestSet(ListedTest):
         if self.rules.outfits != "both":
             raise ArgumentError(
                 "outfits",
-                f"is {self.rules.outfits}, but {self.name} has no such match by another camera; set it to both",
+                f"is {self.rules.outfits}, but {self.name} has no such match from another camera; set it to both",
             )
         if not self.camera_filter:
             raise InputError(f"{self.name}: no query has a second image of its identity in the gallery; add some")
         raise InputError(
-            f"{self.name}: no query has a match by another camera than its own, so the camera filter leaves "
+            f"{self.name}: no query has a match from another camera, so the camera filter leaves "
             "nothing to find; set camera_filter=False, or give queries and gallery different cameras "
             "(cameras='apart', or camid in a CSV file)"
         )
@@ -224,7 +225,7 @@ def load_tests(
     loaded = []
     for test in tests:
         if rules.outfits != "both" and any(each.outfit == UNKNOWN for each in (*test.query, *test.gallery)):
-            fault = f"is {rules.outfits}, but the outfits of {test.name} are unknown; set it to both"
+            fault = f"is {rules.outfits}, but the outfits in {test.name} are unknown; set it to both"
             raise ArgumentError("outfits", fault)
     for test in tests:
         pair: list[Images | Tracklets] = []

@@ -82,7 +82,7 @@ class Gallery:
 
     Create a gallery with :meth:`build` or :meth:`load`. Identities and cameras are integers or text, and are returned
     as they were given. This class checks all arguments and passes only numbers to the store. The number of a text label
-    is a hash, so that all processes use the same number.
+    is a hash of the text, so that all processes use the same number.
 
     Attributes:
         store: storage engine: faiss in this process, or Milvus.
@@ -269,7 +269,7 @@ class Gallery:
         exclude_same_camera: bool = False,
         cross_model: bool = False,
     ) -> Matches:
-        """The ``k`` images nearest to each query.
+        """Find the ``k`` nearest images to each query.
 
         Args:
             images: Q images, or their features ``(Q, D)``, as in :meth:`build`.

@@ -27,7 +27,7 @@ class Named(NamedTuple):
 
 
 def named(images: Any, paths: Any, ids: Any, cams: Any) -> Named:
-    """Adds absolute paths and labels to images; labels that are not given are read from the paths in a folder.
+    """Add absolute paths and labels to images; labels of a folder's images that are not given come from the paths.
 
     Args:
         images: features (n, D), or images as in :meth:`lreid.models.Embedder.extract`.
@@ -71,7 +71,7 @@ def are_features(images: Any) -> bool:
 
 
 def model_of(images: Any, model: Model | None, extras: dict[str, np.ndarray]) -> tuple[str, Embedder | None]:
-    """The fingerprint of the model of images or features, and its network; a fingerprint alone has no network.
+    """Return the fingerprint of a model, and its network, which is None if only the fingerprint is given.
 
     Args:
         images: as in :func:`named`.

@@ -17,9 +17,9 @@ from lreid.retrieval.scores import Metric
 
 
 class GallerySearch:
-    """Gives the evaluation the search of a gallery, by cosine similarity, instead of an index that it would build.
+    """Lets an evaluation rank by the search of a gallery (cosine similarity), instead of building an index.
 
-    It has the interface of a :class:`lreid.retrieval.FaissIndex` and of the search that such an index builds.
+    This class has the interfaces of :class:`lreid.retrieval.FaissIndex` and of the search that such an index builds.
 
     Args:
         gallery: gallery in faiss or Milvus.
@@ -42,7 +42,7 @@ class GallerySearch:
         self.max_results = len(self.labels) if everything else min(depth, len(self.labels))
 
     def over(self, gallery: Any, metric: Metric) -> GallerySearch:
-        """Returns this object, because the gallery already contains the features that an index would need."""
+        """Return this object, because the gallery already contains the features that an index would need."""
         return self
 
     def __call__(self, queries: Tensor) -> tuple[Tensor, Tensor]:

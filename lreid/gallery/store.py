@@ -127,7 +127,7 @@ class Store(Protocol):
 
 
 class Place(Protocol):
-    """The place of an existing or future gallery; its next and previous versions are next to it."""
+    """The place of an existing or future gallery; its next and previous versions have their own places."""
 
     def exists(self) -> bool:
         """Whether the gallery exists, complete or not."""
@@ -140,7 +140,7 @@ class Place(Protocol):
         """
 
     def build(self, vectors: np.ndarray, labels: Rows, about: About) -> Store:
-        """Creates a gallery with these rows; it exists once it is saved, or, if not ``about.whole``, finished."""
+        """Create a gallery with these rows; it exists after it was saved, or, if not ``about.whole``, finished."""
 
     def bytes(self) -> int | None:
         """Size of the gallery on disk; None if unknown."""
@@ -186,11 +186,11 @@ def require_keys(keys: np.ndarray, there: np.ndarray) -> None:
     """
     missing = keys[~np.isin(keys, there)]
     if len(missing):
-        raise InputError(f"key {missing[0]}: no image in the gallery has this key; take keys from labels or matches")
+        raise InputError(f"key {missing[0]}: no image in the gallery has this key; use keys from labels or matches")
 
 
 def hash_of(text: str) -> int:
-    """A number from 1 to 2^63 - 1 that depends only on the text."""
+    """Hash a text to a number from 1 to 2^63 - 1."""
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return (int.from_bytes(digest, "big") >> 1) or 1
 

@@ -1,8 +1,8 @@
 """Sections of charts: figures after every task, terms of the loss, and the first updates of a task.
 
-In every chart, each group of runs is one line. Every function that returns a section takes the groups of one benchmark
-and a suffix for titles that names the benchmark. It returns a list of one section, or an empty list if the runs have no
-values for it.
+In every chart, each group of runs is one line. A function that returns a section takes the groups of one benchmark, and
+a suffix for titles that names the benchmark. It returns a list with one section, or an empty list if the runs have no
+values for the section.
 """
 
 import math
@@ -224,7 +224,7 @@ def group_keys(groups: Sequence[Group]) -> Markup:
 
 
 def _split(groups: Sequence[Group], title: str, lines: Mapping[str, Sequence[Line]], axis: Axis) -> list[Chart]:
-    """Charts of the lines by name: one chart with all lines for a single group, else one chart per name."""
+    """Put lines into charts: one chart with all lines for a single group, otherwise one chart per name."""
     lines = {name: _level(groups, each) for name, each in lines.items() if each}
     if len(groups) > 1:
         return [Chart(f"{title}, {name}", each, axis) for name, each in lines.items()]

@@ -63,7 +63,7 @@ def grouped(runs: Sequence[Results], *, each: bool = False) -> list[Group]:
 
 
 def require_one_run_a_seed(runs: Sequence[Results], folders: Sequence[Path]) -> None:
-    """Refuses two runs with the same seed in a group: they are not independent, so the deviation would be too small.
+    """Refuse two runs with the same seed in a group: they are not independent and would make the deviation too small.
 
     Raises:
         InputError: two runs of one group have the same seed; the message names their folders.
@@ -75,7 +75,7 @@ def require_one_run_a_seed(runs: Sequence[Results], folders: Sequence[Path]) -> 
             folder = places[id(run)]
             if (first := of_seed.setdefault(run["seed"], folder)) != folder:
                 raise InputError(
-                    f"{folder}: has the same seed and config as {first}, so both together count as one run; pass only "
+                    f"{folder}: has the same seed and config as {first}, so the two count as one run; pass only "
                     "one of the two"
                 )
 
@@ -149,6 +149,6 @@ def _differences(runs: Sequence[Results], *, data: bool) -> list[str]:
 
 
 def _text(value: Any, values: Sequence[Any]) -> str:
-    """A value as text; 2 becomes ``2.0`` if another run has a float, because 2 and 2.0 mean the same."""
+    """A value as text; 2 becomes ``2.0`` if another run has a float, so that equal values look the same."""
     numbers = any(isinstance(other, float) for other in values) and type(value) is int
     return str(float(value) if numbers else value)

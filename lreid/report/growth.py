@@ -1,4 +1,4 @@
-"""Show figures by the size of the gallery, as a table for the terminal and as charts for a page."""
+"""Show how metrics change with the size of the gallery, as a table for the terminal and as charts for a page."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Show the test identities that were forgotten most, by which method and in which task."""
+"""Show the test identities that were forgotten most, with the method that forgot them and the task."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -43,7 +43,8 @@ class Person(NamedTuple):
         identity: number of the identity.
         name: name of the identity.
         curves: by :attr:`Group.name`, one curve per group that has several tasks and tests the identity. A curve lists
-            the tasks, from 1, since the domain of the test set was trained, with the mean AP over the group's runs.
+            the number (from 1) of each task since the domain of the test set was trained, with the mean AP over the
+            group's runs.
     """
 
     gallery: str
@@ -88,7 +89,7 @@ def most_forgotten(groups: Sequence[Group]) -> list[Person]:
 
 
 def fate(curve: Sequence[tuple[int, float]], by: str) -> str:
-    """A text that says whether the group ``by`` kept an identity or forgot it, and in which task."""
+    """A text that says whether the group ``by`` retained or forgot an identity, and in which task."""
     values = [value for _, value in curve]
     best, last = int(np.argmax(values)), values[-1]
     change = f"{number(values[best])} → {number(last)}"

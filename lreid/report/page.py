@@ -131,14 +131,14 @@ def write_page(
 ) -> None:
     """Writes a page about runs, finished or not, through a temporary file.
 
-    The page needs no other file, is readable on a phone, and follows the reader's light or dark mode. Runs are
-    averaged as :func:`lreid.report.groups.grouped` says.
+    The page needs no other file, is readable on a phone, and follows the reader's light or dark mode. Runs are averaged
+    as in :func:`lreid.report.groups.grouped`.
 
     Args:
         path, runs: path of the page, and content of each ``results.json``.
         folders: folders of the runs, for links, one per run; or none.
         pictures, more, links: images of identities, further sections, and links to other files.
-        progress: progress of an unfinished run; its page reloads itself, and says if no updates arrive any more.
+        progress: progress of an unfinished run; its page reloads itself, and reports when updates stop arriving.
 
     Raises:
         InputError: the page cannot be written.

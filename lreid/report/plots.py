@@ -39,7 +39,7 @@ SHAPES = {
     "v": "▼",
     "X": "✖",
     "p": "⬟",
-}  # the same dashes as text, for a legend
+}  # line styles of the legend, as text
 FRAME, GRID = "#000000", "#b0b0b0"  # matplotlib's defaults
 MOST_IN_AXES = 4  # maximum number of groups whose names fit into the axes
 
@@ -68,7 +68,7 @@ class Line(NamedTuple):
 
     @property
     def dashes(self) -> int:
-        """Position in :data:`STYLES`: ten colours with the first style, then the same ten with the next one."""
+        """Position in :data:`STYLES`: ten colours have the first style, the next ten the next style."""
         return (self.place // COLOURS + self.dash) % len(STYLES)
 
     @property

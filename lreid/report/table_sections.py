@@ -115,7 +115,7 @@ def results_matrix(groups: Sequence[Group], where: str) -> list[Panel]:
 
 
 def past_galleries(groups: Sequence[Group], where: str) -> list[Panel]:
-    """mAP of queries by newer models in galleries by older models, per group with ``EVAL.CROSS_MODEL``."""
+    """mAP of queries by newer models in galleries by older models, for each group with ``EVAL.CROSS_MODEL``."""
     panels = []
     for group, label in zip(groups, labels(groups), strict=True):
         runs = [run for run in group.runs if run.get("cross_model")]
@@ -194,7 +194,8 @@ class Hard(NamedTuple):
 def hardest(groups: Sequence[Group], where: str, pictures: Pictures = Pictures()) -> list[Panel]:  # noqa: B008
     """The identities with the lowest AP after the last task, averaged over the finished runs of all groups.
 
-    Each AP convention has a separate list. Merged test sets are left out, because their identities are also in others.
+    Each AP convention has a separate list. Merged test sets are left out, because their identities also occur in other
+    test sets.
     """
     runs = [run for group in groups for run in group.runs]
     conventions = list(dict.fromkeys(run["ap"] for run in runs))
@@ -249,7 +250,7 @@ def made_by(groups: Sequence[Group], where: str) -> list[Panel]:
     rows = [Row("", [key, _cell((run.get("config") or {}).get(key)), _cell(value)]) for key, value in changed.items()]
     table = Table("Changed keys", ["key", "here", "in the files of method and benchmark"], rows) if rows else None
     note = "This command repeats the training." + (
-        " It gives the keys below other values than the config files." if rows else ""
+        " The keys below have other values than in the config files." if rows else ""
     )
     return [panel("made_by.html", f"Command{where}", note, commands=commands, several=len(groups) > 1, table=table)]
 

@@ -253,7 +253,7 @@ def score_table(results: dict[str, Any]) -> str:
 
 
 def index_table(results: dict[str, Any]) -> str:
-    """How much accuracy indexes lose compared with the exact ranking, and figures that help to choose an index."""
+    """Accuracy that indexes lose compared with the exact ranking, and figures that help to choose an index."""
     exact = {(row["checkpoint"], row["test"]): row for row in results["rows"] if row["variant"] == "plain"}
     shown = [("mAP", "mAP"), ("rank1", "R1")]
     heads = ["checkpoint", "test set", "index", *(head for _, title in shown for head in (title, "minus exact"))]

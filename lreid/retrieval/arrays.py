@@ -41,7 +41,7 @@ def as_features(values: Any, name: str, device: torch.device | str | None = None
     if not values.is_floating_point():
         raise InputError(f"{name}: expected floats, got {values.dtype}; convert them with astype('float32')")
     if values.ndim != 2:
-        raise InputError(f"{name}: expected one row an image, shape (N, D), got shape {tuple(values.shape)}")
+        raise InputError(f"{name}: expected one row per image, shape (N, D), got shape {tuple(values.shape)}")
     if values.numel() == 0:
         raise InputError(f"{name}: empty, shape {tuple(values.shape)}; there is nothing to compare")
     dtype = torch.float64 if values.dtype == torch.float64 else torch.float32
@@ -64,7 +64,7 @@ def as_comparable(
     queries = as_features(query_features, "query features", gallery.device)
     if queries.shape[1] != gallery.shape[1]:
         raise InputError(
-            f"query features have {queries.shape[1]} numbers a row, gallery features {gallery.shape[1]}; "
+            f"query features have {queries.shape[1]} numbers per row, gallery features {gallery.shape[1]}; "
             "extract both with the same model"
         )
     dtype = torch.promote_types(queries.dtype, gallery.dtype)
@@ -84,7 +84,8 @@ def unit_rows(features: Tensor, name: str) -> Tensor:
 def directions(features: Tensor, name: str) -> tuple[Tensor, Tensor]:
     """Return features to compare by direction, and the inverse norm of every row ``(N,)``, 1 for a zero vector.
 
-    Rows with a norm so small that squares lose digits or become 0 are scaled up. Without such rows, nothing is copied.
+    Rows whose norm is so small that squares lose digits or become 0 are scaled up. If there are no such rows, nothing
+    is copied.
 
     Raises:
         InputError: see :func:`squared_norms`.
@@ -103,9 +104,9 @@ def directions(features: Tensor, name: str) -> tuple[Tensor, Tensor]:
 def positions(queries: Tensor, gallery: Tensor) -> tuple[Tensor, Tensor]:
     """Return features ``(Q, D)`` and ``(G, D)`` in a precision that suffices for Euclidean distances.
 
-    Distances are computed from dot products. Digits cancel if features are much nearer to each other than to zero,
-    which is checked on up to 256 gallery images. Squares of numbers below 2^-51 lose digits. In both cases float64 is
-    returned.
+    Distances are computed from dot products. Two cases need float64: features that are much nearer to each other than
+    to zero (checked on up to 256 gallery images), because digits cancel; and numbers below 2^-51, because their squares
+    lose digits.
 
     Raises:
         InputError: see :func:`squared_norms`.

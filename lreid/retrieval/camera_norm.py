@@ -3,8 +3,8 @@
 Light, colours, background and angle of a camera shift the features of all its images in the same way, especially if the
 model was not trained on similar cameras. Camera-specific feature normalisation subtracts each camera's mean and divides
 by its standard deviation, which removes this shift without labels (Song, Park & Lee, "Exploring the Camera Bias of
-Person Re-identification", ICLR 2025). The statistics come from the test images, so results are *transductive*. All
-cameras must see many and similar people, or the statistics describe the people.
+Person Re-identification", ICLR 2025). The statistics come from the test images, so results are *transductive*. Each
+camera must see many people, and all cameras similar ones; otherwise the statistics describe the people.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ def new_index(name: str, vectors: np.ndarray, *, euclidean: bool = False) -> Any
     if name == "ivfpq":
         if count < IVFPQ_LEAST:
             raise ArgumentError(
-                "index", f"is 'ivfpq', but ivfpq learns from {IVFPQ_LEAST} images or more, got {count}; use flat"
+                "index", f"is 'ivfpq', but ivfpq needs {IVFPQ_LEAST} images or more for training, got {count}; use flat"
             )
         lists = min(int(4 * count**0.5), count // 39)
         codes = next(codes for codes in range(max(1, width // 4), 0, -1) if width % codes == 0)
@@ -77,7 +77,7 @@ def new_index(name: str, vectors: np.ndarray, *, euclidean: bool = False) -> Any
     except RuntimeError as error:
         refuse_out_of_memory(error, "index")
         raise ArgumentError(
-            "index", f"is {name!r}, which faiss cannot make of {count} images x {width} numbers: {reason_of(error)}"
+            "index", f"is {name!r}, which faiss cannot build from {count} images x {width} numbers: {reason_of(error)}"
         ) from None
     return index
 
@@ -94,7 +94,7 @@ def _parts(index: Any) -> Iterator[Any]:
 
 
 def gpus_of(device: str) -> list[int]:
-    """Numbers of the GPUs that search.
+    """Return the numbers of the GPUs on which faiss searches.
 
     Args:
         device: ``cpu``: no GPU; ``cuda``: all GPUs that faiss sees; ``cuda:1``: GPU 1; ``auto``: torch's current GPU if

@@ -48,7 +48,7 @@ def gallery_growth(
 
     A part contains all images of some identities, and the same share of the images without a query. With more enrolled
     identities, accuracy falls and the threshold for a fixed FPIR rises for every model (Grother et al., NIST IR 8271,
-    2019; distractors: Zheng et al., ICCV 2015). So compare two models at the same size.
+    2019; distractors: Zheng et al., ICCV 2015). Compare models only at the same size.
 
     Args:
         features: ``(Q, D)`` of the queries and ``(G, D)`` of the gallery.
@@ -62,7 +62,7 @@ def gallery_growth(
         One point per size, ascending; sizes below 2 identities are left out.
 
     Raises:
-        InputError: unusable labels, or fewer than 2 identities have a match.
+        InputError: the labels are invalid, or fewer than 2 identities have a match.
     """
     require(draws >= 1, "draws", draws, "1 or more")
     query, gallery = comparable(query, gallery, (len(features[0]), len(features[1])))

@@ -113,7 +113,9 @@ class FaissIndex:
         try:
             index.add(random[:1])
         except RuntimeError as error:
-            raise ArgumentError("index", f"is {self.index!r}, which takes no images: {reason_of(error)}") from None
+            raise ArgumentError(
+                "index", f"is {self.index!r}, to which images cannot be added: {reason_of(error)}"
+            ) from None
 
     def gpus(self) -> list[int]:
         """Numbers of the GPUs that search; empty if the CPU searches.
@@ -280,9 +282,8 @@ class FaissSearch:
 class IndexScores:
     """Scores of the images that a search finds; all other images get the score :func:`unfound`.
 
-    A score that differs from the exact score only by rounding is replaced by the exact score. So an index that stores
-    full vectors ranks the images that it finds as the exact ranking does, ties included. An index of codes ranks by its
-    own scores.
+    A score that differs from the exact score only by rounding is replaced by the exact score. An index that stores full
+    vectors therefore ranks the images that it finds exactly, including ties. An index of codes ranks by its own scores.
 
     Args:
         search: search of the gallery.

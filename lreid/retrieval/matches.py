@@ -15,7 +15,7 @@ SAMPLED = 256  # number of scores that estimate such shares
 
 
 class SameIdentity:
-    """Find the gallery images of each query's identity. Junk has no identity.
+    """Find the gallery images of each query's identity; junk images have no identity.
 
     Args:
         gallery_ids: ``(G,)`` int64.

@@ -31,7 +31,8 @@ class OpenSetRate:
 def threshold_for(impostor_scores: np.ndarray, false_accept_rate: float) -> float:
     """Find the lowest threshold that at most the allowed share of impostors reaches.
 
-    With fewer than ``1 / false_accept_rate`` impostors none may pass; the threshold is just above their best score.
+    With fewer than ``1 / false_accept_rate`` impostors, no impostor may reach the threshold, which is just above their
+    best score.
 
     Args:
         impostor_scores: ``(S,)`` best scores of queries whose identity is not in the gallery.
@@ -79,7 +80,7 @@ def _own_and_others(query: Labels, gallery: Labels) -> tuple[np.ndarray, np.ndar
 
 
 def best_scores(score: BlockScores, query: Labels, gallery: Labels) -> tuple[np.ndarray, np.ndarray]:
-    """The best score of each query among the gallery images of its identity, and among those of other identities.
+    """Return the best score of each query for images of its own identity, and for images of other identities.
 
     Args:
         score, query, gallery: as in :func:`open_set_rates`.

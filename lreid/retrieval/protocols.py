@@ -29,7 +29,7 @@ def evaluate_image_to_track(
         options: ``ap``, ``max_rank`` and ``block`` of :func:`lreid.retrieval.evaluate`.
 
     Raises:
-        InputError: an error of :func:`lreid.retrieval.evaluate`, an image without a track, or a track with two
+        InputError: :func:`lreid.retrieval.evaluate` raises an error, an image has no track, or a track has several
             identities or cameras.
     """
     gallery = Labels(
@@ -124,7 +124,7 @@ def average_evaluations(evaluations: Sequence[Evaluation]) -> Evaluation:
     mAP, mINP and CMC are plain means over the splits. APs are concatenated, numbers of queries summed.
 
     Raises:
-        InputError: no evaluation, or CMC curves of different length.
+        InputError: there is no evaluation, or CMC curves have different lengths.
     """
     if len({len(each.cmc) for each in evaluations}) != 1:
         raise InputError("average_evaluations: needs evaluations of one max_rank, and at least one")

@@ -39,7 +39,7 @@ class KReciprocal:
         """Scores of ``(Q, D)`` queries against a ``(G, D)`` gallery of the same dtype and device.
 
         Raises:
-            InputError: invalid parameters, an unknown metric, or features that are not finite.
+            InputError: a parameter is invalid, the metric is unknown, or features are not finite.
         """
         if self.k1 < 1 or not 1 <= self.k2 <= self.k1 + 1 or not 0 <= self.weight <= 1:
             raise InputError(f"{self}: needs k1 of at least 1, k2 from 1 to k1 + 1 and weight in [0, 1]")

@@ -91,7 +91,7 @@ class Scorer:
         scale: ``(G,)`` positive numbers that multiply the scores: 1 / norm of each gallery row; None for distances.
 
     Raises:
-        InputError: unknown metric, or features that are not finite.
+        InputError: the metric is unknown, or features are not finite.
     """
 
     def __init__(self, queries: Tensor, gallery: Tensor, metric: Metric):

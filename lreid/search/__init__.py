@@ -1,4 +1,4 @@
-"""Search a gallery of your images: find out who is in an image, and whether that person is enrolled."""
+"""Search a gallery of your images: identify the person in an image, or find that nobody enrolled is in it."""
 
 from typing import TYPE_CHECKING
 

@@ -30,9 +30,8 @@ def compare(
 ) -> dict[str, Any]:
     """Compares the cosine similarity of every pair of images with a threshold that was measured before.
 
-    1 % of the impostor pairs in the test sets of a zoo model reach the threshold of the model. The threshold of a
-    calibrated gallery was set for the best of all scores in the gallery, which is higher than the score of one pair; so
-    it is strict for a single pair.
+    The threshold of a zoo model is reached by 1 % of the impostor pairs in its test sets. The threshold of a calibrated
+    gallery was set for the best of many scores, so it is strict for a single pair.
 
     Args:
         images: two or more image files.
@@ -68,7 +67,7 @@ def compare(
 
 
 def _model_for(images: Sequence[Path]) -> str:
-    """The model of the zoo for upright or other images; training on custom images chooses it in the same way."""
+    """The zoo model for upright or other images; training on custom images chooses it in the same way."""
     records = tuple(Record(str(path), UNKNOWN, UNKNOWN) for path in images)
     size = typical_size([DataSet("", records, (), ())])
     return zoo.PEOPLE if size is None or size.ratio >= UPRIGHT else zoo.VEHICLES

@@ -102,7 +102,7 @@ def threshold_text(threshold: float, false_accept_rate: float) -> str:
 
 
 def too_few(images: int | None, false_accept_rate: float | None) -> str:
-    """A warning, in one sentence, if too few images set the threshold; otherwise ""."""
+    """A warning sentence if too few images set the threshold; otherwise ""."""
     if images is None or not false_accept_rate or false_accept_rate * images >= 1:
         return ""
     return (

@@ -1,4 +1,4 @@
-"""A gallery that knows its model and how the model's features are processed."""
+"""A gallery with its model and the processing of the model's features."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ class NamedGallery:
     def number_of(self, what: str, label: int | str) -> int:
         """The number of a label, see :meth:`lreid.gallery.Gallery.number_of`; errors name the gallery.
 
-        If the gallery has no label ``0003``, the label ``3`` is used: a file named ``0003_c1.jpg`` shows identity 3.
+        If the gallery has no label ``0003``, this method uses the label ``3``, because a file named ``0003_c1.jpg``
+        shows identity 3.
         """
         names = self.gallery.about.names.get(what, {}).values()
         if isinstance(label, str) and label not in names and re.fullmatch("0+[1-9][0-9]*", label):
@@ -161,7 +162,7 @@ def name_of(label: Any) -> str | None:
 
 
 def estimate_norm(model: Embedder, images: Images, flip: bool) -> tuple[CameraNorm, np.ndarray]:
-    """Statistics per camera that standardise features, and the standardised features (n, D) of the images."""
+    """Estimate statistics per camera; return them, and the features (n, D) of the images standardised by them."""
     from lreid.retrieval.camera_norm import CameraNorm
 
     features = extract(model, images, flip)

@@ -118,7 +118,7 @@ class Queries:
         return cls(names, np.array([image.camera or "" for image in images]), np.isfinite(ranked.own), unknown)
 
     def within(self, group: np.ndarray) -> Queries:
-        """The queries with those outside a group, ``(Q,)`` bool, counted neither as enrolled nor as unknown."""
+        """Count only the queries in a group, ``(Q,)`` bool; the others become neither enrolled nor unknown."""
         return replace(self, enrolled=self.enrolled & group, unknown=self.unknown & group)
 
     def by_camera(self) -> dict[str, np.ndarray]:
@@ -189,9 +189,9 @@ def check(
     Returns:
         The comparison. Its ``results`` contain figures in per cent: ``today`` and ``ways`` (the options), each with
         ``threshold``, ``mAP``, ``rank1``, ``true_positive_rate`` and ``fpir`` (None without unknown people). Each
-        option also has the ``lost`` and ``gained`` people, these people by Rank-1 without a threshold, ``lost_share``,
-        and its cost in ``seconds`` and ``bytes``; or the ``reason`` why it is impossible. ``people`` counts the
-        recognised queries of each person. ``by_camera`` and ``by_enrolment`` contain figures of groups of queries.
+        option also has the ``lost`` and ``gained`` people, with and without the threshold (Rank-1), ``lost_share``, and
+        its cost in ``seconds`` and ``bytes``; or the ``reason`` why it is impossible. ``people`` counts the recognised
+        queries of each person. ``by_camera`` and ``by_enrolment`` contain figures of groups of queries.
 
     Raises:
         InputError: the gallery is not calibrated, no query has a match, the new model is the gallery's model, all
@@ -427,7 +427,7 @@ def _by(both: tuple[Ranked, Ranked], queries: Queries, groups: dict[str, np.ndar
 
 
 def _enrolment(rows: Rows, names: np.ndarray) -> dict[str, np.ndarray]:
-    """Groups queries by the time when their person was enrolled, the earliest time of the person's gallery images.
+    """Group queries by the time when their person was enrolled: the earliest time of the person's gallery images.
 
     The groups have about the same number of people.
     """

@@ -1,4 +1,4 @@
-"""Write which changes a new model would cause, as a page, as JSON and in one line."""
+"""Report the changes that a new model would cause, as a page, as JSON and in one line."""
 
 import json
 from collections.abc import Sequence

@@ -138,7 +138,7 @@ class _Reindexing:
         return NamedGallery(gallery, str(beside), checkpoint, flip, norm)
 
     def catch_up(self, old: NamedGallery, new: NamedGallery, have: Sequence[SearchImage]) -> bool:
-        """Adds images to ``new``, and removes images from it, until it equals ``old``; returns whether any changed.
+        """Add images to ``new``, and remove images from it, until it equals ``old``; return whether any changed.
 
         Args:
             old, new: the gallery, and its new version.
@@ -204,7 +204,7 @@ def migrate(source: str | Path, target: str | Path, *, kind: str | None = None, 
 
     Raises:
         InputError: the target already exists, the source has no features (``ivfpq``) or no images, or the copy differs.
-            Then no gallery appears at the target.
+            In all these cases, no gallery appears at the target.
     """
     place = place_of(target)
     if place.exists():

@@ -8,12 +8,11 @@
     ├── query_IDX.txt       line numbers of the queries in track_test_info.txt, from 0; the others are the gallery
     └── outfit_dates.txt   not published, for `mevid-dates`: person, outfit and date per line, such as 103 20 2018-03-07
 
-MEVID shows 158 actors, who consented, in 598 outfits. It has 8,092 tracklets. `lreid data prepare mevid --frames 16`
-reads the archives (`mevid-v1-bbox-train.tgz`, 30 GB, `mevid-v1-bbox-test.tgz`, 13 GB, and
-`mevid-v1-annotation-data.zip`) as streams and writes up to 16 frames of each tracklet. A query or gallery entry is a
-tracklet. Its feature is the mean over these frames; the authors' figures use all frames. `EVAL.OUTFITS` evaluates
-matches in the same outfit or in another one. In `mevid-dates` and `mevid-sites`, people of earlier tasks return. The
-published files do not say when an outfit was worn.
+MEVID shows 158 consenting actors in 598 outfits and 8,092 tracklets. `lreid data prepare mevid --frames 16` reads the
+archives (`mevid-v1-bbox-train.tgz`, 30 GB, `mevid-v1-bbox-test.tgz`, 13 GB, and `mevid-v1-annotation-data.zip`) as
+streams and writes up to 16 frames per tracklet. A query or gallery entry is a tracklet; its feature is the mean over
+these frames. The authors' figures use all frames. `EVAL.OUTFITS` evaluates matches in the same outfit or in another
+one. In `mevid-dates` and `mevid-sites`, people of earlier tasks return. The release has no dates of outfits.
 """
 
 import os

@@ -5,9 +5,8 @@
     ├── query/      (104)
     └── gallery/    (521)
 
-The archive contains another archive, `MPDD.zip`; unpack it, too. lreid does not read its folder `val`, which has
-further images of the same dogs. The images show whole dogs in several poses. The authors do not explain what a camera
-is.
+The archive contains another archive, `MPDD.zip`; unpack it, too. lreid does not read its folder `val` with further
+images of the same dogs. Images show whole dogs in several poses. The authors do not define a camera.
 """
 
 from pathlib import Path

@@ -58,7 +58,7 @@ class FaissStore:
 
     @classmethod
     def build(cls, vectors: np.ndarray, labels: Rows, about: About) -> FaissStore:
-        """Creates a store of ``(N, D)`` rows; if ``about.whole`` is False, it is ``flat`` until :meth:`finish`."""
+        """Create a store of ``(N, D)`` rows; if ``about.whole`` is False, its kind is ``flat`` until :meth:`finish`."""
         keys = np.arange(len(vectors))
         index = Shards.build(about.kind if about.whole else "flat", vectors, keys, about.shards)
         labels = Rows(keys, labels.ids, labels.cams, labels.times, labels.paths)
@@ -102,7 +102,7 @@ class FaissStore:
         return self.index.vectors(self.everything.keys, keys)
 
     def nearest(self, vectors: np.ndarray, k: int, where: Filter) -> tuple[np.ndarray, Rows]:
-        """The best images that a filter allows, exact or approximate as the kind of index is."""
+        """The best images that a filter allows; the kind of index determines whether the search is exact."""
         if where == EVERYTHING:
             scores, keys = self.index.search(vectors, k)
         else:
@@ -255,7 +255,7 @@ class FilePlace:
         self._take(self.previous().path, self.next().path, seen)
 
     def _take(self, chosen: Path, aside: Path, seen: Stamp | None) -> None:
-        """Gives the chosen file the name of this place, and the current file the other name.
+        """Rename the chosen file to the name of this place, and the current file to the name ``aside``.
 
         If a call is killed, repeating the call completes it. A file that is not a gallery is not replaced. If ``seen``
         is None, there must be no current file.

@@ -1,8 +1,8 @@
 """The file of a gallery: one or several faiss indexes, then a zip archive with all other data.
 
-All data are in a single file, so that one rename replaces them. faiss stops reading at the end of its index, and can
-map the index into memory; zip readers look for the archive from the end of the file. So both ``faiss.read_index`` and
-``unzip -l`` can open the file.
+All data are in a single file, so that one rename replaces them. Both ``faiss.read_index`` and ``unzip -l`` can open the
+file: faiss stops reading at the end of its index, and can map the index into memory, while zip readers search for the
+archive from the end of the file.
 """
 
 import json
@@ -44,7 +44,7 @@ Stamp = tuple[int, ...]  # identity and state of a file, as the operating system
 
 
 def stamp(path: str | Path | int) -> Stamp:
-    """A stamp of a file (a path or a descriptor), which changes if the file is replaced or changed.
+    """Return a stamp of a file (a path or a descriptor); it changes if the file is replaced or changed.
 
     Raises:
         OSError: the file does not exist.
@@ -185,9 +185,9 @@ def read_gallery(path: str | Path, memory_map: bool) -> tuple[list[Any], dict[st
     indexes, keys = _read_indexes(path, header, memory_map, whole)
     if stamp(path) != seen:
         return read_gallery(path, memory_map)  # the file was replaced while it was read, so index and labels may differ
-    for number, own in enumerate(keys):  # with a wrong key, an image would get the name of another
+    for number, own in enumerate(keys):  # with a wrong key, an image would get the labels of another
         if not np.array_equal(own, arrays["keys"][arrays["keys"] % shards == number]):
-            raise InputError(f"{path}: index and labels do not belong together; build it again")
+            raise InputError(f"{path}: index and labels do not match; build it again")
     return indexes, header, arrays, seen
 
 
@@ -202,7 +202,7 @@ def _read_archive(path: str | Path, file: IO[bytes]) -> tuple[Any, dict[str, np.
             raise ValueError("it is compressed, so that a few bytes could fill the memory")
         arrays = {name: archive[name] for name in archive.files}
         if strange := [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]:
-            raise ValueError(f"{strange[0]} is no array")  # numpy returns bytes for unknown content
+            raise ValueError(f"{strange[0]} is not an array")  # numpy returns bytes for unknown content
         header = json.loads(arrays.pop("header").tobytes())
         if isinstance(header, dict):
             require_not_newer(path, header.get("format"), FORMAT, "a gallery of another version of lreid")
@@ -213,7 +213,7 @@ def _read_archive(path: str | Path, file: IO[bytes]) -> tuple[Any, dict[str, np.
 def _fault(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> str | None:
     """Describes the first inconsistency of header and columns, whose types have been checked; None if there is none."""
     if strange := sorted(header.keys() - {name.removesuffix("?") for name in HEADER}):
-        return f"{strange[0]} is not known"
+        return f"{strange[0]} is unknown"
     if header["kind"] not in KINDS:
         return f"kind is {header['kind']!r}"
     if header["shards"] < 1:
@@ -222,7 +222,7 @@ def _fault(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> str | None:
     pairs |= {f"names.{what}": (names, str) for what, names in header["names"].items()}
     for key, (values, form) in pairs.items():
         if not all(len(pair) == 2 and type(pair[0]) is int and isinstance(pair[1], form) for pair in values):
-            return f"{key} is no list of pairs of a number and what it is for"
+            return f"{key} is not a list of pairs of a number and its purpose"
     count = len(header["paths"])
     for name in COLUMNS:
         column = arrays.get(name)
@@ -233,7 +233,7 @@ def _fault(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> str | None:
     keys = arrays["keys"]
     first, last = (keys[0], keys[-1]) if count else (0, -1)
     if first < 0 or last >= header["next_key"] or (keys[1:] <= keys[:-1]).any():
-        return "keys do not ascend to below next_key"
+        return "keys are not ascending and below next_key"
     if header["next_key"] > MOST_KEYS:
         return f"next_key is {header['next_key']}, above {MOST_KEYS}"
     return None

@@ -9,8 +9,8 @@ ivfpq     searches the nearest of many lists of codes     D / 4 + 8             
 ========  ==============================================  =========================  ==================
 
 An index may have several parts that are searched in parallel (:class:`Shards`). Parts and selectors use the keys of the
-whole gallery. faiss's own ``IndexShards`` is not used: with ``successive_ids`` it numbers the images of each part from
-0, but passes a selector on unchanged, so it returns images that the selector forbids (faiss issue 5581).
+whole gallery. faiss's own ``IndexShards`` is not used, because it returns images that a selector forbids (faiss issue
+5581): with ``successive_ids`` it numbers the images of each part from 0, but passes the selector on unchanged.
 """
 
 from __future__ import annotations
@@ -68,11 +68,12 @@ def without(index: Any, kind: str, keys: np.ndarray, drop: np.ndarray) -> Any:
 def gpu_copy(index: Any, kind: str, gpu: int) -> Any:
     """A copy of an index in the memory of a GPU, with the same keys.
 
-    Source: ``GpuIndexFlat.cu`` and ``GpuIndexIVF.cu`` of faiss ignore the selector of a search, and
-    ``GpuIndex.cu`` selects at most 2048 images; graphs have no GPU version.
+    GPUs have limits: ``GpuIndexFlat.cu`` and ``GpuIndexIVF.cu`` of faiss ignore the selector of a search, and
+    ``GpuIndex.cu`` returns at most 2048 images. Graphs have no GPU version.
 
     Raises:
-        ArgumentError: about ``device``, if faiss or the machine has no such GPU, or the index has no GPU version.
+        ArgumentError: faiss or the machine has no such GPU, or the index has no GPU version; the error names
+            ``device``.
     """
     require_gpu(gpu, "device")
     if kind == "hnsw":
@@ -127,8 +128,9 @@ def nearest(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Scores and keys of the best ``k`` images, both ``(Q, k)``; missing results have the key -1.
 
-    Graphs and lists find the nearest images whether these are allowed or not. So a stricter filter needs a wider
-    search, and a query that gets fewer results than there are allowed images is compared with all allowed images.
+    Graphs and lists find the nearest images whether these are allowed or not, so a stricter filter needs a wider
+    search. A query that gets fewer results than requested, although more images are allowed, is compared with all
+    allowed images.
 
     Args:
         allowed: ``(max key + 1,)`` bool, the allowed keys; ``None`` allows all.
@@ -160,7 +162,7 @@ def nearest(
 
 
 def _compared_with_all(index: Any, vectors: np.ndarray, k: int, allowed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same as :func:`nearest` for a graph, but by exact comparison with all allowed images."""
+    """Search like :func:`nearest` in a graph, but compare exactly with all allowed images."""
     faiss = import_faiss()
     keys = faiss.vector_to_array(index.id_map)  # (N,) key of each row
     selector = faiss.IDSelectorBitmap(np.packbits(allowed[keys], bitorder="little"))

@@ -2,8 +2,8 @@
 
 Milvus Lite in this process listens on 127.0.0.1 without a password, and only one process at a time can open its
 database. The server of Milvus Lite (``milvus-lite server --host 127.0.0.1``) accepts several processes, but two
-simultaneous writers damage its log, so that acknowledged rows are lost after a restart (version 3.2.2). So a writer
-first takes a lock: it creates a collection with a fixed name, which only one process can create.
+simultaneous writers damage its log, so that acknowledged rows are lost after a restart (version 3.2.2). A writer
+therefore first takes a lock: it creates a collection with a fixed name, which only one process can create.
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ def parts_of(values: Any, size: int) -> Iterator[Any]:
 
 
 def _require_free(path: str) -> None:
-    """Raises errors for the usual reasons why Milvus Lite cannot open a database, which its own error does not name."""
+    """Raise a clear error for the usual reasons why Milvus Lite cannot open a database; its own error names none."""
     if not Path(path).absolute().parent.is_dir():
         raise InputError(f"{path}: there is no folder {Path(path).absolute().parent}; create it first")
     if Path(path).is_file():

@@ -1,4 +1,4 @@
-"""Store the properties of a whole gallery in Milvus: rows of text in a small collection next to that of the images."""
+"""Store the properties of a whole gallery in Milvus, as rows of text in a small additional collection."""
 
 import base64
 import io
@@ -14,7 +14,7 @@ from lreid.gallery.store import About, hash_of
 from lreid.reading import require_not_newer
 
 FORMAT = 1
-HEADER = 0  # key of the row that changes; all other rows are only added or, for removed names, deleted
+HEADER = 0  # key of the only row that changes; other rows are only added, or deleted if their names are removed
 LONGEST = 60000  # maximum bytes per row, below TEXT
 
 

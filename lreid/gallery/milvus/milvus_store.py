@@ -1,11 +1,11 @@
 """Galleries in Milvus: a collection of rows, and a small collection with the properties of the whole gallery.
 
-The key of a row is a hash of its path, so writing a row twice equals writing it once, and several processes may add
-rows. Filters contain only integers: a path is looked up by its key.
+The key of a row is a hash of its path. So writing a row twice has the same result as writing it once, and several
+processes may add rows. Filters contain only integers: a path is looked up by its key.
 
-If a process is killed, the gallery is unchanged or contains some of the rows that it was adding. Names are written
-before the rows that use them. A new gallery gets its alias last, and cannot be found before. Threshold and state are in
-one row, which is replaced in one step.
+If a process is killed, the gallery is unchanged or contains some of the rows that the process was adding. Names are
+written before the rows that use them. A new gallery gets its alias last, and cannot be found before. The threshold and
+the state are in one row, which is replaced in one step.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lreid.identities import UNKNOWN
 
 INDEXES = {"flat": ("FLAT", {}), "hnsw": ("HNSW", {"M": 32, "efConstruction": 64})}  # index type and parameters by kind
 SEARCHES = {"flat": {}, "hnsw": {"ef": 128}}
-LITE_FILTERED = 32768  # with a filter, Lite looks only at the ``ef`` nearest images; servers search further
+LITE_FILTERED = 32768  # with a filter, Lite considers only the ``ef`` nearest images; servers search further
 MOST = 16384  # maximum number of images that Milvus returns per query
 FIELDS = {"identity": "ids", "camera": "cams", "time": "times", "path": "paths"}
 
@@ -252,7 +252,7 @@ class MilvusStore:
 
 
 def expression(where: Filter) -> str:
-    """A filter in Milvus's language; it contains only names of fields and integers, no text from users."""
+    """Write a filter in Milvus's language, with only names of fields and integers, no text from users."""
     parts = []
     for field, only, none in (
         ("camera", where.cameras, where.not_cameras),
