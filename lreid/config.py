@@ -182,7 +182,7 @@ def find_config(name: str | Path, folder: Path = Path()) -> Path:
         raise InputError(f"{here}: is a folder; name a YAML file in it")
     last = {Path(each).name: each for each in files}
     nearest = last[difflib.get_close_matches(Path(wanted).name, last, n=1, cutoff=0.0)[0]]
-    raise InputError(f"{here}: no such config file; the nearest config that comes with lreid is {nearest}")
+    raise InputError(f"{here}: no such config file; the nearest config of lreid is {nearest}")
 
 
 def check_values(cfg: Config, group: str = "") -> None:
@@ -314,7 +314,9 @@ def _with_recipe(base: str, recipe: str) -> str:
     recipes = sorted(file.stem for file in CONFIGS.glob("recipes/*.yaml"))
     if RECIPE in base and recipe not in recipes:
         nearest = difflib.get_close_matches(recipe, recipes, n=1, cutoff=0.0)[0]
-        raise InputError(f"METHOD.RECIPE is {recipe!r}, which is no file of configs/recipes; the nearest is {nearest}")
+        raise InputError(
+            f"METHOD.RECIPE is {recipe!r}, which is no file of configs/recipes; the nearest name is {nearest}"
+        )
     return base.replace(RECIPE, recipe)
 
 
@@ -411,4 +413,4 @@ def _typed(value: Any, default: Any, name: str, source: str) -> Any:
 def _unknown_key(cfg: Config, name: str, source: str) -> InputError:
     keys = [each for each, _ in leaves(cfg)]
     nearest = difflib.get_close_matches(name.upper(), keys, n=1, cutoff=0.0)[0]
-    return InputError(f"{source}: unknown key {name}; the nearest known one is {nearest}")
+    return InputError(f"{source}: unknown key {name}; the nearest name is {nearest}")

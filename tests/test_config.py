@@ -309,7 +309,7 @@ def test_a_method_that_is_another_with_options_is_known_by_name(repository: Path
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["TRAIN.EPOCH", "3"], r"unknown key TRAIN.EPOCH; the nearest known one is TRAIN.EPOCHS"),
+        (["TRAIN.EPOCH", "3"], r"unknown key TRAIN.EPOCH; the nearest name is TRAIN.EPOCHS"),
         (["EPOCHS", "3"], r"unknown key EPOCHS"),
         (["TRAIN.EPOCHS", "many"], r"TRAIN.EPOCHS must be of type int .* got 'many'"),
         (["TRAIN", "3"], r"TRAIN is a group of keys"),
@@ -327,10 +327,10 @@ def test_bad_overrides_are_named(overrides: list[str], message: str) -> None:
     [
         ("a: [", "not valid YAML"),
         ("- 1", "must contain lines KEY: value, not a list"),
-        ("SEEED: 1", "unknown key SEEED; the nearest known one is SEED"),
+        ("SEEED: 1", "unknown key SEEED; the nearest name is SEED"),
         ("_BASE_: bad.yaml", "extends itself"),
         ("_BASE_: gone.yaml", "gone.yaml: no such config file"),
-        ("_BASE_: market1501-1", "the nearest config that comes with lreid is benchmarks/market1501-10$"),
+        ("_BASE_: market1501-1", "the nearest config of lreid is benchmarks/market1501-10$"),
         ("_BASE_: aka", "aka: may mean methods/aka or recipes/aka; write the folder as well"),
         ("_BASE_: .", "is a folder; name a YAML file in it"),
     ],

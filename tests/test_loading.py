@@ -80,8 +80,8 @@ def test_what_there_is_not(world: Path) -> None:
     for source, message in (
         ("gone.pt", "gone.pt: no such file"),
         ("folder/gone", "folder/gone: no such file"),
-        ("min", "zoo:min: no model of the zoo has this name; the nearest is mine"),
-        ("zoo:min", "zoo:min: no model of the zoo has this name; the nearest is mine"),
+        ("min", "zoo:min: no model of the zoo has this name; the nearest name is mine"),
+        ("zoo:min", "zoo:min: no model of the zoo has this name; the nearest name is mine"),
         ("gone.safetensors", "gone.json: no such card"),
         (".", r"\.: contains no model of lreid; pass the folder of a run"),
     ):

@@ -76,7 +76,7 @@ def _without_command(word: str) -> int:
     else:
         nearest = get_close_matches(word, COMMANDS, n=1, cutoff=0.0)[0]
         print(
-            f"lreid: {one_line(word)}: no such command; the nearest is {nearest}; lreid --help lists all",
+            f"lreid: {one_line(word)}: no such command; the nearest name is {nearest}; lreid --help lists all",
             file=sys.stderr,
         )
         return 2

@@ -20,8 +20,8 @@ def buffer_alignment(
 ) -> dict[int, float]:
     """Similarity of stored images to held-out images of their class; it is low if a model overfits the stored images.
 
-    Source: Appendix B, Fig. 7. For each stored image, the highest cosine similarity to a held-out image of its class is
-    taken. The result is the mean over the stored images of a task.
+    Source: Appendix B, Fig. 7. The similarity of a stored image is its highest cosine similarity to a held-out image of
+    its class. The result is the mean over the stored images of a task.
 
     Args:
         buffer_features: (m, D) float features of stored images, not necessarily of unit length; a zero feature

@@ -31,7 +31,7 @@ class AccuracyEvaluator:
 
     * ``classifier``: the method's classifier, if it has one (ER-ACE and ER-AML, ICLR 2022);
     * ``linear``: a linear classifier that :func:`linear_probe_scores` trains on frozen features (Co²L, CCLIS);
-    * ``knn``: the votes of :func:`knn_scores`; a class without a vote cannot be predicted (Contrast Scoring). Votes are
+    * ``knn``: the votes of :func:`knn_scores` (Contrast Scoring); a class without a vote cannot be predicted. Votes are
       not balanced, so classes with few stored images get few votes;
     * ``nearest_mean``: the similarities of :func:`nearest_mean_scores` (iCaRL).
 

@@ -30,7 +30,7 @@ def load(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
     ignored. See :func:`of_classes`.
 
     Raises:
-        InputError: one of the two folders is missing or has no classes, or an error of :func:`of_classes`.
+        InputError: one of the two folders is missing or has no classes, or :func:`of_classes` raises an error.
     """
     missing = [f"{split}/" for split in LEAST if not (home / split).is_dir()]
     if missing:
@@ -45,9 +45,10 @@ def load(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
 def of_classes(name: str, home: Path, train: Classes, test: Classes, *, cameras: CameraPolicy = "apart") -> DataSet:
     """Create a data set of classes; each class has training images and different test images.
 
-    So the accuracy of classification can be measured (``EVAL.ACCURACY``), and also the retrieval of *trained* classes.
-    For retrieval, the first, third … test image of a class, by name, is a query; the other test images are the gallery.
-    Classes are numbered ``0, 1, …`` in ascending order of their names. If all names are integers, they sort as numbers.
+    A benchmark on this data set measures the accuracy of classification (``EVAL.ACCURACY``) and the retrieval of
+    *trained* classes. For retrieval, the first, third … test image of a class, by name, is a query; the other test
+    images are the gallery. Classes are numbered ``0, 1, …`` in ascending order of their names. If all names are
+    integers, they sort as numbers.
 
     Args:
         name, home: name and folder of the data set, for errors.
@@ -107,7 +108,7 @@ def unpacked(
         cameras: see :func:`of_classes`.
 
     Raises:
-        InputError: an archive cannot be read, the folder cannot be written to, or an error of :func:`of_classes`.
+        InputError: an archive cannot be read, the folder cannot be written to, or :func:`of_classes` raises an error.
     """
     folder = home / "images"
     if not folder.is_dir():
@@ -117,8 +118,8 @@ def unpacked(
                     _write(unfinished, images())
         except OSError as error:
             raise InputError(
-                f"{folder}: cannot be written ({error}); images are unpacked there once: make room, or copy the "
-                "archives to where you may write"
+                f"{folder}: cannot be written ({error}); images are unpacked there once: free some space, or copy the "
+                "archives to a folder that you can write to"
             ) from None
     return replace(load(folder, cameras=cameras), name=name)
 

@@ -17,8 +17,8 @@ logger = logging.getLogger("lreid")
 class AccuracyObserver(Observer):
     """Classifies held-out images after every task and, for learning curves, within tasks (Contrast Scoring, Figs. 3-6).
 
-    A learning curve counts an image each time it comes in, for any number of updates with it; images from the memory
-    are not counted. The probes of :class:`AccuracyEvaluator` use all images of the current task and the memory.
+    A learning curve counts an image once each time it comes in, however many updates use it. Images from the memory are
+    not counted. The probes of :class:`AccuracyEvaluator` use all images of the current task and the memory.
 
     Args:
         learner: the method in training.

@@ -101,13 +101,13 @@ def linear_probe_scores(
     """Logits of a linear classifier, trained by cross-entropy with class-balanced draws.
 
     Source: Cha et al., "Co²L", ICCV 2021, Section 5.1 and Appendix A.4, which CCLIS (AAAI 2024, Appendix B) follows:
-    SGD with momentum 0.9 and no weight decay over 100 epochs; the learning rate is multiplied by 0.2 after 60, 75 and
+    SGD with momentum 0.9 and no weight decay over 100 epochs. The learning rate is multiplied by 0.2 after 60, 75 and
     90 epochs. For each image of a batch, a class is drawn first, then one of its images. An epoch draws as many images
     as there are, in batches of 256 as in Co²L's code.
 
-    lreid differs from the papers, which choose the learning rate per data set (1.0, 0.5 or 0.1) and train on raw
-    features of newly augmented images. Here features are fixed. They are centred and divided by their root mean square
-    distance from the centre. This does not change which linear classifiers are possible, and one learning rate suits
+    lreid differs from the papers. The papers choose the learning rate per data set (1.0, 0.5 or 0.1) and train on raw
+    features of newly augmented images. Here features are fixed, centred, and divided by their root mean square distance
+    from the centre. This scaling does not change which linear classifiers are possible, and lets one learning rate suit
     all networks. The initial weights are 0. Contrast Scoring (Appendix A.1) uses Adam with a constant rate of 0.0003
     over 500 epochs, which is ``adam`` here.
 
@@ -168,7 +168,7 @@ def _trained(
 
 
 def balanced_rows(labels: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Class-balanced draws with replacement (Co²L, Section 5.1): a class uniformly, then one of its images uniformly.
+    """Draw rows with replacement, balanced by class (Co²L, Section 5.1): first a class, then one of its images.
 
     ``labels`` (N,) are integers; the result is (count,) int64 row numbers.
     """
@@ -181,7 +181,7 @@ def balanced_rows(labels: np.ndarray, count: int, rng: np.random.Generator) -> n
 def _checked(
     train_features: np.ndarray | Tensor, train_labels: np.ndarray | Tensor, test_features: np.ndarray | Tensor
 ) -> tuple[Tensor, Tensor, np.ndarray]:
-    """Check the arguments; returns training features (N, D), test features (n, D) and labels (N,) int64 in [0, C)."""
+    """Check the arguments; return training features (N, D), test features (n, D) and labels (N,) int64 in [0, C)."""
     test, train = as_comparable(test_features, train_features)
     labels = as_labels(train_labels, "training labels", len(train))
     if labels.min() < 0:

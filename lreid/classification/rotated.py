@@ -1,4 +1,4 @@
-"""Rotated images, for domain-incremental streams such as R-MNIST, as addresses with the angle and the file.
+"""Rotated images for domain-incremental streams such as R-MNIST; an address contains the angle and the file.
 
     rotated:DEGREES:FILE
 

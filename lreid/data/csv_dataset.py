@@ -292,7 +292,7 @@ def _load_named(name: str, sources: Sources, split: int) -> list[DataSet]:
     names = [data_set.name for data_set in data_sets]
     if domain not in names:
         nearest = difflib.get_close_matches(domain, names, n=1, cutoff=0.0)[0]
-        raise InputError(f"{file}: no domain {domain}; the nearest is {nearest} (all: {', '.join(names)})")
+        raise InputError(f"{file}: no domain {domain}; the nearest name is {nearest} (all: {', '.join(names)})")
     return [data_sets[names.index(domain)]]
 
 

@@ -57,7 +57,7 @@ def load_rendered(domain: str) -> DataSet:
     if domain not in names:
         nearest = difflib.get_close_matches(domain, names, n=1, cutoff=0.0)[0]
         raise InputError(
-            f"{PREFIX}{domain}: no such domain; the nearest is {PREFIX}{nearest} (all: {', '.join(names)})"
+            f"{PREFIX}{domain}: no such domain; the nearest name is {PREFIX}{nearest} (all: {', '.join(names)})"
         )
     rows = [row for row in _rows() if row["domain"] == domain]
     pids = ascending_ranks(row["pid"] for row in rows)

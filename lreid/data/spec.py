@@ -166,8 +166,9 @@ class Spec:
             authors = f"from its authors ({self.source}{', on request' * self.on_request}) " if self.source else ""
             holds = ", ".join([*(f"{name}/" for name in self.layout.folders), *self.layout.files])
             raise NotThere(
-                f"{self.title}: no folder {' or '.join(map(str, places))}; download the data set {authors}and unpack "
-                f"it there{f' (it contains {holds})' * bool(holds)}; {describe_folder(root)}",
+                f"{self.title}: no folder {' or '.join(map(str, places))}; "
+                f"download the data set {authors}and unpack it "
+                f"there{f' (it contains {holds})' * bool(holds)}; {describe_folder(root)}",
                 places,
             )
         home, missing = next(iter(lacking.items()))

@@ -184,7 +184,7 @@ def remove(folder: Path, identity: str | None = None, *, keep_days: float | None
 
 @contextlib.contextmanager
 def _changing(folder: Path, action: str, *, new: bool = False) -> Iterator[tuple[Record, Callable[..., None]]]:
-    """Locks a folder, and yields its record and a function that commits the changes.
+    """Lock a folder; yield its record and a function that commits the changes.
 
     The function takes the gallery to save and, optionally, the paths of enrolled images to delete.
     """
@@ -219,7 +219,7 @@ def _changing(folder: Path, action: str, *, new: bool = False) -> Iterator[tuple
 
 @contextlib.contextmanager
 def _refusing(folder: Path) -> Iterator[None]:
-    """Turns errors of the operating system about files into one line.
+    """Turn errors of the operating system about files into one clear line.
 
     Raises:
         InputError: a file cannot be read or written, for instance because the disk is full.
@@ -337,10 +337,10 @@ def _travel(record: Record, travel: Sequence[tuple[str, str, float]]) -> tuple[d
 def _require_threshold(
     record: Record, new: Sequence[Json], travel: Sequence[tuple[str, str, float]], options: Options
 ) -> None:
-    """Checks before features are extracted that a threshold is known, or can be calibrated on the new tracklets.
+    """Check, before features are extracted, that a threshold is known or can be calibrated on the new tracklets.
 
     Raises:
-        InputError: it is not.
+        InputError: neither is the case.
     """
     if options.rule.threshold is not None:
         return
@@ -422,7 +422,7 @@ def _enrolled(named: NamedGallery) -> list[tuple[str, str]]:
 
 
 def _label(named: NamedGallery, record: Record) -> None:
-    """Gives every crop in the gallery the name of its identity, and saves the gallery."""
+    """Give every crop in the gallery the name of its identity, and save the gallery."""
     names = {f"{CROPS}/{each['key']}": record.name_of(each["identity"]) for each in record.tracklets}
     labels = named.gallery.labels()
     wanted = [names.get(str(path).rpartition("/")[0]) for path in labels.paths]

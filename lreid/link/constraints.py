@@ -7,11 +7,11 @@ import numpy as np
 from lreid.link.tracklets import Tracklets
 
 OVERLAPPING = -np.inf  # minimum travel time of two cameras with overlapping views
-SOME = 8  # minimum number of transitions between two cameras from which a travel time is learnt
+SOME = 8  # minimum number of transitions between two cameras to learn a travel time
 QUANTILE, SHARE = (
     0.05,
     0.5,
-)  # quantile of the transitions' times, and the share of it that counts: some transitions are wrong
+)  # quantile of the transition times, and the factor applied to it, because some transitions are wrong
 
 
 def gaps(left: Tracklets, right: Tracklets) -> np.ndarray:

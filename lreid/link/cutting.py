@@ -64,7 +64,7 @@ class Cut(NamedTuple):
     """A tracklet whose crops were cut out.
 
     Attributes:
-        key: its folder below ``tracklets/``, such as ``gate/20260302T080000/4``.
+        key: folder of the tracklet below ``tracklets/``, such as ``gate/20260302T080000/4``.
         start, end: times of its first and last box, seconds since 1970.
         crops: file names of the crops, each with its quality in [0, 1].
     """
@@ -167,7 +167,7 @@ def cut(clip: Clip, folder: Path, choice: Choice) -> list[Cut]:
         start, end = (clip.start + (box.frame - 1) / rate for box in (seen[0], seen[-1]))
         cuts.append(Cut(key, start, end, dict(sorted(crops[track].items()))))
     if not cuts:
-        raise InputError(f"{listed}: no box shows enough of a person in {video}; pass the right tracks")
+        raise InputError(f"{listed}: no box shows enough of a person in {video}; pass the tracks of this video")
     if omitted := len(by_track) - len(cuts):
         logger.warning(
             "%s: %s left out, because no frame shows enough of the person", clip.name, counted(omitted, "tracklet")
@@ -178,7 +178,7 @@ def cut(clip: Clip, folder: Path, choice: Choice) -> list[Cut]:
 def _best(
     by_frame: dict[int, list[Box]], ends: dict[int, int], stretch_of: Any, frames: Iterator[np.ndarray]
 ) -> Iterator[tuple[int, int | None, str, float, np.ndarray]]:
-    """Yields the best crop of each interval of a track: frames read so far, track, file name, quality and pixels.
+    """Yield the best crop of each interval of a track: frames read so far, track, file name, quality, pixels.
 
     The last item has the number of frames, and None instead of a track.
     """
@@ -206,7 +206,7 @@ def _best(
 
 
 def _quality(pixels: np.ndarray, box: Box, others: Sequence[Box]) -> float:
-    """The :func:`crop_quality` of a box; other boxes with a lower bottom edge are taken to be in front of the box."""
+    """The :func:`crop_quality` of a box; boxes whose bottom edge is lower in the image count as in front of it."""
     area, hidden = box.width * box.height, 0.0
     for other in others:
         if other.top + other.height > box.top + box.height and other.track != box.track:

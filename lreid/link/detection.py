@@ -1,8 +1,9 @@
 """Detect and track moving objects in front of a fixed camera, without any download.
 
 Background subtraction (MOG2; Zivkovic, ICPR 2004; OpenCV, Apache-2.0) detects boxes, and the Hungarian method links
-boxes to tracks by their overlap. This needs a fixed camera, also detects vehicles and shadows, and counts people who
-touch as one. Any detector and tracker that writes the MOT Challenge format is better.
+boxes to tracks by their overlap. This method needs a fixed camera. It also detects vehicles and shadows, and counts
+people who touch as one. Use a detector and a tracker that write the MOT Challenge format if you can; they are more
+accurate.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from lreid.extras import Extra
 cv2 = Extra("cv2", "link")
 optimize = Extra("scipy.optimize", "link")
 
-WORK_WIDTH = 320  # height to which frames are scaled down, pixels
+WORK_WIDTH = 320  # width to which wider frames are scaled down, pixels
 LEAST = 0.15  # minimum height of a box, as a share of the frame's height
 SLIM, WIDE = 0.15, 1.2  # minimum and maximum of a box's width divided by its height
 OVERLAP = 0.2  # minimum intersection over union of consecutive boxes of one track
@@ -58,7 +59,7 @@ def detect(tracked: Tracked) -> list[Box]:
 
 
 def _moving(subtractor: Any, frame: np.ndarray) -> list[Box]:
-    """Boxes of the moving regions of a frame (H, W, 3) that are about as slim as people."""
+    """Boxes (left, top, width, height) of moving regions in a frame (H, W, 3) with the aspect ratio of people."""
     scale = min(1.0, WORK_WIDTH / frame.shape[1])
     small = cv2.resize(np.ascontiguousarray(frame), None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
     moving = (subtractor.apply(small) == 255).astype(np.uint8)  # MOG2 marks shadows with 127

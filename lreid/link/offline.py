@@ -1,4 +1,4 @@
-"""Link all tracklets at once, by agglomerative clustering that never joins tracklets that time or a user forbids."""
+"""Link all tracklets at once by agglomerative clustering, without pairs that time or a user's correction forbids."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from lreid.retrieval.open_set import threshold_for
 BLOCK = 512  # number of rows of the similarity matrix that are in memory at once
 MOST = 30_000  # maximum number of nodes, for which the matrix of forbidden pairs takes 0.9 GB
 FEWEST = 200  # minimum number of impostor pairs from which a threshold is calibrated
-STRICT = 0.1  # factor by which the false accept rate is multiplied when tracklets are linked to learn travel times
-ROUNDING = 1e-4  # margin for float32 similarities, which preselect pairs; float64 means decide
+STRICT = 0.1  # factor of the false accept rate when tracklets are linked to learn travel times
+ROUNDING = 1e-4  # margin for float32 similarities, which only preselect pairs; float64 means decide
 Pairs = Iterable[tuple[int, int]]
 
 
@@ -26,7 +26,7 @@ class Nodes:
     """The nodes of the clustering: earlier identities and tracklets, each stored as the sum of its unit vectors.
 
     The mean cosine similarity between the members of two clusters equals the dot product of their sums, divided by the
-    product of their sizes. So average linkage needs no similarity matrix.
+    product of their sizes. Average linkage therefore needs no similarity matrix.
 
     Attributes:
         sums: (n, D) float64.
@@ -39,7 +39,7 @@ class Nodes:
     forbidden: np.ndarray
 
     def copy(self) -> Nodes:
-        """A copy, for a clustering that must not change these nodes."""
+        """Copy the nodes, so that a clustering does not change them."""
         return Nodes(self.sums.copy(), self.weights.copy(), self.forbidden.copy())
 
 
@@ -86,7 +86,7 @@ class _Clusters:
 
 
 def agglomerate(nodes: Nodes, threshold: float, must: Pairs = ()) -> np.ndarray:
-    """Average linkage (UPGMA) on cosine similarities, down to a threshold.
+    """Join clusters by average linkage (UPGMA) on cosine similarities, down to a threshold.
 
     Without forbidden pairs and weights, the result equals ``scipy.cluster.hierarchy.linkage(method="average")``.
 
@@ -108,8 +108,8 @@ def agglomerate(nodes: Nodes, threshold: float, must: Pairs = ()) -> np.ndarray:
             raise InputError("two tracklets that must be linked cannot be one person; undo a merge")
         if a != b:
             clusters.join(a, b)
-    # The heap has the best candidate of each cluster. Joining two clusters gives a mean between those of the two, so an
-    # outdated entry is an upper bound of the true value, which is computed when the entry is popped.
+    # The heap has the best candidate of each cluster. The mean similarity to a joined cluster lies between the means to
+    # its two parts. An outdated entry is therefore an upper bound of the true value, which is computed on popping it.
     heap = [entry for a in np.unique(clusters.labels).tolist() if (entry := clusters.candidate(a))]
     heapq.heapify(heap)
     while heap:
@@ -212,7 +212,7 @@ def link(
 
 
 def impostors(tracklets: Tracklets, least: np.ndarray) -> np.ndarray:
-    """(P,) similarities of impostor pairs: pairs of tracklets that cannot be one person because of their times.
+    """Similarities (P,) of impostor pairs: tracklets that cannot be one person because of their times.
 
     Raises:
         InputError: there are fewer than ``FEWEST`` such pairs.

@@ -1,4 +1,4 @@
-"""Write a page of identities that shows where and when each was seen, with crops, and transitions between cameras."""
+"""Write a page that shows where and when each identity was seen, with crops, and transitions between cameras."""
 
 import datetime
 from collections.abc import Iterable

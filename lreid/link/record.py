@@ -93,7 +93,7 @@ class Record:
         return self.content["names"].get(str(identity), f"unknown-{identity}")
 
     def find(self, word: str) -> int:
-        """The identity with a number or a name.
+        """Return the identity with this number or name.
 
         Raises:
             InputError: no identity has this number or name.
@@ -105,7 +105,7 @@ class Record:
         return number
 
     def new_identity(self) -> int:
-        """A number that no identity has had."""
+        """Return a number that no identity has had before."""
         self.content["next"] += 1
         return self.content["next"] - 1
 
@@ -120,7 +120,7 @@ class Record:
         return self.content["history"] != self._before["history"]
 
     def remember(self, action: str) -> None:
-        """Adds to the history the values that were replaced since the file was read."""
+        """Add the values that were replaced since the file was read to the history."""
         before, count = self._before, len(self._before["tracklets"])
         changed = {
             old["key"]: {name: old[name] for name in DECIDED}
@@ -191,7 +191,9 @@ class Record:
         of, keys = self.identities.get(self.find(identity), []), set(keys)
         moved, rest = ([each for each in of if (each["key"] in keys) == here] for here in (True, False))
         if strange := sorted(keys - {each["key"] for each in moved}):
-            raise InputError(f"{strange[0]}: is not a tracklet of {identity}; one is {of[0]['key'] if of else 'none'}")
+            raise InputError(
+                f"{strange[0]}: is no tracklet of {identity}; one of its tracklets is {of[0]['key'] if of else 'none'}"
+            )
         if not rest:
             raise InputError(f"{identity}: these are all its tracklets; leave out at least one")
         number = self.new_identity()
@@ -236,7 +238,7 @@ class Record:
         return one, other
 
     def _confirm_apart(self, one: list[Json], other: list[Json]) -> None:
-        """Records what a user confirmed about two identities: each is one person, and they are different people."""
+        """Record that two identities are two different people, and that the tracklets of each show one person."""
         for each in (one, other):
             if len(each) > 1:
                 self.content["same"].append(sorted(row["key"] for row in each))

@@ -1,4 +1,4 @@
-"""Tracklets, each of which shows one person passing one camera, as one feature with a start and an end."""
+"""Tracklets: each shows one person passing one camera, as one feature with a start and an end."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-SHARP = 100.0  # variance of the Laplacian at which the sharpness gives a crop half of the full weight
-TALL = 128  # height in pixels from which the height gives a crop the full weight
+SHARP = 100.0  # variance of the Laplacian at which a crop gets half of the full weight for sharpness
+TALL = 128  # minimum height of a crop with the full weight for height, pixels
 ROUNDS = 10  # iterations of Weiszfeld's algorithm
 SMALLEST = 1e-6
 

@@ -67,7 +67,7 @@ def method_class(name: str) -> type[Method]:
     """
     if name not in method_names():
         nearest = difflib.get_close_matches(name, method_names(), n=1, cutoff=0.0)[0]
-        raise ArgumentError("name", f"{name!r} is no method; the nearest known one is {nearest}")
+        raise ArgumentError("name", f"{name!r} is no method; the nearest name is {nearest}")
     if name in _registered:
         return _registered[name]
     from lreid.methods.base import Method
@@ -124,7 +124,7 @@ def build_method(name: str, model: Embedder, **options: Any) -> Method:
     for option, value in options.items():
         if option not in defaults:
             nearest = difflib.get_close_matches(option, defaults, n=1, cutoff=0.0)
-            hint = f"the nearest one is {nearest[0]}" if nearest else "it takes none"
+            hint = f"the nearest name is {nearest[0]}" if nearest else "it takes none"
             raise ArgumentError(option, f"is no option of {name}; {hint}")
         expected_type = (int, float) if isinstance(defaults[option], float) else type(defaults[option])
         is_valid = isinstance(value, expected_type) and isinstance(value, bool) == isinstance(defaults[option], bool)

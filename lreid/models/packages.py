@@ -70,7 +70,7 @@ def package_of(weights: str) -> Package:
     if name not in PACKAGES:
         nearest = difflib.get_close_matches(name, PACKAGES, n=1, cutoff=0.0)[0]
         raise InputError(
-            f"{weights}: unknown package of weights; the most similar name is {nearest} (all: {', '.join(PACKAGES)})"
+            f"{weights}: unknown package of weights; the nearest name is {nearest} (all: {', '.join(PACKAGES)})"
         )
     return PACKAGES[name]
 

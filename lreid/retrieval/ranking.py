@@ -60,7 +60,7 @@ class Evaluation:
         return (
             f"{len(self.ap) - self.num_valid} of {len(self.ap)} queries have no match: "
             f"{self.num_absent} with an identity that is not in the gallery, "
-            f"{self.num_filtered} with one that is there only under the query's own camera"
+            f"{self.num_filtered} with one that occurs only under the query's own camera"
         )
 
 

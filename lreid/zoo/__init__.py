@@ -1,9 +1,9 @@
-"""Trained models by name: ``zoo:NAME`` in place of a checkpoint or of initial weights.
+"""Find trained models by name: ``zoo:NAME`` replaces the path of a checkpoint or of initial weights.
 
 An entry is a JSON card (:class:`Card`) ``NAME.json`` and a safetensors file ``NAME-HASH.safetensors``
 (``NAME.safetensors`` in older entries). The card names the weights, so writing the card replaces an entry in one step.
-The entries in ``lreid/weights`` come with the package and need no network access. Three environment variables configure
-a custom zoo:
+The entries in ``lreid/weights`` are part of the package and need no network access. Three environment variables
+configure a custom zoo:
 
     LREID_ZOO_CARDS    folder of more cards; the weights are next to a card or are downloaded from its ``url``.
                        ``zoo:path/to/card.json`` names a single card in any folder

@@ -66,9 +66,10 @@ class Card:
         licence: licence of the weights.
         sha256, bytes: SHA-256 and size of the weights file.
         url, mirrors: addresses of the weights; empty if they are next to the card.
-        verification: threshold to decide whether two images show the same identity: ``threshold``, a cosine similarity;
-            ``false_accept_rate``, the share of the ``impostor_pairs`` that reach it; ``true_positive_rate``, the share
-            of the genuine pairs, on the images of ``galleries``; empty on older cards.
+        verification: threshold to decide whether two images show the same identity, measured on the images of
+            ``galleries``. ``threshold`` is a cosine similarity; ``false_accept_rate`` is the share of the
+            ``impostor_pairs`` that reach it, and ``true_positive_rate`` the share of the genuine pairs. Empty on older
+            cards.
         limits: limits of the model, and uses to avoid; empty on older cards.
         imagenet: whether the training is known to start from ImageNet weights, directly or through another model.
     """
@@ -144,7 +145,7 @@ def read_card(file: Path) -> Card:
             f"{file}: no such card; weights of the zoo need a card next to them, which lreid zoo publish writes"
         ) from None
     except (OSError, ValueError) as error:
-        raise InputError(f"{file}: cannot be read as a card ({error}); fetch it again") from None
+        raise InputError(f"{file}: cannot be read as a card ({error}); download it again") from None
     wanted = {field: hint for field, hint in typing.get_type_hints(Card).items() if field != "file"}
     if isinstance(keys, dict):
         keys = ADDED | keys
@@ -158,7 +159,7 @@ def read_card(file: Path) -> Card:
         if type(keys[key]) is not kind:
             raise InputError(f"{file}: {key} must be of type {kind.__name__}, got {keys[key]!r}")
     if fault := misfit(keys, FORM) or (keys["verification"] and misfit(keys["verification"], VERIFICATION)):
-        raise InputError(f"{file}: {fault}; fetch it again")
+        raise InputError(f"{file}: {fault}; download it again")
     if keys["name"] != file.stem or not NAME.fullmatch(file.stem):
         raise InputError(f"{file}: is the card of {keys['name']!r}; name the file like the card, in a-z, 0-9, - and _")
     if not re.fullmatch("[0-9a-f]{64}", keys["sha256"]):
@@ -177,12 +178,12 @@ def card_beside(weights: Path) -> Card:
         return read_card(weights.with_suffix(".json"))
     card = read_card(weights.with_name(f"{versioned['name']}.json"))
     if not card.sha256.startswith(versioned["hash"]):
-        raise InputError(f"{weights}: is no longer the file of its card; pass the card, {card.file}")
+        raise InputError(f"{weights}: no longer matches its card; pass the card, {card.file}")
     return card
 
 
 def cards() -> list[Card]:
-    """The cards that come with lreid, and the cards in the folder ``LREID_ZOO_CARDS``, which override those by name.
+    """The cards of lreid and those in the folder ``LREID_ZOO_CARDS``, which replace cards of the same name.
 
     Raises:
         InputError: the folder is missing or cannot be listed, or a file in it is not a card.
@@ -197,7 +198,7 @@ def cards() -> list[Card]:
 
 
 def find(name: str) -> Card | Published:
-    """The card with a name (without ``zoo:``) or path ``….json``, or the third-party checkpoint with that name.
+    """The card with this name (without ``zoo:``) or path ``….json``, or the third-party checkpoint of this name.
 
     Raises:
         InputError: nothing has this name; the message gives the most similar name.
@@ -207,6 +208,6 @@ def find(name: str) -> Card | Published:
     entries: dict[str, Card | Published] = published() | {card.name: card for card in cards()}
     if name not in entries:
         nearest = difflib.get_close_matches(name, entries, n=1, cutoff=0.0)
-        hint = f"; the nearest is {nearest[0]}" if nearest else ""
+        hint = f"; the nearest name is {nearest[0]}" if nearest else ""
         raise InputError(f"{PREFIX}{name}: no model of the zoo has this name{hint}; lreid zoo list shows all")
     return entries[name]

@@ -20,7 +20,7 @@ _TEMPLATE = Template(
 
 
 def table(cards: Sequence[Card]) -> str:
-    """The cards as an aligned table, with mAP / Rank-1 in per cent, averaged over galleries."""
+    """Format the cards as a table with mAP / Rank-1 in per cent, averaged over galleries."""
     heads = ("name", "trained with", "network", "seen", "unseen", "MB", "weights")
     rows = [
         (
@@ -39,7 +39,7 @@ def table(cards: Sequence[Card]) -> str:
 
 
 def published_table(entries: Iterable[Published]) -> str:
-    """Third-party checkpoints, as an aligned table."""
+    """Format third-party checkpoints as a table."""
     heads = ("name", "trained on", "network", "its authors' figures, per cent")
     rows = [(each.name, each.data, f"{_network(each)} {each.height}x{each.width}", each.figures) for each in entries]
     return tabulate(rows, heads, disable_numparse=True)
@@ -54,7 +54,7 @@ def _mean(card: Card, kind: str) -> str:
 
 
 def describe(card: Card | Published) -> str:
-    """A card as text, one line per fact."""
+    """Describe a card as text, one line per fact."""
     if isinstance(card, Published):
         return "\n".join([card.about, *(f"  {name:14} {value}" for name, value in _published_facts(card).items())])
     facts = [(name, value) for name, value in _facts(card).items()]
@@ -91,7 +91,7 @@ def markdown_page(cards: Sequence[Card], entries: Sequence[Published]) -> str:
 
 
 def _family(entries: Sequence[Published]) -> dict[str, Any]:
-    """What the page says about the published checkpoints of one origin."""
+    """The content of the page about the published checkpoints of one origin."""
     heads = ("name", "network", "figures", "SHA-256")
     rows = [
         (
@@ -136,7 +136,7 @@ def _published_facts(entry: Published) -> dict[str, str]:
 
 
 def _section(card: Card) -> dict[str, Any]:
-    """What the page says about a card."""
+    """The content of the page about one card."""
     heads = ("gallery", "kind", "queries", "images", "mAP", "Rank-1", "Rank-5", "Rank-10")
     rows = [
         (
@@ -157,7 +157,7 @@ def _section(card: Card) -> dict[str, Any]:
 
 
 def hub_text(card: Card, repository: str) -> str:
-    """The text about an entry for the repository ``OWNER/NAME`` on Hugging Face's hub."""
+    """Write the page of an entry for the repository ``OWNER/NAME`` on Hugging Face's hub."""
     section = _section(card)
     facts = "\n".join(f"* {name}: {value}" for name, value in section["facts"].items())
     return (
@@ -207,7 +207,7 @@ def _network(entry: Card | Published) -> str:
 
 
 def _use(start_only: bool) -> str:
-    return "start of training only" if start_only else "features, search, initial weights"
+    return "initial weights only" if start_only else "features, search, initial weights"
 
 
 def _input(entry: Card | Published) -> str:

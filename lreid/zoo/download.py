@@ -26,12 +26,12 @@ logger = logging.getLogger("lreid")
 SCHEMES = ("http://", "https://", "file://")
 DRIVE = "https://drive.google.com/"  # returns confirmation pages before some files; gdown handles these pages
 BLOCK = 1 << 16  # bytes to read at once
-MOST = 1 << 31  # maximum bytes of a file of unknown size; ten times those of the largest hosted file
+MOST = 1 << 31  # maximum bytes of a file of unknown size, ten times the size of the largest hosted file
 WEB_PAGE = "returns a web page instead of the file: it requires a login, or the file was removed"
 
 
 class _Fault(Exception):
-    """An address did not return the file; ``final`` says that another attempt is useless."""
+    """An address did not return the file; if ``final`` is True, another attempt is useless."""
 
     def __init__(self, reason: str, *, final: bool = False) -> None:
         super().__init__(reason)
@@ -115,7 +115,7 @@ class Download:
 
 @dataclass
 class _Resuming:
-    """Downloads a file from one address in several attempts; ``size`` is 0 as long as it is unknown."""
+    """Downloads a file from one address in several attempts; ``size`` is 0 until it is known."""
 
     url: str
     part: Path

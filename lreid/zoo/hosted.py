@@ -1,7 +1,7 @@
 """Third-party checkpoints by name: their addresses, settings and terms.
 
-``hosted.yaml`` lists the checkpoints in families that share an origin. None of them comes with lreid. lreid downloads a
-file when it is first used; users can also put the file manually where :func:`published_file` looks for it.
+``hosted.yaml`` lists the checkpoints in families of the same origin. The files are not part of lreid. lreid downloads a
+file when it is first used; users can also put it manually where :func:`published_file` looks for it.
 """
 
 import logging
@@ -127,7 +127,7 @@ def published_file(entry: Published, folder: Path, *, download: Download = Downl
     if not digest.startswith(expected):
         raise InputError(
             f"{file}: is not the file of zoo:{entry.name} (its SHA-256 begins with {digest[:12]}, not "
-            f"{expected[:12]}); delete it, or replace it with {entry.url}; if that changed, delete {memory.name} too"
+            f"{expected[:12]}); delete it, or replace it with {entry.url}; if that changed, delete {memory.name}, too"
         )
     if len(expected) < 64:
         _remember(entry, file, digest, memory, fresh)
@@ -148,4 +148,4 @@ def _remember(entry: Published, file: Path, digest: str, memory: Path, fresh: bo
         raise InputError(f"{error}; {entry.url} should return zoo:{entry.name}; see {entry.source}") from None
     write_text(memory, f"{digest}\n")
     status = f"published only up to {entry.sha256}" if entry.sha256 else "not published"
-    logger.warning("%s: its SHA-256 is %s; lreid recorded the one of this download: %s", file, status, digest)
+    logger.warning("%s: its SHA-256 is %s; lreid recorded the SHA-256 of this download: %s", file, status, digest)

@@ -27,8 +27,8 @@ def weights_name(card: Card) -> str:
 def write_entry(card: Card, content: bytes) -> None:
     """Writes an entry; an existing entry is replaced in the moment when the card is written.
 
-    Afterwards the weights of the previous card are deleted. All other files stay, even those of a publication that was
-    killed, because their names do not prove where they came from.
+    Afterwards the weights of the previous card are deleted. All other files are kept, even those of a killed
+    publication, because their names do not prove where they came from.
 
     Args:
         card: card of the model; its folder is created if needed.
@@ -97,7 +97,7 @@ def _is_own(path: Path, sha256: str, new: Card) -> bool:
 
 
 def read_entry(card: Card) -> tuple[Card, dict[str, Tensor]]:
-    """The card of an entry and its tensors on the CPU; if the entry is replaced meanwhile, those of the new entry.
+    """Read the card of an entry and its tensors, on the CPU, both of the new entry if it is replaced meanwhile.
 
     Raises:
         InputError: as in :func:`weights_file` and :func:`read_safetensors`.
@@ -134,14 +134,14 @@ def weights_file(entry: Card | Published, *, download: Download = Download()) ->
     try:
         if pooch.file_hash(str(beside)) == card.sha256:
             return beside
-        raise InputError(f"{beside}: is damaged or not the file of its card (its SHA-256 differs); get both again")
+        raise InputError(f"{beside}: is damaged or not the file of its card (its SHA-256 differs); download both again")
     except FileNotFoundError:
         pass
     except OSError as error:
         raise InputError(f"{beside}: cannot be read ({error.strerror})") from None
     if not card.url:
         raise InputError(
-            f"{beside}: no such file; put the weights next to their card, under this name or as {weights_name(card)}"
+            f"{beside}: no such file; put the weights next to their card, named like this or {weights_name(card)}"
         )
     # The name contains the hash, so models of the same name from two zoos have different files.
     file = cache_folder() / weights_name(card)

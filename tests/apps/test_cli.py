@@ -228,7 +228,7 @@ def test_every_command_explains_every_option(name: str, repository: Path) -> Non
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["tarin"], "lreid: tarin: no such command; the nearest is train; lreid --help lists all\n"),
+        (["tarin"], "lreid: tarin: no such command; the nearest name is train; lreid --help lists all\n"),
         (["data", "check", "folder:gone"], "lreid data: "),
     ],
 )

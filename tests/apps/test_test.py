@@ -271,7 +271,7 @@ def test_queries_without_a_match_are_counted_and_explained(run: Path, tmp_path: 
     assert (found["num_valid"], found["num_absent"], found["num_filtered"]) == (len(chosen), 1, 1)
     assert (
         "g: 2 queries have no match: 1 with an identity that is not in the gallery, "
-        "1 with one that is there only under the query's own camera"
+        "1 with one that occurs only under the query's own camera"
     ) in results["notes"]
 
 
@@ -301,7 +301,7 @@ def test_an_index_is_a_row_beside_the_exact_one(run: Path, tmp_path: Path) -> No
     assert plain == exact and exact | {"variant": "index hnsw"} == found  # so small a graph finds all
     assert cost["recall"]["10"] == 100
     assert json.loads((tmp_path / "test.json").read_text())["rows"][1]["index"] == cost
-    for index, told in (("falt", "could not parse"), ("ivfpq", "ivfpq learns from 9984 images or more")):
+    for index, told in (("falt", "could not parse"), ("ivfpq", "ivfpq needs 9984 images or more")):
         with pytest.raises(InputError, match=f"^EVAL.INDEX is '{index}', .*{told}"):
             score_checkpoints([checkpoint], tmp_path / "out", overrides=[*backend, index])
     with pytest.raises(InputError, match="^EVAL.INDEX_DEPTH is 0; it must be 1 or more"):
@@ -335,7 +335,7 @@ def test_bad_input_leaves_no_file(run: Path, tmp_path: Path) -> None:
         score_checkpoints([tmp_path], tmp_path / "out")
     with pytest.raises(InputError, match="gone.pt: no such file"):
         score_checkpoints([tmp_path / "gone.pt"], tmp_path / "out")
-    with pytest.raises(InputError, match="nearest known one is EVAL.AP"):
+    with pytest.raises(InputError, match="nearest name is EVAL.AP"):
         score_checkpoints([checkpoint], tmp_path / "out", overrides=["EVAL.APP", "x"])
     write_images(tmp_path / "q", [])
     (tmp_path / "q").mkdir()

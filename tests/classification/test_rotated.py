@@ -66,5 +66,5 @@ def test_what_is_no_angle_is_told(angle: str, tmp_path: Path) -> None:
     write_mnist(tmp_path / "mnist", DIGITS)
     with pytest.raises(InputError, match=f"rotated:{angle}: must be a number of degrees and a data set"):
         load_datasets(f"rotated:{angle}:mnist", Sources(tmp_path))
-    with pytest.raises(InputError, match="minst: unknown data set; the nearest known is mnist"):
+    with pytest.raises(InputError, match="minst: unknown data set; the nearest name is mnist"):
         load_datasets("rotated:3:minst", Sources(tmp_path))

@@ -156,7 +156,7 @@ def test_a_list_with_splits_is_taken_as_it_is(tmp_path: Path, make_images) -> No
 FAULTS = {
     "one identity": (
         ["anna/1.jpg", "anna/2.jpg"],
-        r"holds images of one identity \(anna\); .* add images of other identities",
+        r"has images of only one identity \(anna\); .* add images of others",
     ),
     "one image each": (["a/1.jpg", "b/1.jpg", "c/1.jpg"], "3 identities, 0 of them with two images or more"),
     "no names": (["1.jpg", "2.jpg"], "no path names the person in its 2 images"),

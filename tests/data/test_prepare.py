@@ -70,7 +70,7 @@ def test_links_and_devices_in_tars_are_refused(tmp_path, kind):
         info = tarfile.TarInfo("set/link")
         info.type, info.linkname = kind, "/etc"
         bad.addfile(info)
-    with pytest.raises(InputError, match="holds the link or device 'set/link'; nothing was unpacked"):
+    with pytest.raises(InputError, match="contains the link or device 'set/link'; nothing was unpacked"):
         unpack(tmp_path / "b.tar", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -80,7 +80,7 @@ def test_links_in_zips_are_refused(tmp_path):
     info.external_attr = (stat.S_IFLNK | 0o777) << 16
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr(info, "/etc")
-    with pytest.raises(InputError, match="holds the link or device"):
+    with pytest.raises(InputError, match="contains the link or device"):
         unpack(tmp_path / "a.zip", tmp_path / "out")
 
 
@@ -170,7 +170,7 @@ def test_prepare_takes_an_archive_from_anywhere(tmp_path):
 def test_nothing_to_prepare_from(tmp_path):
     with pytest.raises(InputError, match="viper: nothing to prepare: .*viper does not exist; put the archive there"):
         prepare("viper", tmp_path)
-    with pytest.raises(InputError, match="nothing: unknown data set; the nearest known is"):
+    with pytest.raises(InputError, match="nothing: unknown data set; the nearest name is"):
         prepare("nothing", tmp_path)
 
 

@@ -108,7 +108,7 @@ def test_a_test_set_without_matches_is_refused_before_the_training(test_set: Que
     same = replace(test_set, gallery=tuple(r._replace(camid=0) for r in test_set.gallery))
     same = replace(same, query=tuple(r._replace(camid=0) for r in test_set.query))
     with pytest.raises(
-        InputError, match="campus: no query has a match by another camera .*camera_filter=False.*cameras='apart'"
+        InputError, match="campus: no query has a match from another camera .*camera_filter=False.*cameras='apart'"
     ):
         evaluator(same)
     evaluator(same, camera_filter=False)
@@ -131,5 +131,5 @@ def test_a_flat_index_gives_the_same_figures_and_another_one_does_not(test_set: 
 
 
 def test_an_index_that_a_gallery_cannot_train_is_refused_before_anything_is_trained(test_set: QueryGallery) -> None:
-    with pytest.raises(InputError, match="ivfpq learns from 9984 images or more"):
+    with pytest.raises(InputError, match="ivfpq needs 9984 images or more"):
         evaluator(test_set, index=FaissIndex("ivfpq")).try_index(256)

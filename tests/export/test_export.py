@@ -182,7 +182,7 @@ def test_the_fingerprint_is_that_of_what_is_run(files: Path, tmp_path: Path) -> 
 @pytest.mark.slow
 def test_weights_in_other_files_are_refused(files: Path, tmp_path: Path) -> None:
     """They could be exchanged without a trace."""
-    with pytest.raises(InputError, match="apart.onnx: its weights are in other files; make one file"):
+    with pytest.raises(InputError, match="apart.onnx: its weights are in other files; write a single file"):
         edited(
             files / "raw.onnx", tmp_path / "apart.onnx", lambda *_: None, save_as_external_data=True, size_threshold=0
         )
@@ -317,7 +317,7 @@ def test_bad_files_are_named(files: Path, tmp_path: Path) -> None:
             lreid.load_model(tmp_path / f"{name}.onnx")
         assert "\n" not in str(fault.value)
     foreign(tmp_path / "foreign.onnx")
-    with pytest.raises(InputError, match="foreign.onnx: not written by lreid, .*'backbone'.*lreid export"):
+    with pytest.raises(InputError, match="foreign.onnx: was not written by lreid: .*'backbone'.*lreid export"):
         lreid.load_model(tmp_path / "foreign.onnx")
     damage = [("height", '"tall"', "height is 'tall', not int"), ("mean", "[0.5]", "size 1"), ("std", "{", "Expecting")]
     for key, value, told in damage:

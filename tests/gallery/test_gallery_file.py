@@ -287,7 +287,7 @@ def test_unusable_files_are_named(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"nearest": "yes"}, "nearest is not known"),
+        ({"nearest": "yes"}, "nearest is unknown"),
         ({"next_key": None}, "it has no next_key"),
         ({"recall": None}, "it has no recall"),
         ({"paths": None}, "it has no paths"),
@@ -297,16 +297,16 @@ def test_unusable_files_are_named(tmp_path):
         ({"threshold": "a"}, "threshold is 'a', not int or float"),
         ({"recall": [[1]]}, "recall is no list of pairs"),
         ({"names": {"identity": [[1, 2]]}}, "names.identity is no list of pairs"),
-        ({"next_key": 11}, "keys do not ascend to below next_key"),
+        ({"next_key": 11}, "keys are not ascending and below next_key"),
         ({"next_key": 2**40}, "next_key is 1099511627776, above 4294967296"),
         ({"names": None}, "it has no names"),
         ({"whole": 1}, "whole is 1, not bool"),
         ({"times": None}, "it has no times"),
-        ({"keys": np.arange(12)[::-1]}, "keys do not ascend to below next_key"),
+        ({"keys": np.arange(12)[::-1]}, "keys are not ascending and below next_key"),
         ({"ids": None}, "it has no ids"),
         ({"ids": np.arange(5)}, r"ids has shape \(5,\) and type int64"),
         ({"cams": np.zeros(12)}, "cams has shape .* and type float64"),
-        ({"keys": np.arange(1, 13), "next_key": 13}, "index and labels do not belong together"),
+        ({"keys": np.arange(1, 13), "next_key": 13}, "index and labels do not match"),
     ],
 )
 def test_foreign_headers_and_columns_are_named(tmp_path, change, message):
@@ -355,7 +355,7 @@ def test_of_a_mapped_index_the_keys_are_compared(tmp_path, kind):
     whole = file.read_bytes()
     place = whole.index(np.array([30, 31]).tobytes())  # of a key
     file.write_bytes(whole[:place] + b"\x3f" + whole[place + 1 :])
-    with pytest.raises(InputError, match="g: index and labels do not belong together; build it again"):
+    with pytest.raises(InputError, match="g: index and labels do not match; build it again"):
         Gallery.load(file, memory_map=True)
 
 
@@ -369,7 +369,7 @@ def test_codes_have_their_keys_compared(tmp_path):
     gallery.store.everything = replace(labels, keys=np.where(labels.keys == 9999, 10_000, labels.keys))
     gallery.store.next_key += 1
     gallery.save(tmp_path / "other")
-    with pytest.raises(InputError, match="index and labels do not belong together"):
+    with pytest.raises(InputError, match="index and labels do not match"):
         Gallery.load(tmp_path / "other")
 
 
@@ -402,7 +402,7 @@ def test_the_file_opens_as_a_faiss_index_and_as_a_zip_archive(tmp_path):
 def test_without_faiss_or_a_place_to_save_to(monkeypatch):
     with pytest.raises(InputError, match="needs a path to be saved"):
         small().save()
-    with pytest.raises(InputError, match="ivfpq learns from 9984 images or more, got 12; use flat"):
+    with pytest.raises(InputError, match="ivfpq needs 9984 images or more for training, got 12; use flat"):
         small("ivfpq")
     monkeypatch.setitem(sys.modules, "faiss", None)
     with pytest.raises(InputError, match=r"faiss cannot be imported .*pip install 'lreid\[cpu\]'"):

@@ -42,8 +42,8 @@ def test_the_terms_are_those_losses_of_student_and_teacher(name: str, loss: obje
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("dwop", {}, "name 'dwop' is no method; the nearest known one is dwopp"),
-        ("dwopp", {"temprature": 1.0}, "temprature is no option of dwopp; the nearest one is temperature"),
+        ("dwop", {}, "name 'dwop' is no method; the nearest name is dwopp"),
+        ("dwopp", {"temprature": 1.0}, "temprature is no option of dwopp; the nearest name is temperature"),
         ("dmml_ft", {"temperature": 1.0}, "temperature is no option of dmml_ft; "),
         ("dwopp", {"temperature": "hot"}, "temperature is 'hot'; it must be like 1.0 for dwopp"),
         ("dwopp", {"clamp": 1}, "clamp is 1; it must be like True"),

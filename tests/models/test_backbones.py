@@ -207,7 +207,7 @@ def test_checkpoints_of_torchreid_load(tmp_path: Path, kind: type, told: Callabl
 
 
 def test_bad_names() -> None:
-    with pytest.raises(InputError, match="backbone is 'resnet5'; the nearest known one is resnet50"):
+    with pytest.raises(InputError, match="backbone is 'resnet5'; the nearest name is resnet50"):
         build_backbone("resnet5")
     with pytest.raises(ArgumentError, match="weights is imagenet, but small has no ImageNet weights"):
         build_backbone("small", "imagenet")
@@ -260,7 +260,7 @@ def test_registered_networks_are_built_by_name(registry: None) -> None:
     images = torch.randn(2, 3, 8, 4)
     torch.testing.assert_close(model(images), model.backbone(images).mean((2, 3)))
     assert build_backbone("patches", "imagenet").imagenet
-    with pytest.raises(ArgumentError, match="backbone is 'patch'; the nearest known one is patches"):
+    with pytest.raises(ArgumentError, match="backbone is 'patch'; the nearest name is patches"):
         build_backbone("patch")
     register_backbone("patches")(lambda: nn.Identity())  # a cell that is run twice
     assert isinstance(build_backbone("patches"), nn.Identity)
@@ -281,7 +281,7 @@ def test_a_family_is_given_the_rest_of_the_name(registry: None) -> None:
         return network
 
     assert build_backbone("wide:12").dim == 12
-    with pytest.raises(ArgumentError, match="backbone is 'wide'; the nearest known one is wide:"):
+    with pytest.raises(ArgumentError, match="backbone is 'wide'; the nearest name is wide:"):
         build_backbone("wide")
 
 

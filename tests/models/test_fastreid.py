@@ -92,7 +92,7 @@ def test_non_local_is_the_sum_over_all_positions() -> None:
 
 def test_a_name_that_is_not_known() -> None:
     for name in ("resnet50_gem_nl", "resnet101", "resnet50_"):
-        with pytest.raises(ArgumentError, match="it is fastreid:resnet50, with _nl, _gem or both"):
+        with pytest.raises(ArgumentError, match="use fastreid:resnet50, with the suffix _nl"):
             build_backbone(f"fastreid:{name}")
 
 

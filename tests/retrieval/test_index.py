@@ -233,14 +233,14 @@ def test_a_mean_or_size_that_float32_cannot_hold_costs_nothing() -> None:
         (
             "falt",
             100,
-            "index is 'falt', which faiss cannot make of 100 images x 8 numbers: could not parse index string",
+            "index is 'falt', which faiss cannot build from 100 images x 8 numbers: could not parse index string",
         ),
         ("IVF200,Flat", 100, "Number of training points (100) should be at least as large as number of clusters (200)"),
         ("IVF4,PQ3", 1000, "should be a multiple of the number of subquantizers"),
         ("IVF4,Flat;nprobe", 100, "could not interpret parameters nprobe"),
         ("IVF4,Flat;nprob=3", 100, "could not set parameter nprob"),
-        ("IDMap,Flat", 100, "index is 'IDMap,Flat', which takes no images: add does not make sense"),
-        ("ivfpq", 100, "index is 'ivfpq', but ivfpq learns from 9984 images or more, got 100; use flat"),
+        ("IDMap,Flat", 100, "index is 'IDMap,Flat', to which images cannot be added: add does not make sense"),
+        ("ivfpq", 100, "index is 'ivfpq', but ivfpq needs 9984 images or more for training, got 100; use flat"),
         ("", 100, "index is ''"),
     ],
 )

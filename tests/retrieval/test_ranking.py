@@ -225,7 +225,7 @@ def test_says_why_queries_have_no_match():
     assert (result.num_valid, result.num_absent, result.num_filtered) == (2, 1, 1)
     assert result.warning == (
         "2 of 4 queries have no match: 1 with an identity that is not in the gallery, "
-        "1 with one that is there only under the query's own camera"
+        "1 with one that occurs only under the query's own camera"
     )
     assert evaluate(features, features, [1] * 4, [1] * 4, camera_filter=False).warning == ""
 
@@ -245,7 +245,7 @@ def test_names_the_filter_that_left_no_match():
     [
         ({"query_features": np.full((3, 2), np.nan)}, r"query features: 3 of 3 rows hold NaN.*rows 0, 1, 2\)"),
         ({"gallery_features": np.array([[1.0, 2], [np.inf, 0], [1, 1]])}, r"gallery features: 1 of 3.*rows 1\)"),
-        ({"query_features": np.ones((3, 5))}, "query features have 5 numbers a row, gallery features 2"),
+        ({"query_features": np.ones((3, 5))}, "query features have 5 numbers per row, gallery features 2"),
         ({"query_features": np.ones(3)}, r"shape \(3,\)"),
         ({"query_features": np.ones((3, 2), dtype=int)}, "expected floats, got torch.int64"),
         ({"query_features": [["a", "b"]] * 3}, r"query features: expected an \(N, D\) array of floats"),

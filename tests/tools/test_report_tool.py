@@ -78,7 +78,7 @@ def test_a_second_run_of_a_seed_is_refused(
         assert tool("report.py", *named, *more) == 2
         told = capsys.readouterr()
         assert told.err == (
-            f"report.py: {again}: has the same seed and config as {folders[0]}, so both together count as one run; "
+            f"report.py: {again}: has the same seed and config as {folders[0]}, so the two count as one run; "
             "pass only one of the two\n"
         )
         assert not told.out and not list(tmp_path.glob("**/*.html"))

@@ -35,10 +35,7 @@ def test_killed_in_the_middle_of_a_task_it_ends_with_the_same_figures(tool: Call
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            ["TRAIN.EPOCH", "3"],
-            "train.py: command line: unknown key TRAIN.EPOCH; the nearest known one is TRAIN.EPOCHS",
-        ),
+        (["TRAIN.EPOCH", "3"], "train.py: command line: unknown key TRAIN.EPOCH; the nearest name is TRAIN.EPOCHS"),
         (["--config", "gone.yaml"], "train.py: gone.yaml: no such config file"),
         (["--resume", "--out", "gone"], "train.py: gone: contains no run to resume; pass the run's folder as --out"),
     ],

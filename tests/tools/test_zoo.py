@@ -47,7 +47,7 @@ def test_verify_one_with_wrong_figures(
     [
         (
             ["zoo.py", "show", "dwopp-synth"],
-            "zoo:dwopp-synth: no model of the zoo has this name; the nearest is dwopp-synthetic-10",
+            "zoo:dwopp-synth: no model of the zoo has this name; the nearest name is dwopp-synthetic-10",
         ),
         (["zoo.py", "publish", "gone", "mine"], "gone: no such file; name the folder of a run"),
         (["test.py", "--checkpoint", "zoo:dwopp-synth"], "zoo:dwopp-synth: no model of the zoo has this name"),

@@ -186,7 +186,7 @@ def test_a_missing_image_of_a_later_task_is_told_at_once(people: Path, tmp_path:
             {"METHOD__NAME": "bot_ft", "BATCH__NEIGHBOURS": 2},
             "BATCH.NEIGHBOURS is 2, but batches ignore cameras; set BATCH.OTHER_CAMERAS True",
         ),
-        ({"MODEL__BACKBONE": "smal"}, "MODEL.BACKBONE is 'smal'; the nearest known one is small"),
+        ({"MODEL__BACKBONE": "smal"}, "MODEL.BACKBONE is 'smal'; the nearest name is small"),
         ({"MODEL__WEIGHTS": "imagenet"}, "MODEL.WEIGHTS is imagenet, but few has no ImageNet weights"),
     ],
 )

@@ -66,7 +66,7 @@ def test_what_is_no_mapping(tmp_path: Path, text: str, message: str) -> None:
 
 def test_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert find("dwopp-synthetic-10").file == BUNDLED / "dwopp-synthetic-10.json"
-    with pytest.raises(InputError, match="zoo:dwop-synthetic-1: no model .*; the nearest is dwopp-synthetic-10;"):
+    with pytest.raises(InputError, match="zoo:dwop-synthetic-1: no model .*; the nearest name is dwopp-synthetic-10;"):
         find("dwop-synthetic-1")
     with pytest.raises(InputError, match="gone.json: no such card"):
         find(str(tmp_path / "gone.json"))

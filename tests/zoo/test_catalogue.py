@@ -36,7 +36,7 @@ def test_means_over_galleries_and_aligned_columns(tmp_path: Path) -> None:
 def test_a_card_in_words(tmp_path: Path) -> None:
     told = describe(write_card(tmp_path / "many.json", b"", figures=FIGURES, url="https://a/b", start_only=True))
     for part in (
-        "start of training only",
+        "initial weights only",
         "mAP 12.34, Rank-1 20.00",
         "rectangular AP, cosine, camera filter on",
         "SHA-256",

@@ -101,7 +101,7 @@ def test_a_hash_that_nobody_tells_is_remembered_and_a_change_refused(
         assert weights_file(entry) == kept / "made.pth"
         assert weights_file(entry) == kept / "made.pth"
     (told,) = caplog.messages
-    assert told.endswith(f"is not published; lreid recorded the one of this download: {digest}")
+    assert told.endswith(f"is not published; lreid recorded the SHA-256 of this download: {digest}")
     made(kept / "made.pth", seed=1)
     assert refused(entry).startswith(f"{kept}/made.pth: is not the file of zoo:made (its SHA-256 begins with ")
     (kept / "made.pth").unlink()

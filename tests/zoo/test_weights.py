@@ -117,7 +117,7 @@ def test_entries_of_before_load_and_are_replaced(tmp_path: Path) -> None:
     weights = weights_file(read_card(tmp_path / "mine.json"))
     assert {path.name for path in tmp_path.iterdir()} == others | {"mine.json", weights.name}
     assert card_beside(weights) == read_card(tmp_path / "mine.json") and versions_in(tmp_path) == {1.0}
-    with pytest.raises(InputError, match="mine-0123456789ab.safetensors: is no longer the file of its card"):
+    with pytest.raises(InputError, match="mine-0123456789ab.safetensors: no longer matches its card"):
         card_beside(tmp_path / "mine-0123456789ab.safetensors")
 
 

@@ -5,10 +5,10 @@
     ├── test_batch                               ├── test
     └── batches.meta                             └── meta
 
-The data sets are for classification, not for re-identification: classes of objects in images of 32 x 32 pixels, each
-class with training and test images. The binary archives (`cifar-10-batches-bin/`, `cifar-100-binary/`) work as well.
-The images are unpacked as PNG files into `images/train/CLASS/` and `images/test/CLASS/` next to the archive when first
-needed. CIFAR-100 has its 100 fine classes. Classes are trained in the order of their labels.
+The data sets are for classification, not for re-identification. They show classes of objects in images of 32 x 32
+pixels; each class has training and test images. The binary archives (`cifar-10-batches-bin/`, `cifar-100-binary/`) work
+as well. The images are unpacked as PNG files into `images/train/CLASS/` and `images/test/CLASS/` next to the archive
+when first needed. CIFAR-100 has its 100 fine classes. Classes are trained in the order of their labels.
 """
 
 import codecs
@@ -99,7 +99,7 @@ class Archive:
         else:
             names = file.read_text(encoding="ascii", errors="replace").split()
         if not all(name.isidentifier() for name in names):  # they become folder names
-            raise self._other(file, "has names of classes that are no words")
+            raise self._other(file, "has class names that are not words")
         return names
 
     def _pickled(self, file: Path) -> tuple[np.ndarray, list[int]]:
@@ -117,16 +117,18 @@ class Archive:
         content = np.fromfile(file, np.uint8)
         row = self.label_bytes + PIXELS
         if len(content) % row:
-            raise self._other(file, f"has {len(content)} bytes, which is no multiple of {row}")
+            raise self._other(file, f"has {len(content)} bytes, which is not a multiple of {row}")
         rows = content.reshape(-1, row)
         return rows[:, self.label_bytes :], rows[:, self.label_bytes - 1].tolist()
 
     def _other(self, file: Path, fault: str) -> InputError:
-        return InputError(f"{file}: {fault}; is it of another data set? Put the archive of {self.title} there")
+        return InputError(
+            f"{file}: {fault}; if it belongs to another data set, replace it by the archive of {self.title}"
+        )
 
 
 class _Plain(pickle.Unpickler):
-    """Unpickler of arrays and plain values, which refuses all other functions that a file may name."""
+    """Unpickler for arrays and plain values; it refuses all other functions that a file may name."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in HARMLESS:
@@ -142,7 +144,7 @@ def _unpickled(file: Path) -> dict[str, Any]:
         return {key.decode() if isinstance(key, bytes) else key: value for key, value in content.items()}
     except Exception as error:  # a damaged file can raise anything
         refuse_out_of_memory(error, file)
-        raise InputError(f"{file}: is no batch of CIFAR as it is released ({error}); get the archive again") from None
+        raise InputError(f"{file}: is not a batch file of CIFAR ({error}); download the archive again") from None
 
 
 CIFAR10 = Archive(

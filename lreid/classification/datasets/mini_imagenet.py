@@ -8,10 +8,10 @@
 
 The data set is for classification: 100 classes of objects with 600 images per class. The usual lists (Ravi and
 Larochelle, ICLR 2017) divide the *classes* into 64, 16 and 20 for few-shot learning. A class-incremental benchmark
-trains all 100 classes and tests them on other images. So lreid joins the lists and uses the last sixth of the images of
-each class, by name, for the test: 500 training and 100 test images. ER-ACE's paper does not give its division. One
-folder per class is supported, too, either directly in the folder or in `train/`, `val/` and `test/`. Classes are
-trained in ascending order of their names.
+trains all 100 classes and tests them on other images. lreid therefore joins the lists and uses the last sixth of the
+images of each class, by name, as test images: 500 training and 100 test images per class. ER-ACE's paper does not give
+its division. One folder per class is supported, too, either directly in the folder or in `train/`, `val/` and `test/`.
+Classes are trained in ascending order of their names.
 """
 
 import csv
@@ -47,7 +47,7 @@ def _listed(home: Path, lists: list[Path]) -> dict[str, list[Path]]:
             with open(file, encoding="utf-8-sig", newline="") as stream:
                 rows = list(csv.DictReader(stream))
         except (ValueError, csv.Error) as error:
-            raise InputError(f"{file}: cannot be read as CSV in UTF-8 ({error}); get it again") from None
+            raise InputError(f"{file}: cannot be read as CSV in UTF-8 ({error}); download it again") from None
         for number, row in enumerate(rows, start=2):
             if not row.get("label") or Path(row.get("filename") or "..").name != row.get("filename"):
                 raise InputError(

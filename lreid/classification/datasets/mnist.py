@@ -38,12 +38,14 @@ def _images(home: Path) -> Iterator[Unpacked]:
         images, labels = _idx(home, f"{name}-images-idx3-ubyte", 3), _idx(home, f"{name}-labels-idx1-ubyte", 1)
         if images.shape[1:] != PIXELS:
             size = " x ".join(map(str, images.shape[1:]))
-            raise InputError(f"{home}: images of {size} in {name}; MNIST's are 28 x 28: is it of another data set?")
+            raise InputError(f"{home}: images of {size} in {name}; MNIST's are 28 x 28: is it another data set?")
         if len(images) != len(labels):
-            raise InputError(f"{home}: {len(images)} images and {len(labels)} labels in {name}; get the files again")
+            raise InputError(
+                f"{home}: {len(images)} images and {len(labels)} labels in {name}; download the files again"
+            )
         if len(labels) and labels.max() >= CLASSES:
             raise InputError(
-                f"{home}: label {labels.max()} in {name}; MNIST has {CLASSES} digits: is it of another data set?"
+                f"{home}: label {labels.max()} in {name}; MNIST has {CLASSES} digits: is it another data set?"
             )
         yield from ((split, str(label), image) for image, label in zip(images, labels, strict=True))
 
@@ -52,18 +54,18 @@ def _idx(home: Path, name: str, axes: int) -> np.ndarray:
     """Read an idx file: bytes 0 0 8 AXES, the size of every axis as a big-endian 4-byte number, the values."""
     file = next((home / each for each in (name, f"{name}.gz") if (home / each).is_file()), None)
     if file is None:
-        raise InputError(f"MNIST: {home} lacks {name}; {describe_folder(home)}; put the four files there as they come")
+        raise InputError(f"MNIST: {home} lacks {name}; {describe_folder(home)}; put the four original files there")
     try:
         content = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
     except (OSError, EOFError, ValueError) as error:
         refuse_out_of_memory(error, file)
-        raise InputError(f"{file}: cannot be read ({error}); get it again") from None
+        raise InputError(f"{file}: cannot be read ({error}); download it again") from None
     head = 4 + 4 * axes
     if len(content) < head or content[:4] != bytes([0, 0, 8, axes]):
-        raise InputError(f"{file}: is no idx file of {axes} axes of bytes; is it of another data set?")
+        raise InputError(f"{file}: is not an idx file with {axes} axes of bytes; is it a file of another data set?")
     shape = np.frombuffer(content[4:head], ">u4").tolist()
     if len(content) != head + int(np.prod(shape)):
-        raise InputError(f"{file}: has {len(content) - head} values, but says {shape}; get it again")
+        raise InputError(f"{file}: has {len(content) - head} values, but declares {shape}; download it again")
     return np.frombuffer(content, np.uint8, offset=head).reshape(shape)
 
 

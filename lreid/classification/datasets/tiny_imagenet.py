@@ -2,7 +2,7 @@
 
     datasets/tiny-imagenet-200/
     ├── wnids.txt                                n01443537 …   (200 lines)
-    ├── train/n01443537/images/                  n01443537_0.JPEG …   (500 images a class)
+    ├── train/n01443537/images/                  n01443537_0.JPEG …   (500 images per class)
     └── val/
         ├── images/                              val_0.JPEG …   (10000 images)
         └── val_annotations.txt                  val_0.JPEG n03444034 0 32 44 62

@@ -87,7 +87,7 @@ def spec_of(name: str) -> Spec:
     names = [*specs(), *EXAMPLES]
     near = {each.partition(":")[0]: each for each in names}
     nearest = near[difflib.get_close_matches(name.lower(), near, n=1, cutoff=0.0)[0]]
-    raise InputError(f"{name}: unknown data set; the most similar name is {nearest} (all: {', '.join(names)})")
+    raise InputError(f"{name}: unknown data set; the nearest name is {nearest} (all: {', '.join(names)})")
 
 
 def splits_of(name: str) -> int:

@@ -142,5 +142,5 @@ def domain_named(name: str) -> Domain:
     """
     if name not in DOMAINS:
         nearest = difflib.get_close_matches(name, DOMAINS, n=1, cutoff=0.0)[0]
-        raise InputError(f"unknown synthetic domain {name!r}; the most similar name is {nearest}")
+        raise InputError(f"unknown synthetic domain {name!r}; the nearest name is {nearest}")
     return DOMAINS[name]

@@ -102,7 +102,7 @@ def build_backbone(
     if builder is None:
         names = backbone_names()
         nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.0)[0]
-        raise ArgumentError("backbone", f"is {name!r}; the nearest known one is {nearest} (all: {', '.join(names)})")
+        raise ArgumentError("backbone", f"is {name!r}; the nearest name is {nearest} (all: {', '.join(names)})")
     takes = inspect.signature(builder).parameters
     sources = [each for each in SOURCES if each in takes]
     if weights in SOURCES and weights not in sources:

@@ -108,7 +108,7 @@ def build(name: str, *, hub: bool, size: tuple[int, int]) -> nn.Module:
     if kind not in models:
         nearest = difflib.get_close_matches(kind, models, n=1, cutoff=0.0)[0]
         raise ArgumentError(
-            "backbone", f"open_clip:{kind} is not a model of open_clip; the most similar name is open_clip:{nearest}"
+            "backbone", f"open_clip:{kind} is not a model of open_clip; the nearest name is open_clip:{nearest}"
         )
     tags = open_clip.list_pretrained_tags_by_model(kind)
     if hub and tag not in tags:

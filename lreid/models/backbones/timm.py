@@ -162,15 +162,11 @@ def _checked(name: str) -> ModuleType:
     kind, dot, _ = name.partition(".")
     if not timm.is_model(kind):
         nearest = difflib.get_close_matches(kind, timm.list_models(), n=1, cutoff=0.0)[0]
-        raise ArgumentError(
-            "backbone", f"timm:{name} is not a network of timm; the most similar name is timm:{nearest}"
-        )
+        raise ArgumentError("backbone", f"timm:{name} is not a network of timm; the nearest name is timm:{nearest}")
     tagged = timm.list_pretrained(f"{kind}.*")
     if dot and name not in tagged:
         nearest = difflib.get_close_matches(name, tagged or [kind], n=1, cutoff=0.0)[0]
-        raise ArgumentError(
-            "backbone", f"timm:{name}: timm has no such weights; the most similar name is timm:{nearest}"
-        )
+        raise ArgumentError("backbone", f"timm:{name}: timm has no such weights; the nearest name is timm:{nearest}")
     return timm
 
 

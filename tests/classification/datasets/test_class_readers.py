@@ -112,10 +112,10 @@ def test_an_archive_of_another_set_is_refused(tmp_path: Path) -> None:
     for number in range(1, 6):
         shutil.copy(home / "train", home / f"data_batch_{number}")
     (home / "test").rename(home / "test_batch")
-    with pytest.raises(InputError, match="batches.meta: has no label_names; is it of another data set"):
+    with pytest.raises(InputError, match="batches.meta: has no label_names; if it belongs to another data set"):
         spec_of("cifar10").load(tmp_path)
     shutil.copy(write_cifar10(tmp_path / "ten", TEN) / "batches.meta", home / "batches.meta")
-    with pytest.raises(InputError, match="data_batch_1: has no labels; is it of another data set"):
+    with pytest.raises(InputError, match="data_batch_1: has no labels; if it belongs to another data set"):
         spec_of("cifar10").load(tmp_path)
     assert not (home / "images").exists()
 
@@ -132,19 +132,19 @@ def matlab(images: np.ndarray, labels: list[list[int]]) -> Callable[[Path], None
 
 
 FAULTS: list[tuple[int, str, bytes | str | Callable[[Path], None] | None, str]] = [  # number of the archive, file
-    (0, "data_batch_1", pickle.dumps({b"data": Harm()}), r"is no batch of CIFAR as it is released \(it names posix"),
-    (0, "data_batch_1", b"\x80\x05", "data_batch_1: is no batch of CIFAR"),
-    (0, "images.unfinished", "in the way", "images: cannot be written .*copy the archives to where you may write"),
+    (0, "data_batch_1", pickle.dumps({b"data": Harm()}), r"is not a batch file of CIFAR \(it names posix"),
+    (0, "data_batch_1", b"\x80\x05", "data_batch_1: is not a batch file of CIFAR"),
+    (0, "images.unfinished", "in the way", "images: cannot be written .*copy the archives to a folder that you can"),
     (2, "batches.meta.txt", "one\ntwo\n", "data_batch_1.bin: has labels from 0 to 9, but 2 names"),
-    (4, "train.bin", b"\0" * 92190, "train.bin: has 92190 bytes, which is no multiple of 3074; is it of another"),
+    (4, "train.bin", b"\0" * 92190, "train.bin: has 92190 bytes, which is not a multiple of 3074; if it belongs"),
     (5, "train-images-idx3-ubyte", None, "MNIST: .*raw lacks train-images-idx3-ubyte; .* holds"),
-    (5, "train-images-idx3-ubyte", b"\0\0\x08\x01\0\0\0\0", "is no idx file of 3 axes of bytes; is it of another"),
+    (5, "train-images-idx3-ubyte", b"\0\0\x08\x01\0\0\0\0", "is not an idx file with 3 axes of bytes; is it a file of"),
     (5, "t10k-images-idx3-ubyte", b"\0\0\x08\x03\0\0\0\x01\0\0\0\x02\0\0\0\x03abcdef",
      "images of 2 x 3 in t10k; MNIST's"),
-    (5, "train-labels-idx1-ubyte", b"\0\0\x08\x01\0\0\0\x03ab", r"has 2 values, but says \[3\]; get it again"),
+    (5, "train-labels-idx1-ubyte", b"\0\0\x08\x01\0\0\0\x03ab", r"has 2 values, but declares \[3\]; download it again"),
     (5, "train-labels-idx1-ubyte", b"\0\0\x08\x01\0\0\0\x03abc", "20 images and 3 labels in train"),
     (5, "t10k-labels-idx1-ubyte", b"\0\0\x08\x01\0\0\0\x1e" + bytes(range(30)),
-     "label 29 in t10k; MNIST has 10 digits: is it of another data set"),
+     "label 29 in t10k; MNIST has 10 digits: is it another data set"),
     (6, "train-images-idx3-ubyte.gz", b"\x1f\x8b\x08", "train-images-idx3-ubyte.gz: cannot be read"),
     (7, "train_32x32.mat", lambda file: scipy.io.savemat(file, {}), "train_32x32.mat: is not the cropped digits"),
     (7, "train_32x32.mat", matlab(np.zeros((32, 32, 3, 2), np.uint8), [[1], [11]]), "is not the cropped digits"),

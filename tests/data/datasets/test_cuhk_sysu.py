@@ -133,7 +133,7 @@ def test_a_scene_outside_the_folder_is_refused(root):
     file = root / "cuhk-sysu/CUHK-SYSU/annotation/test/train_test/Train.mat"
     person = {"idname": "p3", "nAppear": 1, "scene": [box("../../secret.jpg", 0, 0, 4, 4)]}
     write_old(file, {"Train": cells([structs([person])])})
-    with pytest.raises(InputError, match="Train.mat: is not the annotation .*is no file name"):
+    with pytest.raises(InputError, match="Train.mat: is not the annotation .*is not a file name"):
         prepare("cuhk_sysu", root)
 
 

@@ -44,7 +44,7 @@ def test_csv_in_root_or_in_the_current_folder_or_absolute(root, tmp_path, monkey
 
 def test_csv_one_domain(root):
     assert names("csv:pets/index.csv#dogs", root) == ["dogs"]
-    with pytest.raises(InputError, match="no domain dog; the nearest is dogs"):
+    with pytest.raises(InputError, match="no domain dog; the nearest name is dogs"):
         load_datasets("csv:pets/index.csv#dog", Sources(root))
 
 
@@ -72,7 +72,7 @@ def test_synthetic_gets_its_keywords():
 
 @pytest.mark.parametrize("name", specs())
 def test_every_published_data_set_says_where_it_is_expected(name, tmp_path):
-    source = "https://.*" if specs()[name].source else "get the data set and unpack it there .*"  # withdrawn
+    source = "https://.*" if specs()[name].source else "download the data set and unpack it there .*"  # withdrawn
     with pytest.raises(InputError, match=f"no folder {tmp_path}.*{source}{tmp_path} is empty"):
         load_datasets(name, Sources(tmp_path, "same", split_seed=2), split=1)
 
@@ -81,7 +81,7 @@ def test_every_published_data_set_says_where_it_is_expected(name, tmp_path):
     ("name", "nearest"), [("Market1501", "market1501"), ("msmt17v2", "msmt17_v2"), ("csv", "csv:PATH"), ("", "")]
 )
 def test_unknown_name_names_the_nearest(name, nearest):
-    with pytest.raises(InputError, match=f"unknown data set; the nearest known is {nearest}"):
+    with pytest.raises(InputError, match=f"unknown data set; the nearest name is {nearest}"):
         load_datasets(name, Sources("datasets"))
 
 
@@ -125,7 +125,9 @@ def test_a_data_set_of_ones_own(registry, make_images, tmp_path):
     register_dataset(Spec(name="shop", read=read, title="Shop", layout=Layout(["shop"]), splits=1))
     (data_set,) = load_datasets("shop", Sources(tmp_path))
     assert data_set.train[0].path == str(tmp_path / "shop" / "a.jpg")
-    with pytest.raises(InputError, match=f"Shop: no folder {tmp_path}/none/shop; get the data set and unpack it there"):
+    with pytest.raises(
+        InputError, match=f"Shop: no folder {tmp_path}/none/shop; download the data set and unpack it there"
+    ):
         load_datasets("shop", Sources(tmp_path / "none"))
     register_dataset(Spec(name="shop", read=read, title="Shop", layout=Layout(["shop"]), splits=4))
     assert splits_of("shop") == 4 and "shop" in specs()

@@ -182,7 +182,7 @@ def test_an_archive_cut_short_loses_nothing(archives: Path, tmp_path: Path, keep
     whole = (archives / cut.name).read_bytes()
     cut.write_bytes(whole[: int(keep * len(whole))])
     others = [archives / "mevid-v1-annotation-data.zip", archives / "mevid-v1-bbox-test.tgz"]
-    with pytest.raises(InputError, match=rf"{cut.name}: cannot be unpacked \(.*\); get it again") as error:
+    with pytest.raises(InputError, match=rf"{cut.name}: cannot be unpacked \(.*\); download it again") as error:
         prepare("mevid", tmp_path, [cut, *others])
     assert "\n" not in str(error.value)
     there = sorted((tmp_path / "mevid").rglob("*.jpg"))

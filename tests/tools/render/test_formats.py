@@ -70,7 +70,9 @@ def test_a_garment_hangs_on_one_vertex_or_on_three(tmp_path: Path) -> None:
 )
 def test_damaged_files_are_named(tmp_path: Path, read: Callable[[Path], object], content: str) -> None:
     (tmp_path / "a.file").write_text(content)
-    with pytest.raises(InputError, match=r"^\S+(a\.file|gone): .*; datasets/README.md says where MakeHuman's assets"):
+    with pytest.raises(
+        InputError, match=r"^\S+(a\.file|gone): .*; datasets/README.md says where to get MakeHuman's assets"
+    ):
         read(tmp_path / "a.file")
 
 

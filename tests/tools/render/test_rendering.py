@@ -234,7 +234,7 @@ def test_the_people_that_come_with_lreid_are_those_that_the_renderer_draws(
 def test_bad_input(home: Path, tmp_path: Path) -> None:
     with pytest.raises(ArgumentError, match="images is 1; it must be from 2 to"):
         render(tmp_path / "people", home, images=1)
-    with pytest.raises(ArgumentError, match="test_identities is 0; it must be above 0 where train_identities is 0"):
+    with pytest.raises(ArgumentError, match="test_identities is 0; it must be above 0 if train_identities is 0"):
         render(tmp_path / "people", home, train_identities=0, test_identities=0)
     with pytest.raises(InputError, match="base.obj: no such file and 181 more; datasets/README.md says where"):
         render(tmp_path / "people", tmp_path / "nothing")
