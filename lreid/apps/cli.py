@@ -32,7 +32,7 @@ COMMANDS = {  # each has a module in lreid.apps.arguments, and one in lreid.apps
     "export": "write a model into one file for other programs",
 }
 ON_WINDOWS = ("data", "zoo")  # commands that run on Windows: they neither replace open files nor use POSIX signals
-REMOVED = {  # words of the command line that were removed, by command, and what the message says instead
+REMOVED = {  # words that were removed from the command line, by command, with the advice of the message
     ("data", "--sheet"): "check prints every fault; open the folder to see its images",
     ("data", "render"): "python tools/render in a source checkout renders people",
     ("search", "--share"): "use reindex to extract a gallery's images with a new model",
@@ -241,7 +241,7 @@ def _printing(prog: str, command: Callable[[], int]) -> int:
 
 
 def _null(descriptor: int) -> TextIO:
-    """A stream to ``/dev/null`` that replaces a closed one, so that no file opened later gets its descriptor."""
+    """Open ``/dev/null`` in place of a closed stream, so that no file opened later gets its descriptor."""
     with contextlib.suppress(OSError):
         os.fstat(descriptor)  # succeeds if another file already has the descriptor
         return open(os.devnull, "w", encoding="utf-8")

@@ -126,9 +126,9 @@ def finished_task(run: Path) -> Path:
 
 
 def _inherited(checkpoint: Path, notes: list[str]) -> tuple[dict[str, Any], set[str]]:
-    """The config keys of a checkpoint's run, in which the data sets of its tasks count as learned.
+    """Return the config keys of a checkpoint's run, in which the data sets of its tasks count as learned.
 
-    Also returns the names of the identities on which the run trained, as far as they have names that can still be read.
+    Also return the names of the identities on which the run trained, as far as they have names that can still be read.
     """
     state = load_checkpoint(checkpoint)
     if any(key not in state for key in ("config", "position", "results", "method")) or state["position"]["epoch"]:
@@ -153,7 +153,7 @@ def _inherited(checkpoint: Path, notes: list[str]) -> tuple[dict[str, Any], set[
             notes.append(f"{name} cannot be tested any more, so forgetting of its people is not measured ({error})")
     fresh = {"NAME", "TRAIN", "POOL", "IDENTITIES", "JOINT", "TASKS_PER_DATASET"}
     keys = {key: value for key, value in leaves(cfg) if key.removeprefix("BENCHMARK.") not in fresh}
-    if cfg.BENCHMARK.JOINT and keys["METHOD.ALIAS"]:  # the name stood for joint training, which the new run is not
+    if cfg.BENCHMARK.JOINT and keys["METHOD.ALIAS"]:  # the alias means joint training, which the new run is not
         keys["METHOD.ALIAS"] = ""
     return keys | {"BENCHMARK.LEARNED": names, "BENCHMARK.LEARNED_IDENTITIES": sum(numbers[:done])}, people
 
@@ -167,8 +167,8 @@ def _names(data_set: DataSet) -> set[str]:
 def _start(cfg: CfgNode, given: Collection[str], data_sets: Sequence[DataSet]) -> dict[str, Any]:
     """The keys of the initial model: a model of the zoo, or ImageNet weights if the user chose a different network.
 
-    The model is that of people for upright images, and that of vehicles for other images. For upright images no larger
-    than the input of the small model, it is the small model of people.
+    Upright images get the model for people, or the small model for people if they are no larger than its input. Other
+    images get the model for vehicles.
     """
     models = (PEOPLE, SMALL_PEOPLE, VEHICLES, SMALL_VEHICLES)
     cards = {name: zoo.find(name.removeprefix(zoo.PREFIX)) for name in models}
@@ -215,8 +215,8 @@ def gains(results: Results) -> str:
     """A table of each test set before and after a run, on the same queries, and the smallest visible difference.
 
     "Before" is the initial model of the run. :func:`lreid.results.intervals.gain_interval` computes the interval of a
-    gain. Identities count as better or worse if their AP changes by at least :data:`CLEAR` points. A difference is too
-    small to be visible if it is inside the interval, or smaller than the weight of a single query.
+    gain. Identities count as better or worse if their AP changes by at least :data:`CLEAR` points. The smallest visible
+    difference is the larger of the interval's half width and the weight of a single query.
     """
     rows, notes = [], []
     for column, gallery in enumerate(results["galleries"]):

@@ -31,7 +31,7 @@ def _prepare(args: argparse.Namespace) -> None:
     if len(args.names) > 1 and args.archive:
         raise InputError("prepare: --archive needs exactly one data set; name one")
     if args.frames < 0:
-        raise InputError(f"--frames: {args.frames} is below 1; name how many frames of a tracklet to write")
+        raise InputError(f"--frames: {args.frames} is below 1; give the number of frames per tracklet")
     for name in args.names:
         prepare(name, args.root, args.archive, frames=args.frames)
     findings = [finding for name in args.names for finding in look(name, args.root, files=True)]

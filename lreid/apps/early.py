@@ -132,4 +132,4 @@ def _require_safetensors(weights: Path) -> None:
         with safe_open(weights, "numpy"):
             pass
     except SafetensorError as error:
-        raise InputError(f"{weights}: cannot be loaded as safetensors ({error}); fetch it again") from None
+        raise InputError(f"{weights}: cannot be loaded as safetensors ({error}); download it again") from None

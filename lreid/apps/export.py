@@ -17,7 +17,7 @@ from lreid.retrieval import evaluate
 
 
 def run(args: argparse.Namespace) -> None:
-    """Writes the file and prints how much its features differ from those of the model."""
+    """Write the file, and print how much its features differ from those of the model."""
     for name in ("onnxscript", "onnx_ir"):  # torch's exporter logs its steps to these loggers
         logging.getLogger(name).setLevel(logging.WARNING)
     if args.int8 and (args.tool or args.format == "torch"):
@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> None:
     if args.tool:
         for option in ("format", "normalise"):
             if getattr(args, option) is not None:
-                raise InputError(f"--{option}: --for {args.tool} decides it; remove one of the two")
+                raise InputError(f"--{option}: --for {args.tool} determines it; remove one of the two")
         difference = export_for(args.tool, model, args.out, config=config, source=args.model, opset=args.opset)
     elif listed:
         options = {"normalise": args.normalise or "inside", "opset": args.opset, "config": config}
@@ -64,9 +64,9 @@ def _cost(source: str, file: Path, images: list[Listed]) -> str:
         seconds.append(time.process_time() - start)
     cosines = (features[0] * features[1]).sum(1)
     names = [image.identity for image in images]
-    text = f"cosine similarity with the model's features: mean {cosines.mean():.3f}, least {cosines.min():.3f}\n"
+    text = f"cosine similarity with the model's features: mean {cosines.mean():.3f}, minimum {cosines.min():.3f}\n"
     if max(Counter(name for name in names if name is not None).values(), default=0) > 1:
         each = range(len(images))
         scores = [100 * evaluate(rows, rows, names, names, each, each).mAP for rows in features]
         text += f"mAP of these {len(images)} images: {scores[0]:.1f} as float32, {scores[1]:.1f} as int8\n"
-    return text + f"extraction takes {seconds[1] / seconds[0]:.2f} x the processor time of float32 on this processor"
+    return text + f"extraction takes {seconds[1] / seconds[0]:.2f} x the CPU time of float32 on this processor"

@@ -20,7 +20,7 @@ PAGE = """\
 This page lists all config keys with their defaults and accepted values. A run takes them from config files (`--config`,
 several) and from `KEY VALUE` pairs on the command line, which override files.
 
-* `--config` takes a path, or the name of a file that comes with lreid: `configs/benchmarks/vehicles.yaml`,
+* `--config` takes a path, or the name of a config file of lreid: `configs/benchmarks/vehicles.yaml`,
   `benchmarks/vehicles`, or `vehicles`. A file can extend other files, which it names in the same way in `_BASE_`.
 * lreid looks for relative paths in a file (`INPUT.PIPELINE`, `MODEL.WEIGHTS`, `csv:` and `folder:` data sets) first
   next to the file, and then, like those on the command line, in the working directory.
@@ -33,7 +33,7 @@ several) and from `KEY VALUE` pairs on the command line, which override files.
   that name different methods, unless one of them is a benchmark, and a key that occurs twice in a file.
 * `METHOD.NAME lstkc` applies `configs/methods/lstkc.yaml`, and drops the options of the previous method. After the file
   of a joint method, a different method is refused until you set `BENCHMARK.JOINT` as well.
-* lreid refuses a key that the method ignores, except in a benchmark that comes with lreid. A file that sets keys of
+* lreid refuses a key that the method ignores, except in lreid's own benchmark files. A file that sets keys of
   both `EPISODE` and `BATCH` fits any method.
 * Methods have options, which are further keys of `METHOD`; `lreid train --options METHOD` prints them.
 

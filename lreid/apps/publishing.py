@@ -52,7 +52,7 @@ Figures = dict[str, dict[str, Any]]
 
 
 class ImagesElsewhere(InputError):
-    """The images on which a card was measured do not come with lreid and were not found."""
+    """Raised if the images on which a card was measured are not part of lreid and were not found."""
 
 
 def verify_cards(args: argparse.Namespace) -> None:
@@ -71,7 +71,7 @@ def verify_cards(args: argparse.Namespace) -> None:
         faults += [f"{card.name}: {fault}" for fault in wrong]
     if faults:
         raise InputError(f"{'; '.join(faults)}; publish the model again, or find out what has changed")
-    print("all figures are as on the cards")
+    print("all figures equal those on the cards")
 
 
 def publish_run(args: argparse.Namespace) -> None:
@@ -123,8 +123,8 @@ def publish(
         run: the folder of a finished run.
         name: name of the entry, in a-z, 0-9, ``-`` and ``_``.
         statement: facts that the run does not record.
-        half: store matrices and kernels in 16 bits. Vectors, mostly of BatchNorm, stay in 32 bits: they are small, and
-            variances may be too large or too small for 16 bits.
+        half: store matrices and kernels in 16 bits. Vectors, mostly those of BatchNorm, are stored in 32 bits, because
+            they are small, and variances may be too large or too small for 16 bits.
         folder: folder to write to.
 
     Returns:
@@ -323,7 +323,7 @@ class TestSets:
                 if measured[key] != stated[key]
             ]
         if protocol != card.protocol:
-            faults.append(f"the test images are others (protocol {protocol}, on the card {card.protocol})")
+            faults.append(f"the test images differ (protocol {protocol}, on the card {card.protocol})")
         return figures, faults
 
 
@@ -348,7 +348,7 @@ def from_imagenet(weights: str) -> bool:
 
 
 def _require_own_sets(card: Card, cfg: CfgNode) -> None:
-    """Raises ImagesElsewhere if a card's custom images are missing; cards do not record the folder of the images."""
+    """Raise ImagesElsewhere if a card's custom images are missing; a card does not record their folder."""
     for name in (*cfg.BENCHMARK.LEARNED, *cfg.BENCHMARK.TRAIN, *cfg.BENCHMARK.UNSEEN):
         if not name.startswith(("csv:", "folder:", "own:")):
             continue
@@ -357,7 +357,7 @@ def _require_own_sets(card: Card, cfg: CfgNode) -> None:
         except InputError as error:
             raise ImagesElsewhere(
                 f"{card.name}: was measured on {name}, of which the card records only the name; put these images, or a "
-                f"link to them, under this name into the working directory or into {cfg.DATA.ROOT} ({error})"
+                f"link of this name, into the working directory or into {cfg.DATA.ROOT} ({error})"
             ) from None
 
 

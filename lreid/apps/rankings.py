@@ -16,7 +16,7 @@ from lreid.results import METRICS
 
 
 class Shown:
-    """Makes tiles and rankings of the images of a test set."""
+    """Creates tiles and rankings from the images of a test set."""
 
     def __init__(self, test: TestSet, blur: bool, look: Callable[[str], np.ndarray] = read_image) -> None:
         self.test, self.blur, self.look = test, blur, look

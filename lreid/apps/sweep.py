@@ -84,12 +84,12 @@ def run(args: argparse.Namespace) -> None:
 
 
 def read_run(folder: str | Path) -> Results:
-    """The results of a run, with its config, in which keys that lreid got later have their defaults.
+    """The results of a run with its config; keys that lreid got after the run have their defaults.
 
-    If the version of lreid that made the run did not record configs, there is no config.
+    There is no config if the version of lreid that made the run did not record configs.
 
     Raises:
-        InputError: as in :func:`lreid.results.read`.
+        InputError: :func:`lreid.results.read` raises an error.
     """
     results = read_results(folder)
     if results.get("config"):
@@ -235,7 +235,7 @@ def sweep(runs: Sequence[PlannedRun], out: Path, *, jobs: int = 1, key: str = ""
         except BaseException as end:  # stop the running runs, and start no more
             stopping.set()
             pool.shutdown(wait=False, cancel_futures=True)
-            if isinstance(end, Stopped) and end.signal != signal.SIGINT:  # the terminal sends Ctrl-C to the runs itself
+            if isinstance(end, Stopped) and end.signal != signal.SIGINT:  # the terminal itself sends Ctrl-C to the runs
                 for process in list(running):
                     process.terminate()
             raise
@@ -300,7 +300,7 @@ def _in_a_process(run: PlannedRun, jobs: int, running: set[subprocess.Popen[str]
         environment["CUDA_VISIBLE_DEVICES"] = gpu
     if jobs > 1:
         environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // jobs)))
-    theirs, leash = os.pipe()  # nothing is written to this pipe; the system closes it when this process ends in any way
+    theirs, leash = os.pipe()  # nothing is written to it; the system closes it when this process ends in any way
     try:
         with subprocess.Popen(
             run.command,
@@ -320,7 +320,7 @@ def _in_a_process(run: PlannedRun, jobs: int, running: set[subprocess.Popen[str]
         return ""
     if process.returncode < 0:
         killer = signal.Signals(-process.returncode)
-        hint = " (if by the system, for lack of memory, lower --jobs)" if killer is signal.SIGKILL else ""
+        hint = " (if the system ran out of memory, lower --jobs)" if killer is signal.SIGKILL else ""
         return f"killed by {killer.name}{hint}"
     lines = message.strip().splitlines() or [f"exit status {process.returncode}"]
     return lines[-1].removeprefix("lreid train: ")

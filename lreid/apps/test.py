@@ -295,8 +295,8 @@ def _extracted(
 
 
 def _rows(suite: _Suite, test: TestSet, features: Features, extras: Extras) -> list[dict[str, Any]]:
-    """Figures of all requested variants; the plain ranking comes first."""
-    flat = suite.index if suite.index and suite.index.index == "flat" else None  # others apply only to their own row
+    """Compute the figures of all requested variants; the plain ranking comes first."""
+    flat = suite.index if suite.index and suite.index.index == "flat" else None  # other kinds affect only their own row
     plain: dict[str, Any] = {"index": flat, "cost": False, "device": suite.device}
 
     def row(variant: str, transductive: bool, test: ListedTest, both: Features, **options: Any) -> dict[str, Any]:
@@ -438,7 +438,7 @@ def _test_config(
         changed = [key for key in differing_keys(cfg, other) if key.startswith(groups)]
         if changed:
             raise InputError(
-                f"{path}: its config defines other tests than that of {first} ({', '.join(changed)} differ); choose "
+                f"{path}: its config and that of {first} define different tests ({', '.join(changed)} differ); choose "
                 "the tests by --config"
             )
     check_values(cfg)

@@ -35,7 +35,7 @@ from lreid.results import figures_of
 from lreid.retrieval.arrays import unit_rows
 from lreid.retrieval.protocols import average_evaluations
 
-RANKINGS, LOOKED_INTO = 10, 4  # number of queries shown with matches, and how many of these with activation maps
+RANKINGS, LOOKED_INTO = 10, 4  # number of queries shown with matches, and number of these with activation maps
 ON_THE_MAP = 10  # number of identities on a map of features
 PER_IDENTITY = 12  # maximum number of images per identity
 
@@ -133,7 +133,7 @@ def activation_maps(model: Embedder, images: Tensor) -> np.ndarray | None:
 
     Returns:
         (B, h, w) float32 in [0, 1], scaled per image from the smallest to the largest norm (all 0 if they are equal);
-        None for a network whose backbone returns vectors.
+        None if the backbone returns vectors.
     """
     features = model.backbone(images)
     if features.ndim != 4:

@@ -37,7 +37,7 @@ def _list(args: argparse.Namespace) -> None:
         print(f"\n{published_table(others)}\n\nthese are third-party checkpoints; lreid zoo show NAME prints more")
     if not ours and not others:
         raise InputError(
-            f"--for {args.subject}, --license {args.licence}: no model of the zoo fits; remove one of the options"
+            f"--for {args.subject}, --license {args.licence}: no model of the zoo matches; remove one of the options"
         )
 
 
@@ -63,7 +63,7 @@ def chosen(entries: Iterable[Entry], subject: str | None, licence: str | None) -
 
 
 def subject_of(entry: Card | Published) -> str:
-    """The kind of object that a model re-identifies, judged by its training data."""
+    """What a model re-identifies, people or vehicles, judged by its training data."""
     data = (entry.data if isinstance(entry, Published) else f"{entry.benchmark} {entry.trained_on}").lower()
     if isinstance(entry, Card) and "vehicle" not in entry.benchmark:
         return "people"

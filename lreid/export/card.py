@@ -29,7 +29,7 @@ def card_text(tool: str, model: Embedder, out: Path, config: str, source: str) -
     lines = [
         f"# {out.stem}",
         "",
-        f"A re-identification model for {tool}, made of `{Path(source).name}`, lreid {installed_version('lreid')}.",
+        f"Re-identification model for {tool}, exported from `{Path(source).name}`, lreid {installed_version('lreid')}.",
         "",
         f"* use: {use}",
         f"* network: {model.name}, {model.height} x {model.width} pixels (height x width) to {model.dim} numbers, "
@@ -39,7 +39,7 @@ def card_text(tool: str, model: Embedder, out: Path, config: str, source: str) -
         *(_trained(cfg, source)),
         "",
         "The model distinguishes people or vehicles only if they look like those in its training images. Test it on "
-        "your own cameras, and set a threshold there, before you rely on it. Many places regulate recognising people.",
+        "your own cameras, and set a threshold there, before you rely on it. Many laws regulate recognising people.",
     ]
     return "\n".join(lines) + "\n"
 

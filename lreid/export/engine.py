@@ -15,7 +15,7 @@ logger = logging.getLogger("lreid")
 
 
 def onnx_model(model: Embedder) -> OnnxEmbedder:
-    """A version of the model that onnxruntime runs on the CPU.
+    """Return a version of the model that onnxruntime runs on the CPU.
 
     The first call for a model exports it, which takes some seconds, to ``onnx/FINGERPRINT.onnx`` in the folder of
     downloads, see :func:`lreid.zoo.weights.cache_folder`. Later calls load this file.
@@ -24,7 +24,7 @@ def onnx_model(model: Embedder) -> OnnxEmbedder:
         model: the model, which does not change.
 
     Raises:
-        InputError: onnxruntime is not installed, or as in :func:`lreid.export.export`.
+        InputError: onnxruntime is not installed, or :func:`lreid.export.export` raises an error.
     """
     if isinstance(model, OnnxEmbedder):
         return model

@@ -38,9 +38,9 @@ def _quantise(prepared: Path, small: Path, reader: Any) -> None:
 def export_int8(model: Embedder, file: Path, images: Sequence[str], **options: Any) -> None:
     """Writes a network whose convolutions compute with 8-bit integers (onnxruntime's static quantisation).
 
-    Weights have only 7 bits, with one scale per channel: with 8 bits, the 16-bit sums of processors without VNNI
-    instructions would overflow and give other features. The file has its own fingerprint, because its features differ
-    slightly from those of the model, and a gallery should not contain both.
+    Weights have only 7 bits, with one scale per channel, because 8 bits would overflow the 16-bit sums of processors
+    without VNNI instructions. The file has its own fingerprint, because its features differ slightly from those of the
+    model, and a gallery should not contain both.
 
     Args:
         model: the model, which does not change.

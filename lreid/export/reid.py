@@ -49,8 +49,8 @@ def write_for_reid(model: Embedder, out: Path, card: str) -> float:
             if difference <= TOLERANCE:
                 _write(model, state, architecture, out, card)
                 return difference
-            reason = "the features differ, because pooling or strides do, which weights do not record"
-    except RuntimeError as error:  # the shapes of tensors differ
+            reason = "the features differ, because pooling or strides differ, which weights do not record"
+    except RuntimeError as error:  # tensors have different shapes
         refuse_out_of_memory(error, out)
         reason = " ".join(str(error).split())[:200]
     raise InputError(

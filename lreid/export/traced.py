@@ -19,7 +19,7 @@ from lreid.files import write_atomically
 from lreid.models.embedder import Embedder
 
 TOLERANCE = 1e-4  # largest allowed difference, relative to the largest number in the features
-BATCHES = ({0: torch.export.Dim("n")},)  # the number of images is free
+BATCHES = ({0: torch.export.Dim("n")},)  # the exported network takes any number of images
 OLDEST_OPSET = 18  # the version that torch writes; its conversion to older versions fails on means over axes
 onnx = Extra("onnx", "export")
 

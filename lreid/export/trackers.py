@@ -25,8 +25,8 @@ def export_for(tool: str, model: Embedder, out: Path, *, config: str, source: st
     """Writes the format that a tool loads, and a card next to it (``FILE.md``, or ``README.md`` in a folder).
 
     * ``boxmot``: an ONNX file that takes images (n, 3, H, W), normalised by ImageNet's mean and deviation.
-    * ``ultralytics``: an ONNX file that takes images (n, 3, S, S) in [0, 1]. S is the larger side, because earlier
-      releases of Ultralytics pass only squares.
+    * ``ultralytics``: an ONNX file that takes images (n, 3, S, S) in [0, 1]. S is the larger of height and width,
+      because earlier releases of Ultralytics pass only square images.
     * ``deep-sort-realtime``: a file of :func:`lreid.export.export`, for :class:`lreid.models.crops.CropEmbedder`.
     * ``reid``: a folder with ``reid_config.json`` and ``weights.safetensors``.
 

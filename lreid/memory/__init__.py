@@ -1,4 +1,4 @@
-"""Exemplars: images that a method stores after a task or from a stream, and the rules that select them."""
+"""Store exemplars, images of earlier tasks or of a stream, and select them by several rules."""
 
 from typing import TYPE_CHECKING
 

@@ -59,7 +59,8 @@ class ExemplarStore:
     """Images with labels and additional arrays in a store of fixed size; subclasses decide which images stay.
 
     It stores either pixels, so that the files may be deleted, or the paths of :class:`ImagePaths`. One array holds the
-    pixels of all images and is written in place. So the main memory holds no more than this array and the new images.
+    pixels of all images and is written in place, so that the main memory holds no more than this array and the new
+    images.
 
     Args:
         budget: maximum number of images.
@@ -201,19 +202,21 @@ class ExemplarMemory(ExemplarStore):
 
     With a budget of M images and C identities seen so far, each identity keeps ``M // C`` images. Identities of earlier
     tasks keep the best of their images (iCaRL, CVPR 2017, Algorithms 4 and 5). Over a long sequence, this share falls
-    below the two images that an episode or a triplet needs. Then each identity keeps ``least`` images, and only
-    ``M // least`` identities stay, a uniform sample of all identities. For this sample, every identity has a random
-    number, which follows from the seed and its label; identities with the smallest numbers stay. The BMVC 2022 paper on
+    below the two images that an episode or a triplet needs. Then each identity keeps ``least`` images, and only ``M //
+    least`` identities are kept, a uniform sample of all identities. For this sample, every identity has a random
+    number, computed from the seed and its label; identities with the smallest numbers are kept. The BMVC 2022 paper on
     DwoPP gives every method 500 exemplars in total, but does not say how they are shared or selected.
 
-    Equal shares leave some of the budget unused. With ``fill``, identities with more images get it, one image at a
-    time, in the order of their random numbers. As long as all identities stay, the entire budget is then used, and the
-    shares of identities with enough images differ by at most one. With ``random`` selection this is Co²L's memory (ICCV
-    2021). Co²L's official code rounds the share of every old identity at random and leaves the rest to new identities.
+    Equal shares leave some of the budget unused. With ``fill``, identities that have more images get the unused part,
+    one image at a time, in the order of their random numbers. As long as all identities are kept, the entire budget is
+    then used, and the shares of identities with enough images differ by at most one. With ``fill`` and ``random``
+    selection, this is Co²L's memory (ICCV 2021). Co²L's official code rounds the share of every old identity at random
+    and leaves the rest to new identities.
 
     Selection by ``importance`` is that of CCLIS (AAAI 2024). Images are drawn by their scores, and every :meth:`add`
     draws the images in the memory again, by new scores. As in the official code, ``extras["weights"]`` holds each
-    image's share of the scores of its identity at its last draw. So weights of an identity can sum to less than 1.
+    image's share of the scores of its identity at its last draw. The weights of an identity can therefore sum to less
+    than 1.
 
     Args:
         budget: maximum number of images.
@@ -225,7 +228,7 @@ class ExemplarMemory(ExemplarStore):
     Attributes:
         images, labels, extras: see :class:`~lreid.memory.ExemplarStore`. They are ordered by task, then by identity,
             then from best to worst (with ``importance``, in any order within an identity).
-        seen: number of identities added so far, including those that did not stay.
+        seen: number of identities added so far, including those that were not kept.
 
     Raises:
         ValueError: ``budget`` is below 0 or ``least`` below 1.

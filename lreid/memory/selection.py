@@ -1,4 +1,4 @@
-"""Select the images of an identity that a memory keeps: rules that rank images, the best first."""
+"""Rules that select the images of an identity for a memory; each ranks images, the best first."""
 
 from collections.abc import Sequence
 
@@ -10,8 +10,8 @@ SELECTIONS = ("herding", "nearest", "random", "importance")
 def select(values: np.ndarray, count: int, selection: str, seed: Sequence[int]) -> np.ndarray:
     """Select the images of one identity to keep.
 
-    The result for a smaller ``count`` is the beginning of the result for a larger ``count``. So a memory can remove the
-    last images of an identity later.
+    The result for a smaller ``count`` is the beginning of the result for a larger ``count``, so that a memory can later
+    remove the last images of an identity.
 
     Args:
         values: (n, D) features of the identity's images; for ``importance`` (n,) scores.
@@ -42,8 +42,8 @@ def draw_by_score(scores: np.ndarray, count: int, seed: Sequence[int]) -> np.nda
     """Draw images one by one without replacement, with probabilities proportional to their scores.
 
     Source: the selection of CCLIS (Li et al., AAAI 2024), whose code calls ``torch.multinomial`` without replacement.
-    Here images are sorted by ``log(score) + Gumbel noise``, which has the same distribution (Yellott, J. Math.
-    Psychology 1977). It also works for scores of 0: such images come last.
+    Here images are sorted by ``log(score) + Gumbel noise``, which gives the same distribution (Yellott, J. Math.
+    Psychology 1977). This also works for scores of 0: such images come last.
 
     Args:
         scores: (n,) scores, 0 or more. count: number of images to draw, if there are enough.

@@ -11,7 +11,7 @@ POLICIES = ("reservoir", "fifo", "random", "scored")  # policies that need no la
 
 
 class StreamMemory(ExemplarStore):
-    """A memory that keeps some images of a stream, by one of the policies below.
+    """A memory that keeps some images of a stream, chosen by one of these policies.
 
     * ``reservoir``: every image of the stream is kept with equal probability (Vitter, ACM TOMS 1985, Algorithm R), as
       in ER, ER-ACE and ER-AML. Which images are kept depends neither on the batch size nor on calls of :meth:`draw`;
@@ -19,15 +19,16 @@ class StreamMemory(ExemplarStore):
     * ``random``: a uniform choice from the stored and the incoming images, so that old images gradually disappear;
     * ``scored``: the stored and incoming images with the highest ``extras["scores"]`` are kept;
     * ``balanced``: all identities get about the same number of images. Once the memory is full, an incoming image
-      replaces a random image of the largest identities, unless it belongs to these (GDumb, Prabhu et al., ECCV 2020).
+      replaces a random image of an identity with the most images, unless it belongs to such an identity itself (GDumb,
+      Prabhu et al., ECCV 2020).
 
     ``scored``, ``fifo`` and ``random`` come from Contrast Scoring ("Enabling Efficient On-Device Self-Supervised
     Contrastive Learning by Data Selection", Equations 1 and 2 and the baselines of Section 4.1). The paper does not
-    define ties; here the image that came first stays.
+    define ties; here the earlier image is kept.
 
     Args:
         budget: maximum number of images.
-        policy: name of a policy above.
+        policy: name of one of the policies.
         seed: seed of all random choices.
 
     Attributes:
@@ -61,7 +62,8 @@ class StreamMemory(ExemplarStore):
         """Find the images to score again before the next :meth:`add` (Contrast Scoring, Equations 5 and 6).
 
         The paper does not say whether the age of a new image in the memory is 0 or 1. Here it is 1, because the image
-        was scored when it came. So an image is scored again after ``interval`` steps, and in every step if that is 1.
+        was scored when it came in. An image is therefore scored again after ``interval`` steps, and in every step if
+        ``interval`` is 1.
 
         Args:
             interval: number of steps between two scorings of an image, 1 or more.
@@ -72,7 +74,7 @@ class StreamMemory(ExemplarStore):
         return np.flatnonzero(self.ages % interval == 0)
 
     def add(self, images: Sequence[np.ndarray], labels: np.ndarray, **extras: np.ndarray) -> None:
-        """Add those of the next images of the stream that the policy keeps.
+        """Add the next images of the stream, of which the policy keeps some.
 
         Args:
             images: m images (H, W, 3) uint8, or :class:`~lreid.memory.ImagePaths`; only images that are kept are read.
@@ -80,7 +82,7 @@ class StreamMemory(ExemplarStore):
             extras: additional values by name, (m,) or (m, K); K may grow. Images without a value get NaN.
 
         Raises:
-            ValueError: size or kind of the images has changed, or ``scored`` gets no scores.
+            ValueError: the size or the kind of the images has changed, or ``scored`` gets no scores.
         """
         count = len(labels)
         extras |= {

@@ -76,8 +76,8 @@ class Results(TypedDict, total=False):
     galleries: Annotated[list[Gallery], Key([GALLERY], needed=True)]
     mAP: list[list[float]]
     rank1: list[list[float]]
-    # By gallery and metric: row t has the metric of the queries of the model after task t in the gallery features of
-    # the model after each task up to t.
+    # By gallery and metric: a triangular matrix. Row t has one value per model after tasks 0 to t: the metric of
+    # queries by the model after task t in the gallery features of that model.
     cross_model: Annotated[dict[str, dict[str, list[list[float]]]], Key({str: {str: [[NUMBER]]}}, dict)]
     # By gallery: ids of the identities, their numbers of queries, and one row per task with their AP.
     identity_ap: Annotated[

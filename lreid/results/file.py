@@ -20,7 +20,7 @@ FORM = {
 
 
 def write(path: Path, results: Results) -> None:
-    """Write ``results.json`` atomically, and :func:`~lreid.reading.escaped`, so that :func:`read` returns the same."""
+    """Write ``results.json`` atomically, with :func:`~lreid.reading.escaped` text that :func:`read` converts back."""
     write_text(path, json.dumps(escaped(results)) + "\n")
 
 
@@ -45,9 +45,7 @@ def read(run: str | Path) -> Results:
         raise InputError(f"{path}: not a results file of schema {SCHEMA}")
     rename_old_keys(results)
     if reason := fault(results):
-        raise InputError(
-            f"{path}: {reason}; not a results file that is whole: continue with --resume to write it again"
-        )
+        raise InputError(f"{path}: {reason}; the file is damaged: continue with --resume to write it again")
     return results  # type: ignore[return-value]
 
 
@@ -66,11 +64,11 @@ def fault(results: Any) -> str | None:
         return reason
     tasks, galleries = len(results["tasks"]), results["galleries"]
     if not tasks:
-        return "tasks has nothing in it"
+        return "tasks is empty"
     for metric in names_of(results):
         rows = results[metric]
         if not len(rows) == len(results["mAP"]) <= tasks or any(len(row) != len(galleries) for row in rows):
-            return f"{metric} is no matrix of finished tasks and galleries"
+            return f"{metric} is not a matrix of finished tasks and galleries"
     for gallery in galleries:
         if gallery["kind"] not in ("seen", "unseen", "merged"):
             return f"kind of gallery {gallery['name']!r} is {gallery['kind']!r}, not seen, unseen or merged"
@@ -84,13 +82,13 @@ def fault(results: Any) -> str | None:
             return f"accuracy of {name!r} has rows that do not grow with the tasks"
     for metric, rows in results.get("unfused", {}).items():
         if len(rows) != len(results["mAP"]) or any(len(row) != len(galleries) for row in rows):
-            return f"unfused {metric} is no matrix of finished tasks and galleries"
+            return f"unfused {metric} is not a matrix of finished tasks and galleries"
     if (crossed := results.get("cross_model")) and (reason := _no_cross_model(results, crossed)):
         return reason
     for name, history in results.get("identity_ap", {}).items():
         rows = history["ap"]
         if len(rows) != len(results["mAP"]) or any(len(row) != len(history["ids"]) for row in rows):
-            return f"identity_ap of {name!r} is no matrix of finished tasks and identities"
+            return f"identity_ap of {name!r} is not a matrix of finished tasks and identities"
     for entry in results.get("loss_history", []):
         if not 0 <= entry["task"] < tasks or entry["epoch"] < 1:
             return f"loss_history has epoch {entry['epoch']} of task {entry['task']}, of {tasks} tasks"
@@ -110,7 +108,7 @@ def _no_cross_model(results: dict[str, Any], crossed: dict[str, Any]) -> str | N
 
 
 def _no_figure(results: dict[str, Any]) -> str | None:
-    """Describes the first number that is infinite, NaN or too large to compute with; None if all are usable."""
+    """Describe the first number that is infinite, NaN or too large to compute with; None if there is none."""
     read_keys = {name.removesuffix("?") for name in FORM}
     waiting = [(key, value) for key, value in results.items() if key in read_keys]
     while waiting:  # a loop, because a config may be nested too deeply for recursion

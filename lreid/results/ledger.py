@@ -55,12 +55,12 @@ def resumed(fresh: Results, saved: Results, path: Path) -> Results:
     """
     rename_old_keys(saved)
     if saved.get("protocol", fresh["protocol"]) != fresh["protocol"]:
-        changed = "images, identities or cameras are others"
+        changed = "images, identities or cameras differ"
     else:
         changed = _other_content(fresh, saved)
     if changed:
         raise InputError(
-            f"{path}: {changed} than those that the run was begun with; put these back, or choose another --out"
+            f"{path}: {changed} from those with which the run started; restore these, or choose another --out"
         )
     missing: Any = {key: value for key, value in fresh.items() if key not in saved}
     for metric in METRICS:  # an earlier version had fewer metrics
@@ -77,7 +77,7 @@ def _other_content(fresh: Results, saved: Results) -> str:
     ):
         for name, one, other in list(zip(names, saved_prints[kind], fresh_prints[kind], strict=False))[first:]:
             if one != other:
-                return f"images of {name} have another content"
+                return f"contents of the images of {name} differ"
     return ""
 
 
@@ -122,7 +122,7 @@ def add_accuracies(results: Results, rows: Mapping[str, Mapping[str, Sequence[fl
 
     Args:
         results: content of ``results.json``. Every matrix in ``accuracy`` gets one more row, and ``accuracy_summary``
-            is replaced (:func:`summarise_accuracies`). Both are by classifier, then ``class`` or ``task``.
+            is replaced (:func:`summarise_accuracies`). Both are mappings by classifier, then by ``class`` or ``task``.
         rows: rows from :meth:`lreid.classification.AccuracyEvaluator.evaluate`.
     """
     for name, kinds in rows.items():

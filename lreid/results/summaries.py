@@ -10,7 +10,7 @@ from lreid.results.content import KINDS, Kind, Results, columns, matrix, names_o
 
 
 def average(results: Results, metric: str, row: int, kind: Kind) -> float | None:
-    """Mean of a metric after task ``row`` over the :func:`columns` of a kind; None without such columns."""
+    """Mean of a metric after task ``row`` over the :func:`columns` of a kind; None if there are no such columns."""
     values = [matrix(results, metric)[row][column] for column in columns(results, row, kind)]
     return float(np.mean(values)) if values else None
 
@@ -21,13 +21,13 @@ def curve(results: Results, metric: str, kind: Kind) -> list[float | None]:
 
 
 def identity_changes(results: Results, name: str, row: int) -> np.ndarray:
-    """Change of the AP (identities,), in points, of each identity of a gallery in task ``row``; empty if not known."""
+    """Change of the AP of each identity of a gallery in task ``row``, (identities,) in points; empty if unknown."""
     history = results.get("identity_ap", {}).get(name, {"ap": []})["ap"]
     return np.subtract(history[row], history[row - 1]) if 0 < row < len(history) else np.empty(0)
 
 
 def falls_and_rises(changes: np.ndarray) -> tuple[float, float] | None:
-    """Mean fall (0 or less) and mean rise (0 or more), both over all changes; None without changes."""
+    """Mean fall (0 or less) and mean rise (0 or more), both over all changes; None if there are no changes."""
     if not len(changes):
         return None
     return float(np.minimum(changes, 0).mean()), float(np.maximum(changes, 0).mean())
@@ -36,8 +36,8 @@ def falls_and_rises(changes: np.ndarray) -> tuple[float, float] | None:
 def task_changes(results: Results) -> list[tuple[float, float] | None]:
     """Forgetting (0 or less) and plasticity (0 or more) in every task but the first, in points of AP.
 
-    From one task to the next, the AP of a test identity falls or rises. Forgetting is the mean fall and plasticity the
-    mean rise, over all identities of the seen galleries trained so far (DwoPP, BMVC 2022, supplementary Table 4).
+    From one task to the next, the AP of a test identity falls or rises. Forgetting is the mean fall, and plasticity is
+    the mean rise, over all identities of the seen galleries trained so far (DwoPP, BMVC 2022, supplementary Table 4).
 
     Returns:
         One pair per finished task from the second on; None if there are no identities.
@@ -115,7 +115,7 @@ def cross_average(results: Results, metric: str, row: int, past: int) -> float |
 
 
 def _reindex_free(results: Results, crossed: Mapping[str, Any], metric: str) -> float | None:
-    """Mean of a metric of the last model's queries in the seen galleries as extracted when their domain was trained."""
+    """Mean of a metric of the last model's queries in the seen galleries, whose features were never updated."""
     last = len(results["mAP"]) - 1
     seen = [results["galleries"][column] for column in columns(results, last, "seen")]
     values = [crossed[gallery["name"]][metric][last][gallery["first_task"] or 0] for gallery in seen]
@@ -141,10 +141,10 @@ def summarise_accuracies(matrix: Sequence[Sequence[float]]) -> dict[str, Any]:
           code, the best accuracy may be the last one, so that a gain counts as 0.
 
     Raises:
-        InputError: no row, or row t does not have t + 1 numbers.
+        InputError: there is no row, or row t does not have t + 1 numbers.
     """
     if not matrix or any(len(row) != task + 1 for task, row in enumerate(matrix)):
-        raise InputError("accuracy matrix: row t, from 0, must hold the accuracy on tasks 0 to t")
+        raise InputError("accuracy matrix: row t, from 0, must contain the accuracies on tasks 0 to t")
     *earlier, last = matrix
     anytime = [float(np.mean(row)) for row in matrix]
     falls = [max(row[task] for row in earlier[task:]) - last[task] for task in range(len(earlier))]

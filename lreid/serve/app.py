@@ -40,12 +40,12 @@ Name = Annotated[str | None, Query(max_length=LONGEST)]
 
 
 def create_app(gallery: ServedGallery, *, token: str | None = None, limits: Limits = Limits()) -> FastAPI:  # noqa: B008
-    """Creates the application of the server.
+    """Create the application of the server.
 
     Args:
         gallery: the gallery to serve.
-        token: token that requests must send, except requests for the paths ``guard.OPEN``; None accepts all requests,
-            but only from this machine.
+        token: token that every request must send, except for the paths ``guard.OPEN``; None accepts all requests, but
+            only from this machine.
         limits: limits of the requests of each client.
     """
     app = FastAPI(

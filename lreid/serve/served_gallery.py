@@ -58,9 +58,10 @@ class Images(NamedTuple):
 class ServedGallery:
     """A gallery file in memory, with its model.
 
-    A change reads the file again, writes the new file and then replaces the gallery in memory. So a search never waits
-    for a change and never sees a part of a change. Changes that other processes make to the file are noticed. Uploaded
-    images are stored in the folder ``GALLERY.images`` next to the file, under names derived from their content.
+    A change reads the file again, writes the new file and then replaces the gallery in memory. A search therefore never
+    waits for a change and never sees a part of it. The server notices changes that other processes make to the file.
+    Uploaded images are stored in the folder ``GALLERY.images`` next to the file, under names derived from their
+    content.
 
     Args:
         where: the gallery file.
@@ -83,7 +84,7 @@ class ServedGallery:
         self._model = self._named.model(checkpoint, device)
         self._fingerprint = fingerprint(self._model)
         self._reading, self._extracting, self._changing = threading.Lock(), threading.Lock(), threading.Lock()
-        self._undo: OrderedDict[str, tuple[bool, Images]] = OrderedDict()  # whether a change added, and its images
+        self._undo: OrderedDict[str, tuple[bool, Images]] = OrderedDict()  # whether a change added images, and these
 
     def current(self) -> NamedGallery:
         """The current content of the gallery file, for searching only.

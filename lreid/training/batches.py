@@ -96,7 +96,7 @@ class Batching:
         if images % distributed.world():
             raise ArgumentError(
                 "identities",
-                f"make a batch of {images} images, which cannot be dealt evenly to {distributed.world()} processes; "
+                f"make a batch of {images} images, which cannot be shared evenly by {distributed.world()} processes; "
                 "change it or the number of processes",
             )
         return sampler
@@ -105,8 +105,8 @@ class Batching:
         if method.batches == "episodes":
             raise ArgumentError(
                 "segment",
-                "is above 0, but the method learns from episodes of support and query images, which a stream has "
-                "not; set it to 0, or take another method, such as er",
+                "is above 0, but the method trains on episodes of support and query images, which a stream does "
+                "not have; set it to 0, or use another method, such as er",
             )
         segment = self.stream.SEGMENT or self.batch.IDENTITIES * self.batch.IMAGES
         stream = StreamSampler(labels, segment=segment, correlation=self.stream.CORRELATION, **common)
@@ -151,10 +151,10 @@ class Batching:
         Args:
             method, task: method and task to which the batches belong.
             first: number of the first batch.
-            images: images of the task with other labels; None to read the task's images.
+            images: images of the task with new labels; None to read the task's images with their labels.
 
         Raises:
-            InputError: an image cannot be read, or an error of :meth:`sampler`.
+            InputError: an image cannot be read, or :meth:`sampler` raises an error.
         """
         images_of_task = images or Images(
             task.records,
@@ -180,5 +180,5 @@ class Batching:
 
 
 def _is_too_small(images: int, method: Method) -> bool:
-    """Whether a batch has too few images for a method; several processes need at least two for BatchNorm."""
+    """Whether a batch has too few images for a method; with several processes, BatchNorm needs two in each."""
     return images < 2 > method.views and (distributed.world() > 1 or images < method.smallest_batch)

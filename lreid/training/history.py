@@ -19,7 +19,7 @@ class History(Observer):
     def __init__(self, results: Results, log: Callable[[dict[str, float], int], None], epochs: Sequence[int]) -> None:
         self.results, self.log, self.epochs = results, log, epochs
         self.task = 0
-        self.sums: dict[str, Tensor] = {}  # stay on the device, since reading them waits for it
+        self.sums: dict[str, Tensor] = {}  # on the device, because copying them to the CPU would wait for it
         self.updates = 0  # number of updates in the sums
 
     def before_task(self, task: Task) -> None:
@@ -36,7 +36,7 @@ class History(Observer):
         self.updates += 1
 
     def after_epoch(self, epoch: int, epochs: int, rate: float) -> None:
-        """Record the means since the previous entry, at some epochs of a task and at its last epoch."""
+        """Record the means since the previous entry, after some epochs of a task and after its last epoch."""
         if epoch % max(1, epochs // POINTS) and epoch != epochs:
             return
         means = {name: total.item() / self.updates for name, total in self.sums.items()}

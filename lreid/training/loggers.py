@@ -30,7 +30,7 @@ class TensorBoard:
         self.writer = Extra("torch.utils.tensorboard", "tensorboard").SummaryWriter(str(folder / "tensorboard"))
 
     def scalars(self, values: Mapping[str, float], step: int, axis: str) -> None:
-        """As :meth:`Logger.scalars`."""
+        """See :meth:`Logger.scalars`."""
         for name, value in values.items():
             self.writer.add_scalar(name, value, step)
         if axis == "task":

@@ -106,7 +106,7 @@ def train(
 
 
 def _refuse(cfg: Config, error: Exception) -> None:
-    """Say which keys to change if memory, determinism or another process caused an error.
+    """Raise an error that names the keys to change, if memory, determinism or another process caused the error.
 
     Raises:
         InputError: one of these caused it.
@@ -120,7 +120,7 @@ def _refuse(cfg: Config, error: Exception) -> None:
         raise InputError(f"TRAIN.DETERMINISTIC: {str(error).partition('. ')[0]}; set it to False") from None
     if distributed.world() > 1 and LOST.search(str(error)):
         raise InputError(
-            "another process of this run has died; look for what it said, then start all again with --resume"
+            "another process of this run has died; read its message, then start all processes again with --resume"
         ) from None
 
 
@@ -149,8 +149,8 @@ def _train(
     benchmark = learned(cfg, benchmark)
     method = method_of(cfg, device, pretrained=start is None and before is None)
     _divide(cfg, method)
-    # cuDNN's benchmark mode tries the algorithms for every new input shape. So it is off if shapes vary, and if runs
-    # must be deterministic, because algorithms round differently.
+    # cuDNN's benchmark mode tries its algorithms for every new input shape. It is off if shapes vary, and if runs must
+    # be deterministic, because algorithms round differently.
     torch.backends.cudnn.benchmark = not (cfg.TRAIN.DETERMINISTIC or cfg.STREAM.SEGMENT or method.memory.of_stream)
     evaluator = evaluator_of(cfg, benchmark, method.model.dim, _stored_features(cfg, folder))
     results = new_results(cfg, benchmark, protocol, evaluator, before)
@@ -193,12 +193,12 @@ def _train(
 
 
 def _resume(trainer: Trainer, path: Path, checkpoint: dict[str, Any], differences: str) -> None:
-    """Continue from a checkpoint; ``differences`` lists the versions that it was written with, if they differ."""
+    """Continue from a checkpoint; ``differences`` lists the library versions that have changed since it was written."""
     with fitting(path):
         trainer.resume(checkpoint)
     logger.info("resuming from %s", path)
     if differences and distributed.speaks():
-        logger.warning("%s: was written under %s; later figures may differ in their last bits", path, differences)
+        logger.warning("%s: was written with %s; later results may differ in their last bits", path, differences)
 
 
 def _run(trainer: Trainer, *, take_over: bool) -> None:
@@ -249,7 +249,7 @@ def _newest(cfg: Config, folder: RunFolder, resume: bool, before: Path | None) -
 
 
 def _resumed(results: Results, path: Path, checkpoint: dict[str, Any]) -> tuple[Results, str]:
-    """Return the results so far, and which versions have changed, in words; a finished run keeps its versions."""
+    """Return the results so far, and a text that names changed versions; a finished run keeps its versions."""
     current, results = results["versions"], ledger.resumed(results, checkpoint["results"], path)
     if len(results["mAP"]) == len(results["tasks"]):
         return results, ""
@@ -282,16 +282,16 @@ def _take(method: Method, state: dict[str, Any], path: Path) -> None:
             method.load_state_dict(state)
         except KeyError as error:
             raise InputError(
-                f"{path}: keeps no {error.args[0]}, which the method needs to resume; another method or version wrote "
-                f"it, so start again with another --out (from its network: MODEL.WEIGHTS {path})"
+                f"{path}: does not contain {error.args[0]}, which the method needs to resume; another method or "
+                f"version wrote it, so start again with another --out (from its network: MODEL.WEIGHTS {path})"
             ) from None
 
 
 def _inherit(method: Method, cfg: Config, before: Path) -> None:
     """Load the network of another run and, if the method is the same, the state of the method.
 
-    The neck belongs to the method. If only this method has a neck, it is new; if only the other method has one, it is
-    ignored.
+    The neck belongs to the method. If only this method has a neck, a new neck is created; if only the other method has
+    one, it is ignored.
 
     Raises:
         InputError: the network is different, or the method needs state that the other method did not store.
@@ -305,8 +305,8 @@ def _inherit(method: Method, cfg: Config, before: Path) -> None:
         _take(method, checkpoint["method"], before)
     elif method.needs_past:
         raise InputError(
-            f"METHOD.NAME: {cfg.METHOD.NAME} needs more of the past than {before} holds, which is of {old}; "
-            f"continue with {old}, or with dwopp or retrace, which need the network alone"
+            f"METHOD.NAME: {cfg.METHOD.NAME} needs state that {before}, a checkpoint of {old}, does not contain; "
+            f"continue with {old}, or with dwopp or retrace, which need only the network"
         )
     elif method.keeps_teacher:
         method.teacher = method.frozen_network()
@@ -395,8 +395,8 @@ def _check_same_config(cfg: Config, saved: str, path: Path) -> None:
     changed = changed_keys(cfg, saved, path)
     if changed:
         raise InputError(
-            f"{path}: was made with another config: {', '.join(changed)} differ; "
-            "resume with the same one (leave --config out to take that of the run), or choose another --out"
+            f"{path}: was trained with another config: {', '.join(changed)} differ; "
+            "resume with the same config (that of the run if you omit --config), or choose another --out"
         )
 
 
@@ -438,7 +438,7 @@ def _diverged(trainer: Trainer, fault: NotFinite) -> InputError:
     return InputError(
         f"the loss is not finite in epoch {at.epoch + 1}, step {at.step + 1} of task {at.task + 1} ({fault}{images}); "
         "lower TRAIN.LR and start again with another --out; "
-        f"the checkpoints in {folder.checkpoints} are from before it"
+        f"the checkpoints in {folder.checkpoints} were saved before it"
     )
 
 

@@ -24,8 +24,8 @@ from lreid.methods import method_class, method_defaults
 
 LEARNS_FROM = {
     "episodes": "episodes of support and query images and reads EPISODE.*",
-    "identities": "P x K images and reads BATCH.* (STREAM.* where STREAM.SEGMENT is set)",
-    "stream": "a stream and reads STREAM.* (and BATCH.* where STREAM.SEGMENT is 0)",
+    "identities": "P x K images and reads BATCH.* (STREAM.* if STREAM.SEGMENT is above 0)",
+    "stream": "a stream and reads STREAM.* (and BATCH.* if STREAM.SEGMENT is 0)",
 }
 OF_A_METHOD = ("METHOD.", "EPISODE.", "BATCH.")  # keys whose values depend on the method
 
@@ -33,18 +33,18 @@ OF_A_METHOD = ("METHOD.", "EPISODE.", "BATCH.")  # keys whose values depend on t
 def load_run_config(files: Sequence[Source] = (), overrides: Sequence[str] = (), *, report: bool = True) -> Config:
     """Load the config of a run, resolve it (:func:`~lreid.build.resolved`), and refuse keys that the method ignores.
 
-    Three kinds of keys are not checked: those in lreid's benchmark files, which are for all methods; keys of EPISODE
-    and BATCH if a source sets both; and options in a file for another method.
+    Three kinds of keys are not checked: keys in lreid's benchmark files, which are for all methods; keys of EPISODE and
+    BATCH if a source sets both; and options in a file for another method.
 
     Raises:
-        InputError: a key is ignored, or an error of :func:`lreid.config.load_config`.
+        InputError: the method ignores a key, or :func:`lreid.config.load_config` raises an error.
     """
     cfg = load_config(files, overrides, report=report)
     for source, keys in layers(files, overrides):
         ours = Path(source).resolve().parent == (CONFIGS / "benchmarks").resolve()
         if not ours and keys.get("METHOD.NAME", cfg.METHOD.NAME) in (cfg.METHOD.NAME, cfg.METHOD.ALIAS):
             for name, reason in _ignored(cfg, keys, typed=source == COMMAND_LINE):
-                raise InputError(f"{source}: {name} is ignored by {cfg.METHOD.NAME}, {reason}; leave it out")
+                raise InputError(f"{source}: {name} is ignored by {cfg.METHOD.NAME}, {reason}; remove it")
     if cfg.BENCHMARK.JOINT:
         _require_own_joint(files, overrides)
     return resolved(cfg)
@@ -59,8 +59,8 @@ def _require_own_joint(files: Sequence[Source], overrides: Sequence[str]) -> Non
             joint, named = source, keys.get("METHOD.NAME")
         elif named and keys.get("METHOD.NAME", named) != named:
             raise InputError(
-                f"{source}: METHOD.NAME {keys['METHOD.NAME']} comes after {joint}, whose BENCHMARK.JOINT learns all "
-                "tasks at once; add BENCHMARK.JOINT False to learn them one after the other, or True to keep it"
+                f"{source}: METHOD.NAME {keys['METHOD.NAME']} comes after {joint}, whose BENCHMARK.JOINT trains all "
+                "tasks at once; add BENCHMARK.JOINT False to train them one after the other, or True to keep it"
             )
 
 
@@ -77,18 +77,18 @@ def _ignored(cfg: Config, keys: dict[str, Any], *, typed: bool) -> Iterator[tupl
         group, _, last = name.partition(".")
         if group in ("EPISODE", "BATCH") and not groups >= {"EPISODE", "BATCH"}:
             if (group == "EPISODE") != (cls.batches == "episodes"):
-                yield name, f"which learns from {LEARNS_FROM[cls.batches]}"
+                yield name, f"which trains on {LEARNS_FROM[cls.batches]}"
             elif typed and group == "BATCH" and (cfg.STREAM.SEGMENT or cls.batches == "stream"):
-                yield name, "which learns from a stream here, by STREAM.SEGMENT"
+                yield name, "which trains on a stream here, because STREAM.SEGMENT is above 0"
         elif group == "STREAM" and last != "SEGMENT" and not cfg.STREAM.SEGMENT and cls.batches != "stream":
             if cfg.STREAM[last] != KEYS[name].default:
-                yield name, "which learns from a stream only where STREAM.SEGMENT is above 0"
+                yield name, "which trains on a stream only if STREAM.SEGMENT is above 0"
         elif (
             group == "METHOD"
             and last.lower() in cls.unused
             and (typed or cfg.METHOD.get(last, keys[name]) != defaults[last.lower()])
         ):
-            yield name, "which inherits it and has no use for it"
+            yield name, "which inherits it but does not use it"
 
 
 def command_of(cfg: Config, method: str | None = None, *, before: Path | None = None) -> str:
@@ -133,12 +133,12 @@ def _files(cfg: Config, method: str | None = None) -> list[Path]:
 
 
 def commit() -> str | None:
-    """The commit of the source tree, and whether files have changed since; None if lreid is an installed package."""
+    """The commit of the source tree, and whether files have changed since; None for an installed package."""
     tree = Path(__file__).parents[2]
     if not (tree / ".git").exists():
         return None
     describe = ["git", "-C", str(tree), "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty=, with changes"]
     try:
         return subprocess.run(describe, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
-    except (OSError, subprocess.SubprocessError):  # no git, or another user's tree
+    except (OSError, subprocess.SubprocessError):  # git is missing, or the tree belongs to another user
         return None

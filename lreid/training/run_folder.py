@@ -52,7 +52,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
 
     def __init__(self, path: Path, *, writes: bool = True) -> None:
         self.path, self.checkpoints, self.writes = path, path / "checkpoints", writes
-        self.config = ""  # YAML, which checkpoints hold as well
+        self.config = ""  # YAML; checkpoints contain it, too
         self.loggers: list[Logger] = []
         self.handler: logging.Handler | None = None  # writes log.txt
         self.live: Results | None = None  # results on the report page that are not saved yet
@@ -111,13 +111,13 @@ class RunFolder(AbstractContextManager["RunFolder"]):
                 self.handler.close()
         if not self.writes:
             return
-        with suppress(OSError, InputError):  # it holds other files, or is another folder
+        with suppress(OSError, InputError):  # raised if the folder has other files, or is another folder
             self.require_ours()
             if not (self.path / "config.yaml").exists():
                 (self.path / ".lock").unlink()
                 self.checkpoints.rmdir()
                 self.path.rmdir()
-        with suppress(OSError):  # the system releases it at the end of the process
+        with suppress(OSError):  # the system releases the lock at the end of the process
             self.lock.release()
 
     def __exit__(self, *_: object) -> None:
@@ -166,7 +166,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             for name in (CURRENT, PREVIOUS):
                 try:
                     (self.checkpoints / name).unlink(missing_ok=True)
-                except OSError as error:  # resuming from it would give the same results
+                except OSError as error:  # a harmless file: resuming from it would give the same results
                     logger.warning("%s: cannot be deleted (%s)", self.checkpoints / name, error.strerror)
 
     def list_images(self, paths: Sequence[str]) -> Path:

@@ -34,11 +34,12 @@ def end_with_parent() -> None:
 class StopSignals(AbstractContextManager["StopSignals"]):
     """Turns SIGINT (Ctrl-C), SIGTERM (from a scheduler) and SIGHUP into the exception :class:`~lreid.errors.Stopped`.
 
-    SIGHUP is sent when a terminal closes; under nohup it stays ignored. If the signal comes while an object is
-    destroyed, Python discards the exception; then the signal is sent again.
+    SIGHUP is sent when a terminal closes; under nohup it stays ignored. If a signal comes while an object is being
+    destroyed, Python discards the exception; in this case, the signal is sent again.
 
     Attributes:
-        received: the received signal, which waits for its handling while signals are :meth:`deferred`; None before.
+        received: the received signal, which is handled later if signals are :meth:`deferred`; None until one is
+            received.
     """
 
     def __init__(self) -> None:
@@ -60,9 +61,8 @@ class StopSignals(AbstractContextManager["StopSignals"]):
         sys.unraisablehook = self._unraisable
         for stop, handler in self._before.items():
             signal.signal(stop, handler)
-        # A signal can make a C library fail, and lreid would report its failure as an unreadable file. So any error
-        # after a signal counts as the signal, except lreid's errors while signals are deferred, which have other
-        # causes.
+        # A signal can make a C library fail, which lreid would report as an unreadable file. Any error after a signal
+        # therefore counts as the signal, except lreid's own errors while signals are deferred, which have other causes.
         if self.received and isinstance(error, Exception) and (self._raised or not isinstance(error, InputError)):
             raise Stopped(self.received) from None
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("lreid")
 
-ASK_EVERY = 10  # steps between checks of several processes whether one of them received a signal
+ASK_EVERY = 10  # steps between two checks of several processes for a signal that one of them received
 
 BAR = "{desc}{percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} steps [{elapsed}{postfix}]"
 FORWARD_SHARE = 3  # a training step costs about three times as much as its forward pass
@@ -101,7 +101,7 @@ class Trainer:
         self.stop = stop or StopSignals()
         self.epochs = [batching.epochs_of(task.index) for task in benchmark.tasks]
         self.observers: dict[str, Observer] = {"history": History(results, folder.log_scalars, self.epochs)}
-        # Computed now, so that a later task which is too small is reported before hours of training.
+        # Computed now, so that a later task that is too small raises an error before hours of training.
         steps: Callable[[Task], int] = partial(batching.epoch_steps, method)
         self.pseudo_labels: PseudoLabels | None = None
         if labelled < 1:
@@ -119,7 +119,7 @@ class Trainer:
         self.image_seconds = 0.0  # per test image; 0 before the first evaluation
         self.finished: list[float] = []  # seconds from the last step of each finished task to its end
         self.steps_then = 0  # finished steps at the start of the run
-        self.saved_at, self.unsaved = time.monotonic(), 0  # number of steps since then
+        self.saved_at, self.unsaved = time.monotonic(), 0  # time of the last checkpoint, and number of steps since
         self.unasked = 0  # steps since processes checked for signals
         self.clock = (time.perf_counter(), time.process_time())
 
@@ -176,7 +176,7 @@ class Trainer:
                     self._show_progress()
 
     def _start_task(self, task: Task) -> Task | None:
-        """Begin a task unless the run resumes within it; returns it with its labels, None if pseudo-labels failed."""
+        """Begin a task, or resume within it; return it with its labels, or None if pseudo-labels failed."""
         if self.at.epoch or self.at.step:
             if self.pseudo_labels is None:
                 return task
@@ -204,7 +204,7 @@ class Trainer:
         self.saved = {}
         if self.at.epoch == epochs:  # the run stopped between training and evaluation
             self._restore_observers(task, done)
-            self._augment_at(epochs - 1, epochs)  # end_task may need it
+            self._augment_at(epochs - 1, epochs)  # end_task may need the augmentation
             return task
         batches = self._batches(task)
         self._announce(task, batches)
@@ -407,7 +407,7 @@ class Trainer:
         return sum(self._task_steps[: at.task]) + sum(self.epoch_steps[at.task : at.task + 1]) * at.epoch + at.step
 
     def _show_progress(self) -> None:
-        """Write the progress to log and page, once the time per step is known."""
+        """Write the progress to the log and the page, once the time per step is known."""
         task, done = self.at.task, self._steps_done - self.steps_then
         if not done:
             return

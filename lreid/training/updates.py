@@ -48,7 +48,7 @@ class Updates:
         self.optimizer: Optimizer = (
             SGD(trained, lr=0.0, momentum=train.MOMENTUM, **common) if sgd else Adam(trained, lr=0.0, **common)
         )
-        if fused and scaled_sgd and train.MOMENTUM:  # the first step would create them, but GradScaler may skip it
+        if fused and scaled_sgd and train.MOMENTUM:  # the first step creates momenta, but GradScaler may skip it
             for group in self.optimizer.param_groups:
                 for each in group["params"]:
                     self.optimizer.state[each]["momentum_buffer"] = torch.zeros_like(each)
@@ -130,7 +130,7 @@ class Updates:
         self.optimizer.load_state_dict(state["optimizer"])
         for parameter, moments in self.optimizer.state.items():
             if any(each.shape not in ((), parameter.shape) for each in moments.values()):
-                raise ValueError("moments of another shape than their parameter")
+                raise ValueError("moments whose shape differs from that of their parameter")
         self.scaler.load_state_dict(state["scaler"])
 
 
@@ -165,7 +165,7 @@ def parameter_groups(method: Method, *, layer_decay: float, bias_rate: float) ->
 class Schedule:
     """The learning rate in every epoch: ``TRAIN.LR`` times :meth:`factor`.
 
-    Here ``end`` is ``TRAIN.END_FACTOR``, S is ``TRAIN.DECAY_START * epochs``, and e is the epoch, from 1. The factor is
+    Let ``end`` be ``TRAIN.END_FACTOR``, S be ``TRAIN.DECAY_START * epochs``, and e be the epoch, from 1. The factor is
     1 up to epoch S. ``TRAIN.SCHEDULE`` is one of these:
 
     * ``exponential``: the factor is ``end ** ((e + 1 - S) / (epochs + 1 - S))``, as in DwoPP's official code. It
@@ -173,8 +173,8 @@ class Schedule:
     * ``cosine``: the factor falls from 1 in epoch S to almost ``end``, as in Co2L's and CCLIS's official code (S is 0).
     * ``steps``: the factor is multiplied by ``TRAIN.STEP_FACTOR`` at each epoch in ``TRAIN.MILESTONES``, as in BoT's
       official code. For milestones and warm-up, the first epoch has the number ``TRAIN.FIRST_EPOCH_NUMBER``, because
-      official codes differ: it is 1 in BoT's code (with a warm-up of 10, the first epoch has the factor 0.109), 0 in
-      LSTKC's and -1 in AKA's.
+      official codes count differently: from 1 in BoT's code (with a warm-up of 10, the first epoch has the factor
+      0.109), from 0 in LSTKC's and from -1 in AKA's.
 
     During the first ``TRAIN.WARMUP_EPOCHS``, the factor is also multiplied by BoT's linear warm-up from 0.01 to 1.
 

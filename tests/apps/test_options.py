@@ -33,11 +33,11 @@ def test_every_option_has_a_meaning(name: str) -> None:
 @pytest.mark.parametrize(
     ("overrides", "reason"),
     [
-        ("METHOD.NAME bot_ft EPISODE.QUERY 2", "EPISODE.QUERY is ignored by bot_ft, which learns from P x K images"),
-        ("METHOD.NAME contrast_scoring EPISODE.QUERY 2", "which learns from a stream"),
-        ("BATCH.IMAGES 5", "BATCH.IMAGES is ignored by dwopp, which learns from episodes"),
+        ("METHOD.NAME bot_ft EPISODE.QUERY 2", "EPISODE.QUERY is ignored by bot_ft, which trains on P x K images"),
+        ("METHOD.NAME contrast_scoring EPISODE.QUERY 2", "which trains on a stream"),
+        ("BATCH.IMAGES 5", "BATCH.IMAGES is ignored by dwopp, which trains on episodes"),
         ("METHOD.NAME er STREAM.ITERATIONS 3", "STREAM.ITERATIONS is ignored by er, .* STREAM.SEGMENT is above 0"),
-        ("METHOD.NAME icarl METHOD.TEMPERATURE 3", "METHOD.TEMPERATURE is ignored by icarl, .* no use for it"),
+        ("METHOD.NAME icarl METHOD.TEMPERATURE 3", "METHOD.TEMPERATURE is ignored by icarl, .* does not use it"),
         ("METHOD.NAME decoupled METHOD.PROB_FLOOR 0", "METHOD.PROB_FLOOR is ignored by decoupled"),
     ],
 )
@@ -58,10 +58,10 @@ def test_ignored_keys_are_refused(overrides: str, reason: str, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("overrides", "reason"),
     [
-        ("METHOD.NAME icarl METHOD.TEMPERATURE 2.0", "METHOD.TEMPERATURE is ignored by icarl, .* no use for it"),
+        ("METHOD.NAME icarl METHOD.TEMPERATURE 2.0", "METHOD.TEMPERATURE is ignored by icarl, .* does not use it"),
         (
             "METHOD.NAME er STREAM.SEGMENT 10 BATCH.IMAGES 4",
-            "BATCH.IMAGES is ignored by er, which learns from a stream",
+            "BATCH.IMAGES is ignored by er, which trains on a stream",
         ),
     ],
 )
@@ -87,8 +87,8 @@ def test_keys_that_are_read_are_not(overrides: str) -> None:
 @pytest.mark.parametrize(
     ("content", "method", "key"),
     [
-        ("EPISODE: {QUERY: 2}", "bot_ft", "EPISODE.QUERY is ignored by bot_ft, which learns from P x K images"),
-        ("BATCH: {IMAGES: 2}", "dwopp", "BATCH.IMAGES is ignored by dwopp, which learns from episodes"),
+        ("EPISODE: {QUERY: 2}", "bot_ft", "EPISODE.QUERY is ignored by bot_ft, which trains on P x K images"),
+        ("BATCH: {IMAGES: 2}", "dwopp", "BATCH.IMAGES is ignored by dwopp, which trains on episodes"),
         ("METHOD: {NAME: icarl, TEMPERATURE: 3.0}", "icarl", "METHOD.TEMPERATURE is ignored by icarl, which inherits"),
         ("METHOD: {NAME: decoupled, PROB_FLOOR: 0.1}", "decoupled", "METHOD.PROB_FLOOR is ignored by decoupled"),
     ],

@@ -167,7 +167,7 @@ def test_a_run_that_fails_is_named_and_the_others_go_on(tmp_path: Path, made: li
     assert made == ["dmml_ft-seed0", "dmml_ft-seed0", "joint-seed0"]
     (reason,) = failed.values()
     assert list(failed) == [str(tmp_path / "dmml_ft-seed0")]
-    assert "was made with another config: TRAIN.LR differ" in reason and "\n" not in reason
+    assert "was trained with another config: TRAIN.LR differ" in reason and "\n" not in reason
     assert "joint" in table and "dmml_ft" not in table
     assert not (tmp_path / "sensitivity.png").exists()
 

@@ -185,7 +185,7 @@ def test_wrong_figures_and_other_images_are_found(run: Path, tmp_path: Path) -> 
     (fault,) = faults
     assert fault.startswith("moon is on the card")
     _, faults = SHARED.verify(dataclasses.replace(card, protocol="another"))
-    assert faults == [f"the test images are others (protocol {card.protocol}, on the card another)"]
+    assert faults == [f"the test images differ (protocol {card.protocol}, on the card another)"]
 
 
 def test_runs_that_cannot_be_published(run: Path, tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_adapters_are_trained_alone_resumed_loaded_and_exported(
     extracted = torch.from_numpy(model.extract(IMAGES))  # through merged layers
     torch.testing.assert_close(extracted, model.neck(plain).detach(), atol=1e-5, rtol=1e-5)
     assert export(model, tmp_path / "model.pt2", form="torch") < 1e-5
-    with pytest.raises(InputError, match="was made with another config: MODEL.ADAPTER"):
+    with pytest.raises(InputError, match="was trained with another config: MODEL.ADAPTER"):
         train(config(method, MODEL__ADAPTER="none"), tmp_path / "run", resume=True)
 
 

@@ -256,7 +256,7 @@ def test_what_cannot_be_divided_is_refused(tmp_path: Path) -> None:
     odd = config(EPISODE__IDENTITIES=3, SYNTHETIC__TRAIN_IDENTITIES=12, BENCHMARK__TASKS_PER_DATASET=1)
     for message in together(2, lambda: refusal(odd, tmp_path / "run"), tmp_path):
         assert message == (
-            "EPISODE.IDENTITIES make a batch of 9 images, which cannot be dealt evenly to 2 processes; "
+            "EPISODE.IDENTITIES make a batch of 9 images, which cannot be shared evenly by 2 processes; "
             "change it or the number of processes"
         )
     for message in together(2, lambda: refusal(config(METHOD__NAME="mir"), tmp_path / "run"), tmp_path):

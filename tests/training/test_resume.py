@@ -140,17 +140,17 @@ def test_results_that_were_not_written_any_more_are(unbroken: Path, tmp_path: Pa
 
 
 def test_another_config_is_not_resumed(unbroken: Path) -> None:
-    with pytest.raises(InputError, match=r"task-03.pt: was made with another config: SEED, TRAIN.LR differ"):
+    with pytest.raises(InputError, match=r"task-03.pt: was trained with another config: SEED, TRAIN.LR differ"):
         train(config(SEED=3, TRAIN__LR=1e-4), unbroken, resume=True)
 
 
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ("half a gallery", "images, identities or cameras are others"),
-        ("labels", "images, identities or cameras are others"),
-        ("training image", "images of b have another content"),
-        ("test image", "images of a have another content"),
+        ("half a gallery", "images, identities or cameras differ"),
+        ("labels", "images, identities or cameras differ"),
+        ("training image", "contents of the images of b differ"),
+        ("test image", "contents of the images of a differ"),
         ("past image", ""),
     ],
 )

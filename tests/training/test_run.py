@@ -94,7 +94,7 @@ def test_fused_and_unfused_networks_are_evaluated_in_one_run(tmp_path: Path) -> 
         assert both["summary"][f"unfused_seen_{metric}"] == both["unfused"][metric][-1][0]
     assert alone["unfused"] == {} and "unfused_seen_mAP" not in alone["summary"]
     assert fault(both) is None
-    assert "unfused mAP is no matrix" in str(fault(both | {"unfused": {"mAP": [[1.0]]}}))
+    assert "unfused mAP is not a matrix" in str(fault(both | {"unfused": {"mAP": [[1.0]]}}))
     dwopp = train(config(EVAL__UNFUSED=True, TRAIN__EPOCHS=1), tmp_path / "dwopp")  # does nothing after a task
     assert dwopp["unfused"] == {}
 
@@ -270,7 +270,7 @@ def test_a_stream_shows_every_image_once_with_several_steps_each(tmp_path: Path)
     results = train(stream, tmp_path / "run")
     images = sum(len(task.records) for task in benchmark_of(stream).tasks)
     assert results["images_trained"] == 3 * images
-    with pytest.raises(InputError, match="STREAM.SEGMENT is above 0, but the method learns from episodes"):
+    with pytest.raises(InputError, match="STREAM.SEGMENT is above 0, but the method trains on episodes"):
         train(config(METHOD__NAME="dwopp", STREAM__SEGMENT=10), tmp_path / "other")
 
 
