@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def resolved(cfg: Config) -> Config:
-    """The frozen config with every option of its method, and with the input normalisation of its initial weights.
+    """Return the frozen config with every option of its method and the input normalisation of its initial weights.
 
     Weights from a package, the zoo or a model file always set the normalisation. Weights from timm's hub set it only if
     the config has ImageNet's normalisation, which is the default.
@@ -56,7 +56,7 @@ def _normalisation_in(weights: str) -> tuple[list[float], list[float]] | None:
         theirs = model_config(weights).INPUT
     except OutOfMemory:
         raise
-    except InputError:  # an error is raised later, when the weights are loaded
+    except InputError:  # loading the weights will raise this error again
         return None
     return theirs.MEAN, theirs.STD
 
@@ -129,7 +129,7 @@ def naming_index_keys() -> AbstractContextManager[None]:
 
 
 def initial_model_of(cfg: Config, method: Method) -> Embedder:
-    """The initial model of a run: an entry of the zoo with its own neck, otherwise the method's network."""
+    """Return the initial model of a run: a zoo entry with its own neck, otherwise the method's network."""
     model = network_of_entry(cfg)
     return method.model if model is None else model.to(method.model.mean.device)
 
@@ -163,7 +163,7 @@ def evaluator_of(cfg: Config, benchmark: Benchmark, dim: int = 0, stored: Galler
 
 
 def accuracy_observer_of(cfg: Config, benchmark: Benchmark, method: Method, results: Results) -> Observer | None:
-    """The observer of classification accuracy; without ``EVAL.ACCURACY`` None, and its modules are not imported."""
+    """Create the observer of classification accuracy; without ``EVAL.ACCURACY``, return None and import nothing."""
     if not cfg.EVAL.ACCURACY:
         return None
     classification = importlib.import_module("lreid.classification")

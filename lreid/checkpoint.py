@@ -1,4 +1,4 @@
-"""Write and read checkpoints, which contain everything that a run needs to resume.
+"""Write and read checkpoints, from which a run can resume.
 
 A checkpoint is a dict of tensors and plain values:
 
@@ -132,7 +132,7 @@ def _require_whole(state: dict[str, Any], path: Path) -> None:
         if at["task"] != done or min(at.values()) < 0:
             fault = f"position is {at}, with {done} tasks in the results"
     if fault:
-        raise InputError(f"{path}: the run cannot resume from it: {fault}")
+        raise InputError(f"{path}: the run cannot resume from it, because {fault}")
     now = random_state()
     try:
         with fitting(path):

@@ -1,7 +1,7 @@
 """The configuration: merge files and overrides with the defaults of :mod:`lreid.config_keys`.
 
 A config file can extend other files, which it lists under ``_BASE_``: one or several paths relative to the file, or
-names of files that come with lreid. Later sources override earlier ones, in this order: the files under ``_BASE_``, the
+names of lreid's own config files. Later sources override earlier ones, in this order: the files under ``_BASE_``, the
 file itself, the next file, and ``KEY VALUE`` pairs of the command line. Files of benchmarks, which set
 ``BENCHMARK.TRAIN``, are applied first. ``{METHOD.RECIPE}`` in ``_BASE_`` stands for the recipe of the chosen method, so
 that a benchmark trains each method as its paper does. The functions of :mod:`lreid.build` turn a config into plain
@@ -26,7 +26,7 @@ from lreid.reading import parse_yaml, read_text
 
 logger = logging.getLogger("lreid")
 
-CONFIGS = Path(__file__).parent / "configs"  # files that come with lreid: benchmarks, methods, recipes, augmentations
+CONFIGS = Path(__file__).parent / "configs"  # lreid's own files: benchmarks, methods, recipes, augmentations
 BEFORE_PATH = re.compile(r"^(rotated:[^:]*:)*(csv:|folder:|own:|zoo:)?")
 RECIPE = "{METHOD.RECIPE}"  # placeholder in _BASE_
 RUN_CONFIG = "config.yaml"  # the name of the config in a run folder
@@ -57,7 +57,7 @@ def load_config(files: Sequence[Source] = (), overrides: Sequence[str] = (), *, 
     Files of benchmarks are applied first, then the other files, each kind in the given order.
 
     Args:
-        files: YAML files, or names of files that come with lreid; each may extend others under ``_BASE_``. The first
+        files: YAML files, or names of lreid's own config files; each may extend others under ``_BASE_``. The first
             entry may instead be a mapping of full key names to values.
         overrides: flat list ``[key, value, key, value, …]``; values are Python literals or plain strings.
         report: warn if a file changes a key that another file sets, unless the command line also sets it; also warn if
@@ -69,7 +69,7 @@ def load_config(files: Sequence[Source] = (), overrides: Sequence[str] = (), *, 
     Raises:
         InputError: a file is missing or is not a YAML mapping; a key is unknown (the message gives the most similar
             key), has no value or occurs twice in a file; a value has the wrong type; or two files that are not
-            benchmarks name different methods and the command line names none.
+            benchmarks name different methods, and the command line names no method.
     """
     cfg = Config()
     given = _given(overrides, report=report)
@@ -94,7 +94,7 @@ def load_config(files: Sequence[Source] = (), overrides: Sequence[str] = (), *, 
 
 
 def layers(files: Sequence[Source] = (), overrides: Sequence[str] = ()) -> Iterator[Layer]:
-    """Each source of :func:`load_config` with the full names of the keys that it sets; later sources override earlier.
+    """Yield each source of :func:`load_config` with the keys that it sets; later sources override earlier ones.
 
     Raises:
         InputError: a file is missing or is not a YAML mapping, or a key has no value.
@@ -158,15 +158,15 @@ def _changes(stacks: list[list[Layer]], states: list[dict[str, Any]]) -> Iterato
 
 
 def find_config(name: str | Path, folder: Path = Path()) -> Path:
-    """A file relative to a folder, or a file that comes with lreid.
+    """Find a file relative to a folder, or one of lreid's own config files.
 
     Args:
-        name: a path; or the name of a file that comes with lreid: ``configs/benchmarks/vehicles.yaml``,
+        name: a path; or the name of a config file of lreid: ``configs/benchmarks/vehicles.yaml``,
             ``benchmarks/vehicles`` or ``vehicles``.
         folder: folder to which a path is relative.
 
     Raises:
-        InputError: the file does not exist, or two files that come with lreid have this name.
+        InputError: the file does not exist, or two config files of lreid have this name.
     """
     here = folder / name
     if os.path.exists(here) and not here.is_dir():
@@ -177,7 +177,7 @@ def find_config(name: str | Path, folder: Path = Path()) -> Path:
     if len(candidates) == 1:
         return files[candidates[0]]
     if candidates:
-        raise InputError(f"{name}: may mean {' or '.join(candidates)}; write the folder as well")
+        raise InputError(f"{name}: may mean {' or '.join(candidates)}; write the folder, too")
     if os.path.exists(here):
         raise InputError(f"{here}: is a folder; name a YAML file in it")
     last = {Path(each).name: each for each in files}
@@ -224,7 +224,7 @@ def method_options(cfg: Config) -> dict[str, Any]:
 def without_folders(cfg: Config) -> Config:
     """A frozen config for publication, without folders: ``own:/home/anna/shop`` becomes ``own:shop``.
 
-    The folder of data sets becomes the default one. Paths in a benchmark file that comes with lreid do not change.
+    The folder of data sets becomes the default one. Paths in lreid's own benchmark files do not change.
     """
     shared = cfg.clone()
     shared.defrost()
@@ -241,7 +241,7 @@ def without_folders(cfg: Config) -> Config:
 
 def _last_part(value: str) -> str:
     path = BEFORE_PATH.sub("", value)
-    if not path or (path.startswith("configs/") and (CONFIGS.parent / path).exists()):  # the file comes with lreid
+    if not path or (path.startswith("configs/") and (CONFIGS.parent / path).exists()):  # a config file of lreid
         return value
     return value.removesuffix(path) + os.path.basename(os.path.abspath(path))
 
@@ -315,7 +315,7 @@ def _with_recipe(base: str, recipe: str) -> str:
     if RECIPE in base and recipe not in recipes:
         nearest = difflib.get_close_matches(recipe, recipes, n=1, cutoff=0.0)[0]
         raise InputError(
-            f"METHOD.RECIPE is {recipe!r}, which is no file of configs/recipes; the nearest name is {nearest}"
+            f"METHOD.RECIPE is {recipe!r}, which is not a file of configs/recipes; the nearest name is {nearest}"
         )
     return base.replace(RECIPE, recipe)
 

@@ -105,8 +105,7 @@ def _labels(value: str) -> str:
         fits = value in ("all", "none") or 0 < float(value) <= 1
     except ValueError:
         fits = False
-    wanted = "it must be all, none for pseudo-labels, or a fraction in (0, 1]"
-    return "" if fits else f"every method trains on labels of some kind, so {wanted}"
+    return "" if fits else "it must be all, none for pseudo-labels, or a fraction in (0, 1]"
 
 
 def _files(value: list[Any]) -> str:
@@ -128,8 +127,8 @@ class Benchmark(Section):
     """Keys of the tasks, their order, and the test sets."""
 
     NAME = key("synthetic-10", "name of the benchmark in tables and run folders", check=_folder_name)
-    TRAIN = key(["synthetic:plaza"], "data sets in the order they are learned", **_SOURCES)
-    UNSEEN: list[str] = key([], "data sets that are only tested on", **_SOURCES)
+    TRAIN = key(["synthetic:plaza"], "data sets to train on, in this order", **_SOURCES)
+    UNSEEN: list[str] = key([], "data sets that are used only for testing", **_SOURCES)
     LEARNED: list[str] = key(
         [], "data sets trained before this run (lreid train --from), whose test sets are evaluated again", **_SOURCES
     )
@@ -138,10 +137,12 @@ class Benchmark(Section):
     POOL = key(False, "merge the data sets of TRAIN into one before splitting them into tasks")
     GROUPS: list[list[Any]] = key(
         [],
-        "tasks of a single data set, each a name and its cameras or dates; identities that return keep their label",
+        "tasks of a single data set: a name and cameras or dates per task; identities that return keep their label",
         check=_groups,
     )
-    GROUP_BY: Literal["camera", "date"] = key("camera", "what GROUPS lists", choices=("camera", "date"))
+    GROUP_BY: Literal["camera", "date"] = key(
+        "camera", "what GROUPS lists: cameras or dates", choices=("camera", "date")
+    )
     IDENTITIES = key(0, "maximum number of training identities per data set; 0 = all", least=0)
     SCENARIO = key(
         "class-incremental",
@@ -278,13 +279,14 @@ class Model(Section):
     ADAPTER = key(
         "none",
         "small part of a transformer that is trained while its other weights are frozen: lora (low-rank changes of "
-        "linear layers), bottleneck (a narrow perceptron per block), or prompts (learned keys and values)",
+        "linear layers), bottleneck (a narrow MLP per block), or prompts (learned keys and values)",
         choices=("none", "lora", "bottleneck", "prompts"),
     )
     ADAPTER_SIZE = key(8, "rank of lora, width of bottleneck, or number of prompts per block", least=1)
     ADAPTER_LAYERS = key(0, "number of attention blocks, counted from the last, with an adapter; 0 = all", least=0)
     ADAPTER_MERGE = key(
-        False, "merge lora into the frozen weights after each task and train a new one; False: train the same one on"
+        False,
+        "merge lora into the frozen weights after each task and train a new one; False: keep training the same one",
     )
 
 
@@ -309,11 +311,11 @@ class Train(Section):
     FIRST_EPOCHS = key(0, "number of epochs of the first task; 0 = EPOCHS", least=0)
     EPOCH_COVERS = key(
         "identities",
-        "what an epoch shows once: every identity (as in DMML), or about every image (as in BoT)",
+        "what an epoch shows once: every identity (as in DMML), or nearly every image (as in BoT)",
         choices=("identities", "images"),
     )
     EPOCH_STEPS = key(
-        0, "number of batches per epoch, for tasks of any size (AKA: 150); 0 = as EPOCH_COVERS says", least=0
+        0, "number of batches per epoch, for tasks of any size (AKA: 150); 0 = determined by EPOCH_COVERS", least=0
     )
     OPTIMIZER = key("adam", "optimiser of all parameters; every task starts with a new one", choices=("adam", "sgd"))
     MOMENTUM = key(0.0, "momentum of sgd", least=0, most=1)
@@ -341,7 +343,7 @@ class Train(Section):
     WARMUP_EPOCHS = key(0, "number of epochs over which the learning rate rises from a hundredth of LR", least=0)
     ACCUMULATE = key(1, "number of batches per update, which uses their mean gradient", least=1)
     PRECISION = key("fp32", "precision of the network in training; tf32 needs a GPU", choices=_PRECISIONS)
-    DETERMINISTIC = key(False, "give the same figures for the same seed on a GPU; slower")
+    DETERMINISTIC = key(False, "give the same results for the same seed on a GPU; slower")
     CHECKPOINT_MINUTES = key(5.0, "minutes between checkpoints within a task; 0 = every epoch", least=0, free=True)
     CHECKPOINT_STEPS = key(0, "number of steps between additional checkpoints; 0 = none", least=0, free=True)
     LOGGERS: list[str] = key(
@@ -365,7 +367,7 @@ class Eval(Section):
         "auto", "where faiss searches: cpu, cuda (in shards on all GPUs), cuda:N; auto uses a GPU if possible"
     )
     INDEX_FLOAT16 = key(
-        False, "store the vectors of an index on GPUs in 16 bits; the figures of flat are then not exact"
+        False, "store the vectors of an index on GPUs in 16 bits; then even the results of flat are not exact"
     )
     METRIC: Literal["cosine", "euclidean"] = key("cosine", "distance between features", choices=("cosine", "euclidean"))
     AP: Literal["rectangular", "trapezoidal"] = key(
@@ -374,7 +376,7 @@ class Eval(Section):
     CAMERA_FILTER = key(True, "leave out gallery images with the query's identity and camera")
     OUTFITS: Literal["both", "same", "changed"] = key(
         "both",
-        "clothes in which a query's identity is searched: both, the same, or changed; the data set must have outfits",
+        "outfits in which a query's identity is searched: both, the same, or changed; the data set must have outfits",
         choices=("both", "same", "changed"),
     )
     FLIP = key(False, "add the features of the horizontally flipped image")
@@ -382,7 +384,7 @@ class Eval(Section):
         False, "after each task, also search the gallery features of all earlier models; stores them on disk"
     )
     UNFUSED = key(False, "also evaluate the network before it is averaged with the previous one")
-    INITIAL = key(False, "also evaluate the model that training starts from, before the first task")
+    INITIAL = key(False, "also evaluate the initial model, before the first task")
     DRIFT_STEPS = key(
         0, "number of steps after a task switch over which the drift of old features is measured; slow", least=0
     )
@@ -496,7 +498,7 @@ _FILES = {  # pipelines that replace values of the removed keys
 
 
 def _pipeline(values: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
-    """The pipeline that replaces the old keys of a run; values of no published recipe give a file that is missing."""
+    """The pipeline that replaces the old keys of a run; other values than those of recipes give a missing file."""
     flip, pad, erasing, probability = (values.get(name, default) for name, default in _AUGMENTATION.items())
     wanted = (flip, pad, erasing and (probability or "growing"))
     names = _FILES.get(wanted, ["flip {}, pad {}, erasing {}".format(*wanted)])

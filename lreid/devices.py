@@ -40,7 +40,7 @@ INSTRUCTION_LIMITS = (
 
 
 def pick_device(name: str) -> torch.device:
-    """The device with a name; ``auto`` is the first GPU, or the CPU if there is none.
+    """Return the device with this name; ``auto`` is the first GPU, or the CPU if there is none.
 
     Raises:
         ArgumentError: the device does not exist or cannot be used.
@@ -91,8 +91,9 @@ def keep_freed_memory(most: int = ALL) -> bool:
     """Makes glibc's malloc keep freed memory for reuse.
 
     By default, malloc returns freed blocks above 32 MiB, and free memory at the end of the heap, to the system. A
-    training step or a forward pass allocates and frees all activations, so each would map its memory again, page by
-    page. That takes a third of the time of training a ResNet-50 with 48 images, and a tenth of the time of extraction.
+    training step or a forward pass allocates and frees all activations, so each pass would map its memory again, page
+    by page. This takes a third of the time of training a ResNet-50 with 48 images, and a tenth of the time of
+    extraction.
 
     Args:
         most: bytes at the end of the heap that the process keeps; with :data:`ALL`, it keeps its peak memory. A smaller
@@ -114,7 +115,7 @@ def keep_freed_memory(most: int = ALL) -> bool:
 
 
 def arithmetic(device: torch.device) -> dict[str, str]:
-    """Everything that influences rounding besides the versions of libraries, by name.
+    """Return everything that influences rounding, except versions of libraries, by name.
 
     Returns:
         ``threads``, the number of torch's threads; ``instructions``, the CPU instructions that torch uses;
@@ -132,7 +133,7 @@ def arithmetic(device: torch.device) -> dict[str, str]:
 
 
 def peak_memory_mib(device: torch.device) -> int:
-    """The peak memory of this process in MiB: of the GPU if ``device`` is one, otherwise of the host."""
+    """Return the peak memory of this process in MiB: memory of the GPU if ``device`` is one, otherwise of the host."""
     if device.type == "cuda":
         return round(torch.cuda.max_memory_allocated(device) / 2**20)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in KiB; on macOS in bytes

@@ -4,10 +4,10 @@
 
 All processes run the same program with the same seed and compute the loss of the whole batch; only the work of the
 network is divided. Process r of N computes the features of the rows r, r + N, r + 2 N … of a batch, and then all
-processes exchange their features. So episodes, memories and losses equal those of one process, methods need no special
-code, and a run may resume with a different number of processes. In each process, features from other processes have no
-gradient; after ``backward`` the gradients of all processes are averaged. BatchNorm computes its statistics over all
-processes.
+processes exchange their features. Episodes, memories and losses are therefore the same as with one process, methods
+need no special code, and a run may resume with a different number of processes. In each process, features from other
+processes have no gradient; after ``backward`` the gradients of all processes are averaged. BatchNorm computes its
+statistics over all processes.
 
 torch's DistributedDataParallel does the same for networks that are called once per step. The methods in lreid call
 their network several times per step, and also copies of the network without gradients, so lreid averages the gradients
@@ -126,7 +126,7 @@ def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
 
 
 def by_the_first(compute: Callable[[], T]) -> T:
-    """The result of ``compute``, which only the first process calls and then sends to all others."""
+    """Return the result of ``compute``, which only the first process calls; the others receive the result."""
     if world() == 1:
         return compute()
     result: list[Any] = [compute() if rank() == 0 else None]
@@ -161,7 +161,7 @@ def _divided_maps(model: Embedder, images: Tensor) -> Tensor:
 
 
 class _Gather(torch.autograd.Function):
-    """Turns the rows of this process, (about n / N, …), into the rows of all processes in their order, (n, …)."""
+    """Gathers the rows (n, …) of all processes, in order, from the rows of each process (about n / N, …)."""
 
     @staticmethod
     def forward(ctx: Any, own: Tensor, count: int) -> Tensor:
@@ -205,7 +205,7 @@ def _global_norm(norm: _BatchNorm, inputs: Tensor) -> Tensor:
         raise ArgumentError("backbone", "has a BatchNorm without weights or moving averages; train without torchrun")
     dims = [0, *range(2, inputs.ndim)]
     shape = [1, -1] + [1] * (inputs.ndim - 2)
-    dtype, inputs = inputs.dtype, inputs.to(norm.weight.dtype)  # sums in half precision are inexact
+    dtype, inputs = inputs.dtype, inputs.to(norm.weight.dtype)  # because sums in half precision are inexact
     count = _Sum.apply(torch.tensor(inputs.numel() / inputs.shape[1]))
     mean = _Sum.apply(inputs.sum(dims)) / count  # (channels,)
     centred = inputs - mean.view(shape)

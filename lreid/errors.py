@@ -21,7 +21,7 @@ class NotConfirmed(InputError):
 
 
 class NewerFormat(InputError):
-    """A file of a later version of lreid, which is not damaged and must not be replaced."""
+    """A later version of lreid wrote the file, so it is not damaged and must not be replaced."""
 
 
 class OutOfMemory(InputError):
@@ -126,7 +126,7 @@ class Stopped(BaseException):
     """A signal ended the run after it had saved its state.
 
     The commands print one line and end with exit status 128 + the signal's number, as shells do. Like
-    KeyboardInterrupt, this class is no subclass of Exception, because code that handles any exception as a sign of a
+    KeyboardInterrupt, this class is not a subclass of Exception, because code that treats any exception as a sign of a
     damaged file must not catch a signal.
     """
 

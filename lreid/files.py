@@ -38,7 +38,7 @@ NO_FOLDER_SYNC = (
 
 
 def lock(path: Path) -> filelock.BaseFileLock:
-    """Creates a lock file; one process at a time can hold the lock, until it releases it or ends in any way.
+    """Create a lock file; one process at a time can hold the lock, until the process releases it or ends in any way.
 
     Processes that are forked from the holder do not hold the lock.
 
@@ -189,7 +189,7 @@ def write_atomically(
 
 
 def write_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """Writes a file that can be made again: under a temporary name, then renamed, without forcing it to disk.
+    """Write a file that can be recreated: under a temporary name, then renamed, without forcing it to disk.
 
     Raises:
         InputError: the path is a folder, a device, a pipe or a socket.
@@ -276,7 +276,7 @@ def _new_name(path: Path) -> str:
 
 
 def finish(file: IO[bytes], path: Path) -> None:
-    """Forces a file to disk, and copies mode and owner from the file that it replaces, if there is one.
+    """Force a file to disk, and copy mode and owner from the file that it replaces, if there is one.
 
     Raises:
         OSError: the disk is full or broken.
@@ -390,7 +390,7 @@ def remove_leftovers(folder: Path, name: str | None = None) -> None:
     """
     with contextlib.suppress(InputError):
         for path in leftovers(folder, name):
-            # OSError: the file is gone by now, or belongs to another user
+            # OSError: the file was deleted meanwhile, or belongs to another user
             with contextlib.suppress(OSError), open(path, "r+b") as file:
                 if filelock.lock_descriptor(file.fileno(), blocking=False):
                     path.unlink()

@@ -1,4 +1,4 @@
-"""Common rules for labels, which are identities and cameras: which are missing, junk or equal.
+"""Common rules for labels (identities and cameras): when a label is missing or junk, and when two are equal.
 
 * **Missing** labels are None, NaN, NaT, pandas' NA, masked values and blank text. They count as -1.
 * **Junk** is -1 in any spelling: ``-1``, ``-1.0``, ``"-1"``, ``"-01"``, ``" -1.0"``.
@@ -185,7 +185,7 @@ class Labels:
         ids: ``(N,)`` identities from :func:`as_names`; int64 after :func:`comparable`.
         cameras: ``(N,)`` cameras, or numbers of any other origin of images; None disables the camera filter.
         outfits: ``(N,)`` int64 outfits, numbered separately for each identity; None disables the outfit filter.
-        worn: which matches of a query count: those in the outfit of the query (same) or in others (changed).
+        worn: which matches of a query count: matches in the query's outfit (same), in other outfits (changed), or both.
     """
 
     ids: Any
@@ -225,10 +225,11 @@ def comparable(query: Labels, gallery: Labels, shape: tuple[int, int]) -> tuple[
 
 
 def usable(query: Labels, gallery: Labels) -> np.ndarray:
-    """Which gallery images count in the ranking of a query: all but junk, and some images of its identity.
+    """Decide which gallery images count in the ranking of a query: all except junk and some images of its identity.
 
-    Images of the query's identity do not count if they come from the same camera. With an outfit filter, they also do
-    not count in the query's outfit (``changed``) or in other outfits (``same``), as in MEVID's official evaluation.
+    Images of the query's identity do not count if they come from the same camera. With an outfit filter, images of this
+    identity also do not count if they show the query's outfit (``changed``) or another outfit (``same``), as in MEVID's
+    official evaluation.
 
     Args:
         query, gallery: labels from :func:`comparable`, which are broadcast against each other. Without cameras there is
@@ -247,7 +248,7 @@ def usable(query: Labels, gallery: Labels) -> np.ndarray:
 
 
 def ascending_ranks(names: Iterable[str]) -> dict[str, int]:
-    """The position of each name in ascending order: of numbers if all names are integers, otherwise of text."""
+    """Number names from 0 in ascending order, which is numerical if all are integers, otherwise alphabetical."""
     distinct = sorted(set(names))
     if all(re.fullmatch(r"[+-]?[0-9]{1,1000}", name) for name in distinct):
         distinct.sort(key=int)

@@ -10,7 +10,7 @@ from typing import Any
 def public_names(
     package: str, homes: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Makes the functions ``__getattr__`` and ``__dir__`` of a package.
+    """Create the functions ``__getattr__`` and ``__dir__`` of a package.
 
     Args:
         package: full name of the package.

@@ -36,8 +36,8 @@ def load_model(source: str | Path, device: str | torch.device = "auto", *, engin
     """Loads a trained network in evaluation mode, whose ``extract`` computes features.
 
     On every device and with every engine, the features are equal up to float32 rounding, and the
-    :func:`~lreid.models.fingerprint.fingerprint` is the same. So a gallery can be built on one device and searched on
-    another device.
+    :func:`~lreid.models.fingerprint.fingerprint` is the same. A gallery can therefore be built on one device and
+    searched on another.
 
     Args:
         source: a checkpoint ``.pt`` of a run; ``zoo:NAME``, or ``NAME`` if there is no file of this name, for an entry
@@ -85,7 +85,7 @@ def _torch_model(source: str | Path) -> Embedder:
     try:
         check_values(cfg, "INPUT.")
     except InputError as error:
-        raise InputError(f"{source}: its config is not that of a trained model: {error}") from None
+        raise InputError(f"{source}: its config does not describe a trained model: {error}") from None
     # Whether there is a neck is read from the weights, so a model of a custom method loads without the method's class.
     model = network_of(cfg, neck=neck_in(state["model"]))
     add_parts(model, state["model"])
@@ -94,7 +94,7 @@ def _torch_model(source: str | Path) -> Embedder:
 
 
 def add_parts(model: Embedder, state: Mapping[str, Tensor]) -> None:
-    """Adds the parts that a method gave to the backbone of a state dict: one adapter per task, or PAD's prompts."""
+    """Add the parts of a state dict that a method gave to the backbone: one adapter per task, or PAD's prompts."""
     if "backbone.values" in state:
         model.store_adapters()
     if "backbone.prompts.experts" in state:
@@ -260,7 +260,7 @@ def lasting_name(source: str | Path) -> str:
 
 
 def _entry(source: str | Path) -> zoo.Card | zoo.Published | None:
-    """The card of an entry or of a ``.safetensors`` file, or a third-party entry; None for a checkpoint."""
+    """The card of an entry or a ``.safetensors`` file, or a third-party entry; None for a checkpoint."""
     if zoo.is_entry(source):
         return zoo.find(str(source).removeprefix(zoo.PREFIX))
     path = Path(source)

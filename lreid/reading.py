@@ -32,7 +32,7 @@ def require_regular(path: str | Path) -> None:
 
 
 def require_not_newer(path: str | Path, version: Any, newest: int, fault: str) -> None:
-    """Distinguishes a file of a later version of lreid from a damaged file, by its format number.
+    """Refuse a file of a later version of lreid, by its format number, so that it does not count as damaged.
 
     Args:
         path: the file, for the message.
@@ -110,12 +110,13 @@ def compare_checksums(path: str | Path, *, legacy: bool = True) -> None:
 
     Args:
         path: the file.
-        legacy: whether to accept, without a check, a file that is no zip archive; torch wrote such files before 1.6.
+        legacy: whether to accept, without a check, a file that is not a zip archive; torch wrote such files before
+            version 1.6.
 
     Raises:
-        InputError: it is a TorchScript archive.
-        ValueError: it is damaged, or not such a file.
-        OSError: it cannot be read.
+        InputError: the file is a TorchScript archive.
+        ValueError: the file is damaged, or ``torch.save`` did not write it.
+        OSError: the file cannot be read.
     """
     if not zipfile.is_zipfile(path):
         if legacy:
@@ -124,8 +125,8 @@ def compare_checksums(path: str | Path, *, legacy: bool = True) -> None:
     with zipfile.ZipFile(path) as archive:
         if any(part.endswith("/constants.pkl") for part in archive.namelist()):
             raise InputError(
-                f"{path}: is a TorchScript archive, which holds the code of a network and is not run; take its tensors "
-                "alone, torch.save(torch.jit.load(FILE).state_dict(), 'weights.pt')"
+                f"{path}: is a TorchScript archive, whose code lreid does not run; save only its tensors: "
+                "torch.save(torch.jit.load(FILE).state_dict(), 'weights.pt')"
             )
         if any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist()):
             raise ValueError("it is compressed, which torch.save never does; a few bytes could fill the memory")

@@ -10,7 +10,7 @@ DEVICES = re.compile(r"auto|(cpu|cuda|hip|hpu|maia|meta|mps|mtia|npu|xla|xpu)(:\
 
 
 def device_fault(name: object) -> str:
-    """What the name of a device must be, as text; "" if it is spelled like one, which this computer may lack."""
+    """What the name of a device must be, as text; "" for a valid name, even if this computer lacks the device."""
     return "" if DEVICES.fullmatch(str(name)) else "it must be auto, cpu, cuda, or a numbered GPU such as cuda:1"
 
 
@@ -35,7 +35,7 @@ class Rule:
     check: Callable[[Any], str] | None = None
 
     def fault(self, value: Any) -> str:
-        """Which rule a value of the right type violates, as text; "" if the value is valid."""
+        """The rule that a value of the right type violates, as text; "" if the value is valid."""
         if self.least is not None and value < self.least:
             return f"it must be {self.least} or more"
         if self.above is not None and value <= self.above:

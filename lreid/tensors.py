@@ -44,7 +44,7 @@ def read_tensors(path: str | Path) -> dict[str, Any]:
 
 
 def _not_all_there(content: Any) -> str | None:
-    """Describes the first tensor that stands for more numbers than the file contains; None if there is none.
+    """Describe the first tensor with more numbers than the file contains; None if there is none.
 
     A file of a few bytes can describe a tensor of any size (expanded, sparse or meta), which would fill the memory when
     it is used.

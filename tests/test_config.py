@@ -331,7 +331,7 @@ def test_bad_overrides_are_named(overrides: list[str], message: str) -> None:
         ("_BASE_: bad.yaml", "extends itself"),
         ("_BASE_: gone.yaml", "gone.yaml: no such config file"),
         ("_BASE_: market1501-1", "the nearest config of lreid is benchmarks/market1501-10$"),
-        ("_BASE_: aka", "aka: may mean methods/aka or recipes/aka; write the folder as well"),
+        ("_BASE_: aka", "aka: may mean methods/aka or recipes/aka; write the folder, too"),
         ("_BASE_: .", "is a folder; name a YAML file in it"),
     ],
 )

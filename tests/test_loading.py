@@ -112,7 +112,7 @@ def test_images_that_no_network_takes_are_told(world: Path, key: str, value: str
         lreid.load_model,
         partial(build, "people.gallery", images=list_images([world / "model.pt"], "gallery")),
     ):
-        with pytest.raises(InputError, match=rf"odd.pt: its config is not that of a trained model: INPUT.{key} is "):
+        with pytest.raises(InputError, match=rf"odd.pt: its config does not describe a trained model: INPUT.{key} is "):
             use(world / "odd.pt")
     assert not Path("people.gallery").exists()
 

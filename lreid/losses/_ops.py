@@ -11,8 +11,8 @@ Metric = Literal["sqeuclidean", "euclidean", "cosine"]
 def squared_distances(a: Tensor, b: Tensor) -> Tensor:
     """Squared Euclidean distances of all pairs, ``(n, D)`` and ``(m, D)`` float64 to ``(n, m)`` float64.
 
-    ``|a|² + |b|² - 2ab`` subtracts large numbers to get a small one, which loses digits. Float64 has enough digits for
-    that. One matrix product takes far less memory than the ``(n, m, D)`` differences.
+    They are computed as ``|a|² + |b|² - 2ab``, because one matrix product needs far less memory than the ``(n, m, D)``
+    differences. This subtracts large numbers to get a small one and loses digits; float64 has enough digits for that.
     """
     return a.square().sum(1)[:, None] + b.square().sum(1) - 2 * a @ b.T
 
@@ -51,7 +51,7 @@ def unit(vectors: Tensor) -> Tensor:
 
 
 def without_column(matrix: Tensor, left_out: Tensor) -> Tensor:
-    """Remove from each row the column that ``left_out`` ``(n,)`` names: ``(n, m)`` to ``(n, m - 1)``, in order."""
+    """Remove from each row the column that ``left_out`` ``(n,)`` gives: ``(n, m)`` to ``(n, m - 1)``, in order."""
     columns = torch.arange(matrix.shape[1], device=matrix.device)[:-1].expand(len(matrix), -1)
     return matrix.gather(1, columns + (columns >= left_out[:, None]))
 

@@ -11,10 +11,10 @@ def plasticity_loss(features: Tensor, labels: Tensor, *, margin: float = 0.3) ->
     """Batch-hard triplet loss on ``log(1 + exp(d))`` instead of the Euclidean distance ``d``.
 
     Source: Pu et al., "Lifelong Person Re-Identification via Adaptive Knowledge Accumulation", CVPR 2021, in the form
-    of the official code. That code overflows in float32 for distances above 88; this function does not.
+    of the official code. The official code overflows in float32 for distances above 88; this function does not.
 
     Args:
-        features: ``(B, D)`` float, the sum of the image's feature and the graph's output for it.
+        features: ``(B, D)`` float, for each image, the sum of its feature and the graph's output.
         labels: ``(B,)`` integers, in any order and any number of each.
         margin: in units of ``log(1 + exp(d))``.
 
@@ -26,7 +26,7 @@ def plasticity_loss(features: Tensor, labels: Tensor, *, margin: float = 0.3) ->
     """
     check_rows(features, labels)
     own, other = hardest_distances(features.double(), labels)  # (B,), (B,)
-    gap = F.softplus(own) - F.softplus(other)  # log(1 + exp(d)) grows with d: the hardest pairs are the same
+    gap = F.softplus(own) - F.softplus(other)  # log(1 + exp(d)) grows with d, so the hardest pairs do not change
     return to_loss((gap + margin).clamp(min=0).mean(), features)
 
 
@@ -56,14 +56,14 @@ def smoothed_cross_entropy(
     """Cross-entropy with the targets ``(1 - smoothing) * one_hot + smoothing / num_classes``, mean over rows.
 
     If ``num_classes`` is the number of classes of the head, this equals ``torch.nn.functional.cross_entropy(...,
-    label_smoothing=smoothing)``. AKA's official code divides by the 2494 identities of all tasks although a head has
-    500 classes, so that its targets sum to about 0.92.
+    label_smoothing=smoothing)``. AKA's official code divides by 2494, the number of identities of all tasks, although a
+    head has 500 classes. Its targets therefore sum to about 0.92.
 
     Args:
         logits: ``(B, K)`` float logits of one head.
         labels: ``(B,)`` int64 in ``[0, K)``.
         smoothing: in ``[0, 1]``.
-        num_classes: divisor of the smoothing; None for ``K``. The official code has 2494.
+        num_classes: divisor of the smoothing; None means ``K``. The official code uses 2494.
 
     Returns:
         Scalar in the precision of ``logits``, at least float32.

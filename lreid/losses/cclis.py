@@ -1,4 +1,4 @@
-"""CCLIS: contrast prototypes with images of all tasks; stored images are weighted by how likely they were selected."""
+"""CCLIS: contrast prototypes with images, where stored images are weighted by the probability of their selection."""
 
 from collections.abc import Iterable
 
@@ -18,18 +18,18 @@ def sample_nce_loss(
     *,
     temperature: float = 0.5,
 ) -> Tensor:
-    """Prototype InfoNCE with importance sampling (Sample-NCE): each prototype identifies its images in the batch.
+    """Prototype InfoNCE with importance sampling (Sample-NCE): each prototype recognises its images in the batch.
 
-    The softmax runs over the images of the batch, not over the classes. The term of image ``j`` is
-    ``-s_yj + log sum_k w_jk exp(s_yk)``. Here ``y`` is the label of ``j``, and ``s_yk`` is the cosine of prototype
-    ``y`` and image ``k``, divided by the temperature. If ``j`` and ``k`` belong to different past classes,
-    ``w_jk = 1 / (g_k n_k)``; otherwise ``w_jk = 1``. ``g_k`` is the probability with which ``k`` was drawn into the
-    memory, and ``n_k`` is the number of images of its class in the batch. So the stored images represent all images of
-    their task. The loss is the mean over the batch.
+    The softmax runs over the images of the batch, not over the classes. The term of image ``j`` is ``-s_yj + log sum_k
+    w_jk exp(s_yk)``. Here ``y`` is the label of ``j``, and ``s_yk`` is the cosine of prototype ``y`` and image ``k``,
+    divided by the temperature. If ``j`` and ``k`` belong to different past classes, ``w_jk = 1 / (g_k n_k)``; otherwise
+    ``w_jk = 1``. ``g_k`` is the probability with which ``k`` was drawn into the memory, and ``n_k`` is the number of
+    images of its class in the batch. With these weights, the stored images represent all images of their task. The loss
+    is the mean over the batch.
 
     Source: Li et al., "Contrastive Continual Learning with Importance Sampling and Prototype-Instance Relation
     Distillation" (CCLIS), AAAI 2024, Eqs. 9 and 10; the paper prints the sum over the batch. Unless tasks have two
-    classes, the official code treats the current task as a past one; this function does so if ``current_classes`` is
+    classes, the official code treats the current task like a past task; this function does so if ``current_classes`` is
     empty. A weight of 0 gives NaN in the official code. Here it counts as ``w_jk = 1``, because such an image was not
     drawn by importance. Everything is computed in float64 and from log-probabilities.
 
@@ -37,7 +37,8 @@ def sample_nce_loss(
         scores: ``(B, C)`` float cosines of each image with each prototype.
         labels: ``(B,)`` int64 in ``[0, C)``, the prototype of each image's class.
         weights: ``(B,)`` float in ``[0, 1]``. The weight of a stored image is its share of the scores of its class when
-            it was drawn (:func:`lreid.memory.selection.importance_weights`). Those of current classes are ignored.
+            it was drawn (:func:`lreid.memory.selection.importance_weights`). Weights of images of current classes are
+            ignored.
         current_classes: labels of the current task, in any order.
         temperature: divides the cosines, above 0.
 
@@ -54,7 +55,7 @@ def sample_nce_loss(
     past = ~is_among(labels, current_classes)  # (B,)
     labels, weights, past = (each.to(scores.device, non_blocking=True) for each in (labels, weights.double(), past))
     same = labels[:, None] == labels  # (B, B)
-    share = weights * same.sum(1)  # (B,) of the image's class
+    share = weights * same.sum(1)  # (B,) g_k n_k
     log_weights = -share.masked_fill(share <= 0, 1).log()
     weighted = past[:, None] & past & ~same  # (B, B)
     own = scores.double()[:, labels].T / temperature  # (B, B) prototype of j, image k
@@ -97,9 +98,10 @@ def importance_scores(scores: Tensor, labels: Tensor, *, temperature: float = 0.
     For each prototype, a softmax over all images gives each image a probability. An image's score is its mean
     probability over the prototypes of other classes.
 
-    Source: CCLIS, Eq. 12. The official code averages over five passes with augmented images. It removes the own class's
-    term only at the start of a pass, so that the term of the last pass remains. To compute the same, average the scores
-    of the passes, with ``own_class`` in the last pass only. With one class, all images score the same.
+    Source: CCLIS, Eq. 12. The official code averages over five passes with augmented images. It removes the term of an
+    image's own class only at the start of a pass, so that this term of the last pass remains. To reproduce this,
+    average the scores of several passes, with ``own_class`` in the last pass only. If there is one class, all images
+    get the same score.
 
     Args:
         scores: ``(N, C)`` float cosines of all candidate images with the prototypes of all classes so far.

@@ -8,7 +8,7 @@ from lreid.losses.supcon import asymmetric_supcon_loss
 
 
 def nt_xent_loss(projections: Tensor, *, temperature: float) -> Tensor:
-    """Normalised, temperature-scaled cross-entropy (NT-Xent): each view identifies the other view of its image.
+    """Normalised, temperature-scaled cross-entropy (NT-Xent): each view recognises the other view of its image.
 
     The softmax of each view runs over its cosines to all other views of the batch. The loss is the negative
     log-probability of the image's other view, mean over the ``2B`` views.
@@ -36,7 +36,7 @@ def contrast_scores(projections: Tensor, flipped: Tensor) -> Tensor:
     """Contrast Scoring: distance between the projections of an image and of its mirror image.
 
     The score is ``1 - cosine``. A high score means that the model does not yet represent the image well. No random
-    augmentation is used, so that the score depends on the image and the model alone.
+    augmentation is used, so the score depends only on the image and the model.
 
     Source: Contrast Scoring (on-device contrastive learning from unlabelled streams), Eqs. 3 and 4.
 

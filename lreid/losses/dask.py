@@ -1,4 +1,4 @@
-"""Images in the style of a past domain, as in DASK: resampled colour statistics, and convolutions per image."""
+"""DASK's images in the style of a past domain: resampled colour statistics, and a separate convolution per image."""
 
 import torch
 from torch import Tensor
@@ -8,22 +8,24 @@ from torch.nn import functional as F
 def dask_color_resample(images: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
     """Give each channel of an image a random mean and contrast, drawn from the statistics of the batch.
 
-    For each channel, the new mean of an image is drawn from the normal distribution of the batch's means; the new
-    standard deviation is drawn likewise. As in the official code, it may be below 0, and values may leave [0, 1].
+    For each channel, the new mean of an image is drawn from the normal distribution of the batch's means, and the new
+    standard deviation from that of the batch's deviations. As in the official code, a drawn deviation may be below 0,
+    and values may leave [0, 1].
 
     Source: "DASK: Distribution Rehearsing via Adaptive Style Kernel Learning for Exemplar-Free Lifelong Person
     Re-Identification", AAAI 2025, official code (``ColorTransformer``), which trains the style network on such images.
-    A uniform channel becomes its drawn mean; there the official code divides by 0.
+    A channel of equal values becomes its drawn mean; the official code divides by 0 in this case.
 
     Args:
         images: ``(B, C, H, W)`` float, B of 2 or more.
-        generator: draws ``(B, C)`` means and then ``(B, C)`` deviations; None is torch's global generator.
+        generator: generator that draws ``(B, C)`` means and then ``(B, C)`` deviations; None means torch's global
+            generator.
 
     Returns:
         ``(B, C, H, W)`` in the precision of ``images``.
 
     Raises:
-        ValueError: a wrong shape, or a single image, which has no statistics.
+        ValueError: the shape is wrong, or there is only one image, which has no batch statistics.
     """
     if images.ndim != 4 or len(images) < 2:
         raise ValueError(f"images must be (B, C, H, W) with B of 2 or more, got shape {tuple(images.shape)}")

@@ -9,9 +9,9 @@ def dark_experience_loss(student_logits: Tensor, teacher_logits: Tensor) -> Tens
     """Mean squared difference between the current logits and those stored with the images.
 
     Source: Buzzega et al., "Dark Experience for General Continual Learning" (DER, DER++), NeurIPS 2020. The paper sums
-    over the classes; the official code (mammoth) takes the mean over images and classes, as here. The official
-    classifier has all classes from the start. Here the classifier grows, and the mean leaves out classes that did not
-    exist when an image was stored. The loss is computed in float64.
+    over the classes. The official code (mammoth) takes the mean over images and classes, and so does this function. The
+    official classifier has all classes from the start. Here the classifier grows, and the mean leaves out classes that
+    did not exist when an image was stored. The loss is computed in float64.
 
     Args:
         student_logits: ``(B, K)`` float logits of replayed images.

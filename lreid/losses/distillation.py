@@ -29,11 +29,11 @@ def dwpp_loss(
     student have no gradient. Everything is computed in float64 and from log-probabilities.
 
     Source: Wang et al., "Positive Pair Distillation Considered Harmful", BMVC 2022, Eqs. 5 and 6. The paper prints a
-    sum over queries, a plain Euclidean distance and no floor; the official code is the default here. To get the printed
-    form, pass ``metric="euclidean", prob_floor=0`` and multiply by the number of queries. Where the temperature is not
-    1, the official code mixes 1e-5 of the uniform distribution into both distributions. This function does so too
-    unless ``prob_floor`` is 0. The official code takes a root of a float32 softmax, whose gradient is NaN once the
-    softmax underflows; here the gradient is finite.
+    sum over queries, a plain Euclidean distance and no floor; the official code is the default here. To get the form in
+    the paper, pass ``metric="euclidean", prob_floor=0`` and multiply by the number of queries. If the temperature is
+    not 1, the official code mixes the uniform distribution, with the weight 1e-5, into both distributions. So does this
+    function, unless ``prob_floor`` is 0. The official code takes a root of a float32 softmax, whose gradient is NaN
+    once the softmax underflows; here the gradient is finite.
 
     Args:
         student: ``(B, D)`` float features of the model in training, not normalised.
@@ -42,8 +42,8 @@ def dwpp_loss(
             the rest are queries. Classes may have different numbers of rows and any number of queries.
         num_support: supports of each class, at least 1.
         temperature: divides the similarities, above 0.
-        prob_floor: in ``[0, 1)``; 0 is the printed form, without the uniform distribution.
-        metric: ``sqeuclidean`` (official), ``euclidean`` (printed), or ``cosine``.
+        prob_floor: minimum probability, in ``[0, 1)``; 0 gives the form in the paper, without the uniform distribution.
+        metric: ``sqeuclidean`` (official code), ``euclidean`` (paper), or ``cosine``.
 
     Returns:
         Scalar in the precision of ``student``, at least float32; 0 for a single class.
@@ -67,8 +67,8 @@ def dwopp_loss(
 ) -> Tensor:
     """Distillation without positive pairs (DwoPP) over one episode.
 
-    Unlike :func:`dwpp_loss`, this loss leaves out the prototype of the query's own class before the softmax. So only
-    the similarities to other classes are distilled (Eqs. 7 and 8). The loss is 0 for one or two classes.
+    Unlike :func:`dwpp_loss`, this loss leaves out the prototype of the query's own class before the softmax, so that
+    only the similarities to other classes are distilled (Eqs. 7 and 8). The loss is 0 for one or two classes.
 
     Arguments, result and errors are those of :func:`dwpp_loss`.
     """
@@ -134,7 +134,7 @@ def _episode_logits(
 
 
 def _target_or_not(log_probs: Tensor, log_others: Tensor, targets: Tensor) -> Tensor:
-    """``(log rho, log(1 - rho))`` of each row, ``(Q, 2)``; computing ``1 - rho`` would lose digits near ``rho = 1``."""
+    """``(log rho, log(1 - rho))`` of each row, ``(Q, 2)``, without the subtraction ``1 - rho``, which loses digits."""
     return torch.stack([log_probs.gather(1, targets[:, None])[:, 0], log_others.logsumexp(1)], dim=1)
 
 
@@ -158,7 +158,7 @@ def _with_uniform(log_probs: Tensor) -> Tensor:
 
 
 def floored_kl(log_old: Tensor, log_new: Tensor, prob_floor: float) -> Tensor:
-    """Mean KL divergence of the rows ``(Q, C)``; probabilities are raised to the floor, then not normalised again."""
+    """Mean KL divergence of the rows ``(Q, C)``; probabilities raised to the floor are not normalised again."""
     if not 0 <= prob_floor < 1:
         raise ValueError(f"prob_floor must be in [0, 1), got {prob_floor}")
     floor = math.log(prob_floor) if prob_floor else -math.inf

@@ -1,4 +1,4 @@
-"""Losses of DKP: images and identities are distributions, and past identities are prototypes."""
+"""Losses of DKP, in which images and past identities (prototypes) are distributions of features."""
 
 import torch
 from torch import Tensor
@@ -13,8 +13,8 @@ def dkp_set_triplet_loss(features: Tensor, labels: Tensor) -> Tensor:
     """Soft-margin triplet loss of samples against mean features.
 
     Every image has a mean feature and some samples around it. Each sample is an anchor. Its positive is the farthest
-    mean of its identity, and its negative is the nearest mean of another identity. The image of the sample itself
-    counts among the positives. The loss is ``log(1 + exp(d+ - d-))`` with Euclidean distances, mean over the anchors.
+    mean of its identity, which may be that of its own image; its negative is the nearest mean of another identity. The
+    loss is ``log(1 + exp(d+ - d-))`` with Euclidean distances, mean over the anchors.
 
     Source: Xu et al., "Distribution-aware Knowledge Prototyping for Non-exemplar Lifelong Person Re-identification"
     (DKP), CVPR 2024, official code. Everything is computed in float64.
@@ -41,7 +41,7 @@ def dkp_set_triplet_loss(features: Tensor, labels: Tensor) -> Tensor:
 
 
 def dkp_prototypes(means: Tensor, deviations: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean and standard deviation, per dimension, of the distribution of an identity.
+    """Compute the mean and standard deviation of each identity's distribution, per dimension.
 
     An identity is the equal-weight mixture of its images, which have the means ``m`` and the deviations ``s``. Its mean
     is ``mean(m)``, and its squared deviation is ``mean(s²) + mean(m²) - mean(m)²``.
@@ -79,12 +79,14 @@ def dkp_pkt_loss(
 ) -> Tensor:
     """DKP's prototype-based knowledge transfer: past identities shape the similarities within a batch.
 
-    For each past identity, one sample ``mean + deviation * noise`` is drawn. The softmax of an image's cosines to these
-    samples, ``r``, describes the image by past identities. The target is the softmax of the cosines between the ``r``
-    of the batch. The loss is the KL divergence from this target to the softmax of the cosines between the features,
-    mean over the rows. Both come from the model in training, and most of the gradient flows through the target.
+    For each past identity, one sample ``mean + deviation * noise`` is drawn. ``r``, the softmax of an image's cosines
+    to these samples, describes the image by past identities. The target is the softmax of the cosines between the ``r``
+    of all images in the batch. The loss is the KL divergence from this target to the softmax of the cosines between the
+    features, mean over the rows. The model in training gives both distributions, and most of the gradient flows through
+    the target.
 
-    Source: the same as for :func:`dkp_set_triplet_loss`. The caller applies the weight 0.1. The loss is in float64.
+    Source: the same as for :func:`dkp_set_triplet_loss`. The caller applies the weight 0.1. The loss is computed in
+    float64.
 
     Args:
         features: ``(B, D)`` float features; they need not be unit vectors.
@@ -105,7 +107,7 @@ def dkp_pkt_loss(
     check_alike(means, noise, "means and noise", "(P, D)")
     if features.ndim != 2 or features.shape[1] != means.shape[1]:
         raise ValueError(
-            f"features must be (B, D) as wide as the prototypes, "
+            f"features must be (B, D) with the width of the prototypes, "
             f"got shapes {tuple(features.shape)} and {tuple(means.shape)}"
         )
     past = unit(means.double() + deviations.double() * noise.double())  # (P, D)

@@ -32,9 +32,9 @@ def dmml_loss(
     features. Everything is computed in float64.
 
     Source: Chen et al., "Deep Meta Metric Learning", ICCV 2019; Wang et al., "Positive Pair Distillation Considered
-    Harmful", BMVC 2022, Eq. 2. The papers print a sum over queries; the BMVC paper prints the opposite sign, a plain
-    Euclidean distance, no clamp at 0 and no penalty. The official code is the default here. To get the printed form
-    with the right sign, pass ``metric="euclidean", clamp=False, feature_penalty=0`` and multiply by Q.
+    Harmful", BMVC 2022, Eq. 2. The papers print a sum over queries. The BMVC paper also prints the opposite sign, a
+    plain Euclidean distance, no clamp at 0 and no penalty. The official code is the default here. To get the form in
+    the paper with the correct sign, pass ``metric="euclidean", clamp=False, feature_penalty=0`` and multiply by Q.
 
     Args:
         features: ``(B, D)`` float outputs of the network, not normalised.
@@ -42,12 +42,12 @@ def dmml_loss(
             are queries. Classes may have different numbers of rows; a class without a query still serves as a negative.
         num_support: supports of each class, at least 1.
         margin: subtracted from the distances to other classes, in units of the metric.
-        metric: ``sqeuclidean`` (official), ``euclidean`` (printed), or ``cosine``: the negative dot product of the
+        metric: ``sqeuclidean`` (official code), ``euclidean`` (paper), or ``cosine``: the negative dot product of the
             features, without normalisation, margin or clamp, as in the official code.
         clamp: raise distances that the margin makes negative to 0, where they have no gradient.
         feature_penalty: weight of the mean squared norm of the features.
-        mining: ``hard`` takes the farthest support of the own class and the nearest one of each other class; ``center``
-            takes the mean support of each class, without margin and clamp.
+        mining: ``hard`` uses the farthest support of the own class and the nearest support of each other class;
+            ``center`` uses the mean support of each class, without margin and clamp.
         reduction: ``none`` gives the term of every query ``(Q,)``, with the full penalty added to each, in the order of
             :func:`~lreid.losses.episodes.split_episode`.
 

@@ -69,9 +69,9 @@ def prototype_logits(features: Tensor, episode: Episode, metric: Metric = "sqeuc
     Args:
         features: ``(B, D)``.
         episode: the split of the batch, on the same device.
-        metric: ``sqeuclidean`` (the official code) or ``euclidean`` (as printed): the negative distance of the raw
-            features. ``cosine``: cosine similarity to the prototype. Before that, each dimension is divided by its norm
-            over the supports of the class, because the official code normalises along that axis.
+        metric: ``sqeuclidean`` (official code) or ``euclidean`` (paper): the negative distance of the raw features.
+            ``cosine``: the cosine similarity to the prototype, after each dimension was divided by its norm over the
+            supports of the class, because the official code normalises along that axis.
 
     Returns:
         ``(Q, N)`` float64.

@@ -8,22 +8,22 @@ from lreid.losses._ops import check_rows, to_loss
 
 
 def asymmetric_cross_entropy(logits: Tensor, labels: Tensor, seen: Tensor | None = None) -> Tensor:
-    """Cross-entropy of the incoming batch over the classes that this batch holds, mean over images.
+    """Cross-entropy of the incoming batch over the classes in this batch, mean over images.
 
     The other classes get no gradient, so that new images do not push away the features of old classes. The model learns
     to distinguish old from new classes on the replayed batch, with plain cross-entropy over all classes.
 
     Source: Caccia et al., "Reducing Representation Drift in Online Continual Learning" (ER-ACE), Section 3.4, which
-    sums over images. The official code has more classes in the denominator: also those whose number is at least that of
-    the highest class seen so far, this batch included. Such classes depend only on the numbering, and a classifier that
-    grows has hardly any. So the paper's form is the default here, and ``seen`` gives the value of the official code.
-    The loss is computed in float64.
+    sums over images. The denominator of the official code has further classes: the highest class seen so far (including
+    this batch), and all classes with higher numbers. These depend only on the numbering, and a growing classifier has
+    hardly any. The paper's form is therefore the default here, and ``seen`` gives the value of the official code. The
+    loss is computed in float64.
 
     Args:
         logits: ``(B, K)`` float.
         labels: ``(B,)`` int64 in ``[0, K)``.
         seen: ``(n,)`` int64, classes of earlier batches, or only the highest of them, for the denominator of the
-            official code; None for that of the paper.
+            official code; None for the denominator of the paper.
 
     Returns:
         Scalar in the precision of ``logits``, at least float32; in the paper's form 0 for a batch of one class.

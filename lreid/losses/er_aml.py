@@ -46,10 +46,10 @@ def sample_pairs(
             images with any other label, which lets old classes drift more (Section 3.3).
 
     Returns:
-        Rows on the CPU. Row ``i < B`` is image i of the batch, row ``B + j`` image j of the memory.
+        Rows on the CPU. Row ``i < B`` is image i of the batch, and row ``B + j`` is image j of the memory.
 
     Raises:
-        ValueError: labels that are not ``(B,)``, or unknown ``negatives``.
+        ValueError: the labels are not ``(B,)`` and ``(M,)``, or ``negatives`` is unknown.
     """
     if negatives not in ("incoming", "all"):
         raise ValueError(f"unknown negatives {negatives!r}; use incoming or all")
@@ -151,7 +151,7 @@ def er_aml_triplet_loss(anchors: Tensor, positives: Tensor, negatives: Tensor, *
 
 
 def _normalized(features: Tensor) -> Tensor:
-    """Divide each row by its length + 1e-5, in float64; so rows of zeros have a finite gradient."""
+    """Divide each row by its length + 1e-5, in float64, so that rows of zeros have a finite gradient."""
     features = features.double()
     return features / (torch.linalg.vector_norm(features, dim=1, keepdim=True) + 1e-5)
 

@@ -1,4 +1,4 @@
-"""Episodic replay distillation (ERD): its two distillation terms."""
+"""The two distillation terms of episodic replay distillation (ERD)."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from lreid.losses.ida import discriminant_alignment_loss
 def erd_losses(
     student: Tensor, teacher: Tensor, labels: Tensor, num_support: int, is_previous: Tensor, **options: Any
 ) -> tuple[Tensor, Tensor]:
-    """The two distillation terms of ERD over one batch of two episodes.
+    """Compute the two distillation terms of ERD over one batch of two episodes.
 
     1. For the queries of the previous part: the KL divergence between the two models' distributions over its classes.
        Each model computes its own prototypes.

@@ -1,4 +1,4 @@
-"""Averages of the weights of two networks, and how much the new network counts."""
+"""Average the weights of two networks, and compute the weight of the new network in the average."""
 
 from collections.abc import Mapping
 
@@ -11,13 +11,13 @@ ROWS = 1024  # rows of the affinity matrices at a time; the matrices of 10,000 i
 
 
 def lstkc_alpha(new: Tensor, old: Tensor, *, scale: float = 100.0) -> float:
-    """Weight of the new network in LSTKC: ``1 - mean_i sum_j |A_ij - B_ij|`` over all images of a task.
+    """Compute LSTKC's weight of the new network, ``1 - mean_i sum_j |A_ij - B_ij|`` over all images of a task.
 
     The rows of ``A`` and ``B`` are softmaxes of ``scale`` times the cosines between new features and between old
-    features. An image's cosine to itself dominates its row. So the weight is near 1 unless images are near-duplicates.
+    features. An image's cosine to itself dominates its row, so the weight is near 1 unless images are near-duplicates.
 
-    Source: LSTKC's official code (AAAI 2024). LSTKC++ offers it as an option with a scale of 400. DASK computes it
-    without the diagonal, but then uses 0.5. The weight is computed in float64.
+    Source: LSTKC's official code (AAAI 2024). LSTKC++ has this weight as an option with a scale of 400. DASK computes
+    it without the diagonal, but uses 0.5 instead of the result. The weight is computed in float64.
 
     Args:
         new: ``(n, D)`` float features of the new network; they need not be unit vectors.
@@ -34,9 +34,9 @@ def lstkc_alpha(new: Tensor, old: Tensor, *, scale: float = 100.0) -> float:
 
 
 def lstkcpp_alpha(new: Tensor, old: Tensor, *, scale: float = 400.0) -> float:
-    """Weight of the new network in LSTKC++: ``mean_i sum_j A_ij B_ij``, without an image's cosine to itself.
+    """Compute LSTKC++'s weight of the new network, ``mean_i sum_j A_ij B_ij``, without an image's cosine to itself.
 
-    It is below 1 even for equal networks; it falls with the number of images that resemble an image equally.
+    The weight is below 1 even for equal networks. The more images resemble an image equally, the lower the weight.
 
     Source: LSTKC++'s official code (TPAMI 2025). Arguments and errors: see :func:`lstkc_alpha`, but n is 2 or more.
 
@@ -65,7 +65,7 @@ def linear_combination(new: Mapping[str, Tensor], old: Mapping[str, Tensor], alp
         ValueError: names differ, or shapes do not match.
     """
     if new.keys() != old.keys():
-        raise ValueError(f"not the same network: {sorted(new.keys() ^ old.keys())[0]} is in one of the two only")
+        raise ValueError(f"not the same network: only one of the two has {sorted(new.keys() ^ old.keys())[0]}")
     fused = {}
     for name, value in new.items():
         before = old[name].to(value.device)
@@ -90,8 +90,8 @@ def pad_ema(
 ) -> dict[str, Tensor]:
     """Move a teacher towards the student: ``momentum * teacher + (1 - momentum) * student``.
 
-    All floating-point entries move, including BatchNorm statistics; integers stay those of the teacher. After n steps,
-    the first teacher still has the weight ``momentum ** n``.
+    All floating-point entries are averaged, including BatchNorm statistics; integers are those of the teacher. After n
+    steps, the first teacher still has the weight ``momentum ** n``.
 
     Source: PAD's official code (CVPR 2026, ``EMATeacher``).
 

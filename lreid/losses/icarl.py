@@ -13,7 +13,7 @@ def icarl_loss(student_logits: Tensor, labels: Tensor, teacher_logits: Tensor | 
     Targets are the teacher's sigmoids for old classes, even of exemplars, and 0 or 1 by the label for new classes.
 
     Source: Rebuffi et al., "iCaRL", CVPR 2017, Algorithm 3, which sums over the classes. Mammoth's code and this
-    function take the mean over images and classes, ``1 / K`` of that. The loss is in float64.
+    function take the mean over images and classes, which is ``1 / K`` of that sum. The loss is computed in float64.
 
     Args:
         student_logits: ``(B, K)`` float, the old classes first, in the teacher's order.

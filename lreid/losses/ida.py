@@ -23,10 +23,10 @@ def discriminant_alignment_loss(
     Source: Liu et al., "Incremental Few-Shot Meta-Learning via Indirect Discriminant Alignment" (IDA), ECCV 2020, with
     prototypical networks: squared distances, ``f_old(x; phi_old)`` against ``f_old(x; phi_new)`` on images of the new
     task. There is no official code. The BMVC 2022 paper on DwoPP compares with IDA on re-ID, but does not give details.
-    So these are lreid's choices: the distance is that of the DMML loss, and the loss is a mean over images. The floor
-    is that of the DwoPP and ERD codes; the IDA paper has none (``prob_floor=0``). All anchors are used at once, while
-    the paper draws as many as an episode has classes; a caller can pass a subset. The second term of ERD is this loss
-    too. The loss is computed in float64.
+    lreid therefore made these choices. The distance is that of the DMML loss, and the loss is a mean over images. The
+    floor is that of the DwoPP and ERD codes; the IDA paper has none (``prob_floor=0``). All anchors are used at once;
+    the paper draws as many as an episode has classes, and a caller can pass a subset. The second term of ERD is this
+    loss, too. The loss is computed in float64.
 
     Args:
         student: ``(B, D)`` float features of the model in training, not normalised.

@@ -8,7 +8,7 @@ from torch import Tensor
 from lreid.losses._ops import check_pairs, check_rows, to_loss
 from lreid.losses.affinity import log_affinities
 
-LEAST_PEAK = 1e-6  # the official code adds this to the greatest affinity of a row before it divides by it
+LEAST_PEAK = 1e-6  # the official code adds this to the largest affinity of a row before dividing by it
 
 
 def lstkc_rskt_loss(
@@ -18,11 +18,11 @@ def lstkc_rskt_loss(
 
     Row ``i`` of an affinity matrix is the softmax of the cosines of image ``i`` to all images of the batch, itself
     included. An entry of the same identity is *right* if it is above all entries of other identities in its row; the
-    entry of the image itself always is. An entry of another identity is right if it is not above the least entry of the
-    row's own identity, without the image itself. The target takes the teacher's entry where that is right, else the
-    student's entry where that is right. Where both are wrong, an entry that is too low becomes the larger of the two
-    models' greatest entries of another identity in its row. An entry that is too high becomes the smaller of the two
-    models' least entries of the own identity. Rows are then normalised. The loss is ``KL(target || student)``, mean
+    entry of the image itself is always right. An entry of another identity is right if it is not above the smallest
+    entry of the row's own identity, without the image itself. The target contains the teacher's entry if it is right,
+    otherwise the student's entry if it is right. If both are wrong, an entry that is too low becomes the larger of the
+    two models' largest entries of other identities in its row. An entry that is too high becomes the smaller of the two
+    models' smallest entries of the own identity. Rows are then normalised. The loss is ``KL(target || student)``, mean
     over the rows.
 
     Source: Xu et al., "LSTKC: Long Short-Term Knowledge Consolidation for Lifelong Person Re-identification", AAAI
@@ -56,8 +56,8 @@ def lstkcpp_single_loss(
 ) -> Tensor:
     """Rectified distillation of one teacher in LSTKC++, as in its second task.
 
-    It differs from :func:`lstkc_rskt_loss` in the target, which comes from the teacher alone. The teacher's right
-    entries stay; bounds from its own rows replace the wrong ones.
+    It differs from :func:`lstkc_rskt_loss` in the target, which depends only on the teacher. The teacher's right
+    entries do not change; bounds from its own rows replace the wrong entries.
 
     Source and arguments are those of :func:`lstkcpp_dual_loss`.
     """
@@ -73,21 +73,22 @@ def lstkcpp_dual_loss(
 ) -> Tensor:
     """Rectified distillation of two teachers, LSTKC++ from the third task on.
 
-    It differs from :func:`lstkc_rskt_loss` in the target, which comes from the teachers alone and has no gradient.
-    Where both teachers are right, it is the mean of their entries. Where one is right, it is that teacher's entry.
-    Where neither is right, an entry that is too low becomes the larger of the two greatest entries of other identities.
-    An entry that is too high becomes the smaller of the two least entries of the own identity.
+    It differs from :func:`lstkc_rskt_loss` in the target, which depends only on the teachers and has no gradient. If
+    both teachers' entries are right, the target is their mean. If one is right, the target is this entry. If neither is
+    right, an entry that is too low becomes the larger of the two largest entries of other identities, and an entry that
+    is too high becomes the smaller of the two smallest entries of the own identity.
 
     Source: Xu et al., "Long Short-Term Knowledge Decomposition and Consolidation for Lifelong Person Re-Identification"
     (LSTKC++), TPAMI 2025, in the form of its official code.
 
     Args:
         student: ``(B, D)`` float features of the model in training; they need not be unit vectors.
-        short: ``(B, D')`` float features of the same images by the model as the last task's training left it.
+        short: ``(B, D')`` float features of the same images by the model at the end of the last task's training, before
+            it was averaged.
         long: ``(B, D'')`` float features of the same images by the fused older model. No teacher gets a gradient.
         labels: ``(B,)`` integers, in any order and any number of each.
         temperature: divides the cosines, above 0.
-        weighted: weight every entry by how far the student is from the labels, ``|same identity - affinity / (greatest
+        weighted: weight every entry by the student's distance from the labels, ``|same identity - affinity / (largest
             of its row + 1e-6)|``. The official code has this option but does not use it.
 
     Returns:
@@ -126,7 +127,7 @@ def _judged(log_affinity: Tensor, labels: Tensor) -> _Judged:
 
 
 def _capped(a: _Judged, b: _Judged) -> Tensor:
-    """The bounds ``(B, B)`` that replace entries which are wrong in both matrices."""
+    """The bounds ``(B, B)`` that replace entries that are wrong in both matrices."""
     return torch.where(
         a.same, torch.maximum(a.highest_other, b.highest_other), torch.minimum(a.lowest_own, b.lowest_own)
     )

@@ -1,4 +1,4 @@
-"""PAD: distillation of the features of several layers, and of logits over a fixed bank of classes."""
+"""Losses of PAD: distillation of features and logits, and alignment of images with sentences."""
 
 from collections.abc import Sequence
 
@@ -19,10 +19,10 @@ def pad_viskd_loss(
     logit_weight: float = 0.5,
     temperature: float = 4.0,
 ) -> Tensor:
-    """Mean squared difference of features, mean over the layers, plus ``T² KL(teacher || student)`` of logits.
+    """Sum of a feature term, the squared difference averaged over layers, and ``T² KL(teacher || student)`` of logits.
 
-    Source: PAD (CVPR 2026), official code (``KDLosses``); its logits are products of features and a frozen bank of
-    classes, which teacher and student share. The loss is computed in float64 and from log-probabilities.
+    Source: PAD (CVPR 2026), official code (``KDLosses``). Its logits are products of features and fixed text features,
+    which teacher and student share. The loss is computed in float64 and from log-probabilities.
 
     Args:
         student_features: ``(B, D)`` float features of one or more layers; D may differ between layers.
@@ -36,12 +36,12 @@ def pad_viskd_loss(
         Scalar in the precision of ``student_logits``, at least float32.
 
     Raises:
-        ValueError: the shapes do not match, no features, or the temperature is not above 0.
+        ValueError: the shapes do not match, there are no features, or the temperature is not above 0.
     """
     check_alike(student_logits, teacher_logits, "student_logits and teacher_logits", "(B, C)")
     if not student_features or len(student_features) != len(teacher_features):
         raise ValueError(
-            "student_features and teacher_features must be as many, one or more, "
+            "student_features and teacher_features must have the same number of layers, one or more, "
             f"got {len(student_features)} and {len(teacher_features)}"
         )
     squares = student_logits.new_zeros((), dtype=student_logits.dtype).double()
@@ -56,14 +56,15 @@ def pad_viskd_loss(
 def pad_image_text_loss(images: Tensor, texts: Tensor, labels: Tensor) -> Tensor:
     """Supervised contrast between images and sentences, in both directions.
 
-    The mean log probability of a row's partners with its label, by a softmax over the raw products with all rows of the
-    other side. Features are not scaled, and the temperature is 1.
+    For each image, a softmax runs over its products with all sentences. The term of the image is the negative mean
+    log-probability of the sentences with its label. The same is computed for each sentence over all images, and the two
+    means are added. Features are not scaled to unit length, and the temperature is 1.
 
-    Source: CLIP-ReID (AAAI 2023), whose code PAD (CVPR 2026) takes over. Computed in float64.
+    Source: CLIP-ReID (AAAI 2023), whose code PAD (CVPR 2026) uses. The loss is computed in float64.
 
     Args:
         images, texts: ``(B, D)`` float.
-        labels: ``(B,)`` integers of both.
+        labels: ``(B,)`` integers, the labels of images and texts.
 
     Returns:
         Scalar in the precision of ``images``, at least float32.
@@ -82,16 +83,19 @@ def pad_image_text_loss(images: Tensor, texts: Tensor, labels: Tensor) -> Tensor
 def pad_text_anchor_loss(
     images: Tensor, texts: Tensor, anchors: Tensor, *, scale: float = 7.0, temperature: float = 0.07
 ) -> Tensor:
-    """``T² KL(anchors || texts)`` of softmaxes over sentences, of ``scale`` times cosines to images; mean over images.
+    """KL divergence of two distributions over sentences, from anchors and from texts, mean over images, times ``T²``.
 
-    Source: PAD (CVPR 2026), official code (``TEXTKD``). Computed in float64.
+    Each distribution is a softmax of ``scale`` times the cosines of an image to the sentences, divided by ``T``. The
+    loss is ``T² KL(anchors || texts)``.
+
+    Source: PAD (CVPR 2026), official code (``TEXTKD``). The loss is computed in float64.
 
     Args:
         images: ``(B, D)`` float.
-        texts, anchors: ``(C, D)`` float features of the same sentences by learned and by fixed tokens. Anchors get no
-            gradient.
+        texts: ``(C, D)`` float features of sentences with trained tokens.
+        anchors: ``(C, D)`` float features of the same sentences with fixed tokens. They get no gradient.
         scale: factor of the cosines.
-        temperature: divides them, above 0.
+        temperature: ``T``, divides the scaled cosines, above 0.
 
     Returns:
         Scalar in the precision of ``images``, at least float32.
@@ -101,7 +105,7 @@ def pad_text_anchor_loss(
     """
     check_alike(texts, anchors, "texts and anchors", "(C, D)")
     if images.ndim != 2 or images.shape[1] != texts.shape[1]:
-        raise ValueError(f"images must be (B, {texts.shape[1]}), as long as texts, got {tuple(images.shape)}")
+        raise ValueError(f"images must be (B, {texts.shape[1]}), like texts, got {tuple(images.shape)}")
     queries, fixed = unit(images.double()), unit(anchors.detach().double())
     log_old = log_probabilities(scale * queries @ fixed.T, temperature)  # (B, C)
     log_new = log_probabilities(scale * queries @ unit(texts.double()).T, temperature)

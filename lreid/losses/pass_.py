@@ -1,4 +1,4 @@
-"""PASS: rotated images as separate classes, noisy prototypes for past images, and feature distillation."""
+"""PASS: rotated images as separate classes, prototypes of past classes with noise, and feature distillation."""
 
 import torch
 from torch import Tensor
@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from lreid.losses._ops import label_means, to_loss
 
-ROTATIONS = 4  # classes per label; the first holds the upright images
+ROTATIONS = 4  # classes per label; the first is that of upright images
 
 
 def rotate_batch(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -21,8 +21,8 @@ def rotate_batch(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
     Returns:
         Images ``(4B, C, H, W)`` and labels ``(4B,)``. All upright images come first, then all images rotated by 90
-        degrees, and so on. After ``k`` quarter turns an image has the label ``4y + k``. So the columns ``0::4`` of a
-        classifier are its upright classes.
+        degrees, and so on. After ``k`` quarter turns an image has the label ``4y + k``. The columns ``0::4`` of a
+        classifier are therefore those of upright images.
 
     Raises:
         ValueError: a shape is wrong.
@@ -40,10 +40,10 @@ def rotate_batch(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def prototype_radius(features: Tensor, labels: Tensor) -> float:
-    """Root mean variance within a class, per dimension; it scales the noise around prototypes.
+    """Compute the root of the mean variance within a class, per dimension; it scales the noise around prototypes.
 
-    It is the root of ``trace(covariance) / D``, averaged over the classes. PASS measures it once, after the first task.
-    Classes of one image are left out; the official code divides by zero for them.
+    ``trace(covariance) / D`` is averaged over the classes before the root is taken. PASS measures the radius once,
+    after the first task. Classes of one image are left out; the official code divides by zero for them.
 
     Args:
         features: ``(B, D)`` float.
@@ -82,7 +82,7 @@ def augment_prototypes(
 
 
 def feature_distillation_loss(student: Tensor, teacher: Tensor) -> Tensor:
-    """Euclidean norm of all differences between old and new features of a batch, as one long vector.
+    """Euclidean norm of the differences between old and new features of a batch, taken as one long vector.
 
     Source: the same as for :func:`rotate_batch`. The norm is neither squared nor divided by the batch size, so it grows
     with the root of the batch size. Its gradient has the length 1, or 0 if all differences are 0.

@@ -10,9 +10,9 @@ from lreid.losses._ops import check_logits, log_probabilities, to_loss
 def patchkd_kd_loss(student_logits: Tensor, teacher_logits: Tensor, *, temperature: float = 2.0) -> Tensor:
     """Cross-entropy from the teacher's to the student's softened softmax, mean over rows, times ``T²``.
 
-    The value is that of :func:`~lreid.losses.lwf.knowledge_distillation_loss`. The gradient follows PatchKD's official
-    code. If the student has more classes than the teacher, the targets get no gradient. If both have the same classes,
-    the gradient also flows through the teacher's logits, so that patches can be learned from them.
+    The value equals that of :func:`~lreid.losses.lwf.knowledge_distillation_loss`. The gradient follows PatchKD's
+    official code. If the student has more classes than the teacher, the targets get no gradient. If both have the same
+    classes, the gradient also flows through the teacher's logits, so that the choice of patches can be trained.
 
     Source: Sun and Mu, "Patch-based Knowledge Distillation for Lifelong Person Re-Identification", ACM MM 2022.
 
@@ -38,7 +38,7 @@ def patchkd_kd_loss(student_logits: Tensor, teacher_logits: Tensor, *, temperatu
 
 
 def patchkd_conf_loss(logits: Tensor, *, temperature: float = 2.0) -> Tensor:
-    """Entropy of the softened softmax, mean over rows, times ``T²``; trains the choice of patches.
+    """Entropy of the softened softmax, mean over rows, times ``T²``; its gradient trains the choice of patches.
 
     Source: the same as for :func:`patchkd_kd_loss`. PatchKD applies this to the old model's logits of the patches.
 
@@ -59,7 +59,7 @@ def patchkd_rd_loss(student: Tensor, teacher: Tensor) -> Tensor:
     """Smooth-L1 difference between the relative distances that two models give within each set of vectors.
 
     The Euclidean distances of each model are divided by the mean of its nonzero distances over all sets. In PatchKD, a
-    set holds the patches of one image, ``(n, k, c)``, or the same patch of all images, ``(k, n, c)``.
+    set contains the patches of one image, ``(n, k, c)``, or the same patch of all images, ``(k, n, c)``.
 
     Source: the same as for :func:`patchkd_kd_loss`. The mean includes the zero diagonals. The loss is in float64.
 
@@ -108,8 +108,8 @@ def patchkd_div_loss(features: Tensor, patches: int) -> Tensor:
 def patchkd_patch_features(feature_map: Tensor, theta: Tensor) -> Tensor:
     """Features of patches: weighted sums over the positions of a feature map.
 
-    Source: the same as for :func:`patchkd_kd_loss`. There ``theta`` is one-hot over the positions (straight-through
-    Gumbel), so that a patch is one position.
+    Source: the same as for :func:`patchkd_kd_loss`. In the official code, ``theta`` is one-hot over the positions
+    (straight-through Gumbel), so that a patch is one position.
 
     Args:
         feature_map: ``(n, C, H, W)`` float.

@@ -12,12 +12,12 @@ def relation_distillation_loss(
     """Instance-wise relation distillation (IRD) of each image's similarities to the others in the batch.
 
     The softmax of a row's cosines to all other rows, divided by a temperature, is a distribution. The loss is the
-    cross-entropy from the teacher's to the student's distribution, mean over the rows. The entropy of the teacher is
-    not subtracted, and the two temperatures differ. So the loss of two equal models is above 0.
+    cross-entropy from the teacher's to the student's distribution, mean over the rows. Two equal models have a loss
+    above 0, because the teacher's entropy is not subtracted and the two temperatures differ.
 
     Source: Cha et al., "Co²L: Contrastive Continual Learning", ICCV 2021, Eqs. 11-13. The paper prints the sum over the
-    rows, ``B`` times this value; the official code takes the mean. For the projection head's outputs this loss is IRD.
-    For the encoder's outputs it is the loss that the paper's Table 6 calls SEED (Eqs. 14-16). Everything is computed in
+    rows, ``B`` times this value; the official code takes the mean. On the projection head's outputs this loss is IRD.
+    On the encoder's outputs it is the loss that the paper's Table 6 calls SEED (Eqs. 14-16). Everything is computed in
     float64 and from log-probabilities.
 
     Args:
@@ -42,7 +42,7 @@ def mean_squared_distillation_loss(student: Tensor, teacher: Tensor) -> Tensor:
     """Squared Euclidean distance between old and new features, mean over the rows.
 
     Source: Co²L, Eqs. 17 and 18. The paper's Table 6 compares this loss with IRD, on the outputs of the encoder and on
-    those of the projection head before normalisation. It is ``D`` times the mean over all entries.
+    those of the projection head before normalisation. The loss is ``D`` times the mean over all entries.
 
     Args:
         student: ``(B, D)`` float features of the model in training.

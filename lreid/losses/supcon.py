@@ -24,9 +24,9 @@ def asymmetric_supcon_loss(
     of these terms over the anchors of current classes, divided by the number of *all* rows and multiplied by
     ``temperature / base_temperature``.
 
-    Source: Cha et al., "Co²L: Contrastive Continual Learning", ICCV 2021, Eq. 10. The division and the factor are those
-    of the official code; they balance this loss with the distillation. The paper prints the sum over the anchors, which
-    is ``B * V`` times this loss with ``base_temperature=temperature``. If ``current_classes`` holds all labels, this is
+    Source: Cha et al., "Co²L: Contrastive Continual Learning", ICCV 2021, Eq. 10. The division and the factor are from
+    the official code; they balance this loss with the distillation. The paper prints the sum over the anchors, which is
+    ``B * V`` times this loss with ``base_temperature=temperature``. If ``current_classes`` holds all labels, this is
     plain SupCon (Khosla et al., NeurIPS 2020). A row that is the only one of its class has the term 0 here; the
     official code gives NaN. Everything is computed in float64 and from log-probabilities.
 
@@ -50,7 +50,7 @@ def asymmetric_supcon_loss(
         )
     check_temperature(base_temperature)
     rows = projections.flatten(0, 1)  # (BV, D) the views of an image one after the other
-    anchors = is_among(labels, current_classes)  # (B,), before the labels are sent to the device
+    anchors = is_among(labels, current_classes)  # (B,), computed before the labels are sent to the device
     labels, anchors = (each.to(rows.device, non_blocking=True) for each in (labels, anchors))
     names = labels.repeat_interleave(projections.shape[1])  # (BV,)
     log_p = log_relations(rows, temperature)  # (BV, BV - 1)

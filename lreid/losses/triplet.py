@@ -1,4 +1,4 @@
-"""Batch-hard triplet loss: each image, the farthest image of its identity and the nearest of another identity."""
+"""Batch-hard triplet loss of each image, the farthest image of its identity and the nearest of other identities."""
 
 from typing import Literal
 
@@ -26,7 +26,8 @@ def batch_hard_triplet_loss(
 
     Args:
         features: ``(B, D)`` float; BoT takes the features before its BatchNorm neck.
-        labels: ``(B,)`` integers, in any order and number. The only image of an identity is its own positive.
+        labels: ``(B,)`` integers, in any order and number. If an identity has a single image, this image is its own
+            positive.
         margin: in units of the distance; None for the soft margin ``log(1 + exp(d+ - d-))``.
         normalize: scale the features to unit length first.
         reduction: ``none`` gives the term of every row ``(B,)``, in the order of the rows.
@@ -59,7 +60,7 @@ def hardest_distances(
         point_labels: ``(n,)`` integers; each label of an anchor is among them.
 
     Returns:
-        Both distances, ``(B,)`` float64. The second is infinite where there is no other label. As in the official
+        Both distances, ``(B,)`` float64. The second distance is infinite if there is no other label. As in the official
         codes, distances below 1e-6 count as 1e-6 and have no gradient.
 
     Raises:

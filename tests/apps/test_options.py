@@ -59,10 +59,7 @@ def test_ignored_keys_are_refused(overrides: str, reason: str, tmp_path: Path) -
     ("overrides", "reason"),
     [
         ("METHOD.NAME icarl METHOD.TEMPERATURE 2.0", "METHOD.TEMPERATURE is ignored by icarl, .* does not use it"),
-        (
-            "METHOD.NAME er STREAM.SEGMENT 10 BATCH.IMAGES 4",
-            "BATCH.IMAGES is ignored by er, which trains on a stream",
-        ),
+        ("METHOD.NAME er STREAM.SEGMENT 10 BATCH.IMAGES 4", "BATCH.IMAGES is ignored by er, which trains on a stream"),
     ],
 )
 def test_keys_that_a_file_may_have_are_refused_where_they_are_typed(overrides: str, reason: str) -> None:

@@ -105,7 +105,7 @@ REFUSED = [
     (lambda: losses.lstkc_alpha(ones(0, 2), ones(0, 2)), "1 or more rows"),
     (lambda: losses.lstkcpp_alpha(ones(1, 2), ones(1, 2)), "2 or more rows"),
     (lambda: losses.lstkcpp_alpha(ones(3, 2), ones(3, 2), scale=0), "scale must be above 0"),
-    (lambda: losses.linear_combination({"a": ones(2)}, {}, 0.5), "a is in one of the two only"),
+    (lambda: losses.linear_combination({"a": ones(2)}, {}, 0.5), "only one of the two has a"),
     (lambda: losses.linear_combination({"a": ones(2)}, {"a": ones(3)}, 0.5), "a: old is"),
     (lambda: losses.linear_combination({"a": ones(2, 2)}, {"a": ones(2, 3)}, 0.5), "a: old is"),
     (lambda: losses.linear_combination({"a": torch.tensor(1)}, {"a": ones(3)}, 0.5), "a: old is"),
