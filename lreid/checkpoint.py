@@ -50,7 +50,7 @@ FORM = {
 
 
 def save_checkpoint(path: Path, state: dict[str, Any], *, previous: Path | None = None) -> None:
-    """Writes a checkpoint atomically; the replaced file stays under the name ``previous``.
+    """Write a checkpoint atomically; the replaced file stays under the name ``previous``.
 
     Raises:
         InputError: the checkpoint cannot be written; the existing one does not change.
@@ -60,7 +60,7 @@ def save_checkpoint(path: Path, state: dict[str, Any], *, previous: Path | None 
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """Reads a checkpoint on the CPU.
+    """Read a checkpoint on the CPU.
 
     Raises:
         NewerFormat: a later version of lreid wrote it.
@@ -122,7 +122,7 @@ def load_newest(folder: Path) -> tuple[Path, dict[str, Any]] | None:
 
 
 def _require_whole(state: dict[str, Any], path: Path) -> None:
-    """Checks that a run can resume from a checkpoint; only the method itself can check its state."""
+    """Check that a run can resume from a checkpoint; only the method itself can check its state."""
     fault = misfit(state, FORM | {"config": str})
     if fault is None:
         require_not_newer(path, state["results"].get("schema"), results.SCHEMA, f"not of schema {results.SCHEMA}")
@@ -161,7 +161,7 @@ def fitting(path: Path) -> Iterator[None]:
 
 
 def load_model_state(model: torch.nn.Module, state: dict[str, torch.Tensor], path: Path) -> None:
-    """Loads the tensors of a checkpoint into a network.
+    """Load the tensors of a checkpoint into a network.
 
     Raises:
         InputError: the checkpoint has a different architecture, or is damaged.
@@ -208,7 +208,7 @@ def random_state() -> dict[str, Any]:
 
 
 def set_random_state(state: dict[str, Any]) -> None:
-    """Restores the states of :func:`random_state`.
+    """Restore the states of :func:`random_state`.
 
     Raises:
         ValueError: the position of numpy's generator is out of range, which numpy does not check. For other invalid

@@ -186,7 +186,7 @@ def find_config(name: str | Path, folder: Path = Path()) -> Path:
 
 
 def check_values(cfg: Config, group: str = "") -> None:
-    """Checks the values of all keys whose names begin with ``group``, before a run starts.
+    """Check the values of all keys whose names begin with ``group``, before a run starts.
 
     Raises:
         InputError: a value is out of range; the message names the first such key and its rule.
@@ -202,7 +202,7 @@ def check_values(cfg: Config, group: str = "") -> None:
 
 
 def config_from_text(text: str, source: str, overrides: Sequence[str] = ()) -> Config:
-    """Reads the text of ``cfg.dump()`` and returns a frozen config.
+    """Read the text of ``cfg.dump()`` and return a frozen config.
 
     Args:
         text: the text, YAML.
@@ -353,7 +353,7 @@ def _set_all(cfg: Config, keys: dict[str, Any], source: str) -> None:
 
 
 def _set(cfg: Config, name: str, value: Any, source: str) -> None:
-    """Sets a key after checking that it exists and that the value has its type."""
+    """Set a key after checking that it exists and that the value has its type."""
     group, _, last = name.rpartition(".")
     section = cfg.get(group) if group else cfg
     value = _decoded(value, name, source)

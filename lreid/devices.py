@@ -88,7 +88,7 @@ def computing(*, rounded: bool, deterministic: bool) -> Iterator[None]:
 
 
 def keep_freed_memory(most: int = ALL) -> bool:
-    """Makes glibc's malloc keep freed memory for reuse.
+    """Make glibc's malloc keep freed memory for reuse.
 
     By default, malloc returns freed blocks above 32 MiB, and free memory at the end of the heap, to the system. A
     training step or a forward pass allocates and frees all activations, so each pass would map its memory again, page

@@ -34,7 +34,7 @@ WAIT = timedelta(hours=2)  # maximum time that processes wait for the first one,
 
 
 def take_gpu(name: str) -> None:
-    """Assigns a separate GPU to each process of ``torchrun``; does nothing without ``torchrun`` or without a GPU.
+    """Assign a separate GPU to each process of ``torchrun``; do nothing without ``torchrun`` or without a GPU.
 
     Call this function before any other use of a device; otherwise every process would use memory of the first GPU.
 
@@ -56,7 +56,7 @@ def take_gpu(name: str) -> None:
 
 
 def join(device: torch.device) -> None:
-    """Joins the processes of ``torchrun``; does nothing without ``torchrun``.
+    """Join the processes of ``torchrun``; do nothing without ``torchrun``.
 
     Raises:
         InputError: the processes cannot connect to each other.
@@ -78,7 +78,7 @@ def join(device: torch.device) -> None:
 
 
 def leave() -> None:
-    """Ends the connection to the processes that :func:`join` joined."""
+    """End the connection to the processes that :func:`join` joined."""
     if dist.is_initialized():
         dist.destroy_process_group()
 
@@ -104,7 +104,7 @@ def own_rows() -> slice:
 
 
 def divide(model: Embedder) -> None:
-    """Makes a model and its copies compute only this process's share of images, but return the features of all."""
+    """Make a model and its copies compute only this process's share of images, but return the features of all."""
     if world() == 1:
         return
     model.backbone = _with_global_norms(model.backbone)
@@ -114,7 +114,7 @@ def divide(model: Embedder) -> None:
 
 
 def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
-    """Replaces the gradients in each process by their mean over all processes."""
+    """Replace the gradients in each process by their mean over all processes."""
     if world() == 1:
         return
     gradients = [each.grad for each in parameters if each.grad is not None]

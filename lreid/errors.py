@@ -39,7 +39,7 @@ NO_MEMORY = re.compile(
 def refuse_out_of_memory(
     error: BaseException, where: object = "", remedy: str = "close other programs and try again"
 ) -> None:
-    """Raises an error if memory ran out; call this before you treat an error as a sign of a damaged file or a bug.
+    """Raise an error if memory ran out; call this before you treat an error as a sign of a damaged file or a bug.
 
     Raises:
         OutOfMemory: the error means that memory ran out.
@@ -79,7 +79,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def require(condition: bool, argument: str, value: object, rule: str) -> None:
-    """Checks an argument.
+    """Check an argument.
 
     Raises:
         ArgumentError: the condition does not hold.

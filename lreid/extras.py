@@ -21,7 +21,7 @@ class Extra:
         self._module, self._extra = module, extra
 
     def load(self) -> Any:
-        """Imports and returns the module at once, to check early that it is installed."""
+        """Import and return the module at once, to check early that it is installed."""
         try:
             return import_module(self._module)
         except ImportError as error:

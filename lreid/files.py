@@ -52,7 +52,7 @@ def lock(path: Path) -> filelock.BaseFileLock:
 
 
 def hold(descriptor: int, *, wait: bool = True) -> bool:
-    """Locks an open file or folder until it is closed.
+    """Lock an open file or folder until it is closed.
 
     Args:
         descriptor: descriptor of the open file or folder.
@@ -75,7 +75,7 @@ def hold(descriptor: int, *, wait: bool = True) -> bool:
 
 @contextlib.contextmanager
 def only_one_process(folder: Path) -> Iterator[None]:
-    """Waits for the lock of a folder, without writing a file to it.
+    """Wait for the lock of a folder, without writing a file to it.
 
     Raises:
         OSError: the folder does not exist, or was replaced while this process waited.
@@ -113,7 +113,7 @@ def is_stream(path: Path) -> bool:
 
 
 def require_replaceable(path: Path) -> None:
-    """Refuses a path that exists and is not a regular file.
+    """Refuse a path that exists and is not a regular file.
 
     Raises:
         InputError: the path is a folder, a device, a pipe, or a socket.
@@ -134,7 +134,7 @@ def _descriptor(path: Path) -> int | None:
 
 
 def _write_stream(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """Writes content to a stream, in one piece when it is complete."""
+    """Write content to a stream, in one piece when it is complete."""
     content = io.BytesIO()
     write(content)
     number = _descriptor(path)
@@ -145,7 +145,7 @@ def _write_stream(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
 def write_atomically(
     path: str | Path, write: Callable[[IO[bytes]], Any], *, previous: Path | None = None, private: bool = False
 ) -> None:
-    """Writes a file through a temporary file next to it, so that a reader never sees a part of the new content.
+    """Write a file through a temporary file next to it, so that a reader never sees a part of the new content.
 
     After this function returns, a power cut does not undo the change. Symbolic links are followed. Devices and pipes
     are written to directly. Temporary files that killed processes left for the same path are deleted.
@@ -204,7 +204,7 @@ def write_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
 
 
 def require_writable(path: str | Path) -> None:
-    """Raises the errors that :func:`write_atomically` would raise; call this before long work whose result is written.
+    """Raise the errors that :func:`write_atomically` would raise; call this before long work whose result is written.
 
     Raises:
         InputError: the folder cannot be created or written to, or the existing path cannot be replaced.
@@ -224,7 +224,7 @@ def require_writable(path: str | Path) -> None:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    r"""Writes UTF-8 text with :func:`write_atomically`; lone surrogates are escaped as in :func:`escaped`."""
+    r"""Write UTF-8 text with :func:`write_atomically`; lone surrogates are escaped as in :func:`escaped`."""
     write_atomically(path, lambda file: file.write(text.encode(errors="backslashreplace")))
 
 
@@ -261,7 +261,7 @@ def unfinished(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
 
 
 def second_name(path: Path) -> Path:
-    """Gives a file a second name, like that of an unfinished file, which can then be renamed.
+    """Give a file a second name, like that of an unfinished file, which can then be renamed.
 
     Raises:
         OSError: the name cannot be created.
@@ -291,7 +291,7 @@ def finish(file: IO[bytes], path: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Creates a folder and its missing parents durably, so that a power cut does not undo this.
+    """Create a folder and its missing parents durably, so that a power cut does not undo this.
 
     Raises:
         OSError: the folder cannot be created, or the disk does not confirm that it was.
@@ -303,7 +303,7 @@ def make_folder(folder: Path) -> None:
 
 
 def sync_folder(folder: Path, changed: Path) -> None:
-    """Forces the names in a folder to disk, so that a power cut does not undo the renaming of a file.
+    """Force the names in a folder to disk, so that a power cut does not undo the renaming of a file.
 
     Raises:
         NotConfirmed: the file ``changed`` was renamed, but the disk does not confirm it.
@@ -318,7 +318,7 @@ def sync_folder(folder: Path, changed: Path) -> None:
 
 
 def sync_below(folder: Path, top: Path) -> None:
-    """Forces the files below a folder to disk, with their names and those of the folders from ``top`` on.
+    """Force the files below a folder to disk, with their names and those of the folders from ``top`` on.
 
     Raises:
         OSError: the disk does not confirm it.
@@ -383,7 +383,7 @@ def leftovers(folder: Path, name: str | None = None) -> list[Path]:
 
 
 def remove_leftovers(folder: Path, name: str | None = None) -> None:
-    """Deletes the temporary files of killed processes in a folder, for one file name or for all.
+    """Delete the temporary files of killed processes in a folder, for one file name or for all.
 
     Call this only before writing to the folder. If the file system has no locks, or the folder cannot be listed, the
     files stay.

@@ -150,7 +150,7 @@ def as_names(values: Any, name: str, length: int) -> np.ndarray:
 
 
 def as_numbers(queries: np.ndarray, gallery: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Turns labels of queries and gallery into integers that are equal if and only if the labels are equal.
+    """Turn labels of queries and gallery into integers that are equal if and only if the labels are equal.
 
     Labels that are integers do not change. Text labels are numbered from 1, except "-1", which becomes -1.
 
@@ -203,7 +203,7 @@ class Labels:
 
 
 def comparable(query: Labels, gallery: Labels, shape: tuple[int, int]) -> tuple[Labels, Labels]:
-    """Turns labels of queries and gallery into integers, see :func:`as_numbers`.
+    """Turn labels of queries and gallery into integers, see :func:`as_numbers`.
 
     Args:
         query, gallery: labels with identities; either both have cameras, or neither.
@@ -256,7 +256,7 @@ def ascending_ranks(names: Iterable[str]) -> dict[str, int]:
 
 
 def warn_of_spellings(texts: Iterable[str], name: str) -> None:
-    """Logs a warning about different text labels that mean the same number, such as ``007`` and ``7``."""
+    """Log a warning about different text labels that mean the same number, such as ``007`` and ``7``."""
     by_number: dict[tuple[bool, str | None], list[str]] = {}
     for text in texts:
         if number := NUMBER_TEXT.fullmatch(text):

@@ -33,7 +33,7 @@ HUB = "hub:"  # prefix for repositories on Hugging Face's hub
 
 
 def load_model(source: str | Path, device: str | torch.device = "auto", *, engine: Engine = "torch") -> Embedder:
-    """Loads a trained network in evaluation mode, whose ``extract`` computes features.
+    """Load a trained network in evaluation mode, whose ``extract`` computes features.
 
     On every device and with every engine, the features are equal up to float32 rounding, and the
     :func:`~lreid.models.fingerprint.fingerprint` is the same. A gallery can therefore be built on one device and
@@ -184,7 +184,7 @@ def model_config(source: str | Path, overrides: Sequence[str] = ()) -> CfgNode:
 
 
 def read_checkpoint(source: str | Path) -> dict[str, Any]:
-    """Reads a model as a dictionary with ``model``, a state dict, and ``config``, YAML.
+    """Read a model as a dictionary with ``model``, a state dict, and ``config``, YAML.
 
     For the checkpoint of a run, the dictionary has the whole content. For a third-party checkpoint, the state dict is
     that of the network that :func:`load_model` builds.

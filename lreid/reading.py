@@ -15,7 +15,7 @@ from lreid.errors import InputError, NewerFormat, refuse_out_of_memory
 
 
 def require_regular(path: str | Path) -> None:
-    """Refuses paths whose reading may never end: FIFOs, sockets and devices.
+    """Refuse paths whose reading may never end: FIFOs, sockets and devices.
 
     Missing paths and folders are accepted, because reading them raises an error.
 
@@ -73,7 +73,7 @@ def read_text(path: str | Path, *, errors: str = "strict") -> str:
 
 
 def escaped(value: Any) -> Any:
-    r"""Replaces lone surrogates in plain data by text like ``\udcff``, so that all text can be written as UTF-8.
+    r"""Replace lone surrogates in plain data by text like ``\udcff``, so that all text can be written as UTF-8.
 
     Python uses lone surrogates for bytes of file names that are not UTF-8, such as names in GBK.
 
@@ -106,7 +106,7 @@ def unsealed(content: bytes) -> bytes:
 
 
 def compare_checksums(path: str | Path, *, legacy: bool = True) -> None:
-    """Verifies the checksum of every part of a file that ``torch.save`` wrote, without torch.
+    """Verify the checksum of every part of a file that ``torch.save`` wrote, without torch.
 
     Args:
         path: the file.
@@ -158,7 +158,7 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def parse_yaml(text: str, *, aliases: bool = False) -> Any:
-    """Parses YAML to plain values; refuses duplicate keys and, unless ``aliases``, aliases.
+    """Parse YAML to plain values; refuse duplicate keys and, unless ``aliases``, aliases.
 
     Aliases are refused by default because nine lines with aliases can expand to a billion values.
 
@@ -210,7 +210,7 @@ class _NoAliasLoader(_Loader):
 
 
 def misfit(value: Any, form: Any, key: str = "") -> str | None:
-    """Finds the first position at which plain data does not have the required form.
+    """Find the first position at which plain data does not have the required form.
 
     Args:
         value: plain data: numbers, text, lists and dicts.

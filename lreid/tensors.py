@@ -11,7 +11,7 @@ from lreid.reading import compare_checksums, require_regular
 
 
 def read_tensors(path: str | Path) -> dict[str, Any]:
-    """Reads a dictionary from a ``torch.save`` file, on the CPU; loads tensors and plain values, and never runs code.
+    """Read a dictionary from a ``torch.save`` file, on the CPU; only tensors and plain values are loaded, never code.
 
     ``torch.save`` writes a zip archive with a checksum of every part. ``torch.load`` does not verify the checksums;
     this function does, so it refuses a corrupted file.

@@ -60,7 +60,7 @@ lreid COMMAND --help shows the options of a command, lreid --version the version
 
 
 def main() -> int:
-    """Runs the command in ``sys.argv`` and returns its exit status, see :func:`run_tool`."""
+    """Run the command in ``sys.argv`` and return its exit status, see :func:`run_tool`."""
     name, *words = sys.argv[1:] or ["--help"]
     if name in COMMANDS:
         return run_command(name, words, prog=f"lreid {name}")
@@ -84,7 +84,7 @@ def _without_command(word: str) -> int:
 
 
 def run_command(name: str, words: Sequence[str] | None = None, prog: str | None = None) -> int:
-    """Runs one of ``COMMANDS``.
+    """Run one of ``COMMANDS``.
 
     Args:
         name: name of the command.
@@ -140,7 +140,7 @@ def run_tool(
     tool: Callable[[argparse.Namespace], int | None],
     words: Sequence[str] | None = None,
 ) -> int:
-    """Parses the command line and calls the tool; bad input ends with one line and exit status 2.
+    """Parse the command line and call the tool; bad input ends with one line and exit status 2.
 
     Args:
         parser: parser of the tool, to which this function adds ``--debug``.
@@ -195,7 +195,7 @@ def _run_tool(
 
 
 def _refuse_file(error: BaseException) -> None:
-    """Turns an error of the operating system about a file into one line.
+    """Turn an error of the operating system about a file into one line.
 
     Raises:
         InputError: the error comes from the system and names a file.
@@ -206,7 +206,7 @@ def _refuse_file(error: BaseException) -> None:
 
 
 def _printing(prog: str, command: Callable[[], int]) -> int:
-    """Runs a command and returns an exit status even if its output cannot be written.
+    """Run a command and return an exit status even if its output cannot be written.
 
     Characters that the encoding of the terminal lacks are printed as escapes. A closed stream is replaced by
     ``/dev/null``. Errors while writing to standard error are ignored.
@@ -350,7 +350,7 @@ def option(parser: Any, words: str, about: str, default: Any = None, **settings:
 
 
 def add_config(parser: argparse.ArgumentParser, what: str, pairs: str = "config keys with their values") -> None:
-    """Adds ``--config``, a list of files, and ``overrides``, a list of ``KEY VALUE`` pairs.
+    """Add ``--config``, a list of files, and ``overrides``, a list of ``KEY VALUE`` pairs.
 
     Args:
         parser: the parser of a command.

@@ -56,7 +56,7 @@ class Plan:
 
 @naming_keys(**ARGUMENTS, tasks="BENCHMARK.TASKS_PER_DATASET")
 def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: Path | None = None) -> Plan:
-    """Chooses how to train on a folder or a CSV file.
+    """Choose how to train on a folder or a CSV file.
 
     Args:
         path: the folder or CSV file, see :func:`lreid.data.custom.source_of`.
@@ -192,7 +192,7 @@ def _start(cfg: CfgNode, given: Collection[str], data_sets: Sequence[DataSet]) -
 
 
 def _plan_text(path: Path, cfg: CfgNode, own: Sequence[CustomSet], proposal: Proposal, **values: Any) -> str:
-    """Fills ``custom.md``: one line per choice with the option that changes it, then the notes."""
+    """Fill ``custom.md``: one line per choice with the option that changes it, then the notes."""
     sets = [
         {
             "name": one_line(each.name),

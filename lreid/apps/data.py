@@ -18,7 +18,7 @@ from lreid.errors import InputError, counted, naming_keys
 
 @naming_keys(pattern="--pattern", root="--root")
 def run(args: argparse.Namespace) -> None:
-    """Runs the chosen command."""
+    """Run the chosen command."""
     actions = {"list": _list, "check": _check, "prepare": _prepare, "from-tracks": _cut}
     actions[args.action](args)
 

@@ -22,7 +22,7 @@ ELSEWHERE = ("hub:", "milvus:")  # prefixes of models and galleries that are not
 
 
 def refuse(command: str, args: argparse.Namespace) -> None:
-    """Checks the files and names on the command line of one of ``lreid.apps.cli.COMMANDS``.
+    """Check the files and names on the command line of one of ``lreid.apps.cli.COMMANDS``.
 
     Raises:
         InputError: a file is missing or damaged, or a device, a model, a key or a method is unknown.

@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _cost(source: str, file: Path, images: list[Listed]) -> str:
-    """Compares accuracy and speed of an 8-bit file with its float32 model on images, both with onnxruntime.
+    """Compare accuracy and speed of an 8-bit file with its float32 model on images, both with onnxruntime.
 
     Each image is a query, and all other images, of any camera, are the gallery. The images include the calibration
     images.

@@ -39,7 +39,7 @@ def score_gallery(
     overrides: Sequence[str] = (),
     engine: Engine = "torch",
 ) -> dict[str, Any]:
-    """Scores the matches of a gallery for labelled queries, and writes ``test.json`` into ``out``.
+    """Score the matches of a gallery for labelled queries, and write ``test.json`` into ``out``.
 
     Args:
         where: address of the gallery, see :func:`lreid.gallery.store.place_of`.

@@ -13,7 +13,7 @@ from lreid.reading import escaped
 
 @naming_keys(device="--device")
 def run(args: argparse.Namespace) -> None:
-    """Runs the chosen command."""
+    """Run the chosen command."""
     action, folder = args.action, args.folder
     if action == "add":
         clips, travel = read_cameras(args.cameras)

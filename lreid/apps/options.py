@@ -63,7 +63,7 @@ def options_text(method: str) -> str:
 
 
 def keys_page() -> str:
-    """Returns the reference page of all config keys in Markdown."""
+    """Return the reference page of all config keys in Markdown."""
     lines = [PAGE]
     group = None
     for name, key in KEYS.items():

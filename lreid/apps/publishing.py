@@ -56,7 +56,7 @@ class ImagesElsewhere(InputError):
 
 
 def verify_cards(args: argparse.Namespace) -> None:
-    """Measures all models, or the named one, and compares the figures with the cards."""
+    """Measure all models, or the named one, and compare the figures with the cards."""
     faults, tests = [], TestSets()
     for card in [_card(args.name)] if args.name else cards():
         try:
@@ -75,7 +75,7 @@ def verify_cards(args: argparse.Namespace) -> None:
 
 
 def publish_run(args: argparse.Namespace) -> None:
-    """Publishes the checkpoint of a run as an entry of the zoo."""
+    """Publish the checkpoint of a run as an entry of the zoo."""
     statement = Statement(args.title, args.start_only, args.trained_on, args.limits, args.licence, args.url)
     if args.hub and not args.out:
         raise InputError("--hub: needs --out DIR, a folder for a copy of the uploaded entry")
@@ -117,7 +117,7 @@ class Statement:
 def publish(
     run: Path, name: str, statement: Statement = Statement(), *, half: bool = False, folder: Path = BUNDLED
 ) -> Card:
-    """Writes weights and card of the last task of a run; replaces an existing entry of this name in one step.
+    """Write weights and card of the last task of a run; replace an existing entry of this name in one step.
 
     Args:
         run: the folder of a finished run.
@@ -292,7 +292,7 @@ class TestSets:
         }
 
     def verify(self, card: Card) -> tuple[Figures, list[str]]:
-        """Measures a model on the benchmark of its card.
+        """Measure a model on the benchmark of its card.
 
         Returns:
             The measured figures, and a text for each difference from the card: a difference of mAP above

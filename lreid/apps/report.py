@@ -18,7 +18,7 @@ from lreid.results import Results
 
 
 def run(args: argparse.Namespace) -> None:
-    """Prints the table and writes the pages."""
+    """Print the table and write the pages."""
     folders = _folders(args.runs)
     if args.blur and not args.images:
         raise InputError("--blur: there are no images to blur; add --images")
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def with_images(folder: Path) -> None:
-    """Writes ``report.html`` of a run with images of its test identities."""
+    """Write ``report.html`` of a run with images of its test identities."""
     runs = [read_run(folder)]
     sections, pictures = _images_of_runs([folder], runs, blur=False)
     write_page(folder / "report.html", runs, pictures=pictures, more=sections, links=links_in(folder))

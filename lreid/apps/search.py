@@ -22,7 +22,7 @@ OPTIONS["skip_bad"] = "when indexing, --skip-bad"  # the command check has no su
 
 @naming_keys(**OPTIONS)
 def run(args: argparse.Namespace) -> int | None:
-    """Runs the chosen command, and returns the exit status if it is not 0."""
+    """Run the chosen command, and return the exit status if it is not 0."""
     actions: dict[str, Callable[[argparse.Namespace], int | None]] = {
         "build": _build,
         "add": _add,
@@ -166,7 +166,7 @@ def _check(args: argparse.Namespace) -> int | None:
 
 
 def _per_cent(option: str, text: str | None) -> float | None:
-    """Parses a limit such as ``1%``."""
+    """Parse a limit such as ``1%``."""
     if text is None:
         return None
     match = re.fullmatch(r"\s*([0-9]{1,3}(?:\.[0-9]+)?)\s*%\s*", text, re.ASCII)

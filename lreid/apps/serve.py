@@ -13,7 +13,7 @@ STOPPING = 10  # seconds within which running requests must finish
 
 
 def run(args: argparse.Namespace) -> None:
-    """Serves until SIGTERM or SIGINT.
+    """Serve until SIGTERM or SIGINT.
 
     Raises:
         InputError: the gallery, its model or an option cannot be used, or the address is taken.

@@ -53,7 +53,7 @@ OWN_OPTION = {"METHOD.NAME": "--methods", "SEED": "--seeds"}
 
 
 def run(args: argparse.Namespace) -> None:
-    """Trains the runs and prints the table, or prints their commands."""
+    """Train the runs and print the table, or print their commands."""
     if args.jobs < 1:
         raise InputError(f"--jobs {args.jobs}: must be 1 or more")
     (methods, *varied), overrides = without_pairs([args.methods, *args.vary])
@@ -183,7 +183,7 @@ def plan(
 
 
 def _require_different(runs: Sequence[PlannedRun]) -> None:
-    """Builds every method once, which checks its options, and requires that no two runs are the same.
+    """Build every method once, which checks its options, and require that no two runs are the same.
 
     Raises:
         InputError: a config is invalid, or two runs would give the same results.
@@ -202,7 +202,7 @@ def _require_different(runs: Sequence[PlannedRun]) -> None:
 
 
 def sweep(runs: Sequence[PlannedRun], out: Path, *, jobs: int = 1, key: str = "") -> tuple[str, dict[str, str]]:
-    """Trains runs, each in its own process, and compares them; finished runs are not repeated.
+    """Train runs, each in its own process, and compare them; finished runs are not repeated.
 
     A run that fails does not stop the others.
 
@@ -271,7 +271,7 @@ def visible_gpus() -> list[str]:
 def _make(
     run: PlannedRun, jobs: int, running: set[subprocess.Popen[str]], places: SimpleQueue[str], stopping: threading.Event
 ) -> str:
-    """Trains a run in a separate process, which is added to ``running``; returns the error in one line, or "".
+    """Train a run in a separate process, which is added to ``running``; return the error in one line, or "".
 
     The separate process ends when this process ends, even if it is killed. If some other process is training the run,
     this function first waits for its end.

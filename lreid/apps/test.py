@@ -50,7 +50,7 @@ Features = tuple[np.ndarray, np.ndarray]  # (Q, D), (G, D)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Tests, writes both files and prints the table."""
+    """Test, write both files and print the table."""
     files, overrides = split_checkpoints(args)
     if args.query:  # the pattern in the config of the run is meant for other folders
         overrides += ["DATA.PATTERN", args.pattern or ""]
@@ -119,7 +119,7 @@ class Extras:
     growth: bool = False
 
     def require_cameras(self, tests: Sequence[QueryGallery]) -> None:
-        """Requires that all cameras are known, if statistics per camera are needed.
+        """Require that all cameras are known, if statistics per camera are needed.
 
         Raises:
             InputError: a camera is unknown.
@@ -141,7 +141,7 @@ def score_checkpoints(
     blur: bool = False,
     engine: Engine = "torch",
 ) -> dict[str, Any]:
-    """Scores the models of checkpoints and writes ``test.json`` and ``ranked.html``.
+    """Score the models of checkpoints and write ``test.json`` and ``ranked.html``.
 
     The test sets are those of the first checkpoint's config, unless another config or images are given.
 
@@ -283,7 +283,7 @@ def _queries_of_all(suite: _Suite, checkpoints: dict[str, Path]) -> dict[str, li
 def _extracted(
     suite: _Suite, checkpoints: dict[str, Path], queries: dict[str, list[np.ndarray]]
 ) -> Iterator[tuple[str, Embedder, TestSet, Features, list[np.ndarray]]]:
-    """Yields every model with its features of every test set and, for the matrix, the query features of all models."""
+    """Yield every model with its features of every test set and, for the matrix, the query features of all models."""
     for name, path in checkpoints.items():
         model = suite.ready(path)
         evaluator = suite.evaluator(model)
@@ -332,7 +332,7 @@ def _column(test: TestSet, queries: Sequence[np.ndarray], gallery: np.ndarray) -
 
 
 def _growth(test: TestSet, features: Features, device: torch.device) -> list[dict[str, Any]]:
-    """Tests random parts of the gallery: mAP, Rank-1 and TPIR in per cent, and the threshold, a cosine similarity.
+    """Test random parts of the gallery: mAP, Rank-1 and TPIR in per cent, and the threshold, a cosine similarity.
 
     Raises:
         InputError: the test set has splits, tracks or a single image per identity.
@@ -375,7 +375,7 @@ def _hardest(test: TestSet, rankings: Sequence[Ranking]) -> list[dict[str, Any]]
 
 
 def _write_page(out: Path, name: str, results: dict[str, Any], sections: Sequence[ranked.Section]) -> None:
-    """Writes ``ranked.html`` with the rankings of a checkpoint."""
+    """Write ``ranked.html`` with the rankings of a checkpoint."""
     kind = "cosine similarity" if results["metric"] == "cosine" else "distance"
     intro = [
         f"Checkpoint {results['checkpoints'][name]}. The page shows the nearest gallery images of each query; the "

@@ -14,7 +14,7 @@ from lreid.training.signals import end_with_parent
 
 
 def run(args: argparse.Namespace) -> None:
-    """Trains or resumes a run; a run that is resumed without a config uses the config that it stored."""
+    """Train or resume a run; a run that is resumed without a config uses the config that it stored."""
     if args.options:
         from lreid.apps.options import options_text
 
@@ -66,7 +66,7 @@ def typed(args: argparse.Namespace, images: Path) -> str:
 
 
 def require_run(folder: Path) -> None:
-    """Requires an existing run for ``--resume`` without a config, which would otherwise start the built-in benchmark.
+    """Require an existing run for ``--resume`` without a config, which would otherwise start the built-in benchmark.
 
     Raises:
         InputError: there is no run; the message names the runs next to the folder.

@@ -144,7 +144,7 @@ def activation_maps(model: Embedder, images: Tensor) -> np.ndarray | None:
 
 
 def overlay(image: np.ndarray, heat: np.ndarray) -> np.ndarray:
-    """Draws a map (h, w) in [0, 1] in colours over the grey image; takes and returns images (H, W, 3) uint8."""
+    """Draw a map (h, w) in [0, 1] in colours over the grey image; take and return images (H, W, 3) uint8."""
     height, width = image.shape[:2]
     large = Image.fromarray(heat.astype(np.float32)).resize((width, height), Image.Resampling.BILINEAR)
     colours = 255 * Extra("matplotlib", "plots").colormaps["inferno"](np.asarray(large))[..., :3]  # (H, W, 3)
@@ -153,7 +153,7 @@ def overlay(image: np.ndarray, heat: np.ndarray) -> np.ndarray:
 
 
 def common_plane(*features: np.ndarray) -> tuple[list[np.ndarray], float]:
-    """Projects several sets of features, normalised to unit length, onto the plane of their two principal components.
+    """Project several sets of features, normalised to unit length, onto the plane of their two principal components.
 
     The sign of each component is chosen so that its largest entry is positive, so the result is always the same.
 

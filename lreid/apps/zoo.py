@@ -15,7 +15,7 @@ RECOMMENDED = {"people": 0, "vehicles": 1}  # lreid's most accurate models, whic
 
 
 def run(args: argparse.Namespace) -> None:
-    """Runs the chosen command."""
+    """Run the chosen command."""
     actions = {"list": _list, "show": _show, "download": _download, "page": _page}
     if args.action in actions:
         actions[args.action](args)

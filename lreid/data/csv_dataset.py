@@ -41,7 +41,7 @@ class Row(NamedTuple):
 
 
 def load(file: Path, *, cameras: CameraPolicy = "apart", root: Path | None = None) -> list[DataSet]:
-    """Loads one data set per domain of a CSV file, in the order in which the domains first occur.
+    """Load one data set per domain of a CSV file, in the order in which the domains first occur.
 
     The first line names the columns, in any order, separated by commas, semicolons or tabs. The reader ignores columns
     other than these:
@@ -121,7 +121,7 @@ def _data_set(file: Path, domain: str, rows: Iterable[Row], cameras: CameraPolic
 
 
 def read_rows(file: Path, *, splits: bool = True, named: bool = True, root: Path | None = None) -> list[Row]:
-    """Reads and checks all rows, and returns them without junk.
+    """Read and check all rows, and return them without junk.
 
     Args:
         file: the CSV file.
@@ -279,7 +279,7 @@ def _row(file: Path, line: int, header: list[str], values: list[str], *, named: 
 
 
 def _load_named(name: str, sources: Sources, split: int) -> list[DataSet]:
-    """Loads ``PATH`` or ``PATH#DOMAIN``. A path may contain ``#``: the longest path that exists is taken."""
+    """Load ``PATH`` or ``PATH#DOMAIN``. A path may contain ``#``: the longest path that exists is taken."""
     parts = name.split("#")
     for end in range(len(parts), 0, -1):
         path, domain = "#".join(parts[:end]), "#".join(parts[end:])

@@ -78,7 +78,7 @@ def load(path: Path, sources: Sources = Sources()) -> list[DataSet]:  # noqa: B0
 
 
 def read_custom(path: Path, sources: Sources = Sources()) -> list[CustomSet]:  # noqa: B008 (frozen)
-    """Reads identities and cameras and chooses the test identities, see :func:`splits_of`.
+    """Read identities and cameras and choose the test identities, see :func:`splits_of`.
 
     In a CSV file, columns give identities and cameras, see :mod:`lreid.data.csv_dataset`; the file has no column
     ``split``. In a folder, paths give them, see :func:`lreid.data.listing.list_folder`. Cameras are used only if every

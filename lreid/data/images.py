@@ -51,7 +51,7 @@ def images_done(total: int | None, what: str) -> Bar:
 
 
 def read_image(path: str | Path, *, height: int | None = None, width: int | None = None) -> np.ndarray:
-    """Decodes an image file, or generates a synthetic one, and resizes it.
+    """Decode an image file, or generate a synthetic one, and resize it.
 
     PIL decodes the file, because OpenCV fills the missing part of a truncated file with grey, without an error. The
     official code of DMML and DwoPP also resizes with PIL's bicubic filter. Images are rotated as their EXIF orientation
@@ -80,14 +80,14 @@ def read_image(path: str | Path, *, height: int | None = None, width: int | None
 
 
 def fit_image(image: np.ndarray, *, height: int, width: int) -> np.ndarray:
-    """Resizes an RGB image (h, w, 3) uint8 to (height, width, 3) with PIL's bicubic filter."""
+    """Resize an RGB image (h, w, 3) uint8 to (height, width, 3) with PIL's bicubic filter."""
     if image.shape[:2] == (height, width):
         return image
     return np.array(Image.fromarray(image).resize((width, height), Image.Resampling.BICUBIC))
 
 
 def require_files(records: Iterable[Record]) -> None:
-    """Checks that the images of all records exist, without opening them.
+    """Check that the images of all records exist, without opening them.
 
     Raises:
         InputError: a file is missing or empty; the message names the first one.
@@ -194,7 +194,7 @@ class Images(Described):
 
 @contextlib.contextmanager
 def _naming_skip_bad() -> Iterator[None]:
-    """Adds to errors about unreadable images the name of the argument that leaves such images out."""
+    """Add to errors about unreadable images the name of the argument that leaves such images out."""
     try:
         yield
     except OutOfMemory:
@@ -271,7 +271,7 @@ def _require_file(path: str | Path) -> None:
 
 
 def decode(path: str | Path, content: BytesIO | None = None) -> np.ndarray:
-    """Decodes an image file to (H, W, 3) uint8 RGB.
+    """Decode an image file to (H, W, 3) uint8 RGB.
 
     Args:
         path: the image file.
@@ -309,7 +309,7 @@ def rgb_of(image: Image.Image) -> np.ndarray:
 
 
 def write_image(path: Path, image: Image.Image, kind: str) -> None:
-    """Writes an image as ``"PNG"`` or ``"JPEG"``.
+    """Write an image as ``"PNG"`` or ``"JPEG"``.
 
     Raises:
         InputError: the disk is full or the folder cannot be written to.

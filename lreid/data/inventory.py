@@ -36,7 +36,7 @@ class Finding:
 
 
 def look(name: str, root: Path, *, files: bool = False, pattern: str = "") -> list[Finding]:
-    """Loads a data set and compares it with the published counts.
+    """Load a data set and compare it with the published counts.
 
     Args:
         name: name of the data set, as in :func:`lreid.data.datasets.load_datasets`.

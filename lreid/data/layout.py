@@ -61,7 +61,7 @@ def visible_images(folder: Path, others: Counter[str] | None = None) -> list[Pat
 
 
 def warn_of_others(folder: Path, others: Counter[str]) -> None:
-    """Logs a warning with the number of files per suffix that are not read as images."""
+    """Log a warning with the number of files per suffix that are not read as images."""
     if others:
         counts = ", ".join(f"{suffix}: {count}" for suffix, count in sorted(others.items()))
         logger.warning(
@@ -74,7 +74,7 @@ def warn_of_others(folder: Path, others: Counter[str]) -> None:
 
 
 def read_folders(name: str, home: Path, folders: Mapping[str, str], pattern: str, example: str) -> DataSet:
-    """Reads a data set with one folder per split, whose file names contain identity and camera.
+    """Read a data set with one folder per split, whose file names contain identity and camera.
 
     Args:
         name: name of the data set.
@@ -98,7 +98,7 @@ def read_folders(name: str, home: Path, folders: Mapping[str, str], pattern: str
 
 
 def read_folder(folder: Path, pattern: str, example: str, *, camid: int | None = None) -> list[Record]:
-    """Reads one folder of images whose names contain identity and camera, without junk.
+    """Read one folder of images whose names contain identity and camera, without junk.
 
     Args:
         folder: folder of the images; subfolders are ignored.
@@ -152,7 +152,7 @@ def read_lines(file: Path, pattern: str, example: str, *, first: int = 1) -> Ite
 
 
 def random_half(pids: Iterable[int], *, seed: Sequence[int]) -> set[int]:
-    """Draws the training identities: a random half of all, rounded down. The other half are the test identities."""
+    """Draw the training identities: a random half of all, rounded down. The other half are the test identities."""
     distinct = sorted(set(pids))
     order = np.random.default_rng(seed).permutation(len(distinct))
     return {distinct[i] for i in order[: len(distinct) // 2]}
@@ -168,7 +168,7 @@ def cameras_of_test(policy: CameraPolicy) -> tuple[int, int]:
 
 
 def require_splits(data_set: DataSet, sources: Mapping[str, Path]) -> DataSet:
-    """Returns the data set if none of its splits is empty.
+    """Return the data set if none of its splits is empty.
 
     Args:
         data_set: the data set.

@@ -226,7 +226,7 @@ def batch_loader(batches: TaskBatches, *, workers: int, pin_memory: bool) -> Ite
 
 @contextmanager
 def naming_dead_workers(workers: int) -> Iterator[None]:
-    """Turns the error that torch raises when a worker has died, at any point of this process, into one clear line.
+    """Turn the error that torch raises when a worker has died, at any point of this process, into one clear line.
 
     Raises:
         InputError: a worker has died.

@@ -141,7 +141,7 @@ def extract(archive: Path, wanted: dict[str, Path]) -> None:
 
 
 def _write(file: Path, source: IO[bytes]) -> None:
-    """Writes one file of an archive; an error of the disk is not reported as a damaged archive."""
+    """Write one file of an archive; an error of the disk is not reported as a damaged archive."""
     try:
         write_file(file, partial(shutil.copyfileobj, source))
     except OSError as error:

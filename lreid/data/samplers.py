@@ -59,7 +59,7 @@ class Sampler(data.Sampler[list[int]]):
         self.ratio = exemplar_share / (1 - exemplar_share) if exemplar_share else len(exemplars) / max(len(labels), 1)
 
     def set_epoch(self, epoch: int) -> None:
-        """Sets the epoch to iterate over, from 0."""
+        """Set the epoch to iterate over, from 0."""
         self.at = epoch
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -100,7 +100,7 @@ class Sampler(data.Sampler[list[int]]):
         raise NotImplementedError
 
     def _dealt(self, deck: np.ndarray, own: int) -> np.ndarray:
-        """Takes the entries of ``deck`` in turn for batches with ``own`` entries of the task each: (batches, n)."""
+        """Take the entries of ``deck`` in turn for batches with ``own`` entries of the task each: (batches, n)."""
         count = min(max(round(self.ratio * own), 1), len(deck))
         return np.resize(deck, (self.batches_per_epoch, count))  # np.resize starts again at the end of the deck
 

@@ -128,7 +128,7 @@ class Spec:
     remark: str = ""
 
     def load(self, root: str | Path, *, split: int = 0, seed: int = 0, cameras: CameraPolicy = "apart") -> DataSet:
-        """Reads the data set.
+        """Read the data set.
 
         Args:
             root: folder of all data sets.

@@ -92,7 +92,7 @@ def build_benchmark(
     cut: Cut = Cut(),
     sources: Sources = Sources(),  # noqa: B008
 ) -> Benchmark:
-    """Builds a sequence of tasks with the test sets of ``learned``, then of ``train``, then of ``unseen``.
+    """Build a sequence of tasks with the test sets of ``learned``, then of ``train``, then of ``unseen``.
 
     The class label of an identity is its position in the sequence. No two tasks share an identity.
 
@@ -186,7 +186,7 @@ def _unseen_tests(unseen: Unseen, others: Sequence[Splits]) -> Iterator[QueryGal
 
 
 def _require_allowed(train: Sequence[str], unseen: Unseen, learned: Learned, cut: Cut, sources: Sources) -> None:
-    """Raises ArgumentError if a value is invalid, before any data set is read."""
+    """Raise ArgumentError if a value is invalid, before any data set is read."""
     if not train:
         raise ArgumentError("train", "is empty; name at least one data set")
     for argument, number in (("identities", cut.identities), ("splits", unseen.splits)):
@@ -260,7 +260,7 @@ def query_gallery(versions: Splits, kind: Literal["seen", "unseen", "merged"]) -
 
 
 def pool_splits(name: str, data_sets: Sequence[Splits]) -> list[DataSet]:
-    """Merges data sets split by split; a data set with fewer splits than others uses its splits several times."""
+    """Merge data sets split by split; a data set with fewer splits than others uses its splits several times."""
     number = max(len(versions) for versions in data_sets)
     return [
         pool_data_sets(name, [versions[split % len(versions)] for versions in data_sets]) for split in range(number)
@@ -268,7 +268,7 @@ def pool_splits(name: str, data_sets: Sequence[Splits]) -> list[DataSet]:
 
 
 def split_identities(data_set: DataSet, tasks_per_dataset: int, *, order: str, order_seed: int) -> list[list[int]]:
-    """Cuts the training identities of a data set into tasks.
+    """Cut the training identities of a data set into tasks.
 
     All tasks get the same number of identities, and the first task also gets the remainder. In ascending order this is
     DwoPP's split: 751 identities in ten tasks become 76, then nine times 75. DwoPP's authors also used random orders,
@@ -321,7 +321,7 @@ def pool_data_sets(name: str, data_sets: Iterable[DataSet]) -> DataSet:
 
 
 def merge_tasks(benchmark: Benchmark) -> Benchmark:
-    """Merges all tasks of a benchmark into one, for joint training; all seen test sets then belong to this task."""
+    """Merge all tasks of a benchmark into one, for joint training; all seen test sets then belong to this task."""
     records = tuple(record for task in benchmark.tasks for record in task.records)
     held_out = tuple(record for task in benchmark.tasks for record in task.held_out)
     tests = tuple(replace(test, first_task=0) if test.kind == "seen" else test for test in benchmark.tests)
@@ -384,7 +384,7 @@ def _labelled(records: Iterable[Record], labels: Mapping[int, int]) -> tuple[Rec
 
 
 def _require_usable(seen: Sequence[DataSet], unseen: Sequence[DataSet]) -> None:
-    """Raises ArgumentError if a name occurs twice, or a data set lacks the training or test images it is used for."""
+    """Raise ArgumentError if a name occurs twice, or a data set lacks the training or test images it is used for."""
     names = Counter(data_set.name for data_set in (*seen, *unseen))
     seen_names, unseen_names = ({data_set.name for data_set in each} for each in (seen, unseen))
     if twice := next((name for name, count in names.items() if count > 1), None):

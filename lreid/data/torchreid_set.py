@@ -19,7 +19,7 @@ SPLITS = ("train", "query", "gallery")
 
 
 def load(name: str, sources: Sources, split: int = 0) -> list[DataSet]:
-    """Reads a data set by torchreid.
+    """Read a data set by torchreid.
 
     The data set must be in ``sources.root``, in a folder with the name that torchreid expects. If the folder is
     missing, lreid raises an error, because torchreid would download some data sets. Records are sorted by path. Test

@@ -103,7 +103,7 @@ class Choice:
 def from_tracks(
     sources: Sequence[Path], tracks: Sequence[Path], out: Path, choice: Choice = Choice(), *, same: bool = False
 ) -> int:
-    """Writes images ``out/images/CAMERA/TRACK/FRAME.jpg`` and the list of them, ``out/index.csv``.
+    """Write images ``out/images/CAMERA/TRACK/FRAME.jpg`` and the list of them, ``out/index.csv``.
 
     Every camera becomes a domain with its own identities, split by :func:`lreid.data.custom.splits_of`. An identity
     then has only one camera, so the list has no cameras. With ``same``, all cameras together become one domain, and the
@@ -143,7 +143,7 @@ def from_tracks(
 
 
 def read_tracks(file: Path, classes: Sequence[int] = ()) -> list[Box]:
-    """Reads the boxes in a tracker's file, sorted by frame.
+    """Read the boxes in a tracker's file, sorted by frame.
 
     :func:`lreid.data.tracker_json.json_lines` reads JSON. Other text has the MOT Challenge format: a line contains
     frame, track, left, top, width and height, optionally followed by confidence, class and more, separated by commas or
@@ -203,7 +203,7 @@ def _lines(file: Path) -> Iterator[tuple[int, str]]:
 
 
 def _report(file: Path, left_out: Mapping[str, int], taken: Mapping[float, int], *, empty: bool) -> None:
-    """Logs which boxes of a file were left out, and whether the remaining ones have several classes.
+    """Log which boxes of a file were left out, and whether the remaining ones have several classes.
 
     Raises:
         InputError: no box remains.
@@ -321,7 +321,7 @@ def _rate_in(folder: Path) -> float | None:
 
 
 def open_video(sequence: Tracked) -> tuple[float, Iterator[np.ndarray]]:
-    """Opens a video.
+    """Open a video.
 
     Returns:
         Frames per second, and an iterator that decodes the frames one by one, (H, W, 3) uint8 RGB.
@@ -376,7 +376,7 @@ def shown(source: Path | str) -> str:
 
 
 def _images(sequence: Tracked, choice: Choice, folder: Path) -> list[tuple[str, str, str, int]]:
-    """Writes the images of a video and returns them as :func:`_cut` does."""
+    """Write the images of a video and return them as :func:`_cut` does."""
     rows = list(_cut(sequence, choice, folder))
     if not rows:
         raise InputError(
@@ -389,7 +389,7 @@ def _images(sequence: Tracked, choice: Choice, folder: Path) -> list[tuple[str, 
 
 
 def _cut(sequence: Tracked, choice: Choice, folder: Path) -> Iterator[tuple[str, str, str, int]]:
-    """Writes the images of a video one by one; yields the path in the folder, identity, camera and second of each."""
+    """Write the images of a video one by one; yield the path in the folder, identity, camera and second of each."""
     boxes = read_tracks(sequence.tracks, choice.classes)
     rate, frames = open_video(sequence)
     best = BestCrops(stretches_of(boxes, choice, rate))
@@ -465,7 +465,7 @@ class BestCrops:
 
 
 def stretches_of(boxes: Sequence[Box], choice: Choice, rate: float) -> Callable[[Box], int]:
-    """Cuts tracks into stretches, at most ``choice.most`` per track.
+    """Cut tracks into stretches, at most ``choice.most`` per track.
 
     Returns:
         A function that gives the number of a box's stretch within its track, from 0.
@@ -483,7 +483,7 @@ def stretches_of(boxes: Sequence[Box], choice: Choice, rate: float) -> Callable[
 
 
 def crop(frame: np.ndarray, box: Box) -> np.ndarray | None:
-    """Cuts a box out of a frame (H, W, 3); None if less than half of the box is in the frame."""
+    """Cut a box out of a frame (H, W, 3); None if less than half of the box is in the frame."""
     height, width, _ = frame.shape
     top, bottom = (
         round(min(max(edge, 0), height)) for edge in (box.top, box.top + box.height)

@@ -37,7 +37,7 @@ def export(
     opset: int = OLDEST_OPSET,
     config: str = "",
 ) -> float:
-    """Writes a network with pooling and neck to a file whose features equal those of :meth:`Embedder.extract`.
+    """Write a network with pooling and neck to a file whose features equal those of :meth:`Embedder.extract`.
 
     The file is written only if its features equal those of torch, for one image and for several. The input ``images``
     is a batch of RGB images, of any size; the output ``features`` is (n, dim) float32. The file records ``backbone``,

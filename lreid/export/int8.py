@@ -21,7 +21,7 @@ quantization, onnx = Extra("onnxruntime.quantization", "export"), Extra("onnx", 
 
 
 def _quantise(prepared: Path, small: Path, reader: Any) -> None:
-    """Quantises all layers from the first convolution to the last layer."""
+    """Quantise all layers from the first convolution to the last layer."""
     before = takewhile(_is_no_convolution, onnx.load_model(prepared).graph.node)
     quantization.quantize_static(
         prepared,
@@ -36,7 +36,7 @@ def _quantise(prepared: Path, small: Path, reader: Any) -> None:
 
 
 def export_int8(model: Embedder, file: Path, images: Sequence[str], **options: Any) -> None:
-    """Writes a network whose convolutions compute with 8-bit integers (onnxruntime's static quantisation).
+    """Write a network whose convolutions compute with 8-bit integers (onnxruntime's static quantisation).
 
     Weights have only 7 bits, with one scale per channel, because 8 bits would overflow the 16-bit sums of processors
     without VNNI instructions. The file has its own fingerprint, because its features differ slightly from those of the

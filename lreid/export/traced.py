@@ -84,7 +84,7 @@ class ImagesToFeatures(nn.Module):
 
 
 def check_onnx(opset: int) -> None:
-    """Checks that ONNX files can be written.
+    """Check that ONNX files can be written.
 
     Raises:
         InputError: a package is missing, or ``opset`` is not supported.

@@ -22,7 +22,7 @@ from lreid.models.exported import OnnxEmbedder
 
 
 def export_for(tool: str, model: Embedder, out: Path, *, config: str, source: str, opset: int) -> float:
-    """Writes the format that a tool loads, and a card next to it (``FILE.md``, or ``README.md`` in a folder).
+    """Write the format that a tool loads, and a card next to it (``FILE.md``, or ``README.md`` in a folder).
 
     * ``boxmot``: an ONNX file that takes images (n, 3, H, W), normalised by ImageNet's mean and deviation.
     * ``ultralytics``: an ONNX file that takes images (n, 3, S, S) in [0, 1]. S is the larger of height and width,

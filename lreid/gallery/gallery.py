@@ -172,7 +172,7 @@ class Gallery:
         device: str = "cpu",
         **about: Any,
     ) -> Gallery:
-        """Builds a gallery of images.
+        """Build a gallery of images.
 
             gallery = lreid.Gallery.build("my/images", model="zoo:people")
             gallery.search("my/new").to_frame()
@@ -218,7 +218,7 @@ class Gallery:
         *,
         model: Model | None = None,
     ) -> None:
-        """Adds images; arguments as in :meth:`build`. The threshold does not change; calibrate after many additions.
+        """Add images; arguments as in :meth:`build`. The threshold does not change; calibrate after many additions.
 
         Milvus has stored the images when this method returns; a file contains them when :meth:`save` returns.
 
@@ -239,7 +239,7 @@ class Gallery:
         self.store.add(vectors, labels)
 
     def remove(self, paths: Files) -> None:
-        """Deletes images with their features; the name of an identity is deleted with its last image.
+        """Delete images with their features; the name of an identity is deleted with its last image.
 
         An ``hnsw`` gallery of faiss is rebuilt from the remaining images.
 
@@ -306,7 +306,7 @@ class Gallery:
         return self._matches(*self._search_each(vectors, k, filters))
 
     def calibrate(self, images: Any, ids: Any, *, model: Model | None = None, false_accept_rate: float = 0.01) -> float:
-        """Sets the threshold for a false accept rate.
+        """Set the threshold for a false accept rate.
 
         Every labelled image serves as an impostor: the gallery is searched with the image, leaving out the images of
         its identity. The threshold is set so that at most a share ``false_accept_rate`` of the best scores reaches it.
@@ -343,7 +343,7 @@ class Gallery:
         return self.about.threshold
 
     def save(self, path: str | Path | None = None) -> None:
-        """Saves the gallery at its place, or writes a gallery in memory to a file.
+        """Save the gallery at its place, or write a gallery in memory to a file.
 
         Args:
             path: the file. An existing file is replaced when the new one is complete.
@@ -354,18 +354,18 @@ class Gallery:
         self.store.save(path)
 
     def finish(self) -> None:
-        """Completes a gallery that was built with ``whole=False``, and saves it."""
+        """Complete a gallery that was built with ``whole=False``, and save it."""
         self.store.finish()
 
     def close(self) -> None:
-        """Closes the database, if there is one, so that another process can use it."""
+        """Close the database, if there is one, so that another process can use it."""
         self.store.close()
 
     @classmethod
     def load(
         cls, where: str | Path | Place, *, memory_map: bool = False, unfinished: bool = False, device: str = "cpu"
     ) -> Gallery:
-        """Opens a saved gallery.
+        """Open a saved gallery.
 
         Args:
             where: address of the gallery, see :func:`lreid.gallery.store.place_of`.
@@ -433,7 +433,7 @@ class Gallery:
         return _numbers(given, names)
 
     def _check_kind(self, what: str, given: np.ndarray) -> None:
-        """Refuses text for a gallery with integer labels, and unknown integers for a gallery with text labels.
+        """Refuse text for a gallery with integer labels, and unknown integers for a gallery with text labels.
 
         Raises:
             InputError: numbers are mixed with text.

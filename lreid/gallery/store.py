@@ -90,10 +90,10 @@ class Store(Protocol):
         """The number of images that a filter allows."""
 
     def add(self, vectors: np.ndarray, labels: Rows) -> None:
-        """Adds ``(N, D)`` float32 rows of unit length, and before them any new names. The store chooses the keys."""
+        """Add ``(N, D)`` float32 rows of unit length, and before them any new names. The store chooses the keys."""
 
     def remove(self, keys: np.ndarray) -> None:
-        """Deletes existing rows."""
+        """Delete existing rows."""
 
     def keys_of(self, paths: Paths) -> np.ndarray:
         """``(N,)`` int64 keys of the images with these paths; -1 for unknown paths."""
@@ -117,13 +117,13 @@ class Store(Protocol):
         """
 
     def finish(self) -> None:
-        """Completes a gallery that was built with ``whole=False``, and saves it."""
+        """Complete a gallery that was built with ``whole=False``, and save it."""
 
     def save(self, path: str | Path | None = None) -> None:
-        """Saves :attr:`about` and all unsaved rows."""
+        """Save :attr:`about` and all unsaved rows."""
 
     def close(self) -> None:
-        """Closes files and connections."""
+        """Close files and connections."""
 
 
 class Place(Protocol):
@@ -133,7 +133,7 @@ class Place(Protocol):
         """Whether the gallery exists, complete or not."""
 
     def load(self, memory_map: bool = False) -> Store:
-        """Opens the gallery.
+        """Open the gallery.
 
         Raises:
             InputError: the gallery does not exist or cannot be used.
@@ -146,7 +146,7 @@ class Place(Protocol):
         """Size of the gallery on disk; None if unknown."""
 
     def delete(self) -> None:
-        """Deletes this version of the gallery, but no other version."""
+        """Delete this version of the gallery, but no other version."""
 
     def others(self) -> list[Any]:
         """Places of all other existing versions, older and newer ones."""
@@ -161,7 +161,7 @@ class Place(Protocol):
         """The place of the previous version."""
 
     def switch(self, current: Any) -> None:
-        """Replaces this version by the next version in one step; this version becomes the previous one.
+        """Replace this version by the next version in one step; this version becomes the previous one.
 
         Args:
             current: the store that was here when the next version was finished.
@@ -171,7 +171,7 @@ class Place(Protocol):
         """
 
     def roll_back(self) -> None:
-        """Replaces this version by the previous version in one step; this version becomes the next one.
+        """Replace this version by the previous version in one step; this version becomes the next one.
 
         Raises:
             InputError: there is no previous version.
@@ -179,7 +179,7 @@ class Place(Protocol):
 
 
 def require_keys(keys: np.ndarray, there: np.ndarray) -> None:
-    """Requires that images with these keys exist.
+    """Require that images with these keys exist.
 
     Raises:
         InputError: a key does not exist; the message names it.

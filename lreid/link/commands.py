@@ -72,7 +72,7 @@ def add(
     keep_days: float | None = None,
     device: str = "auto",
 ) -> Record:
-    """Links the tracklets of recordings with each other and with those in the folder, which is created if needed.
+    """Link the tracklets of recordings with each other and with those in the folder, which is created if needed.
 
     Args:
         folder: the folder, see :mod:`lreid.link.commands`. People whom ``lreid search`` enrolled in its gallery keep
@@ -123,7 +123,7 @@ def add(
 
 
 def relink(folder: Path, options: Options = Options()) -> Record:
-    """Links all tracklets again, for instance with a new threshold, but keeps corrections by the user.
+    """Link all tracklets again, for instance with a new threshold, but keep corrections by the user.
 
     A new identity gets the number of the old identity with which it shares the most tracklets.
 
@@ -147,14 +147,14 @@ def relink(folder: Path, options: Options = Options()) -> Record:
 
 
 def correct(folder: Path, action: str, change: Callable[[Record], object]) -> Record:
-    """Applies a user's correction, such as :meth:`Record.merge`; ``undo`` reverts the last one."""
+    """Apply a user's correction, such as :meth:`Record.merge`; ``undo`` reverts the last one."""
     with _changing(folder, action) as (record, _):
         change(record)
     return record
 
 
 def remove(folder: Path, identity: str | None = None, *, keep_days: float | None = None) -> int:
-    """Deletes tracklets with their crops, features and boxes; neither this nor earlier changes can then be undone.
+    """Delete tracklets with their crops, features and boxes; neither this nor earlier changes can then be undone.
 
     Args:
         folder: the folder.
@@ -261,7 +261,7 @@ def _opened(folder: Path, checkpoint: Path | None, device: str) -> tuple[NamedGa
 def _with_features(
     folder: Path, rows: Sequence[Json], named: NamedGallery | None, checkpoint: Path | None, model: Embedder, flip: bool
 ) -> NamedGallery:
-    """Adds the features of the crops of tracklets to the gallery, without identities and without saving."""
+    """Add the features of the crops of tracklets to the gallery, without identities and without saving."""
     paths = [f"{CROPS}/{row['key']}/{name}" for row in rows for name in row["crops"]]
     cameras = [row["camera"] for row in rows for _ in row["crops"]]
     seconds = [int(row["start"]) for row in rows for _ in row["crops"]]
@@ -286,7 +286,7 @@ def _link(
     travel: Sequence[tuple[str, str, float]],
     options: Options,
 ) -> None:
-    """Gives new tracklets identities, and records their mean similarity to the other tracklets of their identity."""
+    """Give new tracklets identities, and record their mean similarity to the other tracklets of their identity."""
     numbers = {record.name_of(each["identity"]): each["identity"] for each in old}
     numbers |= {name: int(number) for number, name in record.content["names"].items()}
     enrolled = _enrolled(named)
@@ -364,7 +364,7 @@ def _labels(
     rows: Sequence[Json],
     options: Options,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Links new tracklets, all at once or online; returns labels and travel times, and records the threshold."""
+    """Link new tracklets, all at once or online; return labels and travel times, and record the threshold."""
     if options.delay is None:
         index = {row["key"]: number for number, row in enumerate(rows)}
         groups = ([index[key] for key in group if key in index] for group in record.content["same"])
@@ -437,7 +437,7 @@ def _label(named: NamedGallery, record: Record) -> None:
 
 
 def _write_tracks(folder: Path, record: Record) -> None:
-    """Writes one MOT file per recording, with identities as track numbers."""
+    """Write one MOT file per recording, with identities as track numbers."""
     lines: dict[str, list[tuple[int, int, str]]] = {clip["name"]: [] for clip in record.content["clips"]}
     for each in record.tracklets:
         with contextlib.suppress(FileNotFoundError):
@@ -450,7 +450,7 @@ def _write_tracks(folder: Path, record: Record) -> None:
 
 
 def _sweep(folder: Path, record: Record, enrolled: Sequence[str] = ()) -> None:
-    """Deletes crops, features and MOT files that the record does not list, and the given enrolled images."""
+    """Delete crops, features and MOT files that the record does not list, and the given enrolled images."""
     keys = {each["key"] for each in record.tracklets}
     place = place_of(folder / GALLERY)
     for each in [place, *place.others()] if place.exists() else []:

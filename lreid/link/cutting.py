@@ -76,7 +76,7 @@ class Cut(NamedTuple):
 
 
 def read_cameras(file: Path) -> tuple[list[Clip], list[tuple[str, str, float]]]:
-    """Reads a YAML file: the recordings that it lists, and minimum travel times between cameras (A, B, seconds).
+    """Read a YAML file: the recordings that it lists, and minimum travel times between cameras (A, B, seconds).
 
     Raises:
         InputError: the file cannot be read, a camera occurs twice, or a value is invalid.
@@ -123,7 +123,7 @@ def _travel(where: str, value: list[Any], cameras: dict[str, Any]) -> tuple[str,
 
 
 def cut(clip: Clip, folder: Path, choice: Choice) -> list[Cut]:
-    """Writes the best crops and the boxes of every tracklet of a recording into ``folder / key``.
+    """Write the best crops and the boxes of every tracklet of a recording into ``folder / key``.
 
     A tracklet is divided into time intervals, and only the best crop of each interval is written, at most
     ``choice.most`` per tracklet. Memory holds one crop per tracklet.

@@ -26,7 +26,7 @@ PATIENCE, SHORTEST = 1.0, 1.0  # maximum gap in a track, and minimum length of a
 
 
 def detect(tracked: Tracked) -> list[Box]:
-    """Detects and tracks moving objects; returns their boxes with track numbers, sorted by frame.
+    """Detect and track moving objects; return their boxes with track numbers, sorted by frame.
 
     Raises:
         InputError: the video cannot be read, or nothing moves.

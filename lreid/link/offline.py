@@ -175,7 +175,7 @@ def link(
     must: Pairs = (),
     cannot: Pairs = (),
 ) -> Links:
-    """Links tracklets with each other and with earlier identities; two earlier identities are never joined.
+    """Link tracklets with each other and with earlier identities; two earlier identities are never joined.
 
     Args:
         tracklets: N tracklets.

@@ -35,7 +35,7 @@ class OnlineLinker:
         self._means /= self._weights[:, None].clip(1)
 
     def add(self, batch: Tracklets) -> np.ndarray:
-        """Assigns a batch of tracklets by the Hungarian method, in rounds with at most one tracklet per identity.
+        """Assign a batch of tracklets by the Hungarian method, in rounds with at most one tracklet per identity.
 
         Args:
             batch: n tracklets that ended within the allowed delay.
@@ -76,7 +76,7 @@ class OnlineLinker:
         self._seen += 1
 
     def _reserve(self) -> None:
-        """Makes room for one more tracklet and identity; doubling keeps the amortised cost constant."""
+        """Make room for one more tracklet and identity; doubling keeps the amortised cost constant."""
         if len(self._weights) <= self.count:
             more = self.count + 256
             self._means = np.concatenate([self._means, np.zeros((more, self._means.shape[1]), np.float32)])

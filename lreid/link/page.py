@@ -38,7 +38,7 @@ class Line(NamedTuple):
 
 
 def write_page(path: Path, record: Record) -> None:
-    """Writes the page, which works offline and shows the crops from their files.
+    """Write the page, which works offline and shows the crops from their files.
 
     Raises:
         InputError: the page cannot be written.

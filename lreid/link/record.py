@@ -55,7 +55,7 @@ class Record:
 
     @classmethod
     def read(cls, folder: Path) -> Record:
-        """Reads the record of a folder.
+        """Read the record of a folder.
 
         Raises:
             InputError: the file is missing, damaged or of a later version.
@@ -72,7 +72,7 @@ class Record:
         return cls(content)
 
     def write(self, folder: Path) -> None:
-        """Writes the file, atomically."""
+        """Write the file, atomically."""
         write_text(folder / FILE, json.dumps(self.content, indent=1) + "\n")
 
     @property
@@ -153,7 +153,7 @@ class Record:
         return step["action"]
 
     def merge(self, first: str, second: str) -> None:
-        """Merges two identities of one person into the identity with a name, or into the one with the lower number.
+        """Merge two identities of one person into the identity with a name, or into the one with the lower number.
 
         Raises:
             InputError: both are the same identity, both have names, or they were marked as two people.
@@ -172,7 +172,7 @@ class Record:
         self.content["same"].append(sorted(keys))
 
     def apart(self, first: str, second: str) -> None:
-        """Marks two identities as two people, so that a later ``relink`` does not join them.
+        """Mark two identities as two people, so that a later ``relink`` does not join them.
 
         Raises:
             InputError: both are the same identity, or one has no tracklets.
@@ -183,7 +183,7 @@ class Record:
         self._confirm_apart(one, other)
 
     def split(self, identity: str, keys: Iterable[str]) -> int:
-        """Moves tracklets of an identity to a new one, and returns its number.
+        """Move tracklets of an identity to a new one, and return its number.
 
         Raises:
             InputError: a tracklet does not belong to the identity, or no tracklet would be left.
@@ -205,7 +205,7 @@ class Record:
         return number
 
     def name(self, identity: str, name: str) -> None:
-        """Gives an identity a name; ``unknown-NUMBER`` removes the name.
+        """Give an identity a name; ``unknown-NUMBER`` removes the name.
 
         Raises:
             InputError: another identity has the name, or the name is empty, a number or like ``unknown-17``.
@@ -222,7 +222,7 @@ class Record:
             self.content["names"][str(number)] = name
 
     def drop(self, keys: set[str]) -> None:
-        """Removes tracklets, and the history, because it contains data of the removed tracklets."""
+        """Remove tracklets, and the history, because it contains data of the removed tracklets."""
         self.content["tracklets"] = [each for each in self.tracklets if each["key"] not in keys]
         numbers = {str(number) for number in self.identities}
         self.content["names"] = {number: name for number, name in self.content["names"].items() if number in numbers}

@@ -92,19 +92,19 @@ def class_means(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def check_rows(features: Tensor, labels: Tensor, name: str = "features") -> None:
-    """Raises ValueError unless ``features`` is ``(B, D)`` with one row for each label."""
+    """Raise ValueError unless ``features`` is ``(B, D)`` with one row for each label."""
     if features.ndim != 2 or len(features) != len(labels):
         raise ValueError(f"{name} must be (B, D) with B = {len(labels)} labels, got shape {tuple(features.shape)}")
 
 
 def check_alike(first: Tensor, second: Tensor, names: str, shape: str = "(B, D)") -> None:
-    """Raises ValueError unless both tensors are matrices of the same shape, which the error describes as ``shape``."""
+    """Raise ValueError unless both tensors are matrices of the same shape, which the error describes as ``shape``."""
     if first.ndim != 2 or first.shape != second.shape:
         raise ValueError(f"{names} must both be {shape}, got shapes {tuple(first.shape)} and {tuple(second.shape)}")
 
 
 def check_pairs(student: Tensor, teacher: Tensor, name: str = "teacher") -> None:
-    """Raises ValueError unless the two tensors are ``(B, D)`` and ``(B, D')``."""
+    """Raise ValueError unless the two tensors are ``(B, D)`` and ``(B, D')``."""
     if student.ndim != 2 or teacher.ndim != 2 or len(student) != len(teacher):
         raise ValueError(
             f"student and {name} must be (B, D) and (B, D'), "
@@ -113,7 +113,7 @@ def check_pairs(student: Tensor, teacher: Tensor, name: str = "teacher") -> None
 
 
 def check_logits(student_logits: Tensor, teacher_logits: Tensor) -> None:
-    """Raises ValueError unless the logits are ``(B, K)`` and ``(B, K_old)`` with ``K_old <= K``."""
+    """Raise ValueError unless the logits are ``(B, K)`` and ``(B, K_old)`` with ``K_old <= K``."""
     student, teacher = tuple(student_logits.shape), tuple(teacher_logits.shape)
     if len(student) != 2 or len(teacher) != 2 or student[0] != teacher[0] or student[1] < teacher[1]:
         raise ValueError(
@@ -123,7 +123,7 @@ def check_logits(student_logits: Tensor, teacher_logits: Tensor) -> None:
 
 
 def check_temperature(temperature: float) -> None:
-    """Raises ValueError unless the temperature is above 0."""
+    """Raise ValueError unless the temperature is above 0."""
     if not temperature > 0:
         raise ValueError(f"temperature must be above 0, got {temperature}")
 

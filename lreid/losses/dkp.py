@@ -107,7 +107,7 @@ def dkp_pkt_loss(
     check_alike(means, noise, "means and noise", "(P, D)")
     if features.ndim != 2 or features.shape[1] != means.shape[1]:
         raise ValueError(
-            f"features must be (B, D) with the width of the prototypes, "
+            f"features must be (B, D) as wide as the prototypes, "
             f"got shapes {tuple(features.shape)} and {tuple(means.shape)}"
         )
     past = unit(means.double() + deviations.double() * noise.double())  # (P, D)

@@ -51,7 +51,7 @@ class Group(NamedTuple):
 
 
 def grouped(runs: Sequence[Results], *, each: bool = False) -> list[Group]:
-    """Groups runs with the same names, AP convention, finished tasks and test sets; groups are in the order of runs."""
+    """Group runs with the same names, AP convention, finished tasks and test sets; groups are in the order of runs."""
     groups: dict[tuple, Group] = {}
     for place, (run, names) in enumerate(zip(runs, group_names(runs), strict=True)):
         done, total = len(run["mAP"]), len(run["tasks"])

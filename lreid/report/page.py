@@ -93,7 +93,7 @@ class Progress(NamedTuple):
 
 
 def write_report(run_dir: str | Path, more: Sequence[Panel] = ()) -> Path:
-    """Writes ``report.html`` into the folder of a finished or unfinished run, and returns its path.
+    """Write ``report.html`` into the folder of a finished or unfinished run, and return its path.
 
     Args:
         run_dir: the folder.
@@ -129,7 +129,7 @@ def write_page(
     links: Links = (),
     progress: Progress | None = None,
 ) -> None:
-    """Writes a page about runs, finished or not, through a temporary file.
+    """Write a page about runs, finished or not, through a temporary file.
 
     The page needs no other file, is readable on a phone, and follows the reader's light or dark mode. Runs are averaged
     as in :func:`lreid.report.groups.grouped`.

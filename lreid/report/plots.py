@@ -131,7 +131,7 @@ def averages(runs: Sequence[Results], metric: str, kind: Kind) -> Points:
 
 
 def learning_curve(runs: Results | Sequence[Results]) -> Figure:
-    """Draws mAP and Rank-1 after every task, averaged over seen and over unseen test sets; needs no display.
+    """Draw mAP and Rank-1 after every task, averaged over seen and over unseen test sets; no display is needed.
 
     Each group of :func:`lreid.report.groups.grouped` is one line: the mean of its runs, with a band of one standard
     deviation (n - 1).
@@ -161,7 +161,7 @@ def learning_curve(runs: Results | Sequence[Results]) -> Figure:
 
 
 def sensitivity_curve(runs: Sequence[Results], key: str) -> Figure:
-    """Draws the seen mAP after the last task over the values of one config key, as in Figure 4 of DwoPP (BMVC 2022).
+    """Draw the seen mAP after the last task over the values of one config key, as in Figure 4 of DwoPP (BMVC 2022).
 
     Runs that differ only in this key and their seed form one line, with a band of one standard deviation (n - 1). The
     axis is logarithmic if the values span more than a factor of 10.
@@ -283,7 +283,7 @@ def dot_keys(names: Sequence[str], *, shapes: bool) -> Markup:
 
 
 def _draw(axes: Axes, lines: Sequence[Line], *, dots: bool = True) -> None:
-    """Draws lines and their bands; in an SVG the n-th line is the element ``line-n``, and its band is ``band-n``."""
+    """Draw lines and their bands; in an SVG the n-th line is the element ``line-n``, and its band is ``band-n``."""
     for number, line in enumerate(map(_finite, lines)):
         x, y = np.array(line.points, dtype=float).reshape(-1, 2).T
         colour = f"C{line.place % COLOURS}"

@@ -105,7 +105,7 @@ def write_ranked(
     links: Sequence[tuple[str, str]] = (),
     more: Sequence[Panel] = (),
 ) -> None:
-    """Writes the page, through a temporary file.
+    """Write the page, through a temporary file.
 
     Args:
         path: the file.

@@ -95,7 +95,7 @@ def inside(title: str, name: str, panels: Sequence[Panel]) -> Panel:
 
 
 def once(page: str) -> str:
-    """Stores repeated images of a page only once; ``script.js`` copies them to the other places."""
+    """Store repeated images of a page only once; ``script.js`` copies them to the other places."""
     first: dict[str, int] = {}
 
     def put(image: re.Match[str]) -> str:
@@ -108,7 +108,7 @@ def once(page: str) -> str:
 
 
 def render(template: str, **values: Any) -> Markup:
-    """Fills a template in ``templates/`` with values; returns HTML that other templates do not escape again.
+    """Fill a template in ``templates/`` with values; return HTML that other templates do not escape again.
 
     All values that are not :class:`Markup` are escaped.
     """

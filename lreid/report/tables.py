@@ -163,7 +163,7 @@ def comparison_table(
     cost: bool = False,
     switches: bool = False,
 ) -> str:
-    """Compares runs: mean ± standard deviation (n - 1) over the seeds of each method on each benchmark, in per cent.
+    """Compare runs: mean ± standard deviation (n - 1) over the seeds of each method on each benchmark, in per cent.
 
     Runs with different protocols, configs, AP conventions or numbers of finished tasks are not averaged, see
     :func:`lreid.report.groups.group_names`. Groups are in the order of their first runs.

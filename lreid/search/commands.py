@@ -56,7 +56,7 @@ def build(
     device: str = "auto",
     engine: Engine = "torch",
 ) -> NamedGallery:
-    """Builds a gallery.
+    """Build a gallery.
 
     Args:
         where: place of the gallery, see :func:`lreid.gallery.store.place_of`.
@@ -106,7 +106,7 @@ def add(
     device: str = "auto",
     engine: Engine = "torch",
 ) -> int:
-    """Adds the images that are not in a gallery yet; their features are normalised like those in the gallery.
+    """Add the images that are not in a gallery yet; their features are normalised like those in the gallery.
 
     Args:
         where: place of the gallery.
@@ -133,7 +133,7 @@ def add(
 
 
 def remove(where: Where, paths: Sequence[str] = (), identity: str | None = None, *, everywhere: bool = False) -> int:
-    """Deletes images and their features from a gallery: by path, or all images of one identity.
+    """Delete images and their features from a gallery: by path, or all images of one identity.
 
     The name of an identity is deleted with its last image.
 
@@ -184,7 +184,7 @@ def calibrate(
     device: str = "auto",
     engine: Engine = "torch",
 ) -> dict[str, Any]:
-    """Sets a gallery's threshold on labelled images, see :meth:`lreid.gallery.Gallery.calibrate`.
+    """Set a gallery's threshold on labelled images, see :meth:`lreid.gallery.Gallery.calibrate`.
 
     Args:
         where: place of a gallery whose images have identities.
@@ -281,7 +281,7 @@ def query(
     device: str = "auto",
     engine: Engine = "torch",
 ) -> dict[str, Any]:
-    """Searches a gallery with images.
+    """Search a gallery with images.
 
     Args:
         where: place of the gallery.

@@ -28,7 +28,7 @@ def compare(
     device: str = "auto",
     engine: Engine = "torch",
 ) -> dict[str, Any]:
-    """Compares the cosine similarity of every pair of images with a threshold that was measured before.
+    """Compare the cosine similarity of every pair of images with a threshold that was measured before.
 
     The threshold of a zoo model is reached by 1 % of the impostor pairs in its test sets. The threshold of a calibrated
     gallery was set for the best of many scores, so it is strict for a single pair.

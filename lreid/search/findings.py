@@ -138,7 +138,7 @@ def short_names(paths: Sequence[str]) -> list[str]:
 
 
 def write_findings(results: dict[str, Any], out: Path, *, blur: bool = False) -> None:
-    """Writes the results of :func:`lreid.search.query` to ``matches.json``, ``matches.html``, ``matches-2.html`` ….
+    """Write the results of :func:`lreid.search.query` to ``matches.json``, ``matches.html``, ``matches-2.html`` ….
 
     Queries with a wrong match come first, then unknown people, then the rest; links at the top of each page lead to
     these groups. A page has images of about ``PAGE_BYTES`` bytes.

@@ -133,7 +133,7 @@ def read_images(
 
 
 def require_some(pixels: Images) -> None:
-    """Requires at least one readable image, for a gallery or a threshold.
+    """Require at least one readable image, for a gallery or a threshold.
 
     Raises:
         InputError: none of the images can be read.

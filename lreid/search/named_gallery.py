@@ -73,7 +73,7 @@ class NamedGallery:
 
     @classmethod
     def load(cls, where: str | Path | Place, *, unfinished: bool = False) -> NamedGallery:
-        """Opens a gallery built by :func:`lreid.search.build`.
+        """Open a gallery built by :func:`lreid.search.build`.
 
         Raises:
             InputError: as in :meth:`lreid.gallery.Gallery.load`, or the gallery was not built by ``lreid search``.
@@ -98,7 +98,7 @@ class NamedGallery:
         return cls(gallery, str(where), checkpoint, flip, norm)
 
     def add(self, model: Embedder, images: Sequence[SearchImage], pixels: Images) -> None:
-        """Adds images with their names, and saves the gallery."""
+        """Add images with their names, and save the gallery."""
         from lreid.models.fingerprint import fingerprint
 
         self.gallery.add(self.extract(model, pixels), *columns(images), model=fingerprint(model))

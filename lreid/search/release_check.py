@@ -166,7 +166,7 @@ def check(
     out: Path,
     skip_bad: bool = False,
 ) -> Comparison:
-    """Compares a gallery with three options for a new model: search the gallery as it is, migrate or re-extract it.
+    """Compare a gallery with three options for a new model: search the gallery as it is, migrate or re-extract it.
 
     A query is recognised if the best image with a name shows its identity and reaches the threshold. A person is
     recognised if at least half of their queries are. For each option, the threshold is set so that the queries of

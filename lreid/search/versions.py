@@ -34,7 +34,7 @@ def reindex(
     device: str = "auto",
     engine: Engine = "torch",
 ) -> dict[str, int]:
-    """Extracts all images of a gallery with a new model into a new version, which then replaces the gallery.
+    """Extract all images of a gallery with a new model into a new version, which then replaces the gallery.
 
     Until then the gallery can be searched and changed as before. If a call is killed, the next call continues. The
     previous version stays for :func:`roll_back`. The new version has no threshold, because the old threshold belongs to
@@ -82,7 +82,7 @@ def reindex(
 def extract_beside(
     old: NamedGallery, model: Embedder, checkpoint: Path, place: Place, *, skip_bad: bool = False
 ) -> NamedGallery:
-    """Extracts all images of a gallery with a new model, as :func:`reindex` does, into a gallery at another place."""
+    """Extract all images of a gallery with a new model, as :func:`reindex` does, into a gallery at another place."""
     work = _Reindexing(model, skip_bad)
     new = work.begin(place, old, checkpoint)
     work.catch_up(old, new, new.images())
@@ -172,7 +172,7 @@ class _Reindexing:
 
 
 def roll_back(where: str | Path) -> str:
-    """Replaces the gallery by the version before the last :func:`reindex`.
+    """Replace the gallery by the version before the last :func:`reindex`.
 
     A later :func:`reindex` with the same model restores the newer version.
 
@@ -190,7 +190,7 @@ def roll_back(where: str | Path) -> str:
 
 
 def migrate(source: str | Path, target: str | Path, *, kind: str | None = None, shards: int = 1) -> tuple[int, float]:
-    """Copies a gallery to another place, for instance from a file to Milvus or back, and compares the two.
+    """Copy a gallery to another place, for instance from a file to Milvus or back, and compare the two.
 
     Args:
         source: place of the gallery, which does not change.
@@ -253,6 +253,6 @@ def _rows(labels: Rows) -> set[tuple[Any, ...]]:
 
 
 def _parts(images: Sequence[SearchImage], total: int = 0) -> Iterator[Sequence[SearchImage]]:
-    """Cuts images into batches; after each batch is extracted, the whole file is written."""
+    """Cut images into batches; after each batch is extracted, the whole file is written."""
     step = max(FEWEST_KEPT_AT_ONCE, max(total, len(images)) // 16)
     return (images[start : start + step] for start in range(0, len(images), step))

@@ -64,7 +64,7 @@ class Guard:
         self._seconds = Histogram("lreid_request_seconds", "Seconds until the answer", ("path",), registry=registry)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Passes a request on, or refuses it."""
+        """Pass a request on, or refuse it."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -123,7 +123,7 @@ class Guard:
         return left >= 0
 
     def _bounded(self, receive: Receive) -> Receive:
-        """Limits the size of a body whose length is not in the header, and the time to wait for its next part."""
+        """Limit the size of a body whose length is not in the header, and the time to wait for its next part."""
         size, ended = 0, False
 
         async def read() -> Message:

@@ -101,7 +101,7 @@ class ServedGallery:
             return self._named
 
     def search(self, content: bytes, top: int = 10, camera: str | None = None) -> dict[str, Any]:
-        """Searches the gallery; returns the result of :func:`lreid.search.findings.findings`, with the threshold.
+        """Search the gallery; return the result of :func:`lreid.search.findings.findings`, with the threshold.
 
         Args:
             content: content of an image file.
@@ -118,7 +118,7 @@ class ServedGallery:
         return finding | {"threshold": about.threshold, "false_accept_rate": about.false_accept_rate}
 
     def add(self, content: bytes, identity: str | None = None, camera: str | None = None) -> dict[str, Any]:
-        """Adds an image and keeps its file.
+        """Add an image and keep its file.
 
         Args:
             content: content of an image file.
@@ -139,7 +139,7 @@ class ServedGallery:
         return {"path": path, "images": len(named.gallery), "undo": self._undoable(True, images)}
 
     def remove(self, path: str | None = None, identity: str | None = None) -> dict[str, Any]:
-        """Removes one image, or all images of an identity; deletes their files only if they were uploaded.
+        """Remove one image, or all images of an identity; delete their files only if they were uploaded.
 
         Returns:
             The number of ``removed`` images, the number of ``images`` left, and ``undo``, the name of the change (None
@@ -166,7 +166,7 @@ class ServedGallery:
         return {"removed": len(asked), "images": len(named.gallery), "undo": undo}
 
     def undo(self, change: str) -> dict[str, int]:
-        """Undoes one of the last changes, and returns the number of ``images`` in the gallery.
+        """Undo one of the last changes, and return the number of ``images`` in the gallery.
 
         Raises:
             Absent: the change does not exist, or was already undone.
@@ -229,7 +229,7 @@ class ServedGallery:
 
     @contextmanager
     def _changed(self) -> Iterator[NamedGallery]:
-        """Reads the gallery file for a change; after the change is saved, searches use the changed gallery."""
+        """Read the gallery file for a change; after the change is saved, searches use the changed gallery."""
         with self._changing:
             named = self._read()
             yield named
@@ -237,7 +237,7 @@ class ServedGallery:
                 self._named = named
 
     def _put(self, named: NamedGallery, images: Images) -> None:
-        """Writes the files of images, then the gallery with these images."""
+        """Write the files of images, then the gallery with these images."""
         if named.gallery.holds([image.path for image in images.listed]).any():
             raise Conflict(f"{images.listed[0].path}: is already in the gallery; remove it first")
         named.gallery.add(images.features, *columns(images.listed), model=self._fingerprint)
@@ -250,7 +250,7 @@ class ServedGallery:
             raise
 
     def _take(self, named: NamedGallery, images: Images) -> None:
-        """Writes the gallery without some images, then deletes their uploaded files."""
+        """Write the gallery without some images, then delete their uploaded files."""
         paths = [image.path for image in images.listed]
         if not named.gallery.holds(paths).all():
             raise Conflict(f"{paths[0]}: is no longer in the gallery")
@@ -271,7 +271,7 @@ class ServedGallery:
             raise Unavailable(str(error)) from None
 
     def _undoable(self, added: bool, images: Images) -> str:
-        """Stores a change, and returns the name by which it can be undone."""
+        """Store a change, and return the name by which it can be undone."""
         self._undo[name := secrets.token_hex(16)] = added, images
         if len(self._undo) > UNDOABLE:
             self._undo.popitem(last=False)

@@ -117,7 +117,7 @@ class Card:
         return str(self.config.get("MODEL.NORM", "batch"))
 
     def write(self) -> None:
-        """Writes the card to its file."""
+        """Write the card to its file."""
         keys = asdict(self)
         del keys["file"]
         stored = {key: value for key, value in keys.items() if value or key not in ADDED}
@@ -133,7 +133,7 @@ def _value(value: Any) -> str:
 
 
 def read_card(file: Path) -> Card:
-    """Reads a card.
+    """Read a card.
 
     Raises:
         InputError: the file is missing or is not a card.

@@ -57,7 +57,7 @@ class Download:
     pause: float = 1.0
 
     def __call__(self, addresses: Sequence[str], file: Path, *, sha256: str, size: int) -> None:
-        """Downloads the file unless it exists.
+        """Download the file unless it exists.
 
         Args:
             addresses: addresses with http, https or file.
@@ -144,7 +144,7 @@ class _Resuming:
         sync_folder(file.parent, file)
 
     def _fetch(self, start: int) -> None:
-        """Fetches the bytes of the file from ``start`` on, or all bytes if the server cannot skip any."""
+        """Fetch the bytes of the file from ``start`` on, or all bytes if the server cannot skip any."""
         logger.info("downloading %s%s", self.url, f", from byte {start}" if start else "")
         with _open(self.url, start, self.timeout) as response:
             if response.headers.get_content_type() == "text/html":

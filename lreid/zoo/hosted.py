@@ -135,7 +135,7 @@ def published_file(entry: Published, folder: Path, *, download: Download = Downl
 
 
 def _remember(entry: Published, file: Path, digest: str, memory: Path, fresh: bool) -> None:
-    """Records the SHA-256 of a file at its first use, if it contains named tensors."""
+    """Record the SHA-256 of a file at its first use, if it contains named tensors."""
     from lreid.zoo.state_dicts import read_state_dict  # torch
 
     try:

@@ -25,7 +25,7 @@ def weights_name(card: Card) -> str:
 
 
 def write_entry(card: Card, content: bytes) -> None:
-    """Writes an entry; an existing entry is replaced in the moment when the card is written.
+    """Write an entry; an existing entry is replaced in the moment when the card is written.
 
     Afterwards the weights of the previous card are deleted. All other files are kept, even those of a killed
     publication, because their names do not prove where they came from.

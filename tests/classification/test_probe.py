@@ -151,7 +151,7 @@ def test_bad_arrays_are_told(probe) -> None:
         probe(train, labels - 1, test)
     with pytest.raises(InputError, match="training labels: expected 4"):
         probe(train, labels[:3], test)
-    with pytest.raises(InputError, match="numbers a row"):
+    with pytest.raises(InputError, match="numbers per row"):
         probe(train, labels, points(1, 2, dim=3))
     for bad in ((np.full_like(train, np.nan), labels, test), (train, labels, np.full_like(test, np.inf))):
         with pytest.raises(InputError, match="NaN, infinite"):

@@ -528,7 +528,7 @@ def test_a_part_that_is_no_array_is_damage(tmp_path):
             with zipfile.ZipFile(damaged, "w") as archive:
                 for each, content in parts.items():
                     archive.writestr(each, b"no array" if each == name else content)
-        with pytest.raises(InputError, match=r"people.gallery: not a gallery, or cut short \(\w+ is no array\)"):
+        with pytest.raises(InputError, match=r"people.gallery: not a gallery, or cut short \(\w+ is not an array\)"):
             Gallery.load(file)
 
 

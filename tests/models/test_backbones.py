@@ -220,7 +220,7 @@ def test_no_network_says_where_to_get_the_weights(monkeypatch: pytest.MonkeyPatc
         raise OSError("Connection refused")
 
     monkeypatch.setattr(torchvision.models, "get_model", refuse)
-    with pytest.raises(InputError, match=r"fetch https://.*resnet50.*\.pth elsewhere and name that file"):
+    with pytest.raises(InputError, match=r"download https://.*resnet50.*\.pth elsewhere and name that file"):
         build_backbone("resnet50", "imagenet")
 
 

@@ -17,7 +17,7 @@ from lreid.apps.cli import option
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of ``lreid export``."""
+    """Add the options of ``lreid export``."""
     parser.add_argument("model", metavar="CHECKPOINT|zoo:NAME", help="a trained model")
     option(parser, "--out FILE", "file to write: .onnx, or .pt2 for --format torch", type=Path, required=True)
     tools = ("boxmot", "ultralytics", "deep-sort-realtime", "reid")

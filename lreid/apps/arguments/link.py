@@ -33,7 +33,7 @@ OLD = "delete tracklets that ended more than N days ago"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the commands of ``lreid link`` and their options."""
+    """Add the commands of ``lreid link`` and their options."""
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_linking(commands)
     for name, what in (

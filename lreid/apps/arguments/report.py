@@ -16,7 +16,7 @@ from lreid.apps.cli import option
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of ``lreid report``."""
+    """Add the options of ``lreid report``."""
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run folder")
     option(parser, "--format", "format of the table", "text", choices=("text", "markdown", "csv", "latex"))
     parser.add_argument("--each", action="store_true", help="one line per run instead of means over seeds")

@@ -32,7 +32,7 @@ KINDS = ("flat", "hnsw", "ivfpq")  # as in lreid.retrieval.index, which is not i
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of ``lreid search``."""
+    """Add the options of ``lreid search``."""
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     _add_indexing(commands)
     _add_query(commands)
@@ -67,7 +67,7 @@ def _add_device(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_indexing(commands: Any) -> None:
-    """Adds the commands that change a gallery: build, add, remove, calibrate."""
+    """Add the commands that change a gallery: build, add, remove, calibrate."""
     build = _command(commands, "build", "index images", "DIR|CSV", model="required")
     option(build, "--kind", "kind of index (default: flat, which is exact)", "flat", choices=KINDS)
     option(build, "--shards N", "number of parts, which are searched in parallel", 1)
@@ -125,7 +125,7 @@ def _add_compare(commands: Any) -> None:
 
 
 def _add_versions(commands: Any) -> None:
-    """Adds the commands for new models and places: check, reindex, rollback, migrate."""
+    """Add the commands for new models and places: check, reindex, rollback, migrate."""
     reindex = _command(
         commands,
         "reindex",

@@ -18,7 +18,7 @@ from lreid.apps.cli import option
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of ``lreid serve``."""
+    """Add the options of ``lreid serve``."""
     parser.add_argument("gallery", metavar="GALLERY", help="gallery made by lreid search build")
     option(parser, "--host", "address to serve at", "127.0.0.1")
     option(parser, "--port", "port; 0 chooses a free one", 8000)

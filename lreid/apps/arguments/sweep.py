@@ -28,7 +28,7 @@ EPILOG = """These commands run the ablations of DwoPP (BMVC 2022); add --config 
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of ``lreid sweep``."""
+    """Add the options of ``lreid sweep``."""
     parser.epilog = EPILOG
     add_config(
         parser, "config of all runs (default: the built-in benchmark)", "config keys of all runs, with their values"
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def without_pairs(options: Iterable[Sequence[str]]) -> tuple[list[list[str]], list[str]]:
-    """Splits the words of options that take several words into those words and the ``KEY VALUE`` pairs after them."""
+    """Split the words of options that take several words into those words and the ``KEY VALUE`` pairs after them."""
     from lreid.config_keys import is_key  # imported here, because it loads yacs, which --help does not need
 
     without: list[list[str]] = []

@@ -19,7 +19,7 @@ from lreid.apps.cli import add_config, option
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of ``lreid test``."""
+    """Add the options of ``lreid test``."""
     models = "checkpoints, zoo:NAME, or run folders (every finished task); not needed for a saved gallery"
     option(parser, "--checkpoint FILE", models, [], nargs="+")
     add_config(parser, "benchmark to test on (default: that of the run)")

@@ -27,7 +27,7 @@ SHORT = {  # options that set a config key, with the key and the help text
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of ``lreid train``."""
+    """Add the options of ``lreid train``."""
     add_config(parser, "config of a benchmark, a method, or both", "your images, if any; config keys with their values")
     option(parser, "--data NAME", "data set to train on; repeat it for more", [])
     for name, (key, about) in SHORT.items():

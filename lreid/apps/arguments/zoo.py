@@ -19,7 +19,7 @@ from lreid.apps.cli import option
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of ``lreid zoo``."""
+    """Add the options of ``lreid zoo``."""
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name: str, what: str) -> argparse.ArgumentParser:

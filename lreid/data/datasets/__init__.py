@@ -33,7 +33,7 @@ _registered: dict[str, Spec] = {}
 
 
 def register_dataset(spec: Spec) -> None:
-    """Registers a data set from outside this package, for the current process.
+    """Register a data set from outside this package, for the current process.
 
     Registering a name again replaces the data set, so that a notebook cell may run twice.
 
@@ -97,7 +97,7 @@ def splits_of(name: str) -> int:
 
 
 def load_datasets(name: str, sources: Sources = Sources(), *, split: int = 0) -> list[DataSet]:  # noqa: B008 (frozen)
-    """Loads the data sets of a name.
+    """Load the data sets of a name.
 
     Args:
         name: name of a data set, see :func:`specs`; ``csv:PATH`` for all domains of a CSV file, ``csv:PATH#DOMAIN`` for

@@ -17,7 +17,7 @@ PATTERN = r"(?P<pid>\d{4})(?P<camid>\d{3})"
 
 
 def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
-    """Reads one of 20 splits of CUHK01.
+    """Read one of 20 splits of CUHK01.
 
     Images 1 and 2 of a person come from one camera, images 3 and 4 from the other. Half of the people are for training.
     For the others, the images of one camera are queries and those of the other camera are the gallery. Splits ``2 k``

@@ -18,7 +18,7 @@ PATTERN = r"(?P<pid>\d+)_\w+"
 
 
 def read(home: Path) -> DataSet:
-    """Reads CUHK02: five pairs of cameras, each of which saw different people, with two images per person and camera.
+    """Read CUHK02: five pairs of cameras, each of which saw different people, with two images per person and camera.
 
     Pairs P1 to P4 are for training. In pair P5, camera 1 has the queries and camera 2 the gallery. Every pair numbers
     its people from 1, so person ``n`` of pair ``p`` gets the identity ``10000 p + n``. Cameras are numbered 1 to 10.

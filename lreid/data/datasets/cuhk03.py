@@ -53,7 +53,7 @@ INDICES = {"train": "train_idx", "query": "query_idx", "gallery": "gallery_idx"}
 
 
 def read(home: Path, *, boxes: Boxes) -> DataSet:
-    """Reads CUHK03 with the new protocol; each of the five pairs of cameras has the views 1 and 2, used as cameras.
+    """Read CUHK03 with the new protocol; each of the five pairs of cameras has the views 1 and 2, used as cameras.
 
     Args:
         boxes: ``"detected"`` by a detector, or ``"labeled"`` manually.
@@ -68,7 +68,7 @@ def read(home: Path, *, boxes: Boxes) -> DataSet:
 
 
 def read_classic(home: Path, *, boxes: Boxes, single_shot: bool = False, split: int = 0, seed: int = 0) -> DataSet:
-    """Reads one of the 20 classic test sets of CUHK03.
+    """Read one of the 20 classic test sets of CUHK03.
 
     100 people are for testing and 1367 for training. All images of the test people are queries and also the gallery, as
     in torchreid; by the camera filter, a query can only match images from the other view. The original figures used one
@@ -95,7 +95,7 @@ def read_classic(home: Path, *, boxes: Boxes, single_shot: bool = False, split: 
 
 
 def _read_config(file: Path) -> tuple[list[str], list[int], dict[str, list[int]]]:
-    """Reads a file of the new protocol: file names, identities and, for every split, positions from 0."""
+    """Read a file of the new protocol: file names, identities and, for every split, positions from 0."""
     with MatlabFile(file) as content:
         try:
             names = [content.text(cell) for cell in np.ravel(content["filelist"])]
@@ -119,7 +119,7 @@ def _record(folder: Path, name: str, pid: int, config: Any) -> Record:
 
 
 def convert(home: Path) -> None:
-    """Writes the images of ``cuhk-03.mat`` as PNG files, and its 20 classic test sets as JSON.
+    """Write the images of ``cuhk-03.mat`` as PNG files, and its 20 classic test sets as JSON.
 
     Files are named as in the lists of the new protocol. The name ``1_001_2_06.png`` gives the pair of cameras, the
     person, the view and the number of the image, all counted from 1. The first five images of a person show view 1, the

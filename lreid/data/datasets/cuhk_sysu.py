@@ -48,7 +48,7 @@ PATTERN = r"(?P<pid>\d+)_s\d+_\d+_\d"
 
 
 def read(home: Path, *, min_images: int = 1, cameras: CameraPolicy = "apart") -> DataSet:
-    """Reads the crops of CUHK-SYSU.
+    """Read the crops of CUHK-SYSU.
 
     The gallery of a query consists of the boxes of its person in the 50 scenes of ``TestG50.mat``; boxes of other
     people are not cropped. AKA's released code gives all images the same camera (``cameras="same"``) and filters by
@@ -77,7 +77,7 @@ class Crop(NamedTuple):
 
 
 def convert(home: Path) -> None:
-    """Crops the people of CUHK-SYSU into ``cuhksysu4reid/{train,query,gallery}``.
+    """Crop the people of CUHK-SYSU into ``cuhksysu4reid/{train,query,gallery}``.
 
     Training crops come from ``Train.mat``, queries and galleries from ``TestG50.mat``. The gallery gets the boxes of
     the query's person; scenes without such a box are skipped. File names and JPEG quality (75) are those of AKA's code:

@@ -24,7 +24,7 @@ PATTERN = r"(?P<pid>\d+)_c(?P<camid>\d+)_f\d+"
 
 
 def read(home: Path) -> DataSet:
-    """Reads DukeMTMC-reID; cameras are numbered 1 to 8."""
+    """Read DukeMTMC-reID; cameras are numbered 1 to 8."""
     return read_folders("dukemtmc_reid", home, FOLDERS, PATTERN, EXAMPLE)
 
 

@@ -22,7 +22,7 @@ PARTITIONS = "features_and_partitions.mat"
 
 
 def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
-    """Reads one of the 10 published partitions of GRID.
+    """Read one of the 10 published partitions of GRID.
 
     There is one probe and one gallery image of each person. 125 people are for training. The probes of the other people
     are the queries; their gallery images and the distractors form the gallery.

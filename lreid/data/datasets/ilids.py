@@ -20,7 +20,7 @@ PATTERN = r"(?P<pid>\d{4})(?P<camid>\d{3})"
 
 
 def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
-    """Reads one of 10 splits of i-LIDS.
+    """Read one of 10 splits of i-LIDS.
 
     All images of 59 people are for training. For each of the other 60 people, one query and one gallery image are drawn
     at random. The files do not record cameras. As other toolkits do, lreid numbers the images of each person and uses

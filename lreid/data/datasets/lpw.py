@@ -28,7 +28,7 @@ S2_PATTERN = r"(?P<pid>-1|\d+)_c(?P<camid>\d+)(?:s\d+)?(?:_\w+)?"
 
 
 def read(home: Path) -> DataSet:
-    """Reads LPW as released.
+    """Read LPW as released.
 
     Person ``n`` of scene ``s`` gets the identity ``10000 s + n``. The cameras of all scenes are numbered 1 to 11.
     """
@@ -44,7 +44,7 @@ def read(home: Path) -> DataSet:
 
 
 def read_s2(home: Path) -> DataSet:
-    """Reads LPW_s2, scene 2 of LPW in the layout of Market-1501; cameras are numbered 1 to 4.
+    """Read LPW_s2, scene 2 of LPW in the layout of Market-1501; cameras are numbered 1 to 4.
 
     Lifelong papers that replace DukeMTMC use this set (Xu et al., Self-Reinforcing Prototype Evolution, ICCV 2025).
     """
@@ -52,7 +52,7 @@ def read_s2(home: Path) -> DataSet:
 
 
 def _read_view(folder: Path, pid_offset: int, camid: int) -> list[Record]:
-    """Reads the images of one view, which has one folder per person."""
+    """Read the images of one view, which has one folder per person."""
     records = []
     for person in sorted(folder.iterdir()):
         if not person.is_dir():

@@ -22,7 +22,7 @@ PATTERN = r"(?P<pid>-1|\d+)_c(?P<camid>\d+)s\d+_\d+_\d+"
 
 
 def read(home: Path) -> DataSet:
-    """Reads Market-1501; cameras are numbered 1 to 6."""
+    """Read Market-1501; cameras are numbered 1 to 6."""
     return read_folders("market1501", home, FOLDERS, PATTERN, EXAMPLE)
 
 

@@ -30,7 +30,7 @@ FOLDERS: dict[Literal["v1", "v2"], tuple[str, str]] = {"v1": ("train", "test"), 
 
 
 def read(home: Path, *, version: Literal["v1", "v2"], with_val: bool = False) -> DataSet:
-    """Reads one version of MSMT17; cameras are numbered 1 to 15.
+    """Read one version of MSMT17; cameras are numbered 1 to 15.
 
     Args:
         version: ``"v1"``, or ``"v2"``, in which faces are blurred.

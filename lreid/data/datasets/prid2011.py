@@ -19,7 +19,7 @@ SHARED = 200  # both cameras saw people 1 to 200; above, a number means a differ
 
 
 def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
-    """Reads one of 10 splits of PRID 2011 (single shot).
+    """Read one of 10 splits of PRID 2011 (single shot).
 
     Of the 200 people that both cameras saw, 100 are for training. The images of the other 100 from camera A are the
     queries. The gallery has the images from camera B of these 100 people and of the 549 people that only B saw. People

@@ -18,7 +18,7 @@ PATTERN = r"(?P<pid>\d+)_(?P<camid>\d+)"
 
 
 def read(home: Path) -> DataSet:
-    """Reads SenseReID, which is only for testing."""
+    """Read SenseReID, which is only for testing."""
     splits: dict[str, Any] = {
         split: tuple(read_folder(home / folder, PATTERN, EXAMPLE)) for split, folder in FOLDERS.items()
     }

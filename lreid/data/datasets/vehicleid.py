@@ -26,7 +26,7 @@ SIZES: dict[Size, int] = {"small": 800, "medium": 1600, "large": 2400}
 
 
 def read(home: Path, *, size: Size, split: int = 0, seed: int = 0, cameras: CameraPolicy = "apart") -> DataSet:
-    """Reads VehicleID with one of its test lists.
+    """Read VehicleID with one of its test lists.
 
     One random image of every test vehicle is the gallery, and its other images are queries. Figures are averaged over
     10 such draws. The paper reports only Rank-k. Each query has one match, so mAP is the mean of 1 / rank.

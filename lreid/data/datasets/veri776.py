@@ -26,7 +26,7 @@ TRACKS = "test_track.txt"
 
 
 def read(home: Path, *, tracks: bool = False) -> DataSet:
-    """Reads VeRi-776; cameras are numbered 1 to 20.
+    """Read VeRi-776; cameras are numbered 1 to 20.
 
     Args:
         tracks: rank the tracks of ``test_track.txt`` instead of single images, as the authors' figures do (see

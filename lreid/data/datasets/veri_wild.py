@@ -25,7 +25,7 @@ SIZES: dict[Size, int] = {"small": 3000, "medium": 5000, "large": 10000}
 
 
 def read(home: Path, *, size: Size) -> DataSet:
-    """Reads VERI-Wild with one of its test lists; ``vehicle_info.txt`` has the camera of every image.
+    """Read VERI-Wild with one of its test lists; ``vehicle_info.txt`` has the camera of every image.
 
     Args:
         size: size of the test lists.

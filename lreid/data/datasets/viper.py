@@ -19,7 +19,7 @@ PATTERN = r"(?P<pid>\d+)_\d+"
 
 
 def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
-    """Reads one of 20 splits of VIPeR.
+    """Read one of 20 splits of VIPeR.
 
     Each of two cameras took one image of each person. Half of the people are for training. For the others, the images
     of one camera are queries and those of the other camera are the gallery. Splits ``2 k`` and ``2 k + 1`` have the

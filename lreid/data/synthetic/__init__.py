@@ -75,7 +75,7 @@ def draw(address: str) -> np.ndarray:
 def load_synthetic(
     domain: str, *, train_identities: int, test_identities: int, images_per_identity: int, distractors: int, seed: int
 ) -> DataSet:
-    """Builds a data set of one domain, with training identities and other identities for testing.
+    """Build a data set of one domain, with training identities and other identities for testing.
 
     Training identities, test identities and distractors come from the whole season. Identities in ascending order of
     ``pid`` appear one after the other, so tasks that are cut in this order drift. ``QUERIES`` images of each test

@@ -70,14 +70,14 @@ def _background(domain: Domain, dice: Dice) -> np.ndarray:
 
 
 def crop(background: np.ndarray, shape: tuple[int, int], dice: Dice) -> np.ndarray:
-    """Cuts a random part out of the background, with the height and width of ``shape``."""
+    """Cut a random part out of the background, with the height and width of ``shape``."""
     height, width = shape
     top, left = 40 + dice.between(-12, 12), dice.between(0, background.shape[1] - width)
     return background[top : top + height, left : left + width].copy()
 
 
 def obstruct(canvas: np.ndarray, dice: Dice) -> None:
-    """Draws an object that occludes the body: a post, an object on the ground, or a passer-by at the edge."""
+    """Draw an object that occludes the body: a post, an object on the ground, or a passer-by at the edge."""
     height, width = canvas.shape[:2]
     colour, kind = dice.colour("black grey brown forest navy silver maroon beige"), dice.below(3)
     if kind == 0:

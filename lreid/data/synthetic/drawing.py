@@ -99,22 +99,22 @@ class Pen:
         return self.x + self.sign * x * self.scale // 256, self.y + self.ground + rise
 
     def shape(self, colour: Colour, *points: Point) -> None:
-        """Fills a convex polygon."""
+        """Fill a convex polygon."""
         cv2.fillConvexPoly(self.canvas, np.array([self._at(x, y) for x, y in points], np.int32), colour)
 
     def box(self, colour: Colour, left: int, top: int, right: int, bottom: int) -> None:
-        """Fills an upright rectangle."""
+        """Fill an upright rectangle."""
         self.shape(colour, (left, top), (right, top), (right, bottom), (left, bottom))
 
     def oval(self, colour: Colour, x: int, y: int, rx: int, ry: int, start: int = 0, end: int = 360) -> None:
-        """Fills an ellipse, or its sector from ``start`` to ``end`` degrees, clockwise from 3 o'clock."""
+        """Fill an ellipse, or its sector from ``start`` to ``end`` degrees, clockwise from 3 o'clock."""
         radii = max(1, rx * self.scale // 256), max(1, ry * self.scale // 256)
         if self.sign < 0:
             start, end = 180 - end, 180 - start
         cv2.ellipse(self.canvas, self._at(x, y), radii, 0, start, end, colour, -1)
 
     def print(self, pattern: str, first: Colour, second: Colour, *points: Point) -> None:
-        """Fills a convex polygon with a pattern that moves with the body."""
+        """Fill a convex polygon with a pattern that moves with the body."""
         height, width = self.canvas.shape[:2]
         top, left = 16 - self.y, 16 + width // 2 - self.x
         where = PATTERNS[pattern][top : top + height, left : left + width, None]

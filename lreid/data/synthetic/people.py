@@ -36,7 +36,7 @@ class Person(NamedTuple):
         return 128, 64
 
     def draw(self, pen: Pen, view: str, dice: Dice) -> None:
-        """Draws the person from the front, the side or the back, in a random pose."""
+        """Draw the person from the front, the side or the back, in a random pose."""
         side = view == "side"
         width = self.shoulder * 5 // 8 if side else self.shoulder
         stride = dice.between(2, 9) if side else dice.between(-2, 2)

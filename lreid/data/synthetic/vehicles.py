@@ -40,7 +40,7 @@ class Vehicle(NamedTuple):
         return 96, 128
 
     def draw(self, pen: Pen, view: str, dice: Dice) -> None:
-        """Draws the vehicle from the front, the side or the back."""
+        """Draw the vehicle from the front, the side or the back."""
         reach = 50 if view == "side" else self.width
         pen.box(RUBBER, -reach, 74, reach, 80)  # shadow
         _, (roof_left, top), (roof_right, _), _ = BODIES[self.body][0]

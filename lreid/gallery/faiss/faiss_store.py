@@ -67,7 +67,7 @@ class FaissStore:
         return cls(index, labels, about, len(vectors))
 
     def add(self, vectors: np.ndarray, labels: Rows) -> None:
-        """Adds rows under the next free keys."""
+        """Add rows under the next free keys."""
         self._check_writable()
         keys = self.next_key + np.arange(len(vectors))
         self.index.add(vectors, keys)
@@ -79,7 +79,7 @@ class FaissStore:
             self._by_path.update(zip(labels.paths, keys.tolist(), strict=True))
 
     def remove(self, keys: np.ndarray) -> None:
-        """Deletes rows; their keys are not reused."""
+        """Delete rows; their keys are not reused."""
         self._check_writable()
         drop = np.isin(self.everything.keys, keys)
         self.index.remove(self.everything.keys, drop)
@@ -119,7 +119,7 @@ class FaissStore:
         return scores, Rows(keys, *columns)
 
     def finish(self) -> None:
-        """Trains the requested kind of index on all rows, and saves it."""
+        """Train the requested kind of index on all rows, and save it."""
         self.about.whole = True
         if self.about.kind == "flat":
             self.about.recall = dict(EXACT)
@@ -131,7 +131,7 @@ class FaissStore:
         self.save()
 
     def save(self, path: str | Path | None = None) -> None:
-        """Writes the file; an existing file is replaced when the new file is complete.
+        """Write the file; an existing file is replaced when the new file is complete.
 
         Raises:
             InputError: the file cannot be written, or another process has created or changed it in the meantime.
@@ -154,7 +154,7 @@ class FaissStore:
 
     @classmethod
     def load(cls, path: Path, memory_map: bool) -> FaissStore:
-        """Reads the file that :meth:`save` wrote.
+        """Read the file that :meth:`save` wrote.
 
         Raises:
             InputError: as :func:`lreid.gallery.faiss.gallery_file.read_gallery`.
@@ -171,7 +171,7 @@ class FaissStore:
         return cls(index, labels, about, next_key, path, seen, memory_map)
 
     def close(self) -> None:
-        """Does nothing: the file is read as a whole, or memory-mapped."""
+        """Do nothing: the file is read as a whole, or memory-mapped."""
 
     def _allows(self, where: Filter) -> np.ndarray:
         return where.allows(self.everything.ids, self.everything.cams, self.everything.times)
@@ -203,11 +203,11 @@ class FilePlace:
         return self.path.exists()
 
     def load(self, memory_map: bool = False) -> FaissStore:
-        """Reads the gallery in the file."""
+        """Read the gallery in the file."""
         return FaissStore.load(self.path, memory_map)
 
     def build(self, vectors: np.ndarray, labels: Rows, about: About) -> FaissStore:
-        """Creates a gallery in memory, which is written to the file when it is saved."""
+        """Create a gallery in memory, which is written to the file when it is saved."""
         store = FaissStore.build(vectors, labels, about)
         store.path = self.path
         return store
@@ -217,7 +217,7 @@ class FilePlace:
         return self.path.stat().st_size
 
     def delete(self) -> None:
-        """Deletes the file durably; refuses a file that is not a gallery."""
+        """Delete the file durably; refuse a file that is not a gallery."""
         try:
             if self.path.exists():
                 require_gallery(self.path)
@@ -244,11 +244,11 @@ class FilePlace:
         return FilePlace(self.path.with_name(f"{self.path.name}.previous"))
 
     def switch(self, current: FaissStore) -> None:
-        """Renames the next version to this file, unless another process has changed this file since it was read."""
+        """Rename the next version to this file, unless another process has changed this file since it was read."""
         self._take(self.next().path, self.previous().path, current.seen)
 
     def roll_back(self) -> None:
-        """Renames the previous version to this file; the current version becomes the next one."""
+        """Rename the previous version to this file; the current version becomes the next one."""
         if not self.previous().exists():
             raise InputError(f"{self.path}: has no previous version to go back to")
         seen = stamp(self.path) if self.path.exists() else None

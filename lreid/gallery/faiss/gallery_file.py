@@ -85,7 +85,7 @@ def write_gallery(
     *,
     new: bool = False,
 ) -> Stamp:
-    """Writes a gallery through a temporary file next to ``path``, so that a reader never sees a part of the new file.
+    """Write a gallery through a temporary file next to ``path``, so that a reader never sees a part of the new file.
 
     After this function returns, a power cut does not undo the change. Only the owner can read a new file.
 
@@ -129,7 +129,7 @@ def write_gallery(
 
 
 def require_gallery(path: Path) -> None:
-    """Refuses a file that does not look like a gallery, before it is replaced or deleted.
+    """Refuse a file that does not look like a gallery, before it is replaced or deleted.
 
     Raises:
         InputError: the file is not a gallery.
@@ -143,7 +143,7 @@ def require_gallery(path: Path) -> None:
 
 
 def _create(path: Path, source: str) -> None:
-    """Gives a new file its name; if several processes try this at once, only one succeeds."""
+    """Give a new file its name; if several processes try this at once, only one succeeds."""
     try:
         os.link(source, path)
     except FileExistsError:
@@ -151,7 +151,7 @@ def _create(path: Path, source: str) -> None:
 
 
 def read_gallery(path: str | Path, memory_map: bool) -> tuple[list[Any], dict[str, Any], dict[str, np.ndarray], Stamp]:
-    """Reads indexes, header, arrays and stamp of a file written by :func:`write_gallery`.
+    """Read indexes, header, arrays and stamp of a file written by :func:`write_gallery`.
 
     Args:
         path: the file.
@@ -211,7 +211,7 @@ def _read_archive(path: str | Path, file: IO[bytes]) -> tuple[Any, dict[str, np.
 
 
 def _fault(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> str | None:
-    """Describes the first inconsistency of header and columns, whose types have been checked; None if there is none."""
+    """Describe the first inconsistency of header and columns, whose types have been checked; None if there is none."""
     if strange := sorted(header.keys() - {name.removesuffix("?") for name in HEADER}):
         return f"{strange[0]} is unknown"
     if header["kind"] not in KINDS:

@@ -45,7 +45,7 @@ def new_index(kind: str, vectors: np.ndarray, keys: np.ndarray | None = None) ->
 
 
 def without(index: Any, kind: str, keys: np.ndarray, drop: np.ndarray) -> Any:
-    """Deletes images with their vectors from an index, and returns the index.
+    """Delete images with their vectors from an index, and return the index.
 
     Args:
         index: result of :func:`new_index`; changed in place if its kind can delete.
@@ -84,7 +84,7 @@ def gpu_copy(index: Any, kind: str, gpu: int) -> Any:
 
 
 def require_kind(index: Any, kind: str) -> None:
-    """Refuses an index of a different kind, or one that does not score by inner product.
+    """Refuse an index of a different kind, or one that does not score by inner product.
 
     Raises:
         ValueError: :func:`new_index` could not have built it.
@@ -219,7 +219,7 @@ class Shards:
         self.copies: list[Any] = []  # copies of the parts on the GPU, each None until it is needed
 
     def put_on(self, gpu: int) -> None:
-        """Lets a GPU run the searches without a filter; the parts themselves stay on the CPU.
+        """Let a GPU run the searches without a filter; the parts themselves stay on the CPU.
 
         Raises:
             InputError: as :func:`lreid.gallery.faiss.index.gpu_copy`.
@@ -252,7 +252,7 @@ class Shards:
         return sum(part.ntotal for part in self.parts)
 
     def add(self, vectors: np.ndarray, keys: np.ndarray) -> None:
-        """Adds each row to the shard of its key."""
+        """Add each row to the shard of its key."""
         self.copies = []
         for number, part in enumerate(self.parts):
             here = keys % len(self.parts) == number
@@ -260,7 +260,7 @@ class Shards:
                 part.add_with_ids(vectors[here], keys[here])
 
     def remove(self, keys: np.ndarray, drop: np.ndarray) -> None:
-        """Deletes the images that ``drop``, ``(N,)`` bool, selects from all ``keys``, ``(N,)`` ascending."""
+        """Delete the images that ``drop``, ``(N,)`` bool, select from all ``keys``, ``(N,)`` ascending."""
         self.copies = []
         for number, part in enumerate(self.parts):
             here = keys % len(self.parts) == number

@@ -67,7 +67,7 @@ class Connection:
             raise
 
     def __call__(self, method: str, *args: Any, timeout: float = CALL, **kwargs: Any) -> Any:
-        """Calls a method of the client and returns its answer.
+        """Call a method of the client and return its answer.
 
         Raises:
             InputError: the server refuses or does not answer.
@@ -78,7 +78,7 @@ class Connection:
     def create(
         self, name: str, collection: str, fields: list[str], width: int, index: tuple[str, dict[str, int]]
     ) -> None:
-        """Creates a collection of rows with key, fields (``path`` and ``text`` are text, others integers) and vector.
+        """Create a collection of rows with key, fields (``path`` and ``text`` are text, others integers) and vector.
 
         Args:
             name: name of the gallery.
@@ -167,7 +167,7 @@ class Connection:
             raise error
 
     def release(self, collection: str) -> None:
-        """Ends the reservation of :meth:`reserve`."""
+        """End the reservation of :meth:`reserve`."""
         lock = f"{collection}_builder"
         if self.embedded:
             self.holders.pop(lock, None)
@@ -175,7 +175,7 @@ class Connection:
             self("drop_collection", lock)
 
     def close(self) -> None:
-        """Ends the connection, so that other processes can open a database of Milvus Lite."""
+        """End the connection, so that other processes can open a database of Milvus Lite."""
         _open.pop(self.uri, None)
         self.client.close()
         if self.embedded:
@@ -205,7 +205,7 @@ class Connection:
             time.sleep(0.05)
 
     def _create_lock(self, lock: str, properties: dict[str, str]) -> None:
-        """Creates an empty collection; if several processes try this at once, only one succeeds."""
+        """Create an empty collection; if several processes try this at once, only one succeeds."""
         schema = self.client.create_schema(auto_id=False)
         schema.add_field("key", self.pymilvus.DataType.INT64, is_primary=True)
         schema.add_field("vector", self.pymilvus.DataType.FLOAT_VECTOR, dim=2)
@@ -237,7 +237,7 @@ def connect(uri: str) -> Connection:
 
 
 def import_pymilvus() -> Any:
-    """Imports the module pymilvus and silences its log output.
+    """Import the module pymilvus and silence its log output.
 
     Raises:
         InputError: pymilvus is not installed.
@@ -249,7 +249,7 @@ def import_pymilvus() -> Any:
 
 
 def require_version(version: str, where: str) -> None:
-    """Refuses servers that silently ignore unknown options.
+    """Refuse servers that silently ignore unknown options.
 
     Milvus 2.3.5 ignores ``group_by_field`` and does not report the target of an alias. Milvus Lite before 3.2 has a
     different file format.
@@ -265,7 +265,7 @@ def require_version(version: str, where: str) -> None:
 
 
 def parts_of(values: Any, size: int) -> Iterator[Any]:
-    """Splits a sequence into slices of at most ``size`` elements."""
+    """Split a sequence into slices of at most ``size`` elements."""
     for start in range(0, len(values), size):
         yield values[start : start + size]
 

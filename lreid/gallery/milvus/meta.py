@@ -35,7 +35,7 @@ class Meta:
         return bool(self.connection("get", self.collection, ids=[HEADER], consistency_level="Strong"))
 
     def create(self, about: About, width: int) -> None:
-        """Creates the collection for a gallery that is not complete yet."""
+        """Create the collection for a gallery that is not complete yet."""
         self.connection.create(self.name, self.collection, ["text"], 2, ("FLAT", {}))
         self._write(
             {"extra": extra, "part": part, "data": data}
@@ -45,13 +45,13 @@ class Meta:
         self.write_header(About(about.model, about.kind, about.recall, whole=False), width)
 
     def write_header(self, about: About, width: int) -> None:
-        """Replaces threshold and state, which are one row, in one step."""
+        """Replace threshold and state, which are one row, in one step."""
         header = {name: value for name, value in vars(about).items() if name not in ("names", "extras")}
         header |= {"recall": list(about.recall.items()), "width": width, "format": FORMAT}
         self._write([header], HEADER)
 
     def write_names(self, about: About) -> None:
-        """Adds new names and deletes removed ones; several processes may call it."""
+        """Add new names and delete removed ones; several processes may call it."""
         for what, names in about.names.items():
             stored = self._stored_names.setdefault(what, set())
             if gone := stored - names.keys():
@@ -116,7 +116,7 @@ def _decoded(text: str) -> np.ndarray:
 
 
 def _short_parts(names: list[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
-    """Cuts names into parts, each of which fits into a row."""
+    """Cut names into parts, each of which fits into a row."""
     part: list[tuple[int, str]] = []
     size = 0
     for number, name in names:

@@ -66,7 +66,7 @@ class MilvusStore:
 
     @staticmethod
     def drop(connection: Connection, name: str, collection: str) -> None:
-        """Deletes the collections of a gallery."""
+        """Delete the collections of a gallery."""
         with connection.writing(name):
             for each in (f"{collection}_meta", collection):
                 connection("drop_collection", each)
@@ -83,7 +83,7 @@ class MilvusStore:
         labels: Rows,
         about: About,
     ) -> MilvusStore:
-        """Creates a gallery; first deletes collections that a killed process may have left."""
+        """Create a gallery; first delete collections that a killed process may have left."""
         if about.kind not in INDEXES:
             raise ArgumentError("kind", f"is {about.kind!r}, which Milvus does not have; use {' or '.join(INDEXES)}")
         about.recall = {1: 1.0, 10: 1.0} if about.kind == "flat" else {}
@@ -110,7 +110,7 @@ class MilvusStore:
         return store
 
     def save(self, path: Any = None) -> None:
-        """Writes names and header, and sets the alias if the gallery is complete."""
+        """Write names and header, and set the alias if the gallery is complete."""
         if path is not None:
             raise InputError(f"{self.where}: is in Milvus; lreid search migrate copies it to a file")
         self._require_reserved()
@@ -129,18 +129,18 @@ class MilvusStore:
             self._is_reserved = False
 
     def finish(self) -> None:
-        """Marks the gallery as complete, and saves it."""
+        """Mark the gallery as complete, and save it."""
         self.about.whole = True
         self.save()
 
     def close(self) -> None:
-        """Ends the connection."""
+        """End the connection."""
         self.connection.close()
 
     # --- rows --------------------------------------------------------------------------------------------------------
 
     def add(self, vectors: np.ndarray, labels: Rows) -> None:
-        """Adds or replaces rows, whose keys are hashes of their paths; writes names first."""
+        """Add or replace rows, whose keys are hashes of their paths; write names first."""
         self._require_current()
         self._require_reserved()
         keys, paths = _keys(labels.paths), [_encoded(path) for path in labels.paths]
@@ -166,7 +166,7 @@ class MilvusStore:
         self._require_current()  # if the version has been switched, the current one may lack these rows
 
     def remove(self, keys: np.ndarray) -> None:
-        """Deletes rows, some thousands per request."""
+        """Delete rows, some thousands per request."""
         self._require_current()
         for part in parts_of(keys.tolist(), 4096):
             with self.connection.writing(self.name):

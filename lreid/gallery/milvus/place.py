@@ -63,7 +63,7 @@ class MilvusPlace:
         return collection is not None and MilvusStore.exists(connection, collection)
 
     def load(self, memory_map: bool = False) -> MilvusStore:
-        """Opens the gallery to which the alias points, or its next or previous version."""
+        """Open the gallery to which the alias points, or its next or previous version."""
         if memory_map:
             raise ArgumentError("memory_map", f"is for files; {self} is in Milvus")
         if not self.exists():
@@ -79,7 +79,7 @@ class MilvusPlace:
         return MilvusStore.load(connection, self.name, collection, str(self), self.step == 0)
 
     def build(self, vectors: np.ndarray, labels: Rows, about: About) -> MilvusStore:
-        """Creates a gallery in a new collection, to which the alias points once the gallery is complete."""
+        """Create a gallery in a new collection, to which the alias points once the gallery is complete."""
         if about.shards != 1:
             raise ArgumentError(
                 "shards", f"is {about.shards}; it applies only to files, because Milvus distributes a gallery itself"
@@ -91,10 +91,10 @@ class MilvusPlace:
         return MilvusStore.build(connection, self.name, collection, str(self), self.step == 0, vectors, labels, about)
 
     def bytes(self) -> None:
-        """Returns None, because the server does not report the size."""
+        """Return None, because the server does not report the size."""
 
     def delete(self) -> None:
-        """Deletes the collections of this version."""
+        """Delete the collections of this version."""
         connection = connect(self.uri)
         collection = self._collection(connection)
         if collection is not None:
@@ -124,14 +124,14 @@ class MilvusPlace:
         return replace(self, step=self.step - 1)
 
     def switch(self, current: MilvusStore) -> None:
-        """Makes the alias point to the next version, unless another process has changed the alias."""
+        """Make the alias point to the next version, unless another process has changed the alias."""
         connection = connect(self.uri)
         if self._current(connection) != current.collection:
             raise InputError(f"{self}: another process has switched versions in the meantime; nothing was changed")
         self._point_to(connection, self.next()._collection(connection))
 
     def roll_back(self) -> None:
-        """Makes the alias point to the previous version."""
+        """Make the alias point to the previous version."""
         if not self.previous().exists():
             raise InputError(f"{self}: has no previous version to go back to")
         connection = connect(self.uri)

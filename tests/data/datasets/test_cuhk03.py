@@ -145,7 +145,7 @@ def test_missing_config_is_named(root):
 def test_a_list_of_something_else_is_refused(root, change):
     cuhk03.convert(root / "cuhk03")
     config("older", root / "cuhk03/cuhk03_new_protocol_config_detected.mat", **change)
-    with pytest.raises(InputError, match="config_detected.mat: (lists the image 'x.png'|is no file of the new)"):
+    with pytest.raises(InputError, match="config_detected.mat: (lists the image 'x.png'|is not a file of CUHK03)"):
         spec_of("cuhk03_detected").load(root)
 
 

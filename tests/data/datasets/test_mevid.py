@@ -158,7 +158,7 @@ def test_an_outfit_filter_needs_outfits(root: Path) -> None:
     plain_records = [tuple(type(each).__mro__[1](*each) for each in records) for records in (test.query, test.gallery)]
     without = QueryGallery("market1501", "unseen", *plain_records)
     with pytest.raises(
-        InputError, match=r"^EVAL.OUTFITS is changed, but the outfits of market1501 are unknown; set it"
+        InputError, match=r"^EVAL.OUTFITS is changed, but the outfits in market1501 are unknown; set it"
     ):
         evaluator_of(cfg, Benchmark("", (), (without,)))
 
