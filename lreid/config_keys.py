@@ -47,7 +47,7 @@ class Key:
 
 
 def key(default: T, about: str, *, paths: tuple[str, ...] = (), free: bool = False, **limits: Any) -> T:
-    """Declares a key in a :class:`Section`; for type checkers, the result has the type of the values.
+    """Declare a key in a :class:`Section`; for type checkers, the result has the type of the values.
 
     Args:
         default, paths, free: as in :class:`Key`.

@@ -68,7 +68,7 @@ def main() -> int:
 
 
 def _without_command(word: str) -> int:
-    """Handles a first word that is not a command, such as ``--help``, and returns the exit status."""
+    """Handle a first word that is not a command, such as ``--help``, and return the exit status."""
     if word in ("-h", "--help"):
         print(HELP)
     elif word in ("-V", "--version", "version"):
@@ -253,7 +253,7 @@ def _null(descriptor: int) -> TextIO:
 
 
 def _discard(stream: Any) -> None:
-    """Redirects a stream to ``/dev/null``, so that flushing it at exit raises no error."""
+    """Redirect a stream to ``/dev/null``, so that flushing it at exit raises no error."""
     with contextlib.suppress(OSError):  # raised if the stream is not a file
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 

@@ -49,7 +49,7 @@ def chosen(entries: Iterable[Entry], subject: str | None, licence: str | None) -
 
     Args:
         entries: entries of the zoo.
-        subject: ``people`` or ``vehicles``, without models that are only initial weights; None lists everything.
+        subject: ``people`` or ``vehicles``; leaves out models that are only initial weights. None lists everything.
         licence: ``permissive`` for models under MIT, Apache or BSD whose training images are not for research only;
             None lists everything.
     """

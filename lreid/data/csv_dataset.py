@@ -194,7 +194,7 @@ def _parquet(file: Path) -> list[tuple[int, list[str]]]:
 
 
 def _translate(file: Path, table: list[tuple[int, list[str]]]) -> None:
-    """Translates a list of OML or wildlife-datasets to the columns of lreid, in place; other lists do not change.
+    """Translate a list of OML or wildlife-datasets to the columns of lreid, in place; other lists do not change.
 
     If there is no column ``pid``, the column ``label`` (OML) or ``identity`` (wildlife-datasets) is renamed to ``pid``.
     For OML's split ``validation``, the columns ``is_query`` and ``is_gallery`` determine the split. Rows of

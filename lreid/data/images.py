@@ -215,7 +215,7 @@ def unreadable(records: Sequence[Record]) -> list[str]:
 
 @contextlib.contextmanager
 def decoding_threads(count: int | None) -> Iterator[ThreadPoolExecutor]:
-    """A pool of decoding threads, which have ended in the operating system, too, when the context ends.
+    """A pool of decoding threads; at its end, the context waits until the operating system has ended them.
 
     A thread that ends holds a lock of OpenCV. A loader process that is forked at that moment would wait for the lock
     forever.

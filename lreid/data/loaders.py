@@ -58,7 +58,7 @@ class Batch(NamedTuple):
     def to(self, device: torch.device, augment: Augment) -> Batch:
         """Move the images to a device and augment them there.
 
-        Images that other processes train on become NaN, so that a use by mistake does not stay unnoticed.
+        Images that other processes train on become NaN, so that accidental use is noticed.
         """
         images = to_device(self.images, device)
         if self.changes is not None:

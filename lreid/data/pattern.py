@@ -73,7 +73,7 @@ class Pattern:
 
 
 def suggested(paths: Collection[PurePath]) -> str:
-    """Suggests the first pattern of ``COMMON`` that matches all paths with plausible cameras.
+    """Suggest the first pattern of ``COMMON`` that matches all paths with plausible cameras.
 
     Cameras are plausible if more than half of the identities have several cameras, and more than half of the cameras
     saw several identities.

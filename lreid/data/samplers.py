@@ -111,7 +111,7 @@ class IdentitySampler(Sampler):
     ``passes`` defines a pass over the task:
 
     * ``identities``, as in DMML's official code: each identity occurs at most once. The identities are shuffled and cut
-      into batches. Those left over, fewer than P, do not occur in this pass.
+      into batches. Identities left over, fewer than P, do not occur in this pass.
     * ``images``, as in BoT's official code: nearly every image occurs once. The images of each identity are shuffled
       and cut into groups of K; images left over do not occur in this pass. A batch consists of groups of P identities.
       BoT's code draws these identities at random until fewer than P have groups left. lreid gives the groups to the

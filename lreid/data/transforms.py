@@ -246,7 +246,7 @@ def _all_shifted(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 
 
 def _of_version_2(step: dict[str, Any], *, weighted: bool = False) -> dict[str, Any]:
-    """Translates a saved pipeline step from before albumentations 2: ``always_apply`` becomes ``p=1``.
+    """Translate a saved pipeline step from before albumentations 2: ``always_apply`` becomes ``p=1``.
 
     Args:
         step: the step with its arguments and inner steps.

@@ -101,7 +101,7 @@ class GradientRecorder:
 
 
 def _are_stored(images: Tensor, batch: Batch) -> Tensor:
-    """Mask (n,) bool, on the CPU, of the images (n, 3, H, W) of a call that are stored images."""
+    """Whether each image (n, 3, H, W) of a forward pass is a stored image, (n,) bool on the CPU."""
     count, stored = len(batch.images), torch.ones(len(images), dtype=torch.bool)
     # Each of several processes has only its own part of the images; the other images are NaN.
     if len(images) >= count and torch.allclose(images[:count], batch.images, rtol=0, atol=0, equal_nan=True):

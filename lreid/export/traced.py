@@ -32,7 +32,7 @@ def write_traced(
     file: Path,
     convert: Callable[[ExportedProgram], tuple[bytes, Network]],
 ) -> float:
-    """Traces and converts a network, and writes the result if its features equal those of the network.
+    """Trace and convert a network, and write the result if its features equal those of the network.
 
     Args:
         network: network that maps images to features (n, dim).

@@ -47,7 +47,7 @@ def least_times(cameras: int, given: Iterable[tuple[int, int, float]] = ()) -> n
 
 
 def learn_travel(tracklets: Tracklets, labels: np.ndarray, least: np.ndarray) -> np.ndarray:
-    """Learns travel times from tracklets that were linked by appearance alone.
+    """Learn travel times from tracklets that were linked by appearance alone.
 
     Args:
         tracklets: N tracklets.

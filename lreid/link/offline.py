@@ -246,7 +246,7 @@ def _nodes(tracklets: Tracklets, earlier: Tracklets, identities: np.ndarray) -> 
 
 
 def _forbid(nodes: Nodes, tracklets: Tracklets, earlier: Tracklets, identities: np.ndarray, least: np.ndarray) -> None:
-    """Forbids pairs that cannot be one person because of their times, and pairs of earlier identities."""
+    """Forbid pairs that cannot be one person because of their times, and pairs of earlier identities."""
     count, forbidden = len(nodes.weights) - len(tracklets), nodes.forbidden
     forbidden[:count, :count] = True
     for rows in _blocks(len(tracklets)):

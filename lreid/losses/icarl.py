@@ -10,7 +10,7 @@ from lreid.losses._ops import check_logits, check_rows, to_loss
 def icarl_loss(student_logits: Tensor, labels: Tensor, teacher_logits: Tensor | None = None) -> Tensor:
     """Binary cross-entropy of every class, mean over images and classes.
 
-    Targets are the teacher's sigmoids for old classes, even of exemplars, and 0 or 1 by the label for new classes.
+    The targets of old classes are the teacher's sigmoids, even for exemplars. The targets of new classes are 0 or 1.
 
     Source: Rebuffi et al., "iCaRL", CVPR 2017, Algorithm 3, which sums over the classes. Mammoth's code and this
     function take the mean over images and classes, which is ``1 / K`` of that sum. The loss is computed in float64.

@@ -53,7 +53,7 @@ class BoTFineTuning(Method):
         self.margin, self.label_smoothing = margin, label_smoothing
         self.triplet: dict[str, Any] = {"margin": None if soft_margin else margin, "normalize": normalize_triplet}
         self.classifier = GrowingClassifier(model.dim).to(model.mean.device)
-        self.first_class = 0  # first class of the softmax
+        self.first_class = 0  # first class that the softmax covers
 
     def begin_task(self, task: Task) -> None:
         """Add a classifier row for each new identity."""
@@ -83,7 +83,7 @@ class BoTFineTuning(Method):
         return self.classifier(features)  # extracted features already went through the neck
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of the base class, the classifier and the first class of the softmax."""
+        """The state of the base class, the classifier and the first class that the softmax covers."""
         return super().state_dict() | {"classifier": self.classifier.state_dict(), "first_class": self.first_class}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -37,7 +37,7 @@ class PASS(BoTFineTuning):
     * Images that are not square are resized after rotations by 90 and 270 degrees. The triplet loss treats each
       rotation as a separate identity.
     * Prototypes are computed after the neck, where the classifier is. ``F`` and ``F'`` are features before the neck.
-      After the neck, new features have mean 0 in every batch but old features do not, so they could never agree.
+      After the neck, new features have mean 0 in every batch but old features do not, so the two could never be equal.
     * Logits are not divided by PASS's temperature of 0.1, because a linear classifier can learn larger weights instead.
     * ``w`` is 0.03, not 10. The gradient of this term at the features has the length ``w``, no matter how close new and
       old features are. The gradient of the triplet loss has a length of about ``sqrt(2 / B)``. With 10, the model

@@ -258,7 +258,7 @@ def _task_axis(groups: Sequence[Group], y_max: float = math.inf, mark: float | N
 
 
 def _level(groups: Sequence[Group], lines: Sequence[Line]) -> list[Line]:
-    """Extends the lines of methods that learn all tasks at once from the first to the last task."""
+    """Extend the lines of methods that learn all tasks at once from the first to the last task."""
     total = total_tasks(groups)
     at_once = {group.name for group in groups if len(group.runs[0]["tasks"]) == 1 < total}
     return [

@@ -136,7 +136,7 @@ class FaissIndex:
 
 
 def _require_gpu_copy(index: Any) -> None:
-    """Refuse an index of a kind that faiss does not have on GPUs."""
+    """Refuse an index if faiss cannot search its kind on GPUs."""
     faiss = import_faiss()
     kinds = (faiss.IndexFlat, faiss.IndexIVFFlat, faiss.IndexIVFPQ, faiss.IndexIVFScalarQuantizer)
     if not isinstance(index, kinds):

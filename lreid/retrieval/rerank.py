@@ -146,7 +146,7 @@ class ReRankedScores:
 
 
 def _is_mutual(neighbours: np.ndarray) -> np.ndarray:
-    """For each of the K neighbours of N images, whether the image is a neighbour of this neighbour; ``(N, K)`` bool."""
+    """Whether an image is among the neighbours of its k-th neighbour, ``(N, K)`` bool for N images."""
     mutual = np.empty(neighbours.shape, dtype=bool)
     for here in blocks(len(neighbours), neighbours.shape[1] ** 2):
         images = np.arange(here.start, here.stop)[:, None, None]

@@ -194,8 +194,8 @@ def calibrate(
         checkpoint, skip_bad, device, engine: as in :func:`add`.
 
     Returns:
-        ``threshold``, ``false_accept_rate`` and the number of ``images``. ``known`` counts the images of which the
-        gallery has another image of the same identity. ``true_positive_rate`` is the share of the ``known`` images that
+        ``threshold``, ``false_accept_rate`` and the number of ``images``. ``known`` counts the images whose
+        identity has another image in the gallery. ``true_positive_rate`` is the share of the ``known`` images that
         are recognised: the best match with a name, other than the image itself, shows the identity and reaches the
         threshold. It is None if ``known`` is 0.
 

@@ -336,7 +336,7 @@ def _has_cameras(queries: Sequence[SearchImage], rows: Rows) -> bool:
 
 
 def _ranked(named: NamedGallery, features: np.ndarray, queries: Sequence[SearchImage], rate: float) -> Ranked:
-    """The rankings of queries with features (Q, D), with the threshold for a false accept rate."""
+    """Rank the gallery for queries with features (Q, D), and calibrate the threshold for a false accept rate."""
     rows, search = named.gallery.labels(), GallerySearch(named.gallery, DEPTH)
     apart: tuple[Any, Any] = [image.path for image in queries], rows.paths
     if _has_cameras(queries, rows):

@@ -34,7 +34,7 @@ def hub_of(repository: str) -> Any:
 
 
 def upload(card: Card, repository: str, hub: Any) -> str:
-    """Uploads an entry in one commit, replacing an earlier version; users load the entry by ``hub:OWNER/NAME``.
+    """Upload an entry in one commit, replacing an earlier version; users load the entry by ``hub:OWNER/NAME``.
 
     Args:
         card: card of the entry; the weights are next to it.

@@ -97,7 +97,7 @@ _NOISE = np.random.RandomState(0).randint(-64, 65, (2, 256, 256, 3)).sum(0).asty
 
 
 def expose(canvas: np.ndarray, eye: Camera, dusk: int, dice: Dice) -> np.ndarray:
-    """Simulates the sensor: blurs, halves the resolution, and applies light, colour cast and noise."""
+    """Simulate the sensor: blur, halve the resolution, and apply light, colour cast and noise."""
     height, width = canvas.shape[0] // 2, canvas.shape[1] // 2
     canvas = cv2.GaussianBlur(canvas, (eye.blur, eye.blur), 0)
     image = cv2.resize(canvas, (width, height), interpolation=cv2.INTER_AREA)

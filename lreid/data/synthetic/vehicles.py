@@ -107,7 +107,7 @@ class Vehicle(NamedTuple):
 
 
 def build_vehicle(dice: Dice, fashion: str) -> Vehicle:
-    """A random vehicle whose paint has a colour of the fashion."""
+    """A random vehicle; ``fashion`` lists the colours of its paint."""
     paint = dice.colour(fashion)
     return Vehicle(
         body=dice.one_of(tuple(BODIES)),

@@ -129,7 +129,7 @@ class Connection:
         self("drop_collection", lock)
 
     def reserve(self, name: str, collection: str, holder: Any) -> None:
-        """Reserves a collection for the process that builds it.
+        """Reserve a collection for the process that builds it.
 
         The builder repeats this call from time to time; if it is killed, the reservation lapses.
 

@@ -34,7 +34,7 @@ class MilvusPlace:
 
     @classmethod
     def parse(cls, text: str) -> MilvusPlace:
-        """The place of an address like ``milvus:people.db`` or ``milvus:http://host:19530/people``.
+        """Parse an address like ``milvus:people.db`` or ``milvus:http://host:19530/people``.
 
         Raises:
             InputError: the address is invalid.
