@@ -330,7 +330,7 @@ class _Lossy(_Printable):
 
 
 def option(parser: Any, words: str, about: str, default: Any = None, **settings: Any) -> None:
-    """Adds an option that takes a value.
+    """Add an option that takes a value.
 
     Args:
         parser: a parser, or a group of options.

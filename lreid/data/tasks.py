@@ -220,7 +220,7 @@ def _unseen_splits(unseen: Unseen, sources: Sources) -> list[Splits]:
 def _tests_before(learned: Learned, sources: Sources, taken: set[str]) -> list[QueryGallery]:
     """The test sets of the data sets on which the initial model was trained.
 
-    A name that is already taken gets the suffix "before". If data sets share a name, older ones get the suffix repeatedly.
+    A name that is already taken gets the suffix "before". If data sets share a name, older ones get it repeatedly.
     """
     data_sets = [data_set for each in learned.names for data_set in load_datasets(each, sources) if data_set.query]
     tests: list[QueryGallery] = []
