@@ -215,7 +215,7 @@ def test_what_the_user_sets_wins(tmp_path: Path) -> None:
     (tmp_path / "method.yaml").write_text("METHOD: {NAME: bot_ft, RECIPE: aka}\n")
     assert load_run_config([tmp_path / "method.yaml", "market1501-10"]).TRAIN.EPOCH_STEPS == 150
     with pytest.raises(
-        InputError, match="^METHOD.RECIPE is 'botty', which is no file of configs/recipes; the nearest name is bot$"
+        InputError, match="^METHOD.RECIPE is 'botty', which is not a file of configs/recipes; the nearest name is bot$"
     ):
         load_config(["market1501-10"], ["METHOD.RECIPE", "botty"])
 

@@ -77,7 +77,7 @@ WRONG = {  # what is given for images, and what the one line must name
     "None": (lambda root: None, ["None", "'folder'"]),
     "a folder without images": (lambda root: root / "empty", ["empty", "image"]),
     "a video": (lambda root: root / "a.mp4", ["a.mp4", "from-tracks"]),
-    "a URL": (lambda root: "https://example.org/a.jpg", ["https://example.org/a.jpg", "download it"]),
+    "a URL": (lambda root: "https://example.org/a.jpg", ["https://example.org/a.jpg", "download the image"]),
     "a missing file": (lambda root: root / "b.jpg", ["b.jpg", "No such file"]),
     "a number": (lambda root: 7, ["int", "'folder'"]),
     "NaN": (lambda root: torch.full((1, 3, 4, 4), torch.nan), ["NaN", "position 0"]),

@@ -222,7 +222,7 @@ def _fault(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> str | None:
     pairs |= {f"names.{what}": (names, str) for what, names in header["names"].items()}
     for key, (values, form) in pairs.items():
         if not all(len(pair) == 2 and type(pair[0]) is int and isinstance(pair[1], form) for pair in values):
-            return f"{key} is not a list of pairs of a number and its purpose"
+            return f"{key} is not a list of pairs of a number and its value"
     count = len(header["paths"])
     for name in COLUMNS:
         column = arrays.get(name)
