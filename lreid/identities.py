@@ -1,6 +1,6 @@
 """Common rules for labels (identities and cameras): when a label is missing or junk, and when two are equal.
 
-* **Missing** labels are None, NaN, NaT, pandas' NA, masked values and blank text. They count as -1.
+* **Missing** labels are None, NaN, NaT, pandas' NA, masked values and blank text. Missing labels count as -1.
 * **Junk** is -1 in any spelling: ``-1``, ``-1.0``, ``"-1"``, ``"-01"``, ``" -1.0"``.
 * **Unknown labels equal no label**: a label of -1 differs from every label, even from another -1.
 * **Text is compared as written**: ``"007"`` and ``"7"`` are two labels, and a warning names such a pair.

@@ -128,8 +128,8 @@ def publish(
         folder: folder to write to.
 
     Returns:
-        The card. Its figures are measured with the stored weights on the benchmark of the run. It contains only the
-        last part of each image path.
+        The card. Its figures are measured with the stored weights on the benchmark of the run. The card contains only
+        the last part of each image path.
 
     Raises:
         InputError: the name or the run is invalid, the images of the benchmark have changed since the run, or a file

@@ -210,7 +210,7 @@ def sweep(runs: Sequence[PlannedRun], out: Path, *, jobs: int = 1, key: str = ""
         runs: result of :func:`plan`.
         out: folder to which ``table.md``, ``table.csv``, ``table.tex`` and ``curves.png`` of the finished runs are
             written.
-        jobs: number of simultaneous runs. They divide the cores among them, unless ``OMP_NUM_THREADS`` is set; each
+        jobs: number of simultaneous runs. The runs divide the cores among them, unless ``OMP_NUM_THREADS`` is set; each
             uses one GPU.
         key: the key that was varied; if its values are numbers, ``sensitivity.png`` is also written.
 

@@ -263,7 +263,7 @@ def _tests_of(cfg: CfgNode, images: tuple[Path, Path] | Path | None) -> Sequence
 def _queries_of_all(suite: _Suite, checkpoints: dict[str, Path]) -> dict[str, list[np.ndarray]]:
     """Features (Q, D) of the queries of every test set, by every model.
 
-    They are extracted before the galleries, so that only one gallery at a time is in memory for the matrix.
+    These features are extracted before the galleries, so that only one gallery at a time is in memory for the matrix.
 
     Raises:
         InputError: the models' features cannot be compared.

@@ -81,8 +81,8 @@ def read_custom(path: Path, sources: Sources = Sources()) -> list[CustomSet]:  #
     """Read identities and cameras and choose the test identities, see :func:`splits_of`.
 
     In a CSV file, columns give identities and cameras, see :mod:`lreid.data.csv_dataset`; the file has no column
-    ``split``. In a folder, paths give them, see :func:`lreid.data.listing.list_folder`. Cameras are used only if every
-    image has one.
+    ``split``. In a folder, the paths give identities and cameras, see :func:`lreid.data.listing.list_folder`. Cameras
+    are used only if every image has one.
 
     Args:
         path: a folder or a CSV file.

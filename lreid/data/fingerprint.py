@@ -18,8 +18,8 @@ SAMPLE = 1000  # number of files whose content is hashed
 def protocol_fingerprint(benchmark: Benchmark) -> str:
     """Compute twelve hexadecimal digits that identify the protocol.
 
-    They depend on the images, identities and labels of every task, in order. They also depend on every test set: its
-    name, kind and first task, its query and gallery images with identities and cameras, its splits and tracks, and
+    The digits depend on the images, identities and labels of every task, in order. They also depend on every test set:
+    its name, kind and first task, its query and gallery images with identities and cameras, its splits and tracks, and
     whether Rank-k is single-shot. Images are identified by their file names, so the folder of the data does not matter.
     The titles of tasks do not matter, either.
 
@@ -54,9 +54,9 @@ def protocol_fingerprint(benchmark: Benchmark) -> str:
 def content_fingerprint(records: Sequence[Record]) -> str:
     """Compute twelve hexadecimal digits that change when images are replaced under the same names.
 
-    They depend on the size of every file, and on the content of only ``SAMPLE`` evenly spread files, because reading
-    all files would take minutes. For the data that come with lreid, they depend on all bytes; for synthetic images, on
-    the addresses, which determine the images.
+    The digits depend on the size of every file, and on the content of only ``SAMPLE`` evenly spread files, because
+    reading all files would take minutes. For the data that come with lreid, they depend on all bytes; for synthetic
+    images, on the addresses, which determine the images.
     """
     digest = hashlib.sha256()
     paths = sorted({record.path for record in records})

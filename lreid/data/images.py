@@ -127,7 +127,7 @@ class Images(Described):
     If the images fit into ``cache_gib``, threads decode all of them into one array. Otherwise an image is decoded each
     time it is needed; the constructor only checks that the files exist, or, with ``skip_bad``, decodes each of them
     once to find bad ones. Cached images are read-only, so that no augmentation can change them. Forked processes share
-    the cache. It does not notice files that change later.
+    the cache. The cache does not notice files that change later.
 
     Args:
         records: records of the images.

@@ -32,8 +32,8 @@ class Batch(NamedTuple):
     Attributes:
         images: (B, 3, H, W) float32, augmented and normalised. Before :meth:`to` is called they may still be
             (B, H, W, 3) uint8, to which ``changes`` must be applied, and may contain only ``rows`` of the batch.
-        labels: (B,) int64 class labels. They are on the CPU, so that code whose shapes depend on them does not wait for
-            a GPU; copy them to a GPU with ``non_blocking=True``.
+        labels: (B,) int64 class labels. The labels are on the CPU, so that code whose shapes depend on them does not
+            wait for a GPU; copy them to a GPU with ``non_blocking=True``.
         num_support: number of support images per label, which come first; the rest are queries. 0 for methods without
             episodes.
         views: number of views per image, B = views * n; the first views of all n images come first, then the second.

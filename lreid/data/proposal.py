@@ -61,9 +61,10 @@ def propose(
 ) -> Proposal:
     """Propose settings that suit data sets.
 
-    A batch has at most 24 identities. Their number is chosen so that the batches of an epoch are about equally large.
-    The batch has as many images per identity as the median identity, but at least 2 and at most 5. The input of the
-    network is upright, square or wide as most images are, with about as many pixels as ``height`` x ``width``.
+    A batch has at most 24 identities. The number of identities is chosen so that the batches of an epoch are about
+    equally large. The batch has as many images per identity as the median identity, but at least 2 and at most 5. The
+    input of the network is upright, square or wide as most images are, with about as many pixels as ``height`` x
+    ``width``.
 
     Args:
         data_sets: data sets with training images.

@@ -93,8 +93,8 @@ class Spec:
     Attributes:
         name: name as in ``BENCHMARK.TRAIN``.
         read: function that reads the data set from its folder. If there are several splits, it also receives ``split``
-            (from 0) and the ``seed`` of random splits; if file names contain no cameras, ``cameras``. It raises
-            InputError if a name or list is faulty, or a split is empty.
+            (from 0) and the ``seed`` of random splits; if file names contain no cameras, ``cameras``. The function
+            raises InputError if a name or list is faulty, or a split is empty.
         title: name of the data set in texts.
         source: address of the authors' page.
         on_request: whether the authors give the data set only on request.

@@ -149,7 +149,7 @@ class Augment:
     def left_to_device(
         self, images: Sequence[np.ndarray], *, seed: int, progress: float, rows: slice = slice(None)
     ) -> tuple[Tensor, Changes]:
-        """Apply the first steps and draw the last ones for :meth:`on_device`; arguments as in :meth:`__call__`."""
+        """Apply the first steps, and draw parameters for :meth:`on_device`; arguments as in :meth:`__call__`."""
         images, changes = self.draw(images, seed=seed, progress=progress)
         return torch.from_numpy(np.stack(images[rows])), Changes(*(each[rows] for each in changes))
 

@@ -55,8 +55,8 @@ class About:
         calibrated_on: number of images that set the threshold; None if unknown.
         names: under ``identity`` and ``camera``, the text label of each number. A number without a name is itself the
             label.
-        extras: arrays stored with the gallery, for instance statistics that normalise its features. They are set when
-            the gallery is built, and do not change later.
+        extras: arrays stored with the gallery, for instance statistics that normalise its features. The extras are set
+            when the gallery is built, and do not change later.
         shards: number of parts of a faiss index, which are searched in parallel.
         whole: False while a gallery is being filled and must not be searched.
     """

@@ -11,8 +11,9 @@ Metric = Literal["sqeuclidean", "euclidean", "cosine"]
 def squared_distances(a: Tensor, b: Tensor) -> Tensor:
     """Squared Euclidean distances of all pairs, ``(n, D)`` and ``(m, D)`` float64 to ``(n, m)`` float64.
 
-    They are computed as ``|a|² + |b|² - 2ab``, because one matrix product needs far less memory than the ``(n, m, D)``
-    differences. This subtracts large numbers to get a small one and loses digits; float64 has enough digits for that.
+    The distances are computed as ``|a|² + |b|² - 2ab``, because one matrix product needs far less memory than the ``(n,
+    m, D)`` differences. This subtracts large numbers to get a small one and loses digits; float64 has enough digits for
+    that.
     """
     return a.square().sum(1)[:, None] + b.square().sum(1) - 2 * a @ b.T
 

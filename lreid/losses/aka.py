@@ -57,7 +57,7 @@ def smoothed_cross_entropy(
 
     If ``num_classes`` is the number of classes of the head, this equals ``torch.nn.functional.cross_entropy(...,
     label_smoothing=smoothing)``. AKA's official code divides by 2494, the number of identities of all tasks, although a
-    head has 500 classes. Its targets therefore sum to about 0.92.
+    head has 500 classes. The targets of the official code therefore sum to about 0.92.
 
     Args:
         logits: ``(B, K)`` float logits of one head.

@@ -98,10 +98,10 @@ def importance_scores(scores: Tensor, labels: Tensor, *, temperature: float = 0.
     For each prototype, a softmax over all images gives each image a probability. An image's score is its mean
     probability over the prototypes of other classes.
 
-    Source: CCLIS, Eq. 12. The official code averages over five passes with augmented images. It removes the term of an
-    image's own class only at the start of a pass, so that this term of the last pass remains. To reproduce this,
-    average the scores of several passes, with ``own_class`` in the last pass only. If there is one class, all images
-    get the same score.
+    Source: CCLIS, Eq. 12. The official code averages over five passes with augmented images. The official code removes
+    the term of an image's own class only at the start of a pass, so that this term of the last pass remains. To
+    reproduce this, average the scores of several passes, with ``own_class`` in the last pass only. If there is one
+    class, all images get the same score.
 
     Args:
         scores: ``(N, C)`` float cosines of all candidate images with the prototypes of all classes so far.

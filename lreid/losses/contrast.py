@@ -14,7 +14,7 @@ def nt_xent_loss(projections: Tensor, *, temperature: float) -> Tensor:
     log-probability of the image's other view, mean over the ``2B`` views.
 
     Source: Chen et al., "A Simple Framework for Contrastive Learning of Visual Representations" (SimCLR), ICML 2020,
-    Eq. 1. It equals the supervised contrastive loss (SupCon) if every image is a separate class.
+    Eq. 1. The loss equals the supervised contrastive loss (SupCon) if every image is a separate class.
 
     Args:
         projections: ``(B, 2, D)`` float unit vectors, two augmented views of each image.

@@ -36,7 +36,7 @@ def lstkc_alpha(new: Tensor, old: Tensor, *, scale: float = 100.0) -> float:
 def lstkcpp_alpha(new: Tensor, old: Tensor, *, scale: float = 400.0) -> float:
     """Compute LSTKC++'s weight of the new network, ``mean_i sum_j A_ij B_ij``, without an image's cosine to itself.
 
-    The weight is below 1 even for equal networks. It falls as more images have equal similarities.
+    The weight is below 1 even for equal networks. The weight falls as more images have equal similarities.
 
     Source: LSTKC++'s official code (TPAMI 2025). Arguments and errors: see :func:`lstkc_alpha`, but n is 2 or more.
 

@@ -56,7 +56,7 @@ def lstkcpp_single_loss(
 ) -> Tensor:
     """Rectified distillation of one teacher in LSTKC++, as in its second task.
 
-    It differs from :func:`lstkc_rskt_loss` in the target, which depends only on the teacher. The teacher's right
+    The loss differs from :func:`lstkc_rskt_loss` in the target, which depends only on the teacher. The teacher's right
     entries do not change; bounds from its own rows replace the wrong entries.
 
     Source and arguments are those of :func:`lstkcpp_dual_loss`.
@@ -73,10 +73,10 @@ def lstkcpp_dual_loss(
 ) -> Tensor:
     """Rectified distillation of two teachers, LSTKC++ from the third task on.
 
-    It differs from :func:`lstkc_rskt_loss` in the target, which depends only on the teachers and has no gradient. If
-    both teachers' entries are right, the target is their mean. If one is right, the target is this entry. If neither is
-    right, an entry that is too low becomes the larger of the two largest entries of other identities, and an entry that
-    is too high becomes the smaller of the two smallest entries of the own identity.
+    The loss differs from :func:`lstkc_rskt_loss` in the target, which depends only on the teachers and has no gradient.
+    If both teachers' entries are right, the target is their mean. If one is right, the target is this entry. If neither
+    is right, an entry that is too low becomes the larger of the two largest entries of other identities, and an entry
+    that is too high becomes the smaller of the two smallest entries of the own identity.
 
     Source: Xu et al., "Long Short-Term Knowledge Decomposition and Consolidation for Lifelong Person Re-Identification"
     (LSTKC++), TPAMI 2025, in the form of its official code.

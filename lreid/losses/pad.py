@@ -21,8 +21,8 @@ def pad_viskd_loss(
 ) -> Tensor:
     """Sum of a feature term, the squared difference averaged over layers, and ``T² KL(teacher || student)`` of logits.
 
-    Source: PAD (CVPR 2026), official code (``KDLosses``). Its logits are products of features and fixed text features,
-    which teacher and student share. The loss is computed in float64 and from log-probabilities.
+    Source: PAD (CVPR 2026), official code (``KDLosses``). PAD's logits are products of features and fixed text
+    features, which teacher and student share. The loss is computed in float64 and from log-probabilities.
 
     Args:
         student_features: ``(B, D)`` float features of one or more layers; D may differ between layers.

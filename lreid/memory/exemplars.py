@@ -58,9 +58,9 @@ class ImagePaths(Sequence[np.ndarray]):
 class ExemplarStore:
     """Images with labels and additional arrays in a store of fixed size; subclasses decide which images stay.
 
-    It stores either pixels, so that the files may be deleted, or the paths of :class:`ImagePaths`. One array holds the
-    pixels of all images and is written in place, so that the main memory holds no more than this array and the new
-    images.
+    The store holds either pixels, so that the files may be deleted, or the paths of :class:`ImagePaths`. One array
+    holds the pixels of all images and is written in place, so that the main memory holds no more than this array and
+    the new images.
 
     Args:
         budget: maximum number of images.
@@ -84,7 +84,7 @@ class ExemplarStore:
     def images(self) -> np.ndarray | ImagePaths:
         """The images (n, H, W, 3) uint8, RGB, or their paths; an index or an array of indices returns pixels.
 
-        It is a view: images that are added later overwrite removed images.
+        The array of pixels is a view: images that are added later overwrite removed images.
         """
         if isinstance(self._images, ImagePaths):
             return ImagePaths(self._images.paths[: len(self)], self._images.height, self._images.width)
@@ -226,8 +226,8 @@ class ExemplarMemory(ExemplarStore):
         seed: seed of all random choices.
 
     Attributes:
-        images, labels, extras: see :class:`~lreid.memory.ExemplarStore`. They are ordered by task, then by identity,
-            then from best to worst (with ``importance``, in any order within an identity).
+        images, labels, extras: see :class:`~lreid.memory.ExemplarStore`. The images are ordered by task, then by
+            identity, then from best to worst (with ``importance``, in any order within an identity).
         seen: number of identities added so far, including those that were not kept.
 
     Raises:

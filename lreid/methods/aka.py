@@ -20,7 +20,7 @@ from lreid.rules import Rule
 class AKA(LwF):
     """Adaptive knowledge accumulation (Pu et al., CVPR 2021).
 
-    The loss is ``softmax + plasticity + distillation + 5e-4 stability``.
+    The loss is ``softmax + plasticity + distillation + 0.0005 * stability``.
 
     * Plasticity: a graph of learned vertices (:class:`lreid.models.KnowledgeGraph`) adds ``g(x)`` to the features ``x``
       of a batch. The batch-hard triplet loss compares ``x + g(x)``, with ``log(1 + exp(d))`` for each distance ``d``.
@@ -32,7 +32,7 @@ class AKA(LwF):
     official code trains all tasks after the first at the low final learning rate of the first task; here each task
     begins with a new optimiser, as for every method. The graph is trained at the learning rate of the network.
 
-    DwoPP's authors (BMVC 2022) did not publish how they built AKA on BoT. lreid has one neck for all tasks. Its metric
+    DwoPP's authors (BMVC 2022) did not publish how they built AKA on BoT. lreid has one neck for all tasks. The metric
     loss is a weighted mean of AKA's plasticity loss, with the weight ``plasticity_share``, and BoT's plain triplet
     loss. A share of 1 is the official loss. A share of 0 without the other terms is BoT-FT.
     """

@@ -26,8 +26,8 @@ class Method:
     """Base class of all methods, which define how ``model`` is trained task by task.
 
     Each subclass has its own file, named like the method, and takes its options as keyword arguments:
-    ``METHOD.TEMPERATURE`` in the config is ``temperature``. It passes options that it does not define to this class, so
-    that every method can replay exemplars. By default, exemplars are added to the batches.
+    ``METHOD.TEMPERATURE`` in the config is ``temperature``. The subclass passes options that it does not define to this
+    class, so that every method can replay exemplars. By default, exemplars are added to the batches.
 
     Args:
         model: the network to train.

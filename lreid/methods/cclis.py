@@ -25,7 +25,7 @@ CHUNK = 128  # images per forward pass when images are scored
 class CCLIS(Co2L):
     """Contrastive continual learning with importance sampling (Li et al., AAAI 2024), with 500 exemplars in total.
 
-    It is built on :class:`Co2L`, with one view. Half of each batch comes from the memory if the memory has enough
+    CCLIS is built on :class:`Co2L`, with one view. Half of each batch comes from the memory if the memory has enough
     images. The paper draws batches "in equal proportions from both the replay buffer and the current task" (Appendix
     B). The official code draws in proportion to the sizes of memory and task, which is ``exemplar_share=0`` here. Every
     identity has a prototype, which is scaled to unit length before every step. The loss, Sample-NCE, trains each

@@ -33,9 +33,10 @@ class StyleRehearser:
     restore the original images. For each image it computes a 3 x 3 convolution
     (:func:`~lreid.losses.dask.dask_decode`). Applied to images of another domain, the network gives them the colours of
     this domain. As in the official code, it is trained by Adam at a learning rate of 2e-4 with betas of 0 and 0.999, on
-    the mean absolute error of normalised values. Its BatchNorm always uses the statistics of the batch. The official
-    code trains before the run, on batches of P x K flipped and cropped images. It stores a network for every domain but
-    uses only the last one. Here only that network exists, and it is trained on random images without augmentation.
+    the mean absolute error of normalised values. The style network's BatchNorm always uses the statistics of the batch.
+    The official code trains before the run, on batches of P x K flipped and cropped images. The official code stores a
+    network for every domain but uses only the last one. Here only that network exists, and it is trained on random
+    images without augmentation.
 
     Args:
         model: the network, which defines image size, normalisation and device.
@@ -120,11 +121,11 @@ class StyleRehearser:
 class DASK(FusedFineTuning):
     """Distribution rehearsing via adaptive style kernels (DASK, AAAI 2025), in the form of its official code.
 
-    After a task, a :class:`StyleRehearser` learns the style of the task's images. Its network of 4.4 MB is all that is
-    stored about the domain. In the next task, every batch is also rehearsed: the method trains on its images in that
-    style, in a separate forward pass. The loss is ``L(batch) + rehearsal * L(rehearsed)`` with ``L = softmax + triplet
-    + distill``, where ``distill`` is :func:`~lreid.losses.affinity.affinity_kl_loss` with the previous, fused network
-    as the teacher. After a task, the new and the old network are averaged with equal weights.
+    After a task, a :class:`StyleRehearser` learns the style of the task's images. The style network of 4.4 MB is all
+    that is stored about the domain. In the next task, every batch is also rehearsed: the method trains on its images in
+    that style, in a separate forward pass. The loss is ``L(batch) + rehearsal * L(rehearsed)`` with ``L = softmax +
+    triplet + distill``, where ``distill`` is :func:`~lreid.losses.affinity.affinity_kl_loss` with the previous, fused
+    network as the teacher. After a task, the new and the old network are averaged with equal weights.
 
     Triplet loss and retrieval use unnormalised features, so rank by Euclidean distance (``EVAL.METRIC``).
     """

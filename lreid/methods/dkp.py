@@ -29,8 +29,8 @@ class DKP(FusedFineTuning):
     :func:`~lreid.losses.dkp.dkp_set_triplet_loss`. After a task, the distributions of an identity's images are merged
     into one, its prototype. In the next task, :func:`~lreid.losses.dkp.dkp_pkt_loss` uses samples of these prototypes
     to preserve similarities within the batch, without a previous network. As in the official code, only the prototypes
-    of the last task are stored. They are two float32 vectors per identity, and are biometric templates of people. After
-    a task, the new and the old network are averaged with equal weights.
+    of the last task are stored. A prototype is two float32 vectors, which are a biometric template of a person. After a
+    task, the new and the old network are averaged with equal weights.
 
     The official code computes the prototypes at the start of the next task, in training mode. Here they are computed at
     the end of the task, in evaluation mode, because its images are not available later. The official ResNet-50 has no

@@ -16,8 +16,9 @@ class DMMLIRD(DwPP):
     """Instance-wise relation distillation (Co²L, Cha et al., ICCV 2021, Equations 11 to 13) on the DMML loss.
 
     DwPP and DwoPP (BMVC 2022) distil the similarities of a query to the prototypes of an episode. This method distils
-    the cosine similarities between all images of an episode, supports and queries. It is lreid's own combination; no
-    paper describes it. There is no projection head, so the distillation is what Co²L's Table 6 calls SEED.
+    the cosine similarities between all images of an episode, supports and queries. The method is lreid's own
+    combination; no paper describes it. There is no projection head, so the distillation is what Co²L's Table 6 calls
+    SEED.
     """
 
     unused = ("prob_floor",)

@@ -19,10 +19,10 @@ class ERD(DwPP):
     identities from the memory. The current part contains the other identities: those of the task and a few more from
     the memory. Two distillation terms are added to the DMML loss, each with the weight 0.5, as in the official code:
 
-    * ``distill`` covers the queries of the previous part. It compares the two models' distributions over the prototypes
-      of that part; each model computes its own prototypes.
-    * ``align`` covers all images of the current part. It compares the two models' distributions over the prototypes of
-      the previous part; the previous model computes these prototypes.
+    * ``distill`` covers the queries of the previous part. This term compares the two models' distributions over the
+      prototypes of that part; each model computes its own prototypes.
+    * ``align`` covers all images of the current part. This term compares the two models' distributions over the
+      prototypes of the previous part; the previous model computes these prototypes.
 
     The official code is for few-shot learning. DwoPP (BMVC 2022, Table 1) replaces its cross-entropy by the DMML loss
     and gives no other details. Three choices follow the official code. 6 of the 2 x 5 identities of a batch are

@@ -16,13 +16,13 @@ class FeCAM(SimpleCIL):
     """FeCAM (Goswami et al., NeurIPS 2023) with one covariance for all classes, for retrieval.
 
     Features are raised to a power and scaled to unit length. The covariance ``C`` within the classes is averaged over
-    all images so far. It is shrunk to ``C + a v I + b c (1 - I)``, with the mean variance ``v`` and the mean covariance
-    ``c``. ``C'`` is the correlation matrix of the result: each row and column is divided by its standard deviation.
-    Features are multiplied by ``C'^(-1/2)``, so that their Euclidean distance (``EVAL.METRIC euclidean``) is a
-    Mahalanobis distance.
+    all images so far. The covariance is shrunk to ``C + a v I + b c (1 - I)``, with the mean variance ``v`` and the
+    mean covariance ``c``. ``C'`` is the correlation matrix of the result: each row and column is divided by its
+    standard deviation. Features are multiplied by ``C'^(-1/2)``, so that their Euclidean distance (``EVAL.METRIC
+    euclidean``) is a Mahalanobis distance.
 
-    The official code computes the covariance before it scales features to unit length. It does not apply the power to
-    transformers. Here negative features keep their sign.
+    The official code computes the covariance before it scales features to unit length. The official code does not apply
+    the power to features of transformers. Here negative features keep their sign.
     """
 
     keeps: ClassVar = {**SimpleCIL.keeps, "scatter": "domain"}

@@ -16,10 +16,10 @@ from lreid.rules import Rule
 class MIR(ER):
     """Maximally interfered retrieval (Aljundi et al., NeurIPS 2019), a baseline in ER-ACE's paper.
 
-    The method draws ``candidates`` stored images. It makes a virtual step of plain gradient descent on the incoming
-    loss, and replays the candidates whose loss increases most. Neither the paper nor its code says how BatchNorm works
-    in this comparison. In lreid it uses the candidates' statistics, both before and after the step, and does not update
-    its running statistics.
+    The method draws ``candidates`` stored images. The method makes a virtual step of plain gradient descent on the
+    incoming loss, and replays the candidates whose loss increases most. Neither the paper nor its code says how
+    BatchNorm works in this comparison. In lreid it uses the candidates' statistics, both before and after the step, and
+    does not update its running statistics.
     """
 
     divisible = False

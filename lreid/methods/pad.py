@@ -34,7 +34,7 @@ WARMUP, FIRST_RATE, LAST_RATE = 3, 1e-5, 1e-6
 class PAD(Method):
     """Prompts for text and images, with a moving average as the teacher (CVPR 2026), as in the official code.
 
-    A task has two stages. Stage 1 (at the start of the task) caches the projected features of all images. It trains
+    A task has two stages. Stage 1 (at the start of the task) caches the projected features of all images, and trains
     four text tokens per identity so that images and sentences of an identity agree. Stage 2 trains the image tower with
     these terms:
 
@@ -42,7 +42,7 @@ class PAD(Method):
     * triplet losses on these two features and on the class token of an earlier block;
     * cross-entropy on the products of the projection and the text features;
     * from the second task on, :func:`~lreid.losses.pad_viskd_loss`, with a moving average of the network as the
-      teacher. The average starts as the network at the start of the task, with the new prompts. It is updated after
+      teacher. The average starts as the network at the start of the task, with the new prompts, and is updated after
       each step.
 
     The first task trains the whole image tower. Later tasks train its last blocks and the prompts. Every task opens new
@@ -51,8 +51,8 @@ class PAD(Method):
 
     From the second task on, stage 1 also keeps the text features close to those of a text teacher. In the official
     code, the text teacher is a copy made before stage 1. Its tokens are the random initial tokens of the new
-    identities. It therefore pulls towards untrained sentences, not towards old knowledge. ``text_teacher="initial"``
-    does the same, and ``"none"`` leaves out this term.
+    identities. The text teacher therefore pulls towards untrained sentences, not towards old knowledge.
+    ``text_teacher="initial"`` does the same, and ``"none"`` leaves out this term.
 
     Differences from the official code: the precision is float32 instead of autocast. The learning rate of stage 2
     follows the config, so its milestones are the same in the first task. At test time, only open slots can be chosen;

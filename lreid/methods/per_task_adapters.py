@@ -13,10 +13,10 @@ class PerTaskAdapters(TaskHeadFineTuning):
 
     This is the smallest form of the idea, not a copy of either official code. ``MODEL.ADAPTER`` is trained with the
     losses of BoT. The neck and the classifier are discarded after the task. The model keeps the adapter of each task.
-    It also keeps the mean and variance of the task's features, computed by the frozen network without an adapter. It
-    keeps no images and no identities. At test time each image uses the adapter of the most likely task
-    (:class:`~lreid.models.adapters.bank.AdapterBank`). ``tools/adapter_choice.py`` measures how much mAP wrong choices
-    cost.
+    The model also keeps the mean and variance of the task's features, computed by the frozen network without an
+    adapter. The model keeps no images and no identities. At test time each image uses the adapter of the most likely
+    task (:class:`~lreid.models.adapters.bank.AdapterBank`). ``tools/adapter_choice.py`` measures how much mAP wrong
+    choices cost.
     """
 
     finishing = "storing the adapter"

@@ -30,8 +30,8 @@ class Retrace(TaskHeadFineTuning):
     ``alpha`` well below 1. The network therefore trains with ``rate`` times the learning rate of the run. After the
     last update its weights become ``w(alpha)`` for the smallest ``alpha`` that retains the gain on the task.
 
-    The gain is measured without any past image. It is the increase of the mAP when about 512 training images of the
-    task, all images of evenly chosen identities, are searched among themselves
+    The gain is measured without any past image. The gain is the increase of the mAP when about 512 training images of
+    the task, all images of evenly chosen identities, are searched among themselves
     (:func:`~lreid.retrieval.self_retrieval`). Five bisections between ``w0`` and ``w1`` find ``alpha``. Interpolation
     may lose the fraction ``(1 - keep) mAP(w0)`` of the gain. A network that was good before the task can forget more,
     and is interpolated further towards ``w0``. A random network stays near ``w1``. Running statistics of BatchNorm are

@@ -17,7 +17,7 @@ class SimpleCIL(Start):
 
     The network stays the initial one, so its retrieval results equal those of ``start``; only the accuracy of its
     classifier differs. Subclasses transform the features with statistics of all images so far. The method ignores the
-    training batches. It extracts the features of each image once, at the end of the task.
+    training batches. The method extracts the features of each image once, at the end of the task.
     """
 
     finishing = "computing statistics"

@@ -65,8 +65,8 @@ class Embedder(nn.Module):
             transformer uses its own pooling.
         norm: positions of instance norms in the backbone, see :func:`lreid.models.norms.put_norms`, and whether white
             balance is applied to images, see :func:`lreid.models.norms.balance_white`.
-        scale: factor of the features, above 0. It changes losses on distances, because a margin has little effect on
-            long features. It does not change cosines.
+        scale: factor of the features, above 0. The scale changes losses on distances, because a margin has little
+            effect on long features. It does not change cosines.
         adapter: ``none``, or the kind of adapter that is trained in the frozen backbone: ``lora``, ``bottleneck`` or
             ``prompts``, see :func:`lreid.models.adapters.add_adapter`.
         adapter_size, adapter_layers: rank, width or number of prompts; number of last blocks with an adapter, 0 for
@@ -284,7 +284,8 @@ class Embedder(nn.Module):
 
         A progress bar appears in a terminal if extraction takes more than two seconds. Files are decoded while the
         network computes. On the CPU, a model from :func:`lreid.load_model` uses merged layers and small batches, which
-        is faster. Its features have a cosine similarity of at least 0.99999 to those of the plain network.
+        is faster. The features of this faster form have a cosine similarity of at least 0.99999 to those of the plain
+        network.
 
         Args:
             images: n images of any size: a path, a folder, a pattern such as ``"people/*.jpg"``, a PIL image, a uint8

@@ -10,7 +10,7 @@ from lreid.models.embedder import Embedder
 def fingerprint(model: Embedder) -> str:
     """Sixteen hexadecimal digits that change with anything that changes the features.
 
-    They are a hash of the backbone's name, the input's size and normalisation, and all bits of every weight and
+    The digits are a hash of the backbone's name, the input's size and normalisation, and all bits of every weight and
     statistic. Pooling, norm and scale are hashed, too, if they are not the defaults.
 
     Device, training mode and batch counters do not matter. An exported network has the same fingerprint as its

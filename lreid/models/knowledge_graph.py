@@ -9,10 +9,10 @@ from lreid.devices import to_device
 class KnowledgeGraph(nn.Module):
     """One layer of graph convolution over the images of a batch and the vertices of the knowledge graph.
 
-    Its output is ``tanh(D^-1 (A + I) X W + b)``. ``X`` holds the features and, below them, the vertices. ``D`` holds
-    the row sums of ``A + I``. ``A`` holds the weights of edges. The edge from image ``i`` to another image ``j`` has
-    the weight ``sigmoid(w (x_i - x_j) + c)``. The edge from an image to itself has the weight 1, and the edge to vertex
-    ``v`` has the weight ``softmax_i(-|x_i - v|² / (2 sigma))``. The weights of a vertex sum to 1.
+    The output of the layer is ``tanh(D^-1 (A + I) X W + b)``. ``X`` holds the features and, below them, the vertices.
+    ``D`` holds the row sums of ``A + I``. ``A`` holds the weights of edges. The edge from image ``i`` to another image
+    ``j`` has the weight ``sigmoid(w (x_i - x_j) + c)``. The edge from an image to itself has the weight 1, and the edge
+    to vertex ``v`` has the weight ``softmax_i(-|x_i - v|² / (2 sigma))``. The weights of a vertex sum to 1.
 
     Source: Pu et al., "Lifelong Person Re-Identification via Adaptive Knowledge Accumulation" (AKA), CVPR 2021, in the
     form of the official code. The official code also computes the edges that start at vertices. With one layer they

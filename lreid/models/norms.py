@@ -1,9 +1,9 @@
 """Instance normalisation in a network with BatchNorm: in blocks (IBN-Net), the stem, or the input (``MODEL.NORM``).
 
-A network loses accuracy at a new place mostly because colours, contrast and light differ. They determine the mean and
-the deviation of each channel of an image. An instance norm removes both, and with them information about people.
-IBN-Net (Pan et al., ECCV 2018) therefore normalises only half of the channels, or the output of some blocks. White
-balance removes only the colour cast of an image, not its light and contrast.
+A network loses accuracy at a new place mostly because colours, contrast and light differ. These properties determine
+the mean and the deviation of each channel of an image. An instance norm removes the mean and the deviation, and with
+them information about people. IBN-Net (Pan et al., ECCV 2018) therefore normalises only half of the channels, or the
+output of some blocks. White balance removes only the colour cast of an image, not its light and contrast.
 """
 
 from collections.abc import Callable, Sequence
@@ -100,7 +100,7 @@ def put_norms(network: nn.Module, norm: str) -> None:
 
     * ``ibn_a``: :class:`HalfInstanceNorm` replaces the first norm of every block, except in the last stage.
     * ``ibn_b``: :class:`InstanceNorm` replaces the norm of the stem. A new instance norm is added to the last block of
-      each of the first two stages, between the sum and its ReLU. It has weight 1 and bias 0.
+      each of the first two stages, between the sum and its ReLU. The new norm has weight 1 and bias 0.
     * ``+stem``: :class:`InstanceNorm` replaces the norm of the stem.
     * ``+input``: each channel of an input image is standardised.
     * ``+grey``: white balance of input images; this function ignores it, and :func:`balance_white` adds it.

@@ -167,7 +167,7 @@ def _state(weights: str) -> dict[str, Tensor]:
 def _name(key: str) -> str:
     """Return lreid's name for a tensor of a fast-reid head; fast-reid has changed the names twice.
 
-    Its BNNeck was ``heads.bnneck`` in 2020 and is ``heads.bottleneck.0`` now; files of January 2021 have a counter
+    The BNNeck was ``heads.bnneck`` in 2020 and is ``heads.bottleneck.0`` now; files of January 2021 have a counter
     under the old name. The exponent of GeM belongs to the head in fast-reid, and to the backbone in lreid.
     """
     for old, new in (("bnneck.", "neck."), ("bottleneck.0.", "neck."), ("pool_layer.", "backbone.pool.")):

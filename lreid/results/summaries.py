@@ -107,7 +107,7 @@ def summary(results: Results) -> dict[str, float | None]:
 def cross_average(results: Results, metric: str, row: int, past: int) -> float | None:
     """Metric of queries by the model after task ``row`` in gallery features by the model after task ``past``.
 
-    It is the mean over the seen galleries whose domain was trained by task ``past``; None if there are none.
+    The result is the mean over the seen galleries whose domain was trained by task ``past``; None if there are none.
     """
     names = [results["galleries"][column]["name"] for column in columns(results, past, "seen")]
     values = [results["cross_model"][name][metric][row][past] for name in names]

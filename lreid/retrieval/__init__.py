@@ -1,6 +1,6 @@
 """Evaluation of retrieval: rankings and their metrics, protocols, re-ranking, open-set search, indexes.
 
-It needs numpy and torch, and faiss only for indexes.
+This package needs numpy and torch, and faiss only for indexes.
 """
 
 from typing import TYPE_CHECKING

@@ -85,7 +85,8 @@ def new_index(name: str, vectors: np.ndarray, *, euclidean: bool = False) -> Any
 def _parts(index: Any) -> Iterator[Any]:
     """Iterate over an index and the indexes that it contains; :func:`new_index` turns off their polysemous training.
 
-    Polysemous training orders the codes of a product quantiser for a rarely used filter. It always takes a minute.
+    Polysemous training orders the codes of a product quantiser for a rarely used filter. This training always takes a
+    minute.
     """
     yield index
     for name in ("index", "base_index", "storage"):

@@ -1,7 +1,8 @@
 """Exact CMC, AP, mAP and mINP over the full ranking, at about the cost of one matrix product.
 
 All metrics follow from the ranks of the matches, and a match's rank is the number of gallery images ahead of it. So
-lreid does not sort rankings. It processes the queries in blocks and never holds the full query × gallery matrix.
+lreid does not sort rankings. The queries are processed in blocks, and memory never holds the full query × gallery
+matrix.
 """
 
 from __future__ import annotations

@@ -194,10 +194,10 @@ def calibrate(
         checkpoint, skip_bad, device, engine: as in :func:`add`.
 
     Returns:
-        ``threshold``, ``false_accept_rate`` and the number of ``images``. ``known`` counts the images whose
-        identity has another image in the gallery. ``true_positive_rate`` is the share of the ``known`` images that
-        are recognised: the best match with a name, other than the image itself, shows the identity and reaches the
-        threshold. It is None if ``known`` is 0.
+        ``threshold``, ``false_accept_rate`` and the number of ``images``. ``known`` counts the images whose identity
+        has another image in the gallery. ``true_positive_rate`` is the share of the ``known`` images that are
+        recognised: the best match with a name, other than the image itself, shows the identity and reaches the
+        threshold. This rate is None if ``known`` is 0.
 
     Raises:
         InputError: no image has an identity, or an argument is invalid; the gallery does not change.
@@ -288,8 +288,8 @@ def query(
         images: image files, folders, or CSV files.
         wanted: the requested matches.
         checkpoint: the file of the gallery's model, if it has moved.
-        cross_model: use a different model with compatible features. Its features are not normalised per camera, because
-            the gallery's statistics belong to the gallery's model.
+        cross_model: use a different model with compatible features. The features of that model are not normalised per
+            camera, because the gallery's statistics belong to the gallery's model.
         sources: pattern of the paths in folders, and root folder for image paths in CSV files.
         device, engine: as in :func:`build`.
 

@@ -27,10 +27,10 @@ optimize = Extra("scipy.optimize", "cluster")
 class PseudoLabels:
     """Labels for unlabelled tasks, for methods that train on P x K batches.
 
-    Before each epoch, a teacher extracts the features of all images of the task. Their clusters are the identities of
-    the epoch (:func:`~lreid.evaluation.clusters.cluster`), as in MMT (ICLR 2020) and SpCL (NeurIPS 2020). Images
-    outside all clusters are left out of the epoch. The teacher is the exponential moving average of the network's
-    weights, with a time constant of one epoch.
+    Before each epoch, a teacher extracts the features of all images of the task. The clusters of these features are the
+    identities of the epoch (:func:`~lreid.evaluation.clusters.cluster`), as in MMT (ICLR 2020) and SpCL (NeurIPS 2020).
+    Images outside all clusters are left out of the epoch. The teacher is the exponential moving average of the
+    network's weights, with a time constant of one epoch.
 
     A cluster takes over the label of the earlier cluster with which it shares the most images, so that classifier rows
     keep their meaning. A task reserves as many labels as it can have clusters. All images of a tracklet get the same

@@ -368,7 +368,8 @@ class Trainer:
     def _progress(self) -> tqdm:
         """Create the progress bar for all steps of the run, which is hidden without a terminal.
 
-        It does not show tqdm's estimate of the remaining time, which ignores evaluations; :meth:`_left` includes them.
+        The bar does not show tqdm's estimate of the remaining time, which ignores evaluations; :meth:`_left` includes
+        them.
         """
         quiet = True if not self.folder.writes else None
         total, done = sum(self._task_steps), self._steps_done

@@ -5,10 +5,10 @@
     ├── test_batch                               ├── test
     └── batches.meta                             └── meta
 
-The data sets are for classification, not for re-identification. They show classes of objects in images of 32 x 32
-pixels; each class has training and test images. The binary archives (`cifar-10-batches-bin/`, `cifar-100-binary/`) work
-as well. The images are unpacked as PNG files into `images/train/CLASS/` and `images/test/CLASS/` next to the archive
-when first needed. CIFAR-100 has its 100 fine classes. Classes are trained in the order of their labels.
+The data sets are for classification, not for re-identification. Both data sets show classes of objects in images of 32
+x 32 pixels; each class has training and test images. The binary archives (`cifar-10-batches-bin/`, `cifar-100-binary/`)
+work as well. The images are unpacked as PNG files into `images/train/CLASS/` and `images/test/CLASS/` next to the
+archive when first needed. CIFAR-100 has its 100 fine classes. Classes are trained in the order of their labels.
 """
 
 import codecs

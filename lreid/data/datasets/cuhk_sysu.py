@@ -13,9 +13,9 @@ and `TestG50.mat`; another release has no identities. `lreid data prepare cuhk_s
 `cuhksysu4reid/`, with the file names and the JPEG quality of AKA's code. Crops that other code made in this layout also
 work, also in a folder `cuhksysu4reid/` directly in the folder of all data sets.
 
-The gallery contains only people who are queried, which makes the data set easier than others. It has no cameras (see
-`BENCHMARK.CAMERAS`), which is why AKA's own code cannot score it. `cuhk_sysu_sub` leaves out people with fewer than
-four training images, as AKA does before it selects 500 people.
+The gallery contains only people who are queried, which makes the data set easier than others. The data set has no
+cameras (see `BENCHMARK.CAMERAS`), which is why AKA's own code cannot score it. `cuhk_sysu_sub` leaves out people with
+fewer than four training images, as AKA does before it selects 500 people.
 """
 
 from collections import Counter

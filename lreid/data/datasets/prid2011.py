@@ -21,9 +21,9 @@ SHARED = 200  # both cameras saw people 1 to 200; above, a number means a differ
 def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
     """Read one of 10 splits of PRID 2011 (single shot).
 
-    Of the 200 people that both cameras saw, 100 are for training. The images of the other 100 from camera A are the
-    queries. The gallery has the images from camera B of these 100 people and of the 549 people that only B saw. People
-    that only camera A saw are not used.
+    Of the 200 people that both cameras saw, 100 are for training. For the other 100 people, the images from camera A
+    are the queries. The gallery has the images from camera B of these 100 people and of the 549 people that only B saw.
+    People that only camera A saw are not used.
 
     lreid draws its own splits with a seed, because other toolkits draw theirs without one.
     """

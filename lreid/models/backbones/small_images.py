@@ -13,7 +13,7 @@ def resnet18_cifar() -> FeatureMap:
     """Build torchvision's ResNet-18 with a stem for images of 32 or 64 pixels: 3 x 3, no stride, no max-pooling.
 
     Source: SimCLR (Chen et al., ICML 2020, Appendix B.9). Co²L (ICCV 2021), CCLIS (AAAI 2024) and Contrast Scoring use
-    this network. It maps images (B, 3, H, W) to (B, 512, H/8, W/8); the last stage keeps its stride of 2.
+    this network. The network maps images (B, 3, H, W) to (B, 512, H/8, W/8); the last stage keeps its stride of 2.
     """
     network = torchvision.models.resnet18()
     network.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
@@ -33,10 +33,10 @@ def resnet18_plain() -> FeatureMap:
 class ReducedResNet18(nn.Module):
     """ResNet-18 with 20 instead of 64 filters in the first stage, the network of ER-ACE and ER-AML.
 
-    Source: GEM (Lopez-Paz and Ranzato, NeurIPS 2017); later papers on online learning use the same network. Its stem is
-    3 x 3 without stride and without max-pooling. The stages have 20, 40, 80 and 160 filters. It maps images (B, 3, H,
-    W) to (B, 160, H/8, W/8). The official codes pool parts of 4 x 4 positions; for images of 32 x 32 pixels, one part
-    is the entire map. For larger images, they concatenate several averages. Here there is always one average.
+    Source: GEM (Lopez-Paz and Ranzato, NeurIPS 2017); later papers on online learning use the same network. The stem is
+    3 x 3 without stride and without max-pooling. The stages have 20, 40, 80 and 160 filters. The network maps images
+    (B, 3, H, W) to (B, 160, H/8, W/8). The official codes pool parts of 4 x 4 positions; for images of 32 x 32 pixels,
+    one part is the entire map. For larger images, they concatenate several averages. Here there is always one average.
     """
 
     dim = 160
