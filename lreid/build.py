@@ -53,12 +53,12 @@ def _normalisation_in(weights: str) -> tuple[list[float], list[float]] | None:
     if not os.path.isfile(weights):
         return None
     try:
-        theirs = model_config(weights).INPUT
+        section = model_config(weights).INPUT
     except OutOfMemory:
         raise
     except InputError:  # loading the weights will raise this error again
         return None
-    return theirs.MEAN, theirs.STD
+    return section.MEAN, section.STD
 
 
 def class_of(cfg: Config) -> type[Method]:

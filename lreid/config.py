@@ -168,9 +168,9 @@ def find_config(name: str | Path, folder: Path = Path()) -> Path:
     Raises:
         InputError: the file does not exist, or two config files of lreid have this name.
     """
-    here = folder / name
-    if os.path.exists(here) and not here.is_dir():
-        return here
+    local = folder / name
+    if os.path.exists(local) and not local.is_dir():
+        return local
     files = {file.relative_to(CONFIGS).with_suffix("").as_posix(): file for file in sorted(CONFIGS.glob("*/*.yaml"))}
     wanted = str(name).removeprefix("configs/").removesuffix(".yaml")
     candidates = [each for each in files if wanted in (each, Path(each).name)]
@@ -178,11 +178,11 @@ def find_config(name: str | Path, folder: Path = Path()) -> Path:
         return files[candidates[0]]
     if candidates:
         raise InputError(f"{name}: may mean {' or '.join(candidates)}; write the folder, too")
-    if os.path.exists(here):
-        raise InputError(f"{here}: is a folder; name a YAML file in it")
+    if os.path.exists(local):
+        raise InputError(f"{local}: is a folder; name a YAML file in it")
     last = {Path(each).name: each for each in files}
     nearest = last[difflib.get_close_matches(Path(wanted).name, last, n=1, cutoff=0.0)[0]]
-    raise InputError(f"{here}: no such config file; the nearest config of lreid is {nearest}")
+    raise InputError(f"{local}: no such config file; the nearest config of lreid is {nearest}")
 
 
 def check_values(cfg: Config, group: str = "") -> None:
@@ -326,12 +326,12 @@ def _placed(name: str, value: Any, folder: Path) -> Any:
         return [_placed(name, each, folder) for each in value]
     for kind in KEYS[name].paths if name in KEYS and isinstance(value, str) else ():
         path = value.removeprefix(kind)
-        there = {"folder:": os.path.isdir, "own:": os.path.exists}.get(kind, os.path.isfile)
+        exists = {"folder:": os.path.isdir, "own:": os.path.exists}.get(kind, os.path.isfile)
         parts = (path, path.rpartition("#")[0])  # the second for csv:PATH#DOMAIN
-        if value.startswith(kind) and any(part and there(folder / part) for part in parts):
-            full, ours = (folder / path).resolve(), CONFIGS.resolve()
-            if full.is_relative_to(ours):  # use a name that does not depend on where lreid is installed
-                return f"{kind}configs/{full.relative_to(ours).as_posix()}"
+        if value.startswith(kind) and any(part and exists(folder / part) for part in parts):
+            full, configs = (folder / path).resolve(), CONFIGS.resolve()
+            if full.is_relative_to(configs):  # use a name that does not depend on where lreid is installed
+                return f"{kind}configs/{full.relative_to(configs).as_posix()}"
             return kind + os.path.abspath(folder / path)
     return value
 

@@ -77,9 +77,11 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
     data_sets = [each.data_set for each in own] or load_datasets(name, sources_of(wanted))
     if untrained := [each.name for each in data_sets if not each.train]:
         raise InputError(f"{path}: {untrained[0]} has no image of the split train; add some")
-    if again := sorted(learned_names & set().union(*map(_names, data_sets))):
-        examples = first_few(again)
-        notes.append(f"{len(again)} have names of people in earlier tasks ({examples}); they count as different people")
+    if repeated := sorted(learned_names & set().union(*map(_names, data_sets))):
+        examples = first_few(repeated)
+        notes.append(
+            f"{len(repeated)} have names of people in earlier tasks ({examples}); they count as different people"
+        )
     keys |= {"BENCHMARK.NAME": title_of(path), "BENCHMARK.TRAIN": [name]}
     keys["BENCHMARK.LEARNED"] = [each for each in keys.get("BENCHMARK.LEARNED", []) if each != name]
     tasks = wanted.BENCHMARK.TASKS_PER_DATASET if "BENCHMARK.TASKS_PER_DATASET" in given else 1

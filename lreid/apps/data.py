@@ -46,8 +46,8 @@ def _check(args: argparse.Namespace) -> None:
     findings = [*chain.from_iterable(by_name.values())]
     print(table(findings))
     for name, each in by_name.items():
-        there = [one.data_set for one in each if one.data_set is not None]
-        if _is_path(name) and any(len({record.pid for record in one.train}) > 1 for one in there):
+        loaded = [one.data_set for one in each if one.data_set is not None]
+        if _is_path(name) and any(len({record.pid for record in one.train}) > 1 for one in loaded):
             from lreid.apps.custom import plan  # imported here, because it loads torch, which nothing else here needs
 
             print(plan(Path(name), [], ["DATA.ROOT", str(args.root), "DATA.PATTERN", args.pattern]).text)

@@ -300,13 +300,13 @@ def _in_a_process(run: PlannedRun, jobs: int, running: set[subprocess.Popen[str]
         environment["CUDA_VISIBLE_DEVICES"] = gpu
     if jobs > 1:
         environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // jobs)))
-    theirs, leash = os.pipe()  # nothing is written to it; the system closes it when this process ends in any way
+    read_end, leash = os.pipe()  # nothing is written to it; the system closes it when this process ends in any way
     try:
         with subprocess.Popen(
             run.command,
             env=environment,
             text=True,
-            stdin=theirs,
+            stdin=read_end,
             stderr=subprocess.PIPE,
             stdout=None if jobs == 1 else subprocess.DEVNULL,  # each run also writes a log.txt
         ) as process:
@@ -314,7 +314,7 @@ def _in_a_process(run: PlannedRun, jobs: int, running: set[subprocess.Popen[str]
             _, message = process.communicate()
             running.discard(process)
     finally:
-        os.close(theirs)
+        os.close(read_end)
         os.close(leash)
     if process.returncode == 0:
         return ""

@@ -91,11 +91,11 @@ def pictures_of(groups: Sequence[Group], folders: Mapping[str, Path], *, blur: b
     faces: dict[Key, ranked.Tile] = {}
     rankings: dict[tuple[Key, str], list[tuple[int, ranked.RankedQuery]]] = {}
     for benchmark in dict.fromkeys(group.benchmark for group in groups):
-        here = [group for group in groups if group.benchmark == benchmark]
-        lost = {(each.gallery, each.identity) for each in most_forgotten(here)}
-        hard = hardest_identities(finished([run for group in here for run in group.runs]))[:HARDEST]
-        wanted = lost | {(each.gallery, each.number) for each in hard}
-        for group in here:
+        members = [group for group in groups if group.benchmark == benchmark]
+        forgotten = {(each.gallery, each.identity) for each in most_forgotten(members)}
+        hard = hardest_identities(finished([run for group in members for run in group.runs]))[:HARDEST]
+        wanted = forgotten | {(each.gallery, each.number) for each in hard}
+        for group in members:
             checkpoints = _checkpoints(folders[group.name])
             cfg = _config(checkpoints)
             evaluator = evaluator_of(cfg, benchmark_of(cfg))
@@ -106,10 +106,10 @@ def pictures_of(groups: Sequence[Group], folders: Mapping[str, Path], *, blur: b
                 chosen.append({pid: first[pid] for name, pid in wanted if name == each.test.name and pid in first})
                 for pid, row in chosen[-1].items():
                     faces.setdefault((benchmark, each.test.name, pid), each.tile(each.query[row]))
-            for task, path in checkpoints.items() if lost else ():
+            for task, path in checkpoints.items() if forgotten else ():
                 model = _on_device(path)
                 for each, rows in zip(shown, chosen, strict=True):
-                    people = {row: pid for pid, row in rows.items() if (each.test.name, pid) in lost}
+                    people = {row: pid for pid, row in rows.items() if (each.test.name, pid) in forgotten}
                     if not people:
                         continue
                     features = evaluator.features(model, each.test)

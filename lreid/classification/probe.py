@@ -53,13 +53,13 @@ def knn_scores(
     train, test = unit_rows(train, "training features"), unit_rows(test, "test features")
     targets, classes = torch.from_numpy(labels).to(train.device), int(labels.max()) + 1
     scores = np.empty((len(test), classes))
-    for here in blocks(len(test), max(len(train), classes)):
+    for chunk in blocks(len(test), max(len(train), classes)):
         with full_precision():
-            similarity = test[here] @ train.T  # (B, N)
+            similarity = test[chunk] @ train.T  # (B, N)
         nearest, rows = similarity.topk(min(k, len(train)))  # (B, k), the nearest first
         weights = ((nearest - nearest[:, :1]).double() / temperature).exp()
         votes = weights.new_zeros(len(weights), classes).scatter_add_(1, targets[rows], weights)
-        scores[here] = votes.cpu().numpy()
+        scores[chunk] = votes.cpu().numpy()
     return scores
 
 

@@ -261,8 +261,8 @@ def own_test(name: str, query: Sequence[Listed], gallery: Sequence[Listed]) -> Q
             raise InputError(f"{name}: has no {split} images except junk (identity -1)")
     identity_of = {os.path.realpath(image.path): image.identity for image in gallery}
     named = [image for image in query if image.identity is not None]
-    beside = (image.path for image in query if image.identity is None)
-    nameless = next((path for path in beside if not named or os.path.realpath(path) not in identity_of), None)
+    unnamed = (image.path for image in query if image.identity is None)
+    nameless = next((path for path in unnamed if not named or os.path.realpath(path) not in identity_of), None)
     if nameless is not None:
         raise InputError(
             f"{nameless}: the query has no identity; name files like 0002_c1.jpg, or put them into folders that are "

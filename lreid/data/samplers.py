@@ -375,13 +375,13 @@ def _connected(cameras: Sequence[np.ndarray]) -> list[np.ndarray]:
     places: list[tuple[set[int], list[int]]] = []  # cameras and identities of each place
     for identity, own in enumerate(cameras):
         seen, members = set(own.tolist()), [identity]
-        apart = []
+        separate = []
         for place in places:
             if place[0] & seen:
                 seen, members = seen | place[0], place[1] + members
             else:
-                apart.append(place)
-        places = [*apart, (seen, members)]
+                separate.append(place)
+        places = [*separate, (seen, members)]
     return [np.sort(members) for _, members in places]
 
 

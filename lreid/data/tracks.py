@@ -502,10 +502,12 @@ def _list(rows: Sequence[tuple[str, str, str, int]], same: bool) -> str:
     table = csv.writer(text, lineterminator="\n")
     table.writerow(["path", "pid", "split", "time", *(["camid"] if cameras else []), *([] if same else ["domain"])])
     for domain in dict.fromkeys("" if same else camera for _, _, camera, _ in rows):
-        here = [row for row in rows if same or row[2] == domain]
+        chosen = [row for row in rows if same or row[2] == domain]
         # The same track number at two cameras means two people, so the name that is hashed contains the camera.
-        listed = [Listed(p, track if same else f"{domain}-{track}", c if cameras else None) for p, track, c, _ in here]
-        for image, split, (_, _, camera, second) in zip(listed, splits_of(listed), here, strict=True):
+        listed = [
+            Listed(p, track if same else f"{domain}-{track}", c if cameras else None) for p, track, c, _ in chosen
+        ]
+        for image, split, (_, _, camera, second) in zip(listed, splits_of(listed), chosen, strict=True):
             labels = [*([camera] if cameras else []), *([] if same else [camera])]
             table.writerow([image.path, image.identity, split, second, *labels])
     return text.getvalue()

@@ -232,9 +232,9 @@ class Gallery:
             if column is not None:
                 self._check_kind(what, as_names(column, f"gallery {PLURAL[what]}", len(vectors)))
         labels, names = _check_labels(len(vectors), ids, cams, times, _names(paths), self.about.names)
-        there = self.holds(labels.paths)
-        if there.any():
-            raise InputError(f"{labels.paths[there][0]}: is already in the gallery; remove it first")
+        present = self.holds(labels.paths)
+        if present.any():
+            raise InputError(f"{labels.paths[present][0]}: is already in the gallery; remove it first")
         self.about.names = names
         self.store.add(vectors, labels)
 
@@ -402,7 +402,7 @@ class Gallery:
         rows: dict[Filter, list[int]] = {}
         for row, where in enumerate(filters):
             rows.setdefault(where, []).append(row)
-        results = [self.store.nearest(vectors[here], k, where) for where, here in rows.items()]
+        results = [self.store.nearest(vectors[members], k, where) for where, members in rows.items()]
         order = np.argsort(np.concatenate(list(rows.values())))
         scores, labels = zip(*results, strict=True)
         columns = (np.concatenate(each) for each in zip(*(vars(one).values() for one in labels), strict=True))
@@ -444,11 +444,11 @@ class Gallery:
             raise InputError(f"{PLURAL[what]}: the gallery has integers, but {text!r} is text; give integers")
         if given.dtype == object or not names or any(number != hash_of(name) for number, name in names.items()):
             return
-        strange = given[~np.isin(given, [UNKNOWN, *names])]
-        if len(strange):
+        unknown = given[~np.isin(given, [UNKNOWN, *names])]
+        if len(unknown):
             text = next(iter(names.values()))
             raise InputError(
-                f"{PLURAL[what]}: the gallery has text such as {text!r}, but {strange[0]} is a number; give text"
+                f"{PLURAL[what]}: the gallery has text such as {text!r}, but {unknown[0]} is a number; give text"
             )
 
     def _has_labels(self, what: str) -> bool:

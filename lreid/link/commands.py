@@ -94,8 +94,8 @@ def add(
         named, model, flip = _opened(folder, checkpoint, device)  # raises errors before the videos are read
         for clip in clips:
             _require_later(record, clip)
-            cuts += (here := cut(clip, folder / CROPS, choice))
-            end = max(each.end for each in here)
+            cuts += (clip_cuts := cut(clip, folder / CROPS, choice))
+            end = max(each.end for each in clip_cuts)
             row = {
                 "name": clip.name,
                 "camera": clip.camera,
@@ -456,14 +456,14 @@ def _sweep(folder: Path, record: Record, enrolled: Sequence[str] = ()) -> None:
     for each in [place, *place.others()] if place.exists() else []:
         named = NamedGallery.load(each, unfinished=True)
         paths = named.gallery.store.labels().paths.tolist()
-        gone = [
+        outdated = [
             path
             for path in paths
             if path.startswith(f"{CROPS}/") and path[len(CROPS) + 1 :].rpartition("/")[0] not in keys
         ]
-        gone += [path for path in enrolled if path in paths]
-        if gone:
-            named.gallery.remove(gone)
+        outdated += [path for path in enrolled if path in paths]
+        if outdated:
+            named.gallery.remove(outdated)
             named.gallery.save()
     for doomed in {file.parent for file in files_below(folder / CROPS)}:
         if doomed.relative_to(folder / CROPS).as_posix() not in keys:

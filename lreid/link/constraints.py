@@ -60,11 +60,11 @@ def learn_travel(tracklets: Tracklets, labels: np.ndarray, least: np.ndarray) ->
         is never longer than a route through other cameras.
     """
     order = np.lexsort((tracklets.ends, tracklets.starts, labels))
-    here, after = order[:-1], order[1:]
-    moved = (labels[here] == labels[after]) & (tracklets.cameras[here] != tracklets.cameras[after])
-    here, after = here[moved], after[moved]
-    pairs = np.sort(np.stack([tracklets.cameras[here], tracklets.cameras[after]]), axis=0)
-    seconds = tracklets.starts[after] - tracklets.ends[here]
+    before, after = order[:-1], order[1:]
+    moved = (labels[before] == labels[after]) & (tracklets.cameras[before] != tracklets.cameras[after])
+    before, after = before[moved], after[moved]
+    pairs = np.sort(np.stack([tracklets.cameras[before], tracklets.cameras[after]]), axis=0)
+    seconds = tracklets.starts[after] - tracklets.ends[before]
     learnt = least.copy()
     for one, other in np.unique(pairs, axis=1).T:
         times = seconds[(pairs == [[one], [other]]).all(0)]

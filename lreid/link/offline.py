@@ -219,9 +219,9 @@ def impostors(tracklets: Tracklets, least: np.ndarray) -> np.ndarray:
     """
     scores = [np.zeros(0, np.float32)]
     for rows in _blocks(len(tracklets)):
-        apart = ~possible(tracklets[rows], tracklets, least)
-        apart &= np.arange(len(tracklets)) > np.arange(len(tracklets))[rows, None]  # each pair once
-        scores.append((tracklets.features[rows] @ tracklets.features.T)[apart])
+        impossible = ~possible(tracklets[rows], tracklets, least)
+        impossible &= np.arange(len(tracklets)) > np.arange(len(tracklets))[rows, None]  # each pair once
+        scores.append((tracklets.features[rows] @ tracklets.features.T)[impossible])
     if (count := sum(map(len, scores))) < FEWEST:
         raise InputError(
             f"{counted(count, 'pair')} of tracklets cannot be one person because of their times, too few to calibrate "
@@ -250,11 +250,11 @@ def _forbid(nodes: Nodes, tracklets: Tracklets, earlier: Tracklets, identities: 
     count, forbidden = len(nodes.weights) - len(tracklets), nodes.forbidden
     forbidden[:count, :count] = True
     for rows in _blocks(len(tracklets)):
-        here = forbidden[count:][rows]  # a view
-        here[:, count:] = ~possible(tracklets[rows], tracklets, least)
-        apart, old = np.nonzero(~possible(tracklets[rows], earlier, least))
-        here[apart, identities[old]] = True
-        forbidden[:count, count:][:, rows] = here[:, :count].T
+        block = forbidden[count:][rows]  # a view
+        block[:, count:] = ~possible(tracklets[rows], tracklets, least)
+        new, old = np.nonzero(~possible(tracklets[rows], earlier, least))
+        block[new, identities[old]] = True
+        forbidden[:count, count:][:, rows] = block[:, :count].T
     np.fill_diagonal(forbidden, False)
 
 

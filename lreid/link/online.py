@@ -57,11 +57,11 @@ class OnlineLinker:
     def _scores(self, batch: Tracklets) -> np.ndarray:
         """(n, I) float32: mean similarity of tracklets to identities; -inf if times forbid."""
         scores = batch.features @ self._means[: self.count].T
-        there = self._tracklets[: self._seen]
+        earlier = self._tracklets[: self._seen]
         horizon = max(float(self.least.max(initial=0)), 0.0)
-        recent = np.flatnonzero(there.ends >= batch.starts.min() - horizon)
-        apart, old = np.nonzero(~possible(batch, there[recent], self.least))
-        scores[apart, self._identities[recent[old]]] = -np.inf
+        recent = np.flatnonzero(earlier.ends >= batch.starts.min() - horizon)
+        rows, old = np.nonzero(~possible(batch, earlier[recent], self.least))
+        scores[rows, self._identities[recent[old]]] = -np.inf
         return scores
 
     def _join(self, one: Tracklets, identity: int) -> None:

@@ -108,10 +108,10 @@ def _transitions(identities: Iterable[list[Json]]) -> list[Row]:
     moves: dict[tuple[str, str], list[tuple[int, float]]] = {}
     for of in identities:
         in_time = sorted(of, key=lambda each: (each["start"], each["key"]))
-        for here, after in pairwise(in_time):
-            if here["camera"] != after["camera"]:
-                gap = after["start"] - here["end"]
-                moves.setdefault((here["camera"], after["camera"]), []).append((here["identity"], gap))
+        for before, after in pairwise(in_time):
+            if before["camera"] != after["camera"]:
+                gap = after["start"] - before["end"]
+                moves.setdefault((before["camera"], after["camera"]), []).append((before["identity"], gap))
     return [
         Row(
             "",

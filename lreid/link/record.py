@@ -189,10 +189,10 @@ class Record:
             InputError: a tracklet does not belong to the identity, or no tracklet would be left.
         """
         of, keys = self.identities.get(self.find(identity), []), set(keys)
-        moved, rest = ([each for each in of if (each["key"] in keys) == here] for here in (True, False))
-        if strange := sorted(keys - {each["key"] for each in moved}):
+        moved, rest = ([each for each in of if (each["key"] in keys) == inside] for inside in (True, False))
+        if foreign := sorted(keys - {each["key"] for each in moved}):
             raise InputError(
-                f"{strange[0]}: is no tracklet of {identity}; one of its tracklets is {of[0]['key'] if of else 'none'}"
+                f"{foreign[0]}: is not a tracklet of {identity}; one of its tracklets is {of[0]['key'] if of else 'none'}"
             )
         if not rest:
             raise InputError(f"{identity}: these are all its tracklets; leave out at least one")

@@ -193,8 +193,8 @@ class ExemplarStore:
                 wider[everywhere] = held
             self._extras[name] = held = wider
         held[places] = np.nan
-        here: Any = (places, *map(slice, values.shape[1:]))
-        held[here] = values
+        index: Any = (places, *map(slice, values.shape[1:]))
+        held[index] = values
 
 
 class ExemplarMemory(ExemplarStore):

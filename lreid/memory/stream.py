@@ -163,9 +163,9 @@ class StreamMemory(ExemplarStore):
 
     def _ordered(self, count: int, extras: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """Return positions and images as :meth:`_reservoir` does: sort all images by the policy and keep the first."""
-        here = len(self)
-        if here + count <= self.budget:
-            return here + np.arange(count), np.arange(count)
+        stored = len(self)
+        if stored + count <= self.budget:
+            return stored + np.arange(count), np.arange(count)
 
         def of_all(name: str) -> np.ndarray:
             return np.concatenate([self.extras.get(name, np.empty(0)), extras[name]])  # (here + count,)
@@ -173,11 +173,11 @@ class StreamMemory(ExemplarStore):
         if self.policy == "fifo":
             order = np.argsort(-of_all("numbers"))
         elif self.policy == "random":
-            order = self._random.permutation(here + count)
+            order = self._random.permutation(stored + count)
         else:
             order = np.lexsort((of_all("numbers"), -of_all("scores")))  # by score, then from old to new
-        stays = np.zeros(here + count, bool)
+        stays = np.zeros(stored + count, bool)
         stays[order[: self.budget]] = True
-        rows = np.flatnonzero(stays[here:])
-        places = np.concatenate([np.flatnonzero(~stays[:here]), np.arange(here, self.budget)])
+        rows = np.flatnonzero(stays[stored:])
+        places = np.concatenate([np.flatnonzero(~stays[:stored]), np.arange(stored, self.budget)])
         return places, rows

@@ -84,8 +84,8 @@ def most_forgotten(groups: Sequence[Group]) -> list[Person]:
                 person = people.setdefault((gallery["name"], identity), Person(gallery["name"], identity, name, {}))
                 if curve := list(enumerate(values[begin:], start=begin + 1)):
                     person.curves[group.name] = curve
-    lost = [person for person in people.values() if person.curves and person.lost >= LOST]
-    return sorted(lost, key=lambda person: -person.lost)[:SHOWN]
+    forgotten = [person for person in people.values() if person.curves and person.lost >= LOST]
+    return sorted(forgotten, key=lambda person: -person.lost)[:SHOWN]
 
 
 def fate(curve: Sequence[tuple[int, float]], by: str) -> str:

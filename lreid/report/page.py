@@ -146,8 +146,8 @@ def write_page(
     groups = grouped(runs)
     tables = [*comparison(groups), *cost(groups)] if len(runs) > 1 else []
     benchmarks = [
-        ("; ".join(group.name for group in here), _of_benchmark(here, where, pictures))
-        for here, where in _by_benchmark(groups)
+        ("; ".join(group.name for group in members), _of_benchmark(members, where, pictures))
+        for members, where in _by_benchmark(groups)
     ]
     facts = [*settings(runs), *_folders(path, runs, folders)]
     everything = anchored([*tables, *(each for _, panels in benchmarks for each in panels), *more, *facts])

@@ -196,9 +196,9 @@ def _lines_by_benchmark(groups: Sequence[Group], points: Callable[[Sequence[Resu
     """Lines of all benchmarks in one chart; labels contain the benchmark if there are several."""
     lines: list[Line] = []
     for benchmark in (names := list(dict.fromkeys(group.benchmark for group in groups))):
-        here = [group for group in groups if group.benchmark == benchmark]
-        first = groups.index(here[0])
-        for line in lines_of(here, points):
+        members = [group for group in groups if group.benchmark == benchmark]
+        first = groups.index(members[0])
+        for line in lines_of(members, points):
             label = f"{line.label}, {benchmark}" if len(names) > 1 else line.label
             lines.append(line._replace(place=first + line.place, label=label))
     return lines

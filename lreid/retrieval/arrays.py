@@ -115,8 +115,8 @@ def positions(queries: Tensor, gallery: Tensor) -> tuple[Tensor, Tensor]:
     squares = squared_norms(gallery, "gallery features")  # (G,)
     limits = torch.finfo(squares.dtype)
     sample = gallery[:: max(1, -(-len(gallery) // 256))].unique(dim=0)  # (S, D)
-    apart = torch.cdist(sample, sample, compute_mode="donot_use_mm_for_euclid_dist").fill_diagonal_(torch.inf)
-    nearest = apart.amin(1).square()  # (S,)
+    distances = torch.cdist(sample, sample, compute_mode="donot_use_mm_for_euclid_dist").fill_diagonal_(torch.inf)
+    nearest = distances.amin(1).square()  # (S,)
     cancelling = sample.square().sum(1).median() > LOSING * nearest.median()
     if cancelling or gallery[squares < limits.tiny / limits.eps].any():
         return queries.double(), gallery.double()

@@ -324,9 +324,9 @@ def unfound(dtype: torch.dtype) -> float:
 
 def unfound_last(scores: Tensor, rows: np.ndarray, columns: np.ndarray) -> None:
     """Rank the matches ``scores[rows, columns]`` that a search did not find after all other images, in place."""
-    lost = (scores[rows, columns] <= unfound(scores.dtype)).cpu().numpy()
-    if lost.any():
-        scores[rows[lost], columns[lost]] = torch.finfo(scores.dtype).min
+    missing = (scores[rows, columns] <= unfound(scores.dtype)).cpu().numpy()
+    if missing.any():
+        scores[rows[missing], columns[missing]] = torch.finfo(scores.dtype).min
 
 
 @dataclass(frozen=True)
@@ -362,10 +362,10 @@ def cost_of(search: MeasuredSearch, exact: ExactScores, depths: tuple[int, ...] 
     seconds = time.perf_counter() - start
     depths = tuple(k for k in depths if k <= nearest.shape[1])
     hits = dict.fromkeys(depths, 0)
-    for here in blocks(num_queries, num_gallery):
-        inside = np.flatnonzero((sample >= here.start) & (sample < here.stop))
+    for chunk in blocks(num_queries, num_gallery):
+        inside = np.flatnonzero((sample >= chunk.start) & (sample < chunk.stop))
         if len(inside):
-            scores = exact(here)[sample[inside] - here.start].cpu()  # (B, G)
+            scores = exact(chunk)[sample[inside] - chunk.start].cpu()  # (B, G)
             best = scores.topk(max(depths)).values
             rows = nearest[inside, : max(depths)]
             result_scores = scores.gather(1, rows.clamp(min=0)).masked_fill(rows < 0, -torch.inf)

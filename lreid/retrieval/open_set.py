@@ -64,9 +64,9 @@ def pair_scores(score: BlockScores, query: Labels, gallery: Labels) -> tuple[np.
     """
     query, gallery = comparable(query, gallery, score.shape)
     of_one, of_two = [], []
-    for here in blocks(*score.shape):
-        scores = score(here).cpu().numpy()  # (B, G)
-        own, others = _own_and_others(query[here], gallery)
+    for chunk in blocks(*score.shape):
+        scores = score(chunk).cpu().numpy()  # (B, G)
+        own, others = _own_and_others(query[chunk], gallery)
         of_one.append(scores[own])
         of_two.append(scores[others])
     return np.concatenate(of_one), np.concatenate(of_two)
@@ -93,11 +93,11 @@ def best_scores(score: BlockScores, query: Labels, gallery: Labels) -> tuple[np.
     """
     query, gallery = comparable(query, gallery, score.shape)
     own, others = np.full((2, len(query)), -np.inf, dtype=np.float32)
-    for here in blocks(*score.shape):
-        scores = score(here)  # (B, G)
-        for best, usable_images in zip((own, others), _own_and_others(query[here], gallery), strict=True):
+    for chunk in blocks(*score.shape):
+        scores = score(chunk)  # (B, G)
+        for best, usable_images in zip((own, others), _own_and_others(query[chunk], gallery), strict=True):
             masked = scores.masked_fill(torch.from_numpy(~usable_images).to(scores.device), -torch.inf)
-            best[here] = masked.amax(1).cpu().numpy()
+            best[chunk] = masked.amax(1).cpu().numpy()
     return own, others
 
 

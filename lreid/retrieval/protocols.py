@@ -92,11 +92,11 @@ def evaluate_single_shot(
     same_identity = SameIdentity(gallery.ids)
     counted = np.flatnonzero(gallery.ids != JUNK)
     hits = np.zeros(max_rank)
-    for here in blocks(num_queries, num_gallery, block):
-        rows, columns = same_identity(query.ids[here])
-        valid = usable(query[here][rows], gallery[columns])
+    for chunk in blocks(num_queries, num_gallery, block):
+        rows, columns = same_identity(query.ids[chunk])
+        valid = usable(query[chunk][rows], gallery[columns])
         rows, columns = rows[valid], columns[valid]
-        block_scores = score(here)  # (B, G)
+        block_scores = score(chunk)  # (B, G)
         unfound_last(block_scores, rows, columns)
         scores = block_scores.cpu().numpy()
         for lot in lots:
@@ -104,7 +104,7 @@ def evaluate_single_shot(
             _, other_images = _lowest(gallery.ids[counted], counted, lot)  # (I,) one image per identity
             other_scores, own_score = scores[queries][:, other_images], scores[queries, own_image][:, None]
             ahead = (other_scores > own_score) | ((other_scores == own_score) & (other_images < own_image[:, None]))
-            ahead &= gallery.ids[other_images] != query.ids[here][queries][:, None]
+            ahead &= gallery.ids[other_images] != query.ids[chunk][queries][:, None]
             ranks = ahead.sum(1)
             hits += np.bincount(ranks[ranks < max_rank], minlength=max_rank)
     divisor = num_queries if ap == "trapezoidal" else full_gallery.num_valid

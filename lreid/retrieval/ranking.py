@@ -151,14 +151,16 @@ def evaluate_scores(
     average_precisions, inverse_penalties = np.full((2, num_queries), np.nan)
     first_ranks = np.full(num_queries, max_rank)  # max_rank: beyond the CMC curve
     num_filtered = 0
-    for here in blocks(num_queries, num_gallery, block):
-        rows, columns = same_identity(query.ids[here])
-        valid = usable(query[here][rows], gallery[columns])  # (P,)
-        images, matches = (np.bincount(each, minlength=here.stop - here.start) for each in (rows, rows[valid]))  # (B,)
+    for chunk in blocks(num_queries, num_gallery, block):
+        rows, columns = same_identity(query.ids[chunk])
+        valid = usable(query[chunk][rows], gallery[columns])  # (P,)
+        images, matches = (
+            np.bincount(each, minlength=chunk.stop - chunk.start) for each in (rows, rows[valid])
+        )  # (B,)
         num_filtered += int(((images > 0) & (matches == 0)).sum())
         if matches.any():
-            ranks = _ranks(score, here, (rows[valid], columns[valid]), (rows[~valid], columns[~valid]), junk)
-            valid = here.start + np.flatnonzero(matches)
+            ranks = _ranks(score, chunk, (rows[valid], columns[valid]), (rows[~valid], columns[~valid]), junk)
+            valid = chunk.start + np.flatnonzero(matches)
             measured = _measure(ranks, matches[matches > 0], ap)
             average_precisions[valid], inverse_penalties[valid], first_ranks[valid] = measured
     num_valid = int(np.isfinite(average_precisions).sum())
@@ -178,18 +180,18 @@ def evaluate_scores(
     )
 
 
-def _ranks(score: BlockScores, here: slice, matches: Pairs, filtered: Pairs, junk: np.ndarray) -> np.ndarray:
+def _ranks(score: BlockScores, chunk: slice, matches: Pairs, filtered: Pairs, junk: np.ndarray) -> np.ndarray:
     """Ranks ``(P,)`` from 0 of the P matches of the queries in a slice.
 
     Args:
         score: as in :func:`evaluate_scores`.
-        here: the slice of the queries.
+        chunk: the slice of the queries.
         matches: query rows, ascending, and gallery columns of the matches.
         filtered: query rows and gallery columns of the images that the camera filter leaves out.
         junk: gallery columns that are in no ranking.
     """
     exact = score if isinstance(score, Scorer) else None  # count_ahead applies the scale, which is faster
-    scores = exact.unscaled(here) if exact else score(here)  # (B, G)
+    scores = exact.unscaled(chunk) if exact else score(chunk)  # (B, G)
     scores[:, junk] = -torch.inf
     scores[filtered] = -torch.inf
     if not exact:

@@ -104,10 +104,10 @@ class ReRankedScores:
     def _nearest(self, count: int) -> tuple[np.ndarray, Tensor]:
         """Find the nearest images of every image, itself included, ``(N, count)``, and its largest distance."""
         neighbours, furthest = [], []
-        for here in blocks(len(self.features), len(self.features)):
-            distances = self._distances(here)
+        for chunk in blocks(len(self.features), len(self.features)):
+            distances = self._distances(chunk)
             rows = torch.arange(len(distances), device=distances.device)
-            distances[rows, rows + here.start] = -1.0  # despite rounding, the image itself comes first
+            distances[rows, rows + chunk.start] = -1.0  # despite rounding, the image itself comes first
             neighbours.append(distances.topk(count, largest=False).indices.cpu().numpy())
             furthest.append(distances.amax(1))
         return np.concatenate(neighbours), torch.cat(furthest).clamp_(min=torch.finfo(distances.dtype).tiny)
@@ -119,15 +119,17 @@ class ReRankedScores:
         near = neighbours[:, :half]  # (N, H)
         near_mutual = _is_mutual(near)
         rows, columns = [], []
-        for here in blocks(num_images, neighbours.shape[1] ** 2 * half):
-            reciprocal = np.where(mutual[here], neighbours[here], -1)  # (B, K) the reciprocal neighbours, -1 elsewhere
-            expansion = np.where(near_mutual[neighbours[here]], near[neighbours[here]], -2)  # (B, K, H)
+        for chunk in blocks(num_images, neighbours.shape[1] ** 2 * half):
+            reciprocal = np.where(
+                mutual[chunk], neighbours[chunk], -1
+            )  # (B, K) the reciprocal neighbours, -1 elsewhere
+            expansion = np.where(near_mutual[neighbours[chunk]], near[neighbours[chunk]], -2)  # (B, K, H)
             shared = (expansion[..., None] == reciprocal[:, None, None]).any(3).sum(2)  # (B, K)
-            joins = mutual[here] & (shared > 2 / 3 * (expansion >= 0).sum(2))
+            joins = mutual[chunk] & (shared > 2 / 3 * (expansion >= 0).sum(2))
             expansion[~joins] = -2
             members = np.concatenate([reciprocal, expansion.reshape(len(reciprocal), -1)], axis=1)
             row, place = np.nonzero(members >= 0)
-            pairs = np.unique((row + here.start) * num_images + members[row, place])
+            pairs = np.unique((row + chunk.start) * num_images + members[row, place])
             rows.append(pairs // num_images)
             columns.append(pairs % num_images)
         rows, columns = np.concatenate(rows), np.concatenate(columns)
@@ -138,8 +140,8 @@ class ReRankedScores:
     def _pair_distances(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """Distances of single pairs, divided by the largest distance of their row."""
         distances = []
-        for here in blocks(len(rows), 16 * self.features.shape[1]):  # small enough for the cache
-            row, column = (torch.from_numpy(part[here]).to(self.features.device) for part in (rows, columns))
+        for chunk in blocks(len(rows), 16 * self.features.shape[1]):  # small enough for the cache
+            row, column = (torch.from_numpy(part[chunk]).to(self.features.device) for part in (rows, columns))
             squares = (self.features[row] - self.features[column]).square().sum(1)
             distances.append((squares / self.furthest[row]).cpu().numpy())
         return np.concatenate(distances)
@@ -148,9 +150,9 @@ class ReRankedScores:
 def _is_mutual(neighbours: np.ndarray) -> np.ndarray:
     """Whether an image is among the neighbours of its k-th neighbour, ``(N, K)`` bool for N images."""
     mutual = np.empty(neighbours.shape, dtype=bool)
-    for here in blocks(len(neighbours), neighbours.shape[1] ** 2):
-        images = np.arange(here.start, here.stop)[:, None, None]
-        mutual[here] = (neighbours[neighbours[here]] == images).any(2)
+    for chunk in blocks(len(neighbours), neighbours.shape[1] ** 2):
+        images = np.arange(chunk.start, chunk.stop)[:, None, None]
+        mutual[chunk] = (neighbours[neighbours[chunk]] == images).any(2)
     return mutual
 
 
@@ -158,9 +160,9 @@ def _average(vectors: SparseRows, neighbours: np.ndarray) -> SparseRows:
     """Replace each row by the mean of the rows of its ``(N, k2)`` neighbours."""
     num_images, count = neighbours.shape
     rows, columns, values = [], [], []
-    for here in blocks(num_images, 2**12):
-        places, row_of = vectors.entries(neighbours[here].reshape(-1))
-        pairs = (here.start + row_of // count) * num_images + vectors.columns[places]
+    for chunk in blocks(num_images, 2**12):
+        places, row_of = vectors.entries(neighbours[chunk].reshape(-1))
+        pairs = (chunk.start + row_of // count) * num_images + vectors.columns[places]
         distinct, inverse = np.unique(pairs, return_inverse=True)
         rows.append(distinct // num_images)
         columns.append(distinct % num_images)
@@ -209,10 +211,10 @@ def expand_queries(
     queries, gallery = as_comparable(query_features, gallery_features, device)  # (Q, D), (G, D)
     queries, gallery = unit_rows(queries, "query features"), unit_rows(gallery, "gallery features")
     expanded = torch.empty_like(queries)
-    for here in blocks(len(queries), len(gallery)):
+    for chunk in blocks(len(queries), len(gallery)):
         with full_precision():
-            scores = queries[here] @ gallery.T  # (B, G)
+            scores = queries[chunk] @ gallery.T  # (B, G)
         similarity, nearest = scores.topk(min(k, len(gallery)))  # (B, k)
         weights = torch.where(similarity > 0, similarity.clamp(min=0) ** alpha, 0)
-        expanded[here] = queries[here] + torch.einsum("bk,bkd->bd", weights, gallery[nearest])
+        expanded[chunk] = queries[chunk] + torch.einsum("bk,bkd->bd", weights, gallery[nearest])
     return unit_rows(expanded, "expanded queries")

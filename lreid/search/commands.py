@@ -121,8 +121,8 @@ def add(
         InputError: an argument is invalid; the gallery does not change.
     """
     named = NamedGallery.load(where)
-    there = named.gallery.holds([image.path for image in images])
-    images = [image for image, present in zip(images, there, strict=True) if not present]
+    enrolled = named.gallery.holds([image.path for image in images])
+    images = [image for image, present in zip(images, enrolled, strict=True) if not present]
     if not images:
         return 0
     model = named.model(checkpoint, device, engine)

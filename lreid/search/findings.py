@@ -169,7 +169,7 @@ def write_findings(results: dict[str, Any], out: Path, *, blur: bool = False) ->
     ]
     links += [(f"page {each}", _page_name(each)) for each in range(1, len(pages) + 1) if pages[1:]]
     for number, page in enumerate(pages, 1):
-        sections = [ranked.Section(OUTCOMES[outcome], "", here, tiles.wide) for outcome, here in page.items()]
+        sections = [ranked.Section(OUTCOMES[outcome], "", rankings, tiles.wide) for outcome, rankings in page.items()]
         title = f"Matches in {Path(results['gallery']).name}" + (f", page {number} of {len(pages)}" * bool(pages[1:]))
         ranked.write_ranked(out / _page_name(number), title, [*summary(results), _note(results)], sections, links=links)
     for old in list_folder(out, "matches-*.html"):

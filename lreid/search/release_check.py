@@ -338,11 +338,13 @@ def _has_cameras(queries: Sequence[SearchImage], rows: Rows) -> bool:
 def _ranked(named: NamedGallery, features: np.ndarray, queries: Sequence[SearchImage], rate: float) -> Ranked:
     """Rank the gallery for queries with features (Q, D), and calibrate the threshold for a false accept rate."""
     rows, search = named.gallery.labels(), GallerySearch(named.gallery, DEPTH)
-    apart: tuple[Any, Any] = [image.path for image in queries], rows.paths
+    origins: tuple[Any, Any] = [image.path for image in queries], rows.paths
     if _has_cameras(queries, rows):
-        apart = [image.camera for image in queries], rows.cams
+        origins = [image.camera for image in queries], rows.cams
     query, gallery = comparable(
-        Labels([image.identity for image in queries], apart[0]), Labels(rows.ids, apart[1]), (len(queries), len(rows))
+        Labels([image.identity for image in queries], origins[0]),
+        Labels(rows.ids, origins[1]),
+        (len(queries), len(rows)),
     )
     vectors = search.features()
     if vectors is None:

@@ -59,11 +59,11 @@ def reindex(
     model = load_model(checkpoint, device, engine=engine)
     if fingerprint(model) == old.gallery.about.model:
         raise InputError(f"{where}: already contains features of this model")
-    beside = place.next()
-    if restart and beside.exists():
-        beside.delete()
+    next_place = place.next()
+    if restart and next_place.exists():
+        next_place.delete()
     work = _Reindexing(model, skip_bad)
-    new = work.resume(beside) if beside.exists() else work.begin(beside, old, checkpoint)
+    new = work.resume(next_place) if next_place.exists() else work.begin(next_place, old, checkpoint)
     before = new.images()
     # Other processes may add and remove images meanwhile.
     while work.catch_up(old := NamedGallery.load(place), new, before):
@@ -145,11 +145,11 @@ class _Reindexing:
             have: images that ``new`` already has.
         """
         wanted = old.images()
-        there, had = set(wanted), set(have)
-        gone = [image.path for image in have if image not in there]
-        gone = [path for path, held in zip(gone, new.gallery.holds(gone), strict=True) if held]
-        if gone:
-            new.gallery.remove(gone)
+        current, had = set(wanted), set(have)
+        removed = [image.path for image in have if image not in current]
+        removed = [path for path, held in zip(removed, new.gallery.holds(removed), strict=True) if held]
+        if removed:
+            new.gallery.remove(removed)
             new.gallery.save()
         missing = [image for image in wanted if image not in had and image.path not in self.skipped]
         held = new.gallery.holds([image.path for image in missing])
@@ -159,7 +159,7 @@ class _Reindexing:
             if images:
                 new.add(self.model, images, pixels)
                 self._count(images, wanted)
-        return bool(gone or missing)
+        return bool(removed or missing)
 
     def _read(self, images: Sequence[SearchImage], names: Names) -> tuple[list[SearchImage], Images]:
         read, pixels = read_images(images, self.model, names, skip_bad=self.skip_bad)

@@ -41,8 +41,8 @@ def load_run_config(files: Sequence[Source] = (), overrides: Sequence[str] = (),
     """
     cfg = load_config(files, overrides, report=report)
     for source, keys in layers(files, overrides):
-        ours = Path(source).resolve().parent == (CONFIGS / "benchmarks").resolve()
-        if not ours and keys.get("METHOD.NAME", cfg.METHOD.NAME) in (cfg.METHOD.NAME, cfg.METHOD.ALIAS):
+        is_benchmark = Path(source).resolve().parent == (CONFIGS / "benchmarks").resolve()
+        if not is_benchmark and keys.get("METHOD.NAME", cfg.METHOD.NAME) in (cfg.METHOD.NAME, cfg.METHOD.ALIAS):
             for name, reason in _ignored(cfg, keys, typed=source == COMMAND_LINE):
                 raise InputError(f"{source}: {name} is ignored by {cfg.METHOD.NAME}, {reason}; remove it")
     if cfg.BENCHMARK.JOINT:

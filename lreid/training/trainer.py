@@ -130,8 +130,8 @@ class Trainer:
             ValueError: the position is beyond the end of its task.
         """
         self.at, self.saved = Position(**checkpoint["position"]), checkpoint
-        here = slice(self.at.task, self.at.task + 1)  # empty if the run was finished
-        tasks = zip(self.epochs[here], self.epoch_steps[here], strict=True)
+        remaining = slice(self.at.task, self.at.task + 1)  # empty if the run was finished
+        tasks = zip(self.epochs[remaining], self.epoch_steps[remaining], strict=True)
         if any(self.at.epoch > epochs or self.at.step >= steps for epochs, steps in tasks):
             raise ValueError(f"position {checkpoint['position']} is beyond the end of the task")
 

@@ -127,9 +127,9 @@ class _Resuming:
             self.part.unlink(missing_ok=True)
 
     def __call__(self, file: Path, sha256: str) -> None:
-        there = self.part.stat().st_size if self.part.exists() else 0
-        if not there or there != self.size:
-            self._fetch(there if there < self.size else 0)
+        received = self.part.stat().st_size if self.part.exists() else 0
+        if not received or received != self.size:
+            self._fetch(received if received < self.size else 0)
         require_regular(self.part)
         with open(self.part, "rb") as part:
             if part.read(1) == b"<":  # no weights file begins like this

@@ -129,19 +129,19 @@ def weights_file(entry: Card | Published, *, download: Download = Download()) ->
     if isinstance(entry, Published):
         return published_file(entry, cache_folder(), download=download)
     card = entry
-    beside = _beside(card)
-    require_regular(beside)
+    local = _beside(card)
+    require_regular(local)
     try:
-        if pooch.file_hash(str(beside)) == card.sha256:
-            return beside
-        raise InputError(f"{beside}: is damaged or not the file of its card (its SHA-256 differs); download both again")
+        if pooch.file_hash(str(local)) == card.sha256:
+            return local
+        raise InputError(f"{local}: is damaged or not the file of its card (its SHA-256 differs); download both again")
     except FileNotFoundError:
         pass
     except OSError as error:
-        raise InputError(f"{beside}: cannot be read ({error.strerror})") from None
+        raise InputError(f"{local}: cannot be read ({error.strerror})") from None
     if not card.url:
         raise InputError(
-            f"{beside}: no such file; put the weights next to their card, named like this or {weights_name(card)}"
+            f"{local}: no such file; put the weights next to their card, named like this or {weights_name(card)}"
         )
     # The name contains the hash, so models of the same name from two zoos have different files.
     file = cache_folder() / weights_name(card)

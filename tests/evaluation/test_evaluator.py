@@ -108,7 +108,7 @@ def test_a_test_set_without_matches_is_refused_before_the_training(test_set: Que
     same = replace(test_set, gallery=tuple(r._replace(camid=0) for r in test_set.gallery))
     same = replace(same, query=tuple(r._replace(camid=0) for r in test_set.query))
     with pytest.raises(
-        InputError, match="campus: no query has a match from another camera .*camera_filter=False.*cameras='apart'"
+        InputError, match="campus: no query has a match from another camera, .*camera_filter=False.*cameras='apart'"
     ):
         evaluator(same)
     evaluator(same, camera_filter=False)

@@ -72,8 +72,8 @@ def _add_linking(commands: Any) -> None:
     option(add, "--keep-days N", OLD, type=float)
     add.add_argument("--online", action="store_true", help="link tracklets as they end, without using later ones")
     option(add, "--delay S", "with --online: maximum delay of a decision, seconds", 10.0)
-    again = _command(commands, "relink", "link all tracklets again, but keep corrections")
-    for sub in (add, again):
+    relink = _command(commands, "relink", "link all tracklets again, but keep corrections")
+    for sub in (add, relink):
         linked = "mean cosine similarity from which tracklets are linked (default: calibrated)"
         option(sub, "--threshold T", linked, type=float)
         rate = "share of pairs of different people that the calibrated threshold may accept"

@@ -79,14 +79,14 @@ def read(home: Path) -> DataSet:
 def _frames(home: Path, split: str) -> list[Frame]:
     """The existing frames of a split, tracklet by tracklet."""
     folder = home / f"bbox_{split}"
-    there = {person.name: set(os.listdir(person)) for person in folder.iterdir() if person.is_dir()}
+    files_of = {person.name: set(os.listdir(person)) for person in folder.iterdir() if person.is_dir()}
     frames, lacking = [], {}
     for tracklet, names in _named_tracklets(home, split):
         person = f"{tracklet.pid:04d}"
-        here = [name for name in names if name in there.get(person, ())]
-        paths = (f"{folder}/{person}/{name}" for name in here)
+        existing = [name for name in names if name in files_of.get(person, ())]
+        paths = (f"{folder}/{person}/{name}" for name in existing)
         frames += [Frame(path, tracklet.pid, tracklet.camid, tracklet.outfit, tracklet.number) for path in paths]
-        if not here:
+        if not existing:
             lacking[tracklet.number] = names[0]
     if lacking:
         number, name = next(iter(lacking.items()))

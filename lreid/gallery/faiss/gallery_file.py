@@ -201,8 +201,8 @@ def _read_archive(path: str | Path, file: IO[bytes]) -> tuple[Any, dict[str, np.
         if any(part.compress_type != zipfile.ZIP_STORED for part in archive.zip.infolist()):
             raise ValueError("it is compressed, so that a few bytes could fill the memory")
         arrays = {name: archive[name] for name in archive.files}
-        if strange := [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]:
-            raise ValueError(f"{strange[0]} is not an array")  # numpy returns bytes for unknown content
+        if unreadable := [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]:
+            raise ValueError(f"{unreadable[0]} is not an array")  # numpy returns bytes for unknown content
         header = json.loads(arrays.pop("header").tobytes())
         if isinstance(header, dict):
             require_not_newer(path, header.get("format"), FORMAT, "a gallery of another version of lreid")
@@ -212,8 +212,8 @@ def _read_archive(path: str | Path, file: IO[bytes]) -> tuple[Any, dict[str, np.
 
 def _fault(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> str | None:
     """Describe the first inconsistency of header and columns, whose types have been checked; None if there is none."""
-    if strange := sorted(header.keys() - {name.removesuffix("?") for name in HEADER}):
-        return f"{strange[0]} is unknown"
+    if unknown := sorted(header.keys() - {name.removesuffix("?") for name in HEADER}):
+        return f"{unknown[0]} is unknown"
     if header["kind"] not in KINDS:
         return f"kind is {header['kind']!r}"
     if header["shards"] < 1:

@@ -238,8 +238,8 @@ class Shards:
             raise ArgumentError("shards", f"is {count}; a gallery has at least one")
         if count == 1:
             return cls(kind, [new_index(kind, vectors, keys)])
-        here = [keys % count == part for part in range(count)]
-        return cls(kind, [new_index(kind, vectors[rows], keys[rows]) for rows in here])
+        members = [keys % count == part for part in range(count)]
+        return cls(kind, [new_index(kind, vectors[rows], keys[rows]) for rows in members])
 
     @property
     def d(self) -> int:
@@ -255,17 +255,17 @@ class Shards:
         """Add each row to the shard of its key."""
         self.copies = []
         for number, part in enumerate(self.parts):
-            here = keys % len(self.parts) == number
-            if here.any():
-                part.add_with_ids(vectors[here], keys[here])
+            in_shard = keys % len(self.parts) == number
+            if in_shard.any():
+                part.add_with_ids(vectors[in_shard], keys[in_shard])
 
     def remove(self, keys: np.ndarray, drop: np.ndarray) -> None:
         """Delete the images that ``drop``, ``(N,)`` bool, select from all ``keys``, ``(N,)`` ascending."""
         self.copies = []
         for number, part in enumerate(self.parts):
-            here = keys % len(self.parts) == number
-            if drop[here].any():
-                self.parts[number] = without(part, self.kind, keys[here], drop[here])
+            in_shard = keys % len(self.parts) == number
+            if drop[in_shard].any():
+                self.parts[number] = without(part, self.kind, keys[in_shard], drop[in_shard])
 
     def vectors(self, keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
         """``(W, D)`` rows of the wanted keys; ``keys`` are all keys, ascending.
@@ -275,9 +275,9 @@ class Shards:
         """
         rows = np.empty((len(wanted), self.d), dtype=np.float32)
         for number, part in enumerate(self.parts):
-            here = wanted % len(self.parts) == number
+            in_shard = wanted % len(self.parts) == number
             own = keys[keys % len(self.parts) == number]
-            rows[here] = stored_vectors(part, self.kind, np.searchsorted(own, wanted[here]))
+            rows[in_shard] = stored_vectors(part, self.kind, np.searchsorted(own, wanted[in_shard]))
         return rows
 
     def search(self, vectors: np.ndarray, k: int, allowed: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:

@@ -54,9 +54,9 @@ class Meta:
         """Add new names and delete removed ones; several processes may call it."""
         for what, names in about.names.items():
             stored = self._stored_names.setdefault(what, set())
-            if gone := stored - names.keys():
-                self._delete_names(what, gone)
-                stored -= gone
+            if removed := stored - names.keys():
+                self._delete_names(what, removed)
+                stored -= removed
             new = [(number, name) for number, name in names.items() if number not in stored]
             self._write({"names": what, "of": part} for part in _short_parts(new))
             stored.update(number for number, _ in new)

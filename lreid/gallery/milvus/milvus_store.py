@@ -184,16 +184,16 @@ class MilvusStore:
     def keys_of(self, paths: Paths) -> np.ndarray:
         """Keys of paths, -1 for unknown paths."""
         keys = _keys(paths)
-        there: dict[int, str] = {}
+        stored: dict[int, str] = {}
         for part in parts_of(keys.tolist(), 4096):
             rows = self.connection(
                 "get", self.collection, ids=part, output_fields=["key", "path"], consistency_level="Strong"
             )
-            there |= {row["key"]: row["path"] for row in rows}
+            stored |= {row["key"]: row["path"] for row in rows}
         for key, path in zip(keys.tolist(), paths, strict=True):
-            if there.get(key, _encoded(path)) != _encoded(path):
-                raise InputError(f"{path}: has the same key as {_decoded(there[key])}; rename the image")
-        return np.where(np.isin(keys, list(there)), keys, -1)
+            if stored.get(key, _encoded(path)) != _encoded(path):
+                raise InputError(f"{path}: has the same key as {_decoded(stored[key])}; rename the image")
+        return np.where(np.isin(keys, list(stored)), keys, -1)
 
     def labels(self) -> Rows:
         """Labels of all images, by ascending keys."""
