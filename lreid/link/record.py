@@ -192,7 +192,7 @@ class Record:
         moved, rest = ([each for each in of if (each["key"] in keys) == inside] for inside in (True, False))
         if foreign := sorted(keys - {each["key"] for each in moved}):
             raise InputError(
-                f"{foreign[0]}: is not a tracklet of {identity}; one of its tracklets is {of[0]['key'] if of else 'none'}"
+                f"{foreign[0]}: is not a tracklet of {identity}; its first tracklet is {of[0]['key'] if of else 'none'}"
             )
         if not rest:
             raise InputError(f"{identity}: these are all its tracklets; leave out at least one")
