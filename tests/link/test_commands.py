@@ -209,7 +209,7 @@ def test_corrections_that_contradict_are_refused(films: Path, tmp_path: Path, ca
         (("merge", linked, 1, 2), "two people"),
         (("merge", linked, 1, 1), "same identity"),
         (("merge", linked, 1, 99), "no such identity"),
-        (("split", linked, 1, "b/x/1"), "no tracklet"),
+        (("split", linked, 1, "b/x/1"), "not a tracklet"),
         (("name", linked, 1, "unknown-2"), "another identity"),
         (("undo", tmp_path / "nowhere"), "no such file or folder"),
     ):
