@@ -43,6 +43,8 @@ def run(args: argparse.Namespace) -> None:
 def _options(args: argparse.Namespace, delay: float | None) -> commands.Options:
     if args.threshold is not None and not -1 <= args.threshold <= 1:
         raise InputError(f"--threshold is {args.threshold:g}; it must be a cosine similarity from -1 to 1")
+    if not 0 <= args.false_accept_rate < 1:
+        raise InputError(f"--false-accept-rate is {args.false_accept_rate:g}; must be at least 0 and below 1")
     if delay is not None and not delay >= 0:
         raise InputError(f"--delay is {delay:g}; give seconds, 0 or more")
     return commands.Options(Rule(args.threshold, args.false_accept_rate), not args.raw, delay)

@@ -3,8 +3,11 @@
 A folder contains ``identities.json``, ``people.gallery`` (features of the crops, under their paths in the folder),
 ``tracklets/CAMERA/START/TRACK/`` (crops and boxes), ``tracks/`` (MOT files with identities) and ``index.html``. A
 change takes effect when ``identities.json`` is written: a command writes new files before it and deletes old files
-after it. If a command is killed, the next command deletes the files that do not belong to ``identities.json``.
+after it. A command that fails deletes the files that do not belong to ``identities.json``; if it is killed, the next
+command deletes them.
 """
+
+from __future__ import annotations
 
 import contextlib
 import itertools
@@ -15,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -33,10 +37,10 @@ from lreid.link.online import OnlineLinker
 from lreid.link.page import write_page
 from lreid.link.record import FILE, Json, Record
 from lreid.link.tracklets import Tracklets, robust_mean
-from lreid.loading import load_model
-from lreid.models.embedder import Embedder
-from lreid.models.fingerprint import fingerprint
 from lreid.search.named_gallery import NamedGallery, extract, flips
+
+if TYPE_CHECKING:  # commands that need no network start without torch
+    from lreid.models.embedder import Embedder
 
 logger = logging.getLogger("lreid")
 
@@ -87,6 +91,7 @@ def add(
     Raises:
         InputError: an argument is invalid; nothing changes.
     """
+    _require_days(keep_days)
     if keep_days is not None and any(clip.start == 0 for clip in clips):
         raise InputError("--keep-days needs the time of each recording; give each camera its start")
     with _changing(folder, f"add {', '.join(clip.name for clip in clips)}", new=True) as (record, later):
@@ -94,6 +99,7 @@ def add(
         named, model, flip = _opened(folder, checkpoint, device)  # raises errors before the videos are read
         for clip in clips:
             _require_later(record, clip)
+        for clip in clips:
             cuts += (clip_cuts := cut(clip, folder / CROPS, choice))
             end = max(each.end for each in clip_cuts)
             row = {
@@ -165,8 +171,9 @@ def remove(folder: Path, identity: str | None = None, *, keep_days: float | None
         The number of deleted tracklets.
 
     Raises:
-        InputError: the identity does not exist.
+        InputError: the identity does not exist, or ``keep_days`` is negative.
     """
+    _require_days(keep_days)
     with _changing(folder, "") as (record, later):
         named = NamedGallery.load(folder / GALLERY)
         oldest = -np.inf if keep_days is None else time.time() - keep_days * DAY
@@ -197,17 +204,22 @@ def _changing(folder: Path, action: str, *, new: bool = False) -> Iterator[tuple
         record = Record() if new and not (folder / FILE).exists() else Record.read(folder)
         held: list[tuple[NamedGallery | None, Sequence[str]]] = [(None, ())]
         _sweep(folder, record)
-        yield record, lambda named, enrolled=(): held.append((named, enrolled))
-        if not record.changed:
-            return
-        named, enrolled = held[-1]
-        named = named or NamedGallery.load(folder / GALLERY)
-        if action and not record.remembered:
-            record.remember(action)
-        _label(named, record)
-        _write_tracks(folder, record)
-        write_page(folder / PAGE, record)
-        record.write(folder)
+        try:
+            yield record, lambda named, enrolled=(): held.append((named, enrolled))
+            if not record.changed:
+                return
+            named, enrolled = held[-1]
+            named = named or NamedGallery.load(folder / GALLERY)
+            if action and not record.remembered:
+                record.remember(action)
+            _label(named, record)
+            _write_tracks(folder, record)
+            write_page(folder / PAGE, record)
+            record.write(folder)
+        except BaseException:
+            with contextlib.suppress(InputError, OSError):
+                _sweep(folder, Record.read(folder) if (folder / FILE).exists() else Record())
+            raise
         try:
             _sweep(folder, record, enrolled)
         except (InputError, OSError) as error:
@@ -233,6 +245,11 @@ def _refusing(folder: Path) -> Iterator[None]:
         ) from None
 
 
+def _require_days(keep_days: float | None) -> None:
+    if keep_days is not None and not keep_days >= 0:
+        raise InputError(f"--keep-days is {keep_days:g}; give a number of days, 0 or more")
+
+
 def _require_later(record: Record, clip: Clip) -> None:
     for other in record.content["clips"]:
         if other["camera"] == clip.camera and clip.start <= other["end"]:
@@ -248,6 +265,8 @@ def _opened(folder: Path, checkpoint: Path | None, device: str) -> tuple[NamedGa
     if not place.exists():
         if checkpoint is None:
             raise InputError(f"{folder / GALLERY}: does not exist yet; pass --checkpoint, such as zoo:people")
+        from lreid.loading import load_model
+
         return None, load_model(checkpoint, device), flips(checkpoint)
     named = NamedGallery.load(place)
     if named.norm is not None:
@@ -262,6 +281,8 @@ def _with_features(
     folder: Path, rows: Sequence[Json], named: NamedGallery | None, checkpoint: Path | None, model: Embedder, flip: bool
 ) -> NamedGallery:
     """Add the features of the crops of tracklets to the gallery, without identities and without saving."""
+    from lreid.models.fingerprint import fingerprint
+
     paths = [f"{CROPS}/{row['key']}/{name}" for row in rows for name in row["crops"]]
     cameras = [row["camera"] for row in rows for _ in row["crops"]]
     seconds = [int(row["start"]) for row in rows for _ in row["crops"]]

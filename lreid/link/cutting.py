@@ -12,6 +12,9 @@ import numpy as np
 from PIL import Image
 
 from lreid.data.tracks import (
+    FASTEST,
+    RATE,
+    SLOWEST,
     BestCrops,
     Box,
     Choice,
@@ -79,7 +82,7 @@ def read_cameras(file: Path) -> tuple[list[Clip], list[tuple[str, str, float]]]:
     """Read a YAML file: the recordings that it lists, and minimum travel times between cameras (A, B, seconds).
 
     Raises:
-        InputError: the file cannot be read, a camera occurs twice, or a value is invalid.
+        InputError: the file cannot be read, a camera occurs twice, a file is missing, or a value is invalid.
     """
     try:
         content = parse_yaml(read_text(file))
@@ -94,8 +97,11 @@ def read_cameras(file: Path) -> tuple[list[Clip], list[tuple[str, str, float]]]:
             raise InputError(f"{file}: camera {camera!r}: the name becomes a folder; remove / and a leading dot")
         video = of["video"] if "://" in of["video"] else file.parent / of["video"]
         tracks = file.parent / of["tracks"] if "tracks" in of else None
-        if isinstance(video, Path) and not video.exists():
-            raise InputError(f"{video}: no such video or folder of frames, as given in {file}; correct the path")
+        for path, what in ((video, "video or folder of frames"), (tracks, "file of tracks")):
+            if isinstance(path, Path) and not path.exists():
+                raise InputError(f"{path}: no such {what}, as given in {file}; correct the path")
+        if not SLOWEST <= (rate := of.get("rate", RATE)) <= FASTEST:
+            raise InputError(f"{file}: {camera}: rate is {rate}; must be {SLOWEST:g} to {FASTEST:g} frames per second")
         clips.append(Clip(camera, video, tracks, _seconds(f"{file}: {camera}", of.get("start", 0)), of.get("rate")))
     travel = [_travel(f"{file}: travel", each, content["cameras"]) for each in content.get("travel", [])]
     return clips, travel
@@ -108,7 +114,7 @@ def _seconds(where: str, value: Any) -> float:
             value = datetime.datetime.fromisoformat(value)
         if isinstance(value, datetime.datetime):
             return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
-        if isinstance(value, (int, float)) and 0 <= value < 1e11:
+        if type(value) in (int, float) and 0 <= value < 1e11:
             return float(value)
     except (ValueError, OverflowError):
         pass

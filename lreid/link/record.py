@@ -15,22 +15,33 @@ from lreid.reading import misfit, read_json, require_not_newer
 FILE = "identities.json"
 SCHEMA = 1
 NUMBER = (int, float)
+NUMBER_OR_NONE = (int, float, type(None))
+LATEST = 2.5e11  # seconds since 1970, in the year 9892; dates end with the year 9999
 Json = dict[str, Any]
-TRACKLET = {"key": str, "camera": str, "start": NUMBER, "end": NUMBER, "identity": int, "score": object, "why": str}
-FORM: Json = {
-    "schema": int,
-    "threshold": object,
+# Fields of a tracklet that the history stores if they change, and parts that it stores as a whole.
+DECIDED: Json = {"identity": int, "score": NUMBER_OR_NONE, "why": str}
+SMALL: Json = {
+    "threshold": NUMBER_OR_NONE,
     "travel": [list],
     "next": int,
     "names": {str: str},
-    "clips": [{"name": str, "camera": str, "video": str, "start": NUMBER, "end": NUMBER}],
-    "tracklets": [{**TRACKLET, "crops": {str: NUMBER}}],
     "same": [[str]],
     "apart": [[str]],
-    "history": [dict],
 }
-SMALL = ("threshold", "travel", "next", "names", "same", "apart")  # parts that the history stores as a whole
-DECIDED = ("identity", "score", "why")  # fields of a tracklet that the history stores if they change
+STEP: Json = {
+    "action": str,
+    "clips": int,
+    "count": int,
+    "tracklets": {str: DECIDED},
+    "replaced": {f"{name}?": form for name, form in SMALL.items()},
+}
+FORM: Json = {
+    "schema": int,
+    **SMALL,
+    "clips": [{"name": str, "camera": str, "video": str, "start": NUMBER, "end": NUMBER}],
+    "tracklets": [{"key": str, "camera": str, "start": NUMBER, "end": NUMBER, **DECIDED, "crops": {str: NUMBER}}],
+    "history": [STEP],
+}
 
 
 class Record:
@@ -63,7 +74,7 @@ class Record:
         path = folder / FILE
         try:
             content = read_json(path)
-            fault = misfit(content, FORM)
+            fault = misfit(content, FORM) or _fault(content)
         except (OSError, ValueError) as error:
             fault = getattr(error, "strerror", None) or str(error)
         if fault:
@@ -141,7 +152,7 @@ class Record:
         """Reverts the last change, and returns its name.
 
         Raises:
-            InputError: nothing was changed, or the history was deleted by a removal.
+            InputError: nothing was changed, the history was deleted by a removal, or it is damaged.
         """
         if not self.content["history"]:
             raise InputError(f"{FILE}: nothing to undo; a removal, and changes before it, cannot be undone")
@@ -150,6 +161,8 @@ class Record:
         del self.content["clips"][step["clips"] :], self.tracklets[step["count"] :]
         for each in self.tracklets:
             each |= step["tracklets"].get(each["key"], {})
+        if fault := _fault(self.content):
+            raise InputError(f"{FILE}: the history is damaged ({fault}); delete the last entry of history")
         return step["action"]
 
     def merge(self, first: str, second: str) -> None:
@@ -243,3 +256,22 @@ class Record:
             if len(each) > 1:
                 self.content["same"].append(sorted(row["key"] for row in each))
         self.content["apart"].append([one[0]["key"], other[0]["key"]])
+
+
+def _fault(content: Json) -> str | None:
+    """What contradicts itself in content of the right form; None if nothing does."""
+    cameras = {clip["name"]: clip["camera"] for clip in content["clips"]}
+    for each in content["clips"] + content["tracklets"]:
+        if not 0 <= each["start"] <= each["end"] < LATEST:
+            return f"{each.get('key', each.get('name'))} does not end after its start"
+    for each in content["tracklets"]:
+        if cameras.get(each["key"].rpartition("/")[0]) != each["camera"] or not each["crops"]:
+            return f"tracklet {each['key']} has no recording or no crops"
+        if not 0 < each["identity"] < content["next"]:
+            return f"tracklet {each['key']}: identity {each['identity']} is not below next, {content['next']}"
+    for each in content["travel"]:
+        if [*map(type, each[:2]), len(each)] != [str, str, 3] or misfit(each[2], NUMBER):
+            return f"travel: {each!r} is not [CAMERA, OTHER CAMERA, SECONDS]"
+    if not all(number.isdecimal() for number in content["names"]):
+        return "names has a key that is not the number of an identity"
+    return None if all(len(pair) == 2 for pair in content["apart"]) else "apart has an entry that is not a pair"
