@@ -1,7 +1,7 @@
 """Imports go one way, so that losses and retrieval can be taken out and used alone."""
 
 import ast
-import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +11,7 @@ import pytest
 
 import lreid
 import lreid.gallery
+from lreid.link.record import Record
 
 PACKAGE = Path(__file__).parents[1] / "lreid"
 
@@ -134,14 +135,23 @@ def test_loading_a_model_brings_no_more_than_it_needs() -> None:
     assert not heavy & {name.split(".")[0] for name in loaded}
 
 
-def test_a_gallery_is_described_without_torch(tmp_path: Path) -> None:
+OFFLINE = ("info gallery", "rollback gallery", "migrate gallery copy")
+
+
+@pytest.mark.parametrize("words", [*(f"search {each}" for each in OFFLINE), "link undo linked", "zoo download people"])
+def test_what_needs_no_network_does_not_load_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(PACKAGE.parent))
     gallery = lreid.gallery.Gallery.build(np.eye(3, dtype=np.float32), ["a", "b", "c"], model="any")
     gallery.about.extras = {"checkpoint": np.array(["any.pt"]), "flip": np.array([False])}
     gallery.save(tmp_path / "gallery")
+    shutil.copy(tmp_path / "gallery", tmp_path / "gallery.previous")
+    (tmp_path / "linked").mkdir()
+    shutil.copy(tmp_path / "gallery", tmp_path / "linked" / "people.gallery")
+    record = Record()
+    record.remember("nothing")
+    record.write(tmp_path / "linked")
     code = "import sys; from lreid.apps.cli import main; sys.exit(main() or 'torch' in sys.modules)"
-    words = [sys.executable, "-c", code, "search", "info", str(tmp_path / "gallery")]
-    done = subprocess.run(words, cwd=PACKAGE.parent, text=True, capture_output=True, check=True)
-    assert re.search(r"^dimensions +3$", done.stdout, re.MULTILINE)
+    subprocess.run([sys.executable, "-c", code, *words.split()], cwd=tmp_path, check=True)
 
 
 def test_matplotlib_is_imported_when_the_first_chart_is_drawn() -> None:

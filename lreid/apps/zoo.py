@@ -80,7 +80,7 @@ def _show(args: argparse.Namespace) -> None:
 
 
 def _download(args: argparse.Namespace) -> None:
-    from lreid.zoo.weights import weights_file  # torch
+    from lreid.zoo.weights import weights_file
 
     print(weights_file(find(args.name.removeprefix(PREFIX))))
 

@@ -27,6 +27,7 @@ Files = Sequence[str | Path] | np.ndarray  # names of images: paths or text
 Names = dict[str, dict[int, str]]  # names of identities and cameras, by number
 PLURAL = {"identity": "identities", "camera": "cameras"}
 LABELS = tuple(PLURAL)
+UNIT = 1e-6  # maximum deviation of the squared length from 1 up to which a vector is not normalised again
 
 
 @dataclass(frozen=True)
@@ -205,7 +206,7 @@ class Gallery:
         labels, description.names = _check_labels(len(vectors), ids, cams, times, _names(paths), description.names)
         if at is None:
             return cls(FaissStore.build(vectors, labels, description), network)._on(device)
-        place = place_of(at) if isinstance(at, (str, Path)) else at
+        place = at if hasattr(at, "build") else place_of(at)
         return cls(place.build(vectors, labels, description), network)._on(device)
 
     def add(
@@ -286,8 +287,8 @@ class Gallery:
             InputError: the input is invalid, the features come from a different model, or the gallery lacks a name in
                 the filter.
         """
-        if k < 1:
-            raise ArgumentError("k", f"is {k}; request at least one image")
+        if not isinstance(k, (int, np.integer)) or k < 1:
+            raise ArgumentError("k", f"is {k!r}; request at least one image")
         if exclude_same_camera and query_cams is None:
             raise ArgumentError("query_cams", "is missing; exclude_same_camera needs the cameras of the queries")
         where = where.numbered(self.number_of)
@@ -380,7 +381,7 @@ class Gallery:
             InputError: the gallery is missing, truncated, of a different version, not complete or not reachable; the
                 file is no gallery; or the GPU does not exist or does not support the kind of index.
         """
-        place = place_of(where) if isinstance(where, (str, Path)) else where
+        place = where if hasattr(where, "load") else place_of(where)
         gallery = cls(place.load(memory_map))
         if not (gallery.about.whole or unfinished):
             raise InputError(f"{place}: is not complete yet; repeat the command that builds it")
@@ -480,6 +481,10 @@ class Gallery:
 
 def _unit_vectors(features: Any, name: str) -> np.ndarray:
     """``(N, D)`` float32 rows of length 1; a zero vector stays zero."""
+    if isinstance(features, np.ndarray) and features.ndim == 2 and features.dtype == np.float32 and len(features):
+        squares = np.einsum("nd,nd->n", features, features)
+        if (np.abs(squares - 1) < UNIT).all():  # as those of a gallery
+            return features.copy()
     from lreid.retrieval.arrays import as_features, unit_rows  # load torch
 
     return unit_rows(as_features(features, name, "cpu"), name).float().numpy()

@@ -11,7 +11,6 @@ import numpy as np
 from lreid.errors import InputError, counted
 from lreid.link.constraints import learn_travel, possible
 from lreid.link.tracklets import Tracklets
-from lreid.retrieval.open_set import threshold_for
 
 BLOCK = 512  # number of rows of the similarity matrix that are in memory at once
 MOST = 30_000  # maximum number of nodes, for which the matrix of forbidden pairs takes 0.9 GB
@@ -195,6 +194,8 @@ def link(
     count = len(nodes.weights) - len(tracklets)  # number of earlier identities
     strict = threshold = rule.threshold
     if threshold is None:
+        from lreid.retrieval.open_set import threshold_for  # loads torch
+
         scores = impostors(tracklets, least)
         strict, threshold = (threshold_for(scores, share * rule.false_accept_rate) for share in (STRICT, 1))
     if rule.learn and strict is not None:

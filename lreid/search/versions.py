@@ -1,9 +1,11 @@
 """Move a gallery to a new model and back, or to another place; the gallery can be searched during the move."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,11 +14,12 @@ from lreid.errors import InputError, counted
 from lreid.gallery import Gallery
 from lreid.gallery.gallery import Names
 from lreid.gallery.store import Place, Rows, place_of
-from lreid.loading import Engine, load_model
-from lreid.models.embedder import Embedder
-from lreid.models.fingerprint import fingerprint
 from lreid.search.image_list import SearchImage, columns, read_images, require_some
 from lreid.search.named_gallery import NamedGallery, estimate_norm, extract, flips
+
+if TYPE_CHECKING:  # commands that need no network start without torch
+    from lreid.loading import Engine
+    from lreid.models.embedder import Embedder
 
 logger = logging.getLogger("lreid")
 FEWEST_KEPT_AT_ONCE = 1024  # minimum number of images per saved batch; a killed reindex loses at most one batch
@@ -54,6 +57,9 @@ def reindex(
         InputError: an argument is invalid, or an image cannot be read; the gallery does not change, and extracted
             features are kept for the next call.
     """
+    from lreid.loading import load_model
+    from lreid.models.fingerprint import fingerprint
+
     place = place_of(where)
     old = NamedGallery.load(place)
     model = load_model(checkpoint, device, engine=engine)
@@ -94,16 +100,19 @@ class _Reindexing:
     """The work of :func:`reindex`, batch by batch of images."""
 
     def __init__(self, model: Embedder, skip_bad: bool):
+        from lreid.models.fingerprint import fingerprint
+
         self.model = model
+        self.fingerprint = fingerprint(model)
         self.skip_bad = skip_bad
         self.skipped: set[str] = set()
         self.extracted = 0
 
     def resume(self, beside: Place) -> NamedGallery:
         new = NamedGallery.load(beside, unfinished=True)
-        if new.gallery.about.model != fingerprint(self.model):
+        if new.gallery.about.model != self.fingerprint:
             raise InputError(
-                f"{beside}: was begun with model {new.gallery.about.model}, not with {fingerprint(self.model)}; pass "
+                f"{beside}: was begun with model {new.gallery.about.model}, not with {self.fingerprint}; pass "
                 "that checkpoint to continue, or restart=True to discard what exists"
             )
         return new
@@ -125,7 +134,7 @@ class _Reindexing:
         gallery = Gallery.build(
             extract(self.model, pixels, flip, norm),
             *columns(first),
-            model=fingerprint(self.model),
+            model=self.fingerprint,
             at=beside,
             kind=about.kind,
             shards=about.shards,

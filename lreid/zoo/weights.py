@@ -1,12 +1,14 @@
 """Find, verify, read and write the file with the weights of an entry."""
 
+from __future__ import annotations
+
 import logging
 import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pooch
-from torch import Tensor
 
 from lreid.errors import InputError, NotConfirmed
 from lreid.files import make_folder, only_one_process, remove_leftovers, write_atomically
@@ -14,7 +16,9 @@ from lreid.reading import read_json, require_regular
 from lreid.zoo.card import Card, read_card
 from lreid.zoo.download import Download
 from lreid.zoo.hosted import Published, published_file
-from lreid.zoo.state_dicts import read_safetensors, read_state_dict
+
+if TYPE_CHECKING:  # a download starts without torch
+    from torch import Tensor
 
 logger = logging.getLogger("lreid")
 
@@ -100,8 +104,10 @@ def read_entry(card: Card) -> tuple[Card, dict[str, Tensor]]:
     """Read the card of an entry and its tensors, on the CPU, both of the new entry if it is replaced meanwhile.
 
     Raises:
-        InputError: as in :func:`weights_file` and :func:`read_safetensors`.
+        InputError: as in :func:`weights_file` and :func:`lreid.zoo.state_dicts.read_safetensors`.
     """
+    from lreid.zoo.state_dicts import read_safetensors
+
     try:
         return card, read_safetensors(weights_file(card))
     except InputError:
@@ -117,6 +123,8 @@ def read_state(entry: Card | Published) -> dict[str, Tensor]:
     Raises:
         InputError: as in :func:`weights_file`, or the file is damaged.
     """
+    from lreid.zoo.state_dicts import read_state_dict
+
     return read_state_dict(weights_file(entry)) if isinstance(entry, Published) else read_entry(entry)[1]
 
 
