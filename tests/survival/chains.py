@@ -11,10 +11,11 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+import clips
 from coloured import write_class
 from commands import KEYS, Counts, leftovers_in, names_in, outcome
 from processes import start, wait
-from tiny import TINY
+from tiny import NETWORKS, TINY
 
 from lreid.config import CONFIGS, load_config
 from lreid.config_keys import Config
@@ -23,7 +24,7 @@ from lreid.training.run import train
 
 # Besides every method as it comes: options, a shorter form, and numbers of processes.
 VARIANTS: dict[str, tuple[str, dict[str, Any], int]] = {
-    "dask": ("dask", {"METHOD.STYLE_STEPS": 3, "METHOD.STYLE_BATCH": 4}, 1),
+    "dask": ("dask", {"METHOD.STYLE_BATCH": 4}, 1),
     "drift": ("er_ace", {"EVAL.DRIFT_STEPS": 2}, 1),
     "drift of dwopp": ("dwopp", {"EVAL.DRIFT_STEPS": 2}, 1),
     "accuracy": ("lwf", {"EVAL.ACCURACY": True, "INPUT.WIDTH": 32}, 1),
@@ -31,6 +32,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], int]] = {
     "workers": ("dwopp", {"DATA.WORKERS": 1, "MODEL.BACKBONE": "small"}, 1),
     "accumulate": ("dwopp", {"TRAIN.ACCUMULATE": 2}, 1),
     "stream": ("er", {"STREAM.SEGMENT": 4, "STREAM.ITERATIONS": 2, "TRAIN.OPTIMIZER": "sgd"}, 1),
+    "pseudo-labels": ("bot_ft", {"METHOD.LABELS": "none"}, 1),
     "paths": ("lwf_plus", {"METHOD.STORE": "paths", "METHOD.EXEMPLARS": 6}, 1),
     "two processes": ("dwopp", {}, 2),
     "two processes with exemplars": ("bot_ft_plus", {"METHOD.EXEMPLARS": 6}, 2),
@@ -46,9 +48,9 @@ def titles() -> list[str]:
 
 def chain(title: str, folder: Path, kills: int, seed: int = 0) -> Counts:
     """Trains a run unbroken, and another time with so many attempts at killing it; they must end alike."""
-    method, keys, count = VARIANTS.get(title, (title, {}, 1))
+    count = VARIANTS[title][2] if title in VARIANTS else 1
     folder.mkdir(parents=True, exist_ok=True)
-    cfg, rng, counts = _config(method, keys, folder), random.Random(f"{title} {seed}"), Counts()
+    cfg, rng, counts = config_of(title, folder), random.Random(f"{title} {seed}"), Counts()
     begun = time.monotonic()
     if _ended(_begin(cfg, folder / "unbroken", count)) != [0] * count:
         raise RuntimeError(f"{title}: does not train")
@@ -86,9 +88,11 @@ def _compare(title: str, out: Path, unbroken: Path, counts: Counts) -> None:
         counts.wrong("leftovers", f"{title}: {sorted(strange)}")
 
 
-def _config(method: str, keys: dict[str, Any], folder: Path) -> Config:
+def config_of(title: str, folder: Path) -> Config:
     """Of a run of a second, which saves after every step."""
-    pairs = TINY | KEYS | {"TRAIN.CHECKPOINT_STEPS": 1, "TRAIN.EPOCHS": 2} | keys
+    method, keys, _ = VARIANTS.get(title, (title, {}, 1))
+    clips.register()
+    pairs = TINY | KEYS | NETWORKS.get(method, {}) | {"TRAIN.CHECKPOINT_STEPS": 1, "TRAIN.EPOCHS": 2} | keys
     if "EVAL.ACCURACY" in keys:
         home = folder / "classes"
         for name, hue in (("a", 0), ("b", 90), ("c", 180), ("d", 270)):

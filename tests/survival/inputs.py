@@ -26,6 +26,8 @@ from lreid.data.listing import list_csv
 from lreid.errors import InputError
 from lreid.gallery import Gallery
 from lreid.gallery.faiss import gallery_file
+from lreid.link.page import write_page
+from lreid.link.record import Record
 from lreid.zoo import read_card, read_safetensors
 
 warnings.filterwarnings("ignore")  # of libraries, about images
@@ -116,12 +118,29 @@ def readers(world: World, folder: Path) -> dict[str, tuple[Callable[[random.Rand
             lambda path: read_image(str(path), height=8, width=4), folder / "images" / name
         )
 
+    def corrected(path: Path) -> None:
+        record = Record.read(path.parent)
+        write_page(folder / "page.html", record)
+        record.find("1")
+        record.undo()
+        write_page(folder / "page.html", record)
+
     def damages(content: bytes) -> Callable[[random.Random], bytes]:
         return lambda rng: damaged(content, rng)
 
     as_json = lambda value: json.dumps(value).encode("utf-8", "surrogatepass")  # noqa: E731
     words = [str(each) for each in HOSTILE]
     keys = [f"{group}.{key}" for group, value in tree.items() if isinstance(value, dict) for key in value]
+    record = Record()
+    clip = {"camera": "a", "start": 0.0, "end": 9.0}
+    record.content["clips"] = [clip | {"name": "a/x", "video": "a.mp4"}]
+    row = clip | {"score": 0.5, "why": "", "crops": {"1.jpg": 0.5}}
+    record.content["tracklets"] = [row | {"key": f"a/x/{each}", "identity": record.new_identity()} for each in (1, 2)]
+    record.content["travel"] = [["a", "b", 3.0]]
+    record = Record(record.content)
+    record.name("1", "anna")
+    record.apart("1", "2")
+    record.remember("apart")
     return {
         "results, spoilt": (
             lambda rng: as_json(spoilt(plain, rng)),
@@ -159,6 +178,10 @@ def readers(world: World, folder: Path) -> dict[str, tuple[Callable[[random.Rand
         "config, pairs": (
             lambda rng: [rng.choice([*keys, *words]), rng.choice(words)],
             lambda pair: load_config([], pair),
+        ),
+        "identities": (
+            lambda rng: as_json(spoilt(record.content, rng)),
+            written(corrected, folder / "linked" / "identities.json"),
         ),
         "table of images": (damages(table), written(lambda path: list_csv(path, "train"), folder / "index.csv")),
         **{f"image, {name[2:]}": image(name) for name in ("a.png", "a.jpg", "a.webp")},

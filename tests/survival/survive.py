@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(REPOSITORY / "tests" / each) for each in ("", "gallery", "survival")] + [str(REPOSITORY)]
+sys.path[:0] = [str(REPOSITORY / "tests" / each) for each in ("", "gallery", "methods", "survival")] + [str(REPOSITORY)]
 os.environ |= {"OMP_NUM_THREADS": "1", "LREID_ZOO_CACHE": "cache"}
 
 import torch  # noqa: E402 (now that it sees them)

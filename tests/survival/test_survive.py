@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 import survive
 import torch
-from chains import chain
+from chains import chain, config_of, titles
 from commands import Counts, Trial, World, commands
 from inputs import read_any
 from races import race
+
+from lreid.build import method_of
 
 pytestmark = pytest.mark.slow
 
@@ -46,6 +48,11 @@ def test_a_command_that_is_killed_or_fails_leaves_all_as_it_was_or_as_it_shall_b
 @pytest.mark.parametrize("title", ["er_ace", "drift of dwopp", "accuracy"])
 def test_a_run_that_is_killed_again_and_again_ends_as_one_that_is_not(tmp_path: Path, title: str) -> None:
     nothing_wrong(chain(title, tmp_path, kills=3))
+
+
+def test_every_method_has_a_network_that_it_takes(tmp_path: Path) -> None:
+    for title in titles():
+        method_of(config_of(title, tmp_path / title), torch.device("cpu"), pretrained=False)
 
 
 @pytest.mark.fuzz
