@@ -21,6 +21,7 @@ from lreid.extras import Extra
 from lreid.files import list_folder
 from lreid.models.embedder import Embedder
 from lreid.models.inference import Inference
+from lreid.models.inputs import IMAGES_AND_VIDEOS
 from lreid.models.parts import neck_in
 
 if TYPE_CHECKING:
@@ -56,6 +57,9 @@ def load_model(source: str | Path, device: str | torch.device = "auto", *, engin
         raise ArgumentError("engine", f"is {engine!r}; use {' or '.join(ENGINES)}")
     if not isinstance(source, (str, os.PathLike)) or not str(source):
         raise ArgumentError("source", "is not the name of a model; call load_model('zoo:people') or give a file")
+    if str(source).lower().endswith(IMAGES_AND_VIDEOS):
+        call = "call model = load_model('zoo:people'), then model.extract(images)"
+        raise ArgumentError("source", f"{source}: is an image or a video, not a model; {call}")
     if "://" in str(source):
         raise ArgumentError("source", f"{source}: is a web address; download the model and pass its file")
     lasting = lasting_name(source)

@@ -88,10 +88,12 @@ def model_of(images: Any, model: Model | None, extras: dict[str, np.ndarray]) ->
         model = str(extras["checkpoint"][0])
     if model is None:
         raise ArgumentError("model", "is missing; pass lreid.load_model(…) for images, its fingerprint for features")
+    from torch import nn
+
     from lreid.loading import load_model
     from lreid.models.fingerprint import fingerprint
 
-    network = load_model(model) if isinstance(model, str) else model
+    network = model if isinstance(model, nn.Module) else load_model(model)
     if not are_features(images) and any(name.startswith("norm/") for name in extras):
         raise InputError("the gallery's features are standardised per camera; use lreid search query")
     return fingerprint(network), network

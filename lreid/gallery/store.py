@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from lreid.errors import InputError
+from lreid.errors import ArgumentError, InputError
 from lreid.gallery.filters import Filter
 
 SCHEME = "milvus:"  # prefix of the address of a database
@@ -203,9 +204,11 @@ def place_of(where: str | Path) -> Place:
             for a Milvus server or cluster. A Milvus address ends in ``/NAME`` if the database has several galleries.
 
     Raises:
-        InputError: the Milvus address is invalid.
+        InputError: the address is not text, is on the web, or is an invalid address of Milvus.
     """
     text = str(where)
+    if not isinstance(where, (str, os.PathLike)) or not text or ("://" in text and not text.startswith(SCHEME)):
+        raise ArgumentError("gallery", f"is {text!r}; name a file, such as 'people.gallery'")
     if not text.startswith(SCHEME):
         from lreid.gallery.faiss.faiss_store import FilePlace
 

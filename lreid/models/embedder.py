@@ -304,6 +304,7 @@ class Embedder(nn.Module):
                 pixels. Also if a float tensor has values that are not finite or that overflow float32 in the network.
                 The message names the position of the image.
         """
+        require(isinstance(batch_size, int) and batch_size >= 1, "batch_size", batch_size, "1 or more")
         given = sequence_of(images)
         total = None if isinstance(given, Iterator) else len(given)
         precision, self.precision = self.precision, None

@@ -13,6 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from lreid.data.images import rgb_of
+from lreid.data.layout import SUFFIXES
 from lreid.data.listing import image_files
 from lreid.data.schemes import is_address
 from lreid.errors import ArgumentError
@@ -21,6 +22,7 @@ OneImage: TypeAlias = str | os.PathLike[str] | Image.Image | np.ndarray | Tensor
 AnyImages: TypeAlias = OneImage | Iterable[OneImage]
 
 VIDEOS = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpg", ".mpeg", ".webm", ".wmv")
+IMAGES_AND_VIDEOS = SUFFIXES + VIDEOS
 CALL = "pass 'folder', ['a.jpg', 'b.jpg'], images of PIL, or uint8 RGB arrays"
 
 
@@ -45,7 +47,7 @@ def sequence_of(images: Any) -> Sequence[Any] | np.ndarray | Tensor | Iterator[A
         return _several(images)
     if isinstance(images, (Sequence, Iterator)) and not isinstance(images, (bytes, bytearray)):
         return images
-    if not isinstance(images, (bytes, bytearray, dict)) and hasattr(images, "__iter__"):
+    if not isinstance(images, (bytes, bytearray, dict, type)) and hasattr(images, "__iter__"):
         return list(images)  # such as a column of a table or a set
     raise ArgumentError("images", f"is {_called(images)}; {CALL}")
 
@@ -66,6 +68,8 @@ def _files(path: str) -> Sequence[str]:
 def _several(images: np.ndarray | Tensor) -> np.ndarray | Tensor:
     """Convert an array of one image to a batch; an array of several images does not change."""
     kind = images.dtype
+    if images.ndim == 0 or (isinstance(images, Tensor) and images.layout != torch.strided):
+        raise misfit(images)
     if isinstance(images, Tensor) and images.is_floating_point():
         return images[None] if images.ndim == 3 else images  # (1, 3, H, W)
     one = images.ndim == 2 or (images.ndim == 3 and images.shape[-1] in (1, 3))
@@ -101,7 +105,7 @@ def pixels_of(image: Any) -> np.ndarray:
     if isinstance(image, Image.Image):
         return rgb_of(image)
     if not isinstance(image, (np.ndarray, Tensor)):
-        raise ArgumentError("images", f"contain {_called(image)}; {CALL}")
+        raise ArgumentError("images", f"contain an item that is {_called(image)}; {CALL}")
     array = image.cpu().numpy() if isinstance(image, Tensor) else image
     if array.dtype != np.uint8 or not (array.ndim == 2 or (array.ndim == 3 and array.shape[2] in (1, 3))):
         raise misfit(array)

@@ -365,7 +365,7 @@ def _matches(
     paths, _, cameras, _ = columns(images)
     matches = named.gallery.search(
         features,
-        wanted.top,
+        min(wanted.top, len(named.gallery) or 1),
         query_cams=cameras,
         model=mark,
         where=wanted.only,

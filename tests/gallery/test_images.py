@@ -110,6 +110,12 @@ def test_a_model_or_paths_that_are_missing_are_asked_for(model: Embedder) -> Non
         (lambda: Gallery.build(features, model=model), "paths is missing; name the image of each row"),
         (lambda: Gallery.build([GREY], model=model), "paths is missing; give each image"),
         (lambda: Gallery.build("folder", model="zoo:nobody"), "nobody"),
+        (lambda: Gallery.build([GREY], ["grey"], model=7), "load_model"),
+        (lambda: Gallery.build([GREY], ["grey"], model="a.JPG"), "is an image or a video"),
+        (lambda: Gallery.build(features, ["grey"], model="x", at=7), "name a file"),
+        (lambda: Gallery.load("https://example.org/people.gallery"), "name a file"),
+        (lambda: Gallery.load(None), "name a file"),
+        (lambda: known.search(features, None, model=lreid.fingerprint(model)), "k is None"),
     ]:
         with pytest.raises(InputError, match=words):
             call()

@@ -122,12 +122,21 @@ def test_normalized_rows_have_length_one(model: Embedder) -> None:
         "nothing/*.jpg",
         torch.zeros(1, 32, 16, 3, dtype=torch.uint8, device="meta"),
         torch.zeros(1, 3, 32, 16, device="meta"),
+        torch.zeros(1, 3, 32, 16).to_sparse(),
+        np.array(7, np.uint8),
+        Image.Image,
     ],
 )
 def test_what_is_no_image_is_refused_in_one_line(model: Embedder, images: Any) -> None:
     with pytest.raises(InputError) as error:
         model.extract(images)
     assert "\n" not in str(error.value) and ";" in str(error.value)
+
+
+@pytest.mark.parametrize("size", [0, -1, None, 1.5])
+def test_a_batch_size_is_a_positive_number(model: Embedder, size: Any) -> None:
+    with pytest.raises(InputError, match="batch_size is"):
+        model.extract(IMAGES, batch_size=size)
 
 
 def test_a_folder_without_images_is_refused(model: Embedder, tmp_path: Path) -> None:
