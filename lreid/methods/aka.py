@@ -38,6 +38,7 @@ class AKA(LwF):
     """
 
     keeps: ClassVar = {**LwF.keeps, "graph": "network", "old_vertices": "network"}
+    saves: ClassVar = ["graph", "old_vertices"]
 
     def __init__(
         self,
@@ -91,14 +92,3 @@ class AKA(LwF):
         """Store the teacher, and the vertices for the stability loss of the next task."""
         super().end_task(task)
         self.old_vertices = self.graph.vertices.detach().clone()
-
-    def state_dict(self) -> dict[str, Any]:
-        """The state of the base classes, the graph, and its vertices after the last task."""
-        return super().state_dict() | {"graph": self.graph.state_dict(), "old_vertices": self.old_vertices}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that :meth:`state_dict` returned."""
-        super().load_state_dict(state)
-        self.graph.load_state_dict(state["graph"])
-        if state["old_vertices"] is not None:
-            self.old_vertices = state["old_vertices"].to(self.graph.vertices.device)

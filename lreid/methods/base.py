@@ -4,6 +4,7 @@ import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -40,6 +41,8 @@ class Method:
         keeps: kind of each entry of :meth:`state_dict`: ``network``, ``domain`` (style of a domain), ``identity`` (one
             row per identity), or ``template`` (one row per identity, made of features of people). All other entries are
             exemplars, which are counted separately, or a few numbers.
+        saves: names of further attributes that :meth:`state_dict` holds, each under the last part of its name; a class
+            does not repeat those of its base classes.
         neck: whether the model has a BatchNorm neck after the features, whose output the classifier and the retrieval
             use (BoT).
         defaults: defaults of inherited options that differ in this method; a method passes on ``CLASS.defaults |
@@ -64,6 +67,7 @@ class Method:
     views: ClassVar[int] = 1
     pixels: ClassVar[bool] = False
     keeps: ClassVar[Mapping[str, str]] = {"teacher": "network"}
+    saves: ClassVar[Sequence[str]] = ()
     neck: ClassVar[bool] = False
     unused: ClassVar[tuple[str, ...]] = ()
     divisible: ClassVar[bool] = True
@@ -281,14 +285,14 @@ class Method:
 
     def state_dict(self) -> dict[str, Any]:
         """The state that a resumed run needs in addition to the model: tensors and plain values."""
-        teacher = self.teacher.state_dict() if self.teacher is not None else None
-        return {"teacher": teacher, "memory": self.memory.state_dict()}
+        own = {name: _packed(getattr(part, name)) for part, name in self._saved}
+        return {"teacher": _packed(self.teacher), "memory": self.memory.state_dict()} | own
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state that :meth:`state_dict` returned.
 
         Raises:
-            KeyError: the method needs a teacher or a memory, and the state has none.
+            KeyError: the method needs a teacher, a memory or an attribute in ``saves``, and the state has none.
         """
         self.teacher = None
         teacher = state["teacher"] if self.keeps_teacher else None
@@ -297,6 +301,38 @@ class Method:
             self.teacher.load_state_dict(teacher)
         if self.memory.budget or "memory" in state:
             self.memory.load_state_dict(state["memory"])
+        for part, name in self._saved:
+            value, saved = getattr(part, name), state[name]
+            if isinstance(value, torch.Generator):
+                value.set_state(saved.cpu())
+            elif hasattr(value, "load_state_dict"):
+                value.load_state_dict(saved)
+            else:
+                device = value.device if isinstance(value, Tensor) else self.model.mean.device
+                setattr(part, name, type(value)(saved) if isinstance(value, (tuple, set)) else _moved(saved, device))
+
+    @property
+    def _saved(self) -> list[tuple[Any, str]]:
+        """The attributes in :attr:`saves` of all classes: the object that has each, and its name."""
+        names = [name for cls in reversed(type(self).__mro__) for name in vars(cls).get("saves", ())]
+        paths = [name.rpartition(".") for name in names]
+        return [(attrgetter(owner)(self) if owner else self, name) for owner, _, name in paths]
+
+
+def _packed(value: Any) -> Any:
+    """A value as tensors and plain values."""
+    if isinstance(value, torch.Generator):
+        return value.get_state()
+    if isinstance(value, (tuple, set)):
+        return list(value) if isinstance(value, tuple) else sorted(value)
+    return value.state_dict() if hasattr(value, "state_dict") else value
+
+
+def _moved(saved: Any, device: torch.device) -> Any:
+    """A saved value with its tensors on a device."""
+    if isinstance(saved, dict):
+        return {name: _moved(each, device) for name, each in saved.items()}
+    return saved.to(device) if isinstance(saved, Tensor) else saved
 
 
 def _tensors(state: Any) -> Iterator[Tensor]:

@@ -32,6 +32,7 @@ class BoTFineTuning(Method):
     """
 
     keeps: ClassVar = {**Method.keeps, "classifier": "identity"}
+    saves: ClassVar = ["classifier", "first_class"]
     batches = "identities"
     neck = True
 
@@ -82,16 +83,6 @@ class BoTFineTuning(Method):
         """Logits of all identities so far, ``(B, K)``."""
         return self.classifier(features)  # extracted features already went through the neck
 
-    def state_dict(self) -> dict[str, Any]:
-        """The state of the base class, the classifier and the first class that the softmax covers."""
-        return super().state_dict() | {"classifier": self.classifier.state_dict(), "first_class": self.first_class}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that :meth:`state_dict` returned."""
-        super().load_state_dict(state)
-        self.classifier.load_state_dict(state["classifier"])
-        self.first_class = state["first_class"]
-
 
 class TaskHeadFineTuning(BoTFineTuning):
     """BoT with a neck and a classifier of the current task, which are discarded at its end.
@@ -101,6 +92,7 @@ class TaskHeadFineTuning(BoTFineTuning):
     """
 
     keeps: ClassVar = {**BoTFineTuning.keeps, "task_neck": "network"}
+    saves: ClassVar = ["task_neck", "labels"]
 
     def __init__(self, model: Embedder, **bot: Any) -> None:
         super().__init__(model, **bot)
@@ -137,15 +129,9 @@ class TaskHeadFineTuning(BoTFineTuning):
         """Return None, because there is no classifier of all identities."""
         return None
 
-    def state_dict(self) -> dict[str, Any]:
-        """The state of the base class, and the head within a task."""
-        return super().state_dict() | {"task_neck": self.task_neck.state_dict(), "labels": self.labels}
-
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state that :meth:`state_dict` returned."""
+        if "labels" not in state:  # an earlier version, in which the labels of a task were consecutive
+            labels = state["first_label"] + torch.arange(len(state["classifier"]["weight"]))
+            state = state | {"labels": labels}
         super().load_state_dict(state)
-        self.task_neck.load_state_dict(state["task_neck"])
-        if "labels" in state:
-            self.labels = state["labels"].cpu()
-        else:  # an earlier version, in which the labels of a task were consecutive
-            self.labels = state["first_label"] + torch.arange(len(self.classifier))

@@ -48,6 +48,7 @@ class CCLIS(Co2L):
     """
 
     keeps: ClassVar = {**Co2L.keeps, "prototypes": "identity", "old_prototypes": "identity"}
+    saves: ClassVar = ["prototypes", "old_prototypes", "current_weights", "generator"]
     views = 1
     defaults: ClassVar = {
         "distillation": "prd",
@@ -187,20 +188,3 @@ class CCLIS(Co2L):
     def normalise_prototypes(self) -> None:
         """Scale every prototype to unit length, in place."""
         self.prototypes.weight.copy_(F.normalize(self.prototypes.weight))
-
-    def state_dict(self) -> dict[str, Any]:
-        """The state of the base classes, the prototypes, the old prototypes, the weights and the generator."""
-        return super().state_dict() | {
-            "prototypes": self.prototypes.state_dict(),
-            "old_prototypes": self.old_prototypes,
-            "current_weights": self.current_weights,
-            "generator": self.generator.get_state(),
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that :meth:`state_dict` returned."""
-        super().load_state_dict(state)
-        self.prototypes.load_state_dict(state["prototypes"])
-        self.old_prototypes = state["old_prototypes"].to(self.old_prototypes.device)
-        self.current_weights = state["current_weights"].cpu()
-        self.generator.set_state(state["generator"].cpu())

@@ -38,6 +38,7 @@ class Co2L(Method):
     """
 
     keeps: ClassVar = {**Method.keeps, "head": "network"}
+    saves: ClassVar = ["network.head", "task_classes"]
     batches = "identities"
     views = 2
     defaults: ClassVar = {"exemplars": 500, "selection": "random", "fill_memory": True, "least_images": 1}
@@ -121,13 +122,3 @@ class Co2L(Method):
             F.normalize(each.projections if self.distillation == "ird" else each.features) for each in (new, old)
         )
         return relation_distillation_loss(student, teacher, **self.relation_options)
-
-    def state_dict(self) -> dict[str, Any]:
-        """The state of the base class, the projection head and the classes of the task."""
-        return super().state_dict() | {"head": self.network.head.state_dict(), "task_classes": list(self.task_classes)}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that :meth:`state_dict` returned."""
-        super().load_state_dict(state)
-        self.network.head.load_state_dict(state["head"])
-        self.task_classes = tuple(state["task_classes"])

@@ -43,6 +43,7 @@ class ContrastScoring(Method):
     """
 
     keeps: ClassVar = {**Method.keeps, "head": "network"}
+    saves: ClassVar = ["network.head", "generator", "rescored"]
     batches = "stream"
     pixels = True
     network: ProjectedEmbedder
@@ -135,18 +136,10 @@ class ContrastScoring(Method):
         return self.augmented(pixels, seed=seed)
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of the base class, the head, the generator, the buffer size and the number of new scores."""
-        return super().state_dict() | {
-            "head": self.network.head.state_dict(),
-            "generator": self.generator.get_state(),
-            "buffer": self.memory.budget,
-            "rescored": self.rescored,
-        }
+        """The state of the base class, and the size of the buffer."""
+        return super().state_dict() | {"buffer": self.memory.budget}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state that :meth:`state_dict` returned."""
         self.memory = self.new_buffer(state["buffer"])
         super().load_state_dict(state)
-        self.network.head.load_state_dict(state["head"])
-        self.generator.set_state(state["generator"].cpu())
-        self.rescored = state["rescored"]

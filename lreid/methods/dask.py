@@ -102,14 +102,13 @@ class StyleRehearser:
         kernels = None if self.kernels is None else self.kernels.state_dict()
         return {"kernels": kernels, "generator": self.generator.get_state()}
 
-    def load_state_dict(self, state: dict[str, Any], *, needed: bool) -> None:
-        """Restore a state that :meth:`state_dict` returned.
-
-        Raises:
-            KeyError: a style network is needed, but the state has none.
-        """
-        if needed and state["kernels"] is None:
+    def require_network(self, needed: bool) -> None:
+        """Raise KeyError if the style network is needed, but there is none."""
+        if needed and self.kernels is None:
             raise KeyError("rehearser")
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore a state that :meth:`state_dict` returned."""
         self.kernels = None
         if state["kernels"] is not None:
             with torch.random.fork_rng(devices=[]):
@@ -131,6 +130,7 @@ class DASK(FusedFineTuning):
     """
 
     keeps: ClassVar = {**FusedFineTuning.keeps, "rehearser": "domain"}
+    saves: ClassVar = ["rehearser"]
     pixels = True
     divisible = False  # the random style needs the images of the entire batch
 
@@ -183,13 +183,7 @@ class DASK(FusedFineTuning):
         if self.rehearsal_weight:
             self.rehearser.learn(task)
 
-    def state_dict(self) -> dict[str, Any]:
-        """The state of the base classes and the rehearser."""
-        return super().state_dict() | {"rehearser": self.rehearser.state_dict()}
-
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state that :meth:`state_dict` returned."""
         super().load_state_dict(state)
-        self.rehearser.load_state_dict(
-            state["rehearser"], needed=self.rehearsal_weight > 0 and self.teacher is not None
-        )
+        self.rehearser.require_network(self.rehearsal_weight > 0 and self.teacher is not None)

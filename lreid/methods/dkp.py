@@ -38,6 +38,7 @@ class DKP(FusedFineTuning):
     """
 
     keeps: ClassVar = {**FusedFineTuning.keeps, "deviations": "network", "prototypes": "template"}
+    saves: ClassVar = ["network.deviations", "prototypes", "generator"]
     network: DistributionEmbedder
     unused = ("margin", "soft_margin", "normalize_triplet")
 
@@ -121,21 +122,8 @@ class DKP(FusedFineTuning):
         for start in range(0, len(paths), EXTRACTED):
             yield network.distributions(self.model.ready(paths[start : start + EXTRACTED]))
 
-    def state_dict(self) -> dict[str, Any]:
-        """The state of the base classes, the head of deviations, the prototypes and the generator."""
-        return super().state_dict() | {
-            "deviations": self.network.deviations.state_dict(),
-            "prototypes": self.prototypes,
-            "generator": self.generator.get_state(),
-        }
-
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state that :meth:`state_dict` returned."""
         super().load_state_dict(state)
-        self.network.deviations.load_state_dict(state["deviations"])
-        self.prototypes = state["prototypes"]
         if self.prototypes is None and self.teacher is not None and self.weights["transfer"]:
             raise KeyError("prototypes")
-        if self.prototypes is not None:
-            self.prototypes = {name: each.to(self.model.mean.device) for name, each in self.prototypes.items()}
-        self.generator.set_state(state["generator"].cpu())

@@ -31,6 +31,7 @@ class DKPpp(DKP):
     """
 
     keeps: ClassVar = {**DKP.keeps, "rehearser": "domain"}
+    saves: ClassVar = ["rehearser"]
     pixels = True
     defaults: ClassVar = {"transfer_weight": 1.5}
     divisible = False  # the random style needs the images of the entire batch
@@ -87,11 +88,7 @@ class DKPpp(DKP):
         if self.rehearsal:
             self.rehearser.learn(task)
 
-    def state_dict(self) -> dict[str, Any]:
-        """The state of the base classes and the rehearser."""
-        return super().state_dict() | {"rehearser": self.rehearser.state_dict()}
-
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state that :meth:`state_dict` returned."""
         super().load_state_dict(state)
-        self.rehearser.load_state_dict(state["rehearser"], needed=self.rehearsal and self.teacher is not None)
+        self.rehearser.require_network(self.rehearsal and self.teacher is not None)

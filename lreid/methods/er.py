@@ -47,6 +47,7 @@ class ER(Method):
     """
 
     keeps: ClassVar = {**Method.keeps, "classifier": "identity", "head_neck": "network"}
+    saves: ClassVar = ["classifier", "head_neck", "generator", "task_classes", "shared_classes", "offered"]
     batches = "identities"
     pixels = True
     memory: StreamMemory
@@ -187,22 +188,6 @@ class ER(Method):
         """Additional values (k, …) to store with k images."""
         return {}
 
-    def state_dict(self) -> dict[str, Any]:
-        """The state of the base class, classifier, generator, classes of the task, and images offered to the memory."""
-        return super().state_dict() | {
-            "classifier": self.classifier.state_dict(),
-            "head_neck": self.head_neck.state_dict(),
-            "generator": self.generator.get_state(),
-            "task_classes": list(self.task_classes),
-            "shared_classes": self.shared_classes,
-            "offered": sorted(self.offered),
-        }
-
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that :meth:`state_dict` returned."""
-        super().load_state_dict(state)
-        self.classifier.load_state_dict(state["classifier"])
-        self.head_neck.load_state_dict(state.get("head_neck", {}))
-        self.generator.set_state(state["generator"].cpu())
-        self.task_classes, self.offered = tuple(state["task_classes"]), set(state["offered"])
-        self.shared_classes = state.get("shared_classes", 0)
+        """Restore a state that :meth:`state_dict` returned, also in an earlier version."""
+        super().load_state_dict({"head_neck": {}, "shared_classes": 0} | state)

@@ -1,6 +1,6 @@
 """FeCAM: frozen features, whitened by one covariance for all classes; no gradient steps."""
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
@@ -26,6 +26,7 @@ class FeCAM(SimpleCIL):
     """
 
     keeps: ClassVar = {**SimpleCIL.keeps, "scatter": "domain"}
+    saves: ClassVar = ["scatter", "count"]
 
     def __init__(
         self,
@@ -74,12 +75,3 @@ class FeCAM(SimpleCIL):
     def class_scores(self, features: Tensor) -> Tensor:
         """Negative squared distances between whitened features (n, dim) and class means, (n, classes)."""
         return -torch.cdist(features, self.means.to(features) @ self.transform.matrix).square()
-
-    def state_dict(self) -> dict[str, Any]:
-        """The state of the base class, the scatter and the number of images."""
-        return super().state_dict() | {"scatter": self.scatter, "count": self.count}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that :meth:`state_dict` returned."""
-        super().load_state_dict(state)
-        self.scatter, self.count = state["scatter"].cpu(), state["count"]

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterable
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, ClassVar, cast
 
 import torch
 from torch import Tensor
@@ -41,6 +41,7 @@ class FusedFineTuning(BoTFineTuning):
         model: the network, without a neck; the method adds a neck for training.
     """
 
+    saves: ClassVar = ["network.neck"]
     neck = False
     keeps_teacher = True
     network: ClassifyingEmbedder
@@ -148,12 +149,3 @@ class FusedFineTuning(BoTFineTuning):
     def frozen_network(self) -> ClassifyingEmbedder:
         """See the base class."""
         return cast(ClassifyingEmbedder, super().frozen_network())
-
-    def state_dict(self) -> dict[str, Any]:
-        """The state of the base class and the neck."""
-        return super().state_dict() | {"neck": self.network.neck.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that :meth:`state_dict` returned."""
-        super().load_state_dict(state)
-        self.network.neck.load_state_dict(state["neck"])

@@ -36,6 +36,7 @@ class GDumb(ER):
     """
 
     keeps: ClassVar = {**ER.keeps, "start": "network"}
+    saves: ClassVar = ["start"]
     unused = ("replay", "replay_weight", "task_free")
     divisible = False
     smallest_batch = 1  # incoming images are only stored
@@ -101,12 +102,3 @@ class GDumb(ER):
             means, rows = class_means(features, self.class_of(torch.from_numpy(self.memory.labels)))
             with torch.no_grad():
                 self.classifier.weight[rows] = F.normalize(means, dim=1).to(device)
-
-    def state_dict(self) -> dict[str, Any]:
-        """The state of :class:`ER` and the initial weights."""
-        return super().state_dict() | {"start": self.start}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that :meth:`state_dict` returned."""
-        super().load_state_dict(state)
-        self.start = {name: value.to(self.model.mean.device) for name, value in state["start"].items()}

@@ -29,6 +29,7 @@ class IDA(DwPP):
     """
 
     keeps: ClassVar = {**DwPP.keeps, "anchors": "template"}
+    saves: ClassVar = ["anchors"]
 
     def __init__(
         self,
@@ -51,12 +52,3 @@ class IDA(DwPP):
         labels = np.array([record.pid for record in task.records])
         means = [features[labels == label].mean(0) for label in np.unique(labels)]
         self.anchors = torch.cat([self.anchors, torch.from_numpy(np.stack(means)).to(self.anchors.device)])
-
-    def state_dict(self) -> dict[str, Any]:
-        """The state of the base class and the anchors."""
-        return super().state_dict() | {"anchors": self.anchors}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that :meth:`state_dict` returned."""
-        super().load_state_dict(state)
-        self.anchors = state["anchors"].to(self.anchors.device)

@@ -24,6 +24,7 @@ class LwF(BoTFineTuning):
     """
 
     keeps: ClassVar = {**BoTFineTuning.keeps, "old_classifier": "network"}
+    saves: ClassVar = ["old_classifier"]
     keeps_teacher = True
     teacher: Embedder | None
 
@@ -55,12 +56,3 @@ class LwF(BoTFineTuning):
         """Store the teacher and its classifier."""
         super().end_task(task)
         self.old_classifier = frozen_copy(self.classifier)
-
-    def state_dict(self) -> dict[str, Any]:
-        """The state of the base class and the teacher's classifier."""
-        return super().state_dict() | {"old_classifier": self.old_classifier.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that :meth:`state_dict` returned."""
-        super().load_state_dict(state)
-        self.old_classifier.load_state_dict(state["old_classifier"])

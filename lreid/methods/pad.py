@@ -63,6 +63,7 @@ class PAD(Method):
     relabels = False  # the text features are those of the identities at the start of the task
     finishing = "finishing the task"
     keeps: ClassVar = {**Method.keeps, "text": "network", "necks": "network", "heads": "identity", "bank": "identity"}
+    saves: ClassVar = ["text", "necks", "heads", "bank", "generator", "finished", "labels"]
 
     def __init__(
         self,
@@ -255,20 +256,12 @@ class PAD(Method):
     # ------------------------------------------------------------ checkpoints
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of the base class and of all parts of both stages."""
-        modules = {name: getattr(self, name).state_dict() for name in ("text", "necks", "heads")}
-        average = None if self.average is None else self.average.state_dict()
-        own = {"average": average, "bank": self.bank, "generator": self.generator.get_state()}
-        return super().state_dict() | modules | own | {"finished": self.finished, "labels": self.labels}
+        """The state of the base class, and the average of the network."""
+        return super().state_dict() | {"average": None if self.average is None else self.average.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state that :meth:`state_dict` returned."""
         super().load_state_dict(state)
-        for name in ("text", "necks", "heads"):
-            getattr(self, name).load_state_dict(state[name])
-        self.finished, self.labels = state["finished"], state["labels"].cpu()
-        self.bank = state["bank"].to(self.bank.device)
-        self.generator.set_state(state["generator"].cpu())
         self.average = None if state["average"] is None else self._copy()
         if self.average is not None:
             self.average.load_state_dict(state["average"])

@@ -50,6 +50,7 @@ class PASS(BoTFineTuning):
     """
 
     keeps: ClassVar = {**BoTFineTuning.keeps, "prototypes": "template"}
+    saves: ClassVar = ["prototypes", "prototype_classes", "radius", "generator"]
     keeps_teacher = True
     smallest_batch = 1  # the four rotations of an image make a batch
 
@@ -114,20 +115,3 @@ class PASS(BoTFineTuning):
         self.prototypes = torch.cat([self.prototypes, means.to(self.prototypes)])
         self.prototype_classes = torch.cat([self.prototype_classes, classes])
         super().end_task(task)
-
-    def state_dict(self) -> dict[str, Any]:
-        """The state of the base class, prototypes with their classes, the radius and the generator."""
-        return super().state_dict() | {
-            "prototypes": self.prototypes,
-            "prototype_classes": self.prototype_classes,
-            "radius": self.radius,
-            "generator": self.generator.get_state(),
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that :meth:`state_dict` returned."""
-        super().load_state_dict(state)
-        self.prototypes = state["prototypes"].to(self.prototypes.device)
-        self.prototype_classes = state["prototype_classes"].cpu()
-        self.radius = state["radius"]
-        self.generator.set_state(state["generator"].cpu())

@@ -51,6 +51,7 @@ class PatchKD(LwF):
     """
 
     keeps: ClassVar = {**LwF.keeps, "sampler": "network", "patch_neck": "network", "patch_classifier": "identity"}
+    saves: ClassVar = ["sampler", "patch_neck", "patch_classifier", "generator"]
 
     def __init__(
         self,
@@ -128,19 +129,3 @@ class PatchKD(LwF):
             "confidence": patchkd_conf_loss(old_logits, temperature=self.temperature),
             "diversity": patchkd_div_loss(normalised, self.patches),
         }
-
-    def state_dict(self) -> dict[str, Any]:
-        """The state of the base class, the sampler, the neck and classifier of patches, and the generator."""
-        return super().state_dict() | {
-            "sampler": self.sampler.state_dict(),
-            "patch_neck": self.patch_neck.state_dict(),
-            "patch_classifier": self.patch_classifier.state_dict(),
-            "generator": self.generator.get_state(),
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that :meth:`state_dict` returned."""
-        super().load_state_dict(state)
-        for name in ("sampler", "patch_neck", "patch_classifier"):
-            getattr(self, name).load_state_dict(state[name])
-        self.generator.set_state(state["generator"].cpu())

@@ -1,6 +1,6 @@
 """Adapters for a frozen transformer, one per task, chosen for each image by the statistics of its features."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from lreid.data.records import Task
 from lreid.methods.bot_ft import TaskHeadFineTuning
@@ -19,6 +19,7 @@ class PerTaskAdapters(TaskHeadFineTuning):
     choices cost.
     """
 
+    saves: ClassVar = ["right"]
     finishing = "storing the adapter"
     neck = False
 
@@ -55,12 +56,3 @@ class PerTaskAdapters(TaskHeadFineTuning):
         """As in the base class, with the bytes of one adapter and its feature statistics per domain."""
         nbytes = sum(getattr(self.bank, name).nbytes for name in ROWS)
         return super().stored(identities) | {"domain": nbytes // max(len(self.bank), 1)}
-
-    def state_dict(self) -> dict[str, Any]:
-        """The state of the base class, and the share that :meth:`figures` reports."""
-        return super().state_dict() | {"right": self.right}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that :meth:`state_dict` returned."""
-        super().load_state_dict(state)
-        self.right = state["right"]

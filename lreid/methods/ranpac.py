@@ -1,6 +1,6 @@
 """RanPAC: random projections of frozen features, decorrelated by their second moments; no gradient steps."""
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -27,6 +27,7 @@ class RanPAC(SimpleCIL):
     """
 
     keeps: ClassVar = {"gram": "domain", "products": "template"}
+    saves: ClassVar = ["gram", "products", "ridge", "generator"]
 
     def __init__(
         self,
@@ -81,14 +82,3 @@ class RanPAC(SimpleCIL):
     def figures(self) -> dict[str, float]:
         """The ridge of the last task."""
         return super().figures() | {"ridge": self.ridge}
-
-    def state_dict(self) -> dict[str, Any]:
-        """The state of the base classes, the moments, the ridge and the random generator."""
-        own = {"gram": self.gram, "products": self.products, "ridge": self.ridge}
-        return super().state_dict() | own | {"generator": self.generator.get_state()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that :meth:`state_dict` returned."""
-        super().load_state_dict(state)
-        self.gram, self.products, self.ridge = state["gram"].cpu(), state["products"].cpu(), state["ridge"]
-        self.generator.set_state(state["generator"].cpu())

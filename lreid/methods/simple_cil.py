@@ -1,6 +1,6 @@
 """SimpleCIL: frozen features with class means as the classifier; a baseline without gradient steps."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -22,6 +22,7 @@ class SimpleCIL(Start):
 
     finishing = "computing statistics"
     keeps: ClassVar = {"means": "template", "counts": "template"}
+    saves: ClassVar = ["means", "counts"]
 
     def __init__(self, model: Embedder) -> None:
         super().__init__(model)
@@ -59,12 +60,3 @@ class SimpleCIL(Start):
     def class_scores(self, features: Tensor) -> Tensor:
         """Cosines between features (n, dim) and class means, (n, classes)."""
         return F.normalize(features, dim=1) @ F.normalize(self.means, dim=1).to(features).T
-
-    def state_dict(self) -> dict[str, Any]:
-        """The state of the base class, the class means and the counts."""
-        return super().state_dict() | {"means": self.means, "counts": self.counts}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that :meth:`state_dict` returned."""
-        super().load_state_dict(state)
-        self.means, self.counts = state["means"].cpu(), state["counts"].cpu()
