@@ -34,7 +34,7 @@ SMALL = {
     "SYNTHETIC.TEST_IDENTITIES": 4,
     "TRAIN.EPOCHS": 2,
 }
-STYLE = {"METHOD.STYLE_STEPS": 2, "METHOD.STYLE_BATCH": 2}
+STYLE = {"METHOD.STYLE_STEPS": 1, "METHOD.STYLE_BATCH": 2}
 OPTIONS = {  # what takes long by default
     "dask": STYLE,
     "dkp_pp": STYLE,

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from methods import SMALL, counted_steps
 from simulated import SimulatedCUDA
-from tiny import tiny_config
+from tiny import FEW, tiny_config
 from torch import nn
 
 from lreid.checkpoint import random_state, set_random_state
@@ -47,7 +47,7 @@ def rounding_is_that_of_training_alone(folder: Path, device: Watching) -> None:
             assert torch.are_deterministic_algorithms_enabled() and not torch.backends.cudnn.benchmark
 
     hook = nn.modules.module.register_module_forward_pre_hook(look)
-    train(tiny_config(SMALL, TF32, METHOD__NAME="dwopp", DEVICE="cuda"), folder / "tf32")
+    train(tiny_config(SMALL, FEW, TF32, METHOD__NAME="dwopp", DEVICE="cuda"), folder / "tf32")
     hook.remove()
     assert forward == {(True, "tf32"), (False, "tf32"), (False, "ieee")} and device.backward == {"tf32"}
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] and not torch.are_deterministic_algorithms_enabled()
@@ -55,13 +55,13 @@ def rounding_is_that_of_training_alone(folder: Path, device: Watching) -> None:
 
 def fp16_makes_no_step_wait(folder: Path, device: SimulatedCUDA) -> None:
     with counted_steps(device) as waits:
-        train(tiny_config(SMALL, FP16, METHOD__NAME="bot_ft", DEVICE="cuda"), folder / "fp16")
+        train(tiny_config(SMALL, FEW, FP16, METHOD__NAME="bot_ft", DEVICE="cuda"), folder / "fp16")
     assert {task: [sum(step.values()) for step in steps] for task, steps in waits.items()} == {0: 4 * [0], 1: 4 * [0]}
 
 
 def fused_sgd_bears_a_first_step_that_is_left_out() -> None:
     """Whose momentum would else be what happened to be in memory."""
-    method = build_method("dmml_ft", Embedder("small", height=32, width=16).to(CUDA))
+    method = build_method("dmml_ft", Embedder("few", height=32, width=16).to(CUDA))
     updates = Updates(method, Train(OPTIMIZER="sgd", MOMENTUM=0.9, WEIGHT_DECAY=0.0, PRECISION="fp16"))
     updates.set_rates(lambda first: 0.1)
     before = [each.clone() for each in method.parameters()]

@@ -10,17 +10,17 @@ A process has to be started with the environment of :func:`environment`.
 """
 
 import ctypes
+import functools
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
 
 HERE = Path(__file__).resolve().parent
 # The headers of a wheel lack one file, whose words mean nothing to a compiler of C.
@@ -71,6 +71,43 @@ def environment(folder: Path) -> dict[str, str]:
     return dict(os.environ, LD_PRELOAD=str(library))
 
 
+class Operator(NamedTuple):
+    """Facts about an operator, whose schema takes longer to read than a small tensor to compute.
+
+    Attributes:
+        composite: whether it consists of other operators.
+        view: whether its result shares the memory of an argument.
+        pointwise: whether it works on each number by itself.
+        arguments: names of the arguments.
+        written: per result, the argument that is written to and given back; None for a new tensor.
+    """
+
+    name: str
+    composite: bool
+    view: bool
+    pointwise: bool
+    arguments: list[str]
+    written: list[str | None]
+
+
+@functools.cache
+def _operator(func: Any) -> Operator:
+    schema, kernel = func._schema, "CompositeImplicitAutograd"
+    composite = func._can_decompose() and torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), kernel)
+    aliases = [each.alias_info for each in schema.returns]
+    view = any(alias is not None and not alias.is_write for alias in aliases)
+    targets = {
+        name: each.name
+        for each in schema.arguments
+        if each.alias_info is not None
+        for name in each.alias_info.before_set
+    }
+    written = [alias and targets.get(next(iter(alias.before_set), "")) for alias in aliases]
+    arguments = [each.name for each in schema.arguments]
+    pointwise = torch.Tag.pointwise in func.tags
+    return Operator(schema.name.removeprefix("aten::"), composite, view, pointwise, arguments, written)
+
+
 class SimulatedCUDA(TorchDispatchMode):
     """Computes what is on CUDA devices, see the head of this file.
 
@@ -89,16 +126,17 @@ class SimulatedCUDA(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        tensors = [each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor)]
+        tensors = _tensors_in((args, [*kwargs.values()]))
         wanted = torch.device(kwargs["device"]) if kwargs.get("device") is not None else None
         if not any(each.is_cuda for each in tensors) and (wanted is None or wanted.type != "cuda"):
             return func(*args, **kwargs)
-        name = func._schema.name.removeprefix("aten::")
+        operator = _operator(func)
+        name = operator.name
         self._note_runtime(name)
-        if _is_composite(func):  # in inference mode these come whole
+        if operator.composite:  # in inference mode these come whole
             with self:
                 return func.decompose(*args, **kwargs)
-        if name in NATIVE or _is_view(func):
+        if name in NATIVE or operator.view:
             launches = self._launches.value
             result = func(*args, **kwargs)
             assert self._launches.value == launches, f"{name} is no operator without a kernel"
@@ -109,9 +147,9 @@ class SimulatedCUDA(TorchDispatchMode):
             self._note_copy(args[1], args[0].device, (*args, False)[2] or kwargs.get("non_blocking", False))
             _on_host(args[0]).copy_(_on_host(args[1]))
             return args[0]
-        self._check(func, name, args, tensors)
+        self._check(operator, args, tensors)
         self._note(name, args, tensors)
-        return _computed(func, args, kwargs, wanted)
+        return _computed(func, operator, args, kwargs, wanted)
 
     def _copied(self, source: Tensor, options: dict[str, Any]) -> Tensor:
         target = torch.device(options.pop("device", None) or source.device)
@@ -152,26 +190,15 @@ class SimulatedCUDA(TorchDispatchMode):
 
     # ------------------------------------------------------------ devices
 
-    def _check(self, func: Any, name: str, args: Any, tensors: list[Tensor]) -> None:
-        host = [each for each in tensors if not each.is_cuda]
+    def _check(self, operator: Operator, args: Any, tensors: list[Tensor]) -> None:
+        host, name = [each for each in tensors if not each.is_cuda], operator.name
         if name in INDEXED:  # by what is on the host is a wait, but no mistake
             host = [each for each in (args[0], *args[2:3]) if not each.is_cuda and each.ndim]
-        elif torch.Tag.pointwise in func.tags or name in WITH_HOST_NUMBER:
+        elif operator.pointwise or name in WITH_HOST_NUMBER:
             host = [each for each in host if each.ndim]
         if host and len(host) < len(tensors):
             shapes = ", ".join(f"{tuple(each.shape)} {each.device.type}" for each in tensors)
             raise WrongDevice(f"{_place()}: {name} of {shapes}")
-
-
-def _is_composite(func: Any, found: dict[Any, bool] = {}) -> bool:  # noqa: B006
-    if func not in found:
-        kernel = "CompositeImplicitAutograd"
-        found[func] = func._can_decompose() and torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), kernel)
-    return found[func]
-
-
-def _is_view(func: Any) -> bool:
-    return any(each.alias_info is not None and not each.alias_info.is_write for each in func._schema.returns)
 
 
 def _on_host(tensor: Tensor) -> Tensor:
@@ -194,32 +221,36 @@ def _on_device(tensor: Tensor) -> Tensor:
     return placed
 
 
-def _computed(func: Any, args: Any, kwargs: dict[str, Any], wanted: torch.device | None) -> Any:
+def _computed(func: Any, operator: Operator, args: Any, kwargs: dict[str, Any], wanted: torch.device | None) -> Any:
     """An operator's result, where it belongs: what is written to is given back as it came."""
-    to_host: Callable[[Any], Any] = lambda each: _on_host(each) if isinstance(each, Tensor) else each  # noqa: E731
-    here = tree_map(to_host, kwargs)
+    here = {name: _changed(value, _on_host) for name, value in kwargs.items()}
     if wanted is not None:
         here["device"] = torch.device("cpu")
     here.pop("pin_memory", None)
-    result = func(*tree_map(to_host, args), **here)
+    result = func(*_changed(args, _on_host), **here)
     if result is None or (wanted is not None and wanted.type == "cpu"):
         return result
-    schema = func._schema
-    given = {each.name: value for each, value in zip(schema.arguments, args, strict=False)} | kwargs
-    written = {
-        name: given.get(each.name)
-        for each in schema.arguments
-        if each.alias_info is not None
-        for name in each.alias_info.before_set
-    }
-    results = [result] if len(schema.returns) == 1 else result
-    placed = []
-    for each, value in zip(schema.returns, results, strict=True):
-        if each.alias_info is not None:
-            placed.append(written[next(iter(each.alias_info.before_set))])
-        else:
-            placed.append(tree_map(lambda part: _on_device(part) if isinstance(part, Tensor) else part, value))
-    return placed[0] if len(schema.returns) == 1 else tuple(placed)
+    given = dict(zip(operator.arguments, args, strict=False)) | kwargs if any(operator.written) else {}
+    single = len(operator.written) == 1
+    placed = tuple(
+        _changed(value, _on_device) if target is None else given.get(target)
+        for target, value in zip(operator.written, [result] if single else result, strict=True)
+    )
+    return placed[0] if single else placed
+
+
+def _tensors_in(values: Any) -> list[Tensor]:
+    """The tensors among arguments, also in lists of them."""
+    if isinstance(values, Tensor):
+        return [values]
+    return [each for value in values for each in _tensors_in(value)] if isinstance(values, (list, tuple)) else []
+
+
+def _changed(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """A value with a function applied to its tensors."""
+    if isinstance(value, Tensor):
+        return change(value)
+    return type(value)([_changed(each, change) for each in value]) if isinstance(value, (list, tuple)) else value
 
 
 def _place() -> str:
