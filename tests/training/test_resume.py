@@ -122,7 +122,7 @@ def test_a_checkpoint_without_what_a_method_needs_is_told(name: str, lost: str, 
     else:
         state["method"][lost] = None
     save_checkpoint(path, state)
-    with pytest.raises(InputError, match=f"task-01.pt: keeps no {lost}, which the method needs to"):
+    with pytest.raises(InputError, match=f"task-01.pt: does not contain {lost}, which the method needs to"):
         train(cfg, tmp_path / "run", resume=True)
 
 
