@@ -128,7 +128,7 @@ def publish(
         folder: folder to write to.
 
     Returns:
-        The card. Its figures are measured with the stored weights on the benchmark of the run. The card contains only
+        The card. The figures are measured with the stored weights on the benchmark of the run. The card contains only
         the last part of each image path.
 
     Raises:

@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> None:
 def read_run(folder: str | Path) -> Results:
     """The results of a run with its config; keys that lreid got after the run have their defaults.
 
-    There is no config if the version of lreid that made the run did not record configs.
+    The config is missing if the run was made by an old version of lreid, which did not record configs.
 
     Raises:
         InputError: :func:`lreid.results.read` raises an error.

@@ -196,9 +196,10 @@ class IdentitySampler(Sampler):
 class CameraSampler(IdentitySampler):
     """P x K batches with one random image per identity, and K - 1 images of the identity from other cameras.
 
-    A pass has every identity once. Its first image is drawn at random. The K - 1 others are drawn from its images of
-    other cameras, or, if there are none, from its other images; images repeat if these are fewer than K. With
-    ``passes="images"``, an epoch has as many batches as the images of the task would fill.
+    A pass has every identity once. For each identity, one image is drawn at random, and K - 1 images are drawn from
+    those of other cameras. If there are none, they are drawn from the other images of the identity. If there are too
+    few images, some are repeated. With ``passes="images"``, an epoch has as many batches as the images of the task
+    would fill.
 
     Source: ``RandomMultipleGallerySampler`` of the official codes of LSTKC, DKP and DASK. If an identity has a single
     image, the official sampler draws it once, which shifts the rest of the batch by K - 1 places. This sampler draws it

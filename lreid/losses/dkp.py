@@ -12,9 +12,9 @@ from lreid.losses.triplet import hardest_distances
 def dkp_set_triplet_loss(features: Tensor, labels: Tensor) -> Tensor:
     """Soft-margin triplet loss of samples against mean features.
 
-    Every image has a mean feature and some samples around it. Each sample is an anchor. Its positive is the farthest
-    mean of its identity, which may be that of its own image; its negative is the nearest mean of another identity. The
-    loss is ``log(1 + exp(d+ - d-))`` with Euclidean distances, mean over the anchors.
+    Every image has a mean feature and some samples around it. Each sample is an anchor. The positive is the farthest
+    mean of the same identity, which may be the mean of the same image; the negative is the nearest mean of another
+    identity. The loss is ``log(1 + exp(d+ - d-))`` with Euclidean distances, mean over the anchors.
 
     Source: Xu et al., "Distribution-aware Knowledge Prototyping for Non-exemplar Lifelong Person Re-identification"
     (DKP), CVPR 2024, official code. Everything is computed in float64.
@@ -43,8 +43,8 @@ def dkp_set_triplet_loss(features: Tensor, labels: Tensor) -> Tensor:
 def dkp_prototypes(means: Tensor, deviations: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Compute the mean and standard deviation of each identity's distribution, per dimension.
 
-    An identity is the equal-weight mixture of its images, which have the means ``m`` and the deviations ``s``. Its mean
-    is ``mean(m)``, and its squared deviation is ``mean(s²) + mean(m²) - mean(m)²``.
+    An identity is the equal-weight mixture of its images, which have the means ``m`` and the deviations ``s``. The mean
+    of the mixture is ``mean(m)``, and the squared deviation is ``mean(s²) + mean(m²) - mean(m)²``.
 
     Source: the same as for :func:`dkp_set_triplet_loss`. The official code calls the deviations ``mean_vars``.
 

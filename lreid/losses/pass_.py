@@ -85,7 +85,7 @@ def feature_distillation_loss(student: Tensor, teacher: Tensor) -> Tensor:
     """Euclidean norm of the differences between old and new features of a batch, taken as one long vector.
 
     Source: the same as for :func:`rotate_batch`. The norm is neither squared nor divided by the batch size, so it grows
-    with the root of the batch size. Its gradient has the length 1, or 0 if all differences are 0.
+    with the root of the batch size. The gradient of the loss has the length 1, or 0 if all differences are 0.
 
     Args:
         student: ``(B, D)`` float features of the model in training.

@@ -34,7 +34,8 @@ class DKP(FusedFineTuning):
 
     The official code computes the prototypes at the start of the next task, in training mode. Here they are computed at
     the end of the task, in evaluation mode, because its images are not available later. The official ResNet-50 has no
-    last stage, as ``MODEL.BACKBONE resnet50_layer3``. Its linear layer to 2048 dimensions is left out here.
+    last stage, as ``MODEL.BACKBONE resnet50_layer3``. The linear layer of the official network to 2048 dimensions is
+    left out here.
     """
 
     keeps: ClassVar = {**FusedFineTuning.keeps, "deviations": "network", "prototypes": "template"}

@@ -25,7 +25,7 @@ class LSTKCpp(FusedFineTuning):
 
     There are up to three networks: the network in training; ``teacher``, which is the network after the previous task,
     before it was fused; and, from the third task on, the older ``long_teacher``. Both teachers extract features of the
-    same augmented images in evaluation mode. Their affinities are corrected and distilled
+    same augmented images in evaluation mode. The affinities of the teachers are corrected and distilled
     (:func:`~lreid.losses.lstkc.lstkcpp_dual_loss`). After a task, three steps follow:
 
     1. ``old = beta * long_teacher + (1 - beta) * teacher``. beta is the value of 0, 0.1, … 1 with the best mAP when the

@@ -16,11 +16,12 @@ from lreid.rules import Rule
 class LwF(BoTFineTuning):
     """Learning without Forgetting (Li and Hoiem, ECCV 2016) in the form of AKA's official code.
 
-    From the second task on, the previous model and its classifier process the same augmented images. Their softmax over
-    the old identities is the target of a distillation of the current softmax over all identities. AKA's code keeps the
-    old model in training mode, so that its BatchNorm uses the statistics of the batch; here it is in evaluation mode.
-    AKA's code also has a neck for every task; here all tasks share one, as in BoT. With exemplars, this is "LwF+" of
-    DwoPP (BMVC 2022, Table 1). The recipe of "LwF+" is not published; here all losses cover all images.
+    From the second task on, the previous model and its classifier process the same augmented images. The softmax of the
+    previous model over the old identities is the target of a distillation of the current softmax over all identities.
+    AKA's code keeps the old model in training mode, so that its BatchNorm uses the statistics of the batch; here it is
+    in evaluation mode. AKA's code also has a neck for every task; here all tasks share one, as in BoT. With exemplars,
+    this is "LwF+" of DwoPP (BMVC 2022, Table 1). The recipe of "LwF+" is not published; here all losses cover all
+    images.
     """
 
     keeps: ClassVar = {**BoTFineTuning.keeps, "old_classifier": "network"}

@@ -50,8 +50,8 @@ class PAD(Method):
     necks are kept. Retrieval compares the class token and the projection before the necks.
 
     From the second task on, stage 1 also keeps the text features close to those of a text teacher. In the official
-    code, the text teacher is a copy made before stage 1. Its tokens are the random initial tokens of the new
-    identities. The text teacher therefore pulls towards untrained sentences, not towards old knowledge.
+    code, the text teacher is a copy made before stage 1. The tokens of the text teacher are the random initial tokens
+    of the new identities. The text teacher therefore pulls towards untrained sentences, not towards old knowledge.
     ``text_teacher="initial"`` does the same, and ``"none"`` leaves out this term.
 
     Differences from the official code: the precision is float32 instead of autocast. The learning rate of stage 2

@@ -11,8 +11,8 @@ from lreid.models.parts import bn_neck
 class ProjectionHead(nn.Sequential):
     """A perceptron with one hidden layer, which is as wide as the features; maps (B, dim) to (B, width).
 
-    Source: the head ``mlp`` of SupCon (Khosla et al., NeurIPS 2020), which Co²L and CCLIS use, too. Its outputs are not
-    scaled to unit length, because the distillation of projections (Co²L, Table 6) needs the raw outputs.
+    Source: the head ``mlp`` of SupCon (Khosla et al., NeurIPS 2020), which Co²L and CCLIS use, too. The outputs of the
+    head are not scaled to unit length, because the distillation of projections (Co²L, Table 6) needs the raw outputs.
 
     Args:
         dim: width of the features.

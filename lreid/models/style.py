@@ -8,8 +8,8 @@ KERNEL = 9 * 3 * 3 + 3  # weights and biases of a 3 x 3 convolution from RGB to 
 class StyleKernels(nn.Module):
     """AKPNet, which computes 84 numbers for each image: weights and biases of a 3 x 3 convolution for that image.
 
-    It consists of a small MobileNetV3, max-pooling over all positions, and two linear layers. Its convolutions and
-    linear layers have 1,105,348 weights, 4.4 MB.
+    The network consists of a small MobileNetV3, max-pooling over all positions, and two linear layers. The convolutions
+    and linear layers have 1,105,348 weights, 4.4 MB.
 
     Source: DASK (AAAI 2025), official code. Here the initial weights are random.
     """

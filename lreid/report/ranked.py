@@ -123,7 +123,7 @@ def write_ranked(
 
 
 def ranked_panel(section: Section) -> Panel:
-    """The section of a page, with the legend of its verdicts."""
+    """The section of a page with the rankings, and a legend of their verdicts."""
     verdicts = {match.verdict for each in section.rankings for match in each.matches}
     used = [verdict for verdict in VERDICTS if verdict in verdicts]
     body = render("rankings.html", verdicts=VERDICTS, used=used, rankings=section.rankings)

@@ -122,7 +122,8 @@ def add_accuracies(results: Results, rows: Mapping[str, Mapping[str, Sequence[fl
 
     Args:
         results: content of ``results.json``. Every matrix in ``accuracy`` gets one more row, and ``accuracy_summary``
-            is replaced (:func:`summarise_accuracies`). Both are mappings by classifier, then by ``class`` or ``task``.
+            is replaced (:func:`summarise_accuracies`). Both keys are mappings by classifier, then by ``class`` or
+            ``task``.
         rows: rows from :meth:`lreid.classification.AccuracyEvaluator.evaluate`.
     """
     for name, kinds in rows.items():

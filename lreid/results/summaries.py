@@ -63,9 +63,9 @@ def summary(results: Results) -> dict[str, float | None]:
         * ``merged_mAP``, ``merged_rank1`` …: metrics of the merged unseen gallery, after the last task (Table 2 of
           DwoPP, BMVC 2022, and AKA, CVPR 2021); these keys exist only with a merged gallery;
         * ``reindex_free_mAP``, ``reindex_free_rank1`` …: queries of the last model, searched in gallery features that
-          are never updated: those of the model right after the gallery's domain was first trained. It is the mean over
-          the seen galleries (RFL-ReID in Bi-C2R, TPAMI 2026, but without a mapping between old and new features); these
-          keys exist only if past galleries were searched;
+          are never updated: those of the model right after the gallery's domain was first trained. The figure is the
+          mean over the seen galleries (RFL-ReID in Bi-C2R, TPAMI 2026, but without a mapping between old and new
+          features); these keys exist only if past galleries were searched;
         * ``unfused_seen_mAP``, ``unfused_unseen_mAP`` …: seen and unseen means of the last network before it was
           averaged; these keys exist only if it was evaluated;
         * ``mean_over_tasks_mAP``, ``mean_over_tasks_rank1`` …: average incremental metric: the mean over the seen
@@ -75,8 +75,9 @@ def summary(results: Results) -> dict[str, float | None]:
         * ``backward_transfer``: final mAP minus the mAP right after a gallery's domain was first trained, averaged over
           seen galleries that were not trained last; None if there is no such gallery;
         * ``forward_transfer``: mAP right before a gallery's domain was first trained, averaged over the seen galleries
-          that were not trained first. It measures what earlier tasks teach about later domains. GEM (NeurIPS 2017)
-          subtracts the mAP of the untrained network, which is not measured here. None if there is no such gallery.
+          that were not trained first. This figure measures what earlier tasks teach about later domains. GEM (NeurIPS
+          2017) subtracts the mAP of the untrained network, which is not measured here. None if there is no such
+          gallery.
     """
     last = len(results["mAP"]) - 1
     summary: dict[str, float | None] = {}

@@ -73,7 +73,7 @@ def pair_scores(score: BlockScores, query: Labels, gallery: Labels) -> tuple[np.
 
 
 def _own_and_others(query: Labels, gallery: Labels) -> tuple[np.ndarray, np.ndarray]:
-    """Masks ``(B, G)`` of usable gallery images of each query's identity and of others; empty for junk queries."""
+    """Usable gallery images of each query's identity, and of other identities: two masks ``(B, G)``; none for junk."""
     query = query[:, None]
     ranked, own = usable(query, gallery), same(query.ids, gallery.ids)
     return ranked & own, ranked & ~own & (query.ids != JUNK)

@@ -78,8 +78,9 @@ def train(
         out: the run folder. Unless ``resume`` is true, it must not contain a run yet.
         resume: continue from the newest checkpoint in ``out``, or start if there is none.
         observers: additional observers, by the name of their state in checkpoints.
-        before: checkpoint of a finished task of another run, from which this run fine-tunes. It is ignored if ``out``
-            has a checkpoint. ``BENCHMARK.LEARNED`` and ``BENCHMARK.LEARNED_IDENTITIES`` describe the data of that run.
+        before: checkpoint of a finished task of another run, from which this run fine-tunes. This checkpoint is ignored
+            if ``out`` has a checkpoint. ``BENCHMARK.LEARNED`` and ``BENCHMARK.LEARNED_IDENTITIES`` describe the data of
+            that run.
         command: the typed command, for the report; if empty, the report shows a command that sets all changed keys.
 
     Returns:

@@ -168,8 +168,8 @@ class Schedule:
     Let ``end`` be ``TRAIN.END_FACTOR``, S be ``TRAIN.DECAY_START * epochs``, and e be the epoch, from 1. The factor is
     1 up to epoch S. ``TRAIN.SCHEDULE`` is one of these:
 
-    * ``exponential``: the factor is ``end ** ((e + 1 - S) / (epochs + 1 - S))``, as in DwoPP's official code. It
-      reaches ``end`` in the last epoch. The paper prints a slightly slower decay.
+    * ``exponential``: the factor is ``end ** ((e + 1 - S) / (epochs + 1 - S))``, as in DwoPP's official code. The
+      factor reaches ``end`` in the last epoch. The paper prints a slightly slower decay.
     * ``cosine``: the factor falls from 1 in epoch S to almost ``end``, as in Co2L's and CCLIS's official code (S is 0).
     * ``steps``: the factor is multiplied by ``TRAIN.STEP_FACTOR`` at each epoch in ``TRAIN.MILESTONES``, as in BoT's
       official code. For milestones and warm-up, the first epoch has the number ``TRAIN.FIRST_EPOCH_NUMBER``, because

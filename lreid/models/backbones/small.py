@@ -7,8 +7,8 @@ from torchvision.models.resnet import BasicBlock
 class SmallResNet(nn.Module):
     """Four residual blocks of widths 32 to 256; the last one has no stride, as in ResNets for re-ID.
 
-    The network maps images (B, 3, H, W) to a feature map (B, 256, H/8, W/8). It has about 1.2 M parameters and takes
-    0.06 billion multiply-accumulate operations for an image of 64 x 32 pixels.
+    The network maps images (B, 3, H, W) to a feature map (B, 256, H/8, W/8). The network has about 1.2 M parameters and
+    takes 0.06 billion multiply-accumulate operations for an image of 64 x 32 pixels.
     """
 
     dim = 256

@@ -63,9 +63,9 @@ def _stage(width_in: int, width: int, stride: int) -> nn.Sequential:
 class DigitNet(nn.Module):
     """The network of Co²L (ICCV 2021, Appendix A.2) for R-MNIST.
 
-    It has convolutions of 20 and 50 filters, 5 x 5 without padding, each followed by max-pooling by 2, and a linear
-    layer of width 500. The paper does not name the activation; here it is ReLU. It maps images (B, 3, 28, 28) to (B,
-    500).
+    The network has convolutions of 20 and 50 filters, 5 x 5 without padding, each followed by max-pooling by 2, and a
+    linear layer of width 500. The paper does not name the activation; here it is ReLU. The network maps images (B, 3,
+    28, 28) to (B, 500).
     """
 
     dim = 500
