@@ -498,7 +498,7 @@ _FILES = {  # pipelines that replace values of the removed keys
 
 
 def _pipeline(values: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
-    """The pipeline that replaces the old keys of a run; other values than those of recipes give a missing file."""
+    """The pipeline that replaces the old keys of a run; for values that no recipe uses, the name of a missing file."""
     flip, pad, erasing, probability = (values.get(name, default) for name, default in _AUGMENTATION.items())
     wanted = (flip, pad, erasing and (probability or "growing"))
     names = _FILES.get(wanted, ["flip {}, pad {}, erasing {}".format(*wanted)])

@@ -261,7 +261,7 @@ def unfinished(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
 
 
 def second_name(path: Path) -> Path:
-    """Give a file a second name, like that of an unfinished file, which can then be renamed.
+    """Give a file a second name, in the form of an unfinished file's name; the second name can then be renamed.
 
     Raises:
         OSError: the name cannot be created.
@@ -318,7 +318,7 @@ def sync_folder(folder: Path, changed: Path) -> None:
 
 
 def sync_below(folder: Path, top: Path) -> None:
-    """Force the files below a folder to disk, with their names and those of the folders from ``top`` on.
+    """Force to disk the files below a folder, their names, and the names of the folders from ``top`` on.
 
     Raises:
         OSError: the disk does not confirm it.

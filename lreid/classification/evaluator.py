@@ -81,7 +81,8 @@ class AccuracyEvaluator:
 
         Returns:
             For each classifier, two rows of :func:`task_accuracies`: ``class``, where all classes so far can be
-            predicted, and ``task``, where only those of the image's task can. If tasks share classes, both are equal.
+            predicted, and ``task``, where only classes of the image's task can be predicted. If tasks share classes,
+            both are equal.
         """
         test = np.concatenate([self._features(learner, each) for each in self.images[: task.index + 1]])
         labels = np.concatenate([each.pids for each in self.images[: task.index + 1]])  # (n,)

@@ -126,7 +126,7 @@ def convert(home: Path) -> None:
     others view 2. Empty images are skipped.
 
     Raises:
-        InputError: the file is not that of CUHK03.
+        InputError: the file is not the file of CUHK03.
     """
     with MatlabFile(home / RELEASE) as content:
         try:

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 class PromptPool(nn.Module):
     """General prompts and a pool of expert prompts for each block; every task opens further slots of the pool.
 
-    For each image, the open slots are chosen whose keys have the largest cosine to the mean of the image's tokens.
-    Slots of earlier tasks get no gradient.
+    Each image uses the open slots whose keys have the largest cosine to the mean of the image's tokens. Slots of
+    earlier tasks get no gradient.
 
     Source: PAD (CVPR 2026), official code. There the keys are parameters, but the choice passes no gradient to them, so
     they keep their random values. Here they are buffers. All initial values are drawn from U(-0.02, 0.02).

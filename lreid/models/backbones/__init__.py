@@ -57,7 +57,7 @@ def _builders(file: str) -> dict[str, Callable[..., nn.Module]]:
 
 
 def _from_files(name: str) -> Callable[..., nn.Module] | None:
-    """Find the builder of a name; first import the file, if any, with whose name the backbone's name begins."""
+    """Find the builder of a name; files whose name is the beginning of the backbone's name are imported first."""
     files = sorted(_files(), key=lambda file: not name.startswith(file))
     return next((builders[name] for builders in map(_builders, files) if name in builders), None)
 
