@@ -29,7 +29,7 @@ FEWEST = 2  # minimum number of identities for training, and for testing
 
 
 class TooFew(InputError):
-    """Raised for images that can be searched but not trained on; ``gallery`` has them all in its split ``gallery``."""
+    """Raised for images that can be searched but not trained on; all of them are the gallery of the set ``gallery``."""
 
     def __init__(self, message: str, gallery: DataSet) -> None:
         super().__init__(message)

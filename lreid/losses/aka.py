@@ -15,7 +15,7 @@ def plasticity_loss(features: Tensor, labels: Tensor, *, margin: float = 0.3) ->
 
     Args:
         features: ``(B, D)`` float, for each image, the sum of its feature and the graph's output.
-        labels: ``(B,)`` integers, in any order and any number of each.
+        labels: ``(B,)`` integers, in any order, with any number of images per label.
         margin: in units of ``log(1 + exp(d))``.
 
     Returns:

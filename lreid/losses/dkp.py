@@ -21,7 +21,7 @@ def dkp_set_triplet_loss(features: Tensor, labels: Tensor) -> Tensor:
 
     Args:
         features: ``(B, 1 + S, D)`` float; ``features[:, 0]`` are the means, and the rest are the samples, ``S >= 1``.
-        labels: ``(B,)`` integers, in any order and any number of each.
+        labels: ``(B,)`` integers, in any order, with any number of images per label.
 
     Returns:
         Scalar in the precision of ``features``, at least float32; 0 for a batch of one identity.

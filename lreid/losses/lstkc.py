@@ -32,7 +32,7 @@ def lstkc_rskt_loss(
     Args:
         student: ``(B, D)`` float features of the model in training; they need not be unit vectors.
         teacher: ``(B, D')`` float features of the same images by the previous model. It gets no gradient.
-        labels: ``(B,)`` integers, in any order and any number of each.
+        labels: ``(B,)`` integers, in any order, with any number of images per label.
         temperature: divides the cosines, above 0.
         detach_target: let no gradient flow through the target.
 
@@ -86,7 +86,7 @@ def lstkcpp_dual_loss(
         short: ``(B, D')`` float features of the same images by the model at the end of the last task's training, before
             it was averaged.
         long: ``(B, D'')`` float features of the same images by the fused older model. No teacher gets a gradient.
-        labels: ``(B,)`` integers, in any order and any number of each.
+        labels: ``(B,)`` integers, in any order, with any number of images per label.
         temperature: divides the cosines, above 0.
         weighted: weight every entry by the student's distance from the labels, ``|same identity - affinity / (largest
             of its row + 1e-6)|``. The official code has this option but does not use it.

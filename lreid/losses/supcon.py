@@ -32,7 +32,7 @@ def asymmetric_supcon_loss(
 
     Args:
         projections: ``(B, V, D)`` float unit vectors, ``V >= 1`` views of each image.
-        labels: ``(B,)`` integers, in any order and any number of each.
+        labels: ``(B,)`` integers, in any order, with any number of images per label.
         current_classes: labels of the current task, in any order; the batch need not contain all of them.
         temperature: divides the cosines, above 0.
         base_temperature: the loss is multiplied by ``temperature / base_temperature``, above 0.

@@ -32,11 +32,11 @@ class StyleRehearser:
     Images of the domain get random colours (:func:`~lreid.losses.dask.dask_color_resample`). A small network learns to
     restore the original images. For each image it computes a 3 x 3 convolution
     (:func:`~lreid.losses.dask.dask_decode`). Applied to images of another domain, the network gives them the colours of
-    this domain. As in the official code, it is trained by Adam at a learning rate of 2e-4 with betas of 0 and 0.999, on
-    the mean absolute error of normalised values. The style network's BatchNorm always uses the statistics of the batch.
-    The official code trains before the run, on batches of P x K flipped and cropped images. The official code stores a
-    network for every domain but uses only the last one. Here only that network exists, and it is trained on random
-    images without augmentation.
+    this domain. As in the official code, the style network is trained by Adam at a learning rate of 2e-4 with betas of
+    0 and 0.999, on the mean absolute error of normalised values. The style network's BatchNorm always uses the
+    statistics of the batch. The official code trains before the run, on batches of P x K flipped and cropped images.
+    The official code stores a network for every domain but uses only the last one. Here only that network exists, and
+    it is trained on random images without augmentation.
 
     Args:
         model: the network, which defines image size, normalisation and device.
