@@ -1,12 +1,12 @@
 # Serves a gallery on the CPU, with a token:
 #   docker build -t lreid .
 #   docker run -p 8000:8000 -v "$PWD:/data" -e LREID_TOKEN=... --user "$(id -u):$(id -g)" lreid people.gallery --host 0.0.0.0
-# The Python is the one that requirements.lock was made with.
+# The Python version is the one for which requirements.lock was made.
 FROM python:3.11-slim
 WORKDIR /source
 COPY requirements.lock setup.py pyproject.toml README.md LICENSE ./
 
-# PyTorch's build for the CPU; that of PyPI brings gigabytes for GPUs.
+# PyTorch's build for the CPU; PyPI's build installs gigabytes of GPU packages.
 RUN pip install --no-cache-dir --constraint requirements.lock --index-url https://download.pytorch.org/whl/cpu torch torchvision
 
 COPY configs configs

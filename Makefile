@@ -1,7 +1,7 @@
 # make train     sets up .venv and trains DwoPP on the built-in benchmark
 # make test      sets up .venv and runs all tests
 # make quick     the tests without whole runs, processes, browsers and fuzzing: under two minutes on two idle cores
-# make survive   kills, failing disks, races and damaged input, for most of an hour; writes docs/reference/reliability.md
+# make survive   tests kills, failing disks, races and damaged input for most of an hour; writes docs/reference/reliability.md
 # make coverage  all tests, a quarter slower; prints how many lines they do not reach
 # make lint      checks style, types and the English of pages and docstrings
 # make docs      builds the documentation into site/
@@ -10,10 +10,10 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-# faiss-gpu and faiss-cpu ship the same module, so a machine takes one of them.
+# faiss-gpu and faiss-cpu contain the same module, so only one of them is installed.
 FAISS := $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
 
-# As many processes as there are cores; one that has nothing left takes over from the others.
+# One test process per core; a process that has finished its tests takes over tests of the others.
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 .PHONY: train test quick survive coverage lint docs lock clean
@@ -48,7 +48,7 @@ lock: .venv/developing
 	$(BIN)/python -V | sed 's/^/# Made by "make lock" with /; s/$$/, for pip --constraint/' > requirements.lock
 	$(BIN)/python -m pip freeze --exclude-editable | sed -E '/ @ |^(nvidia|cuda)-|^triton=/d; s/\+.*//' >> requirements.lock
 
-# Most modules of the packages are never imported; the others are compiled when they first are.
+# Most modules of the packages are never imported; the others are compiled at their first import.
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --no-compile
 EXTRAS := $(FAISS),train
 .venv/developing: EXTRAS := $(EXTRAS),milvus,start,render,export,serve,heif,parquet,adapters,clip,docs,dev

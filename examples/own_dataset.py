@@ -21,7 +21,7 @@ CAMERAS = ("door", "gate", "yard")
 
 
 def write_images(folder: Path) -> None:
-    """Stands for one's own archive: shop/door/ann-0.png is Ann at the door."""
+    """Stands in for your own archive: shop/door/ann-0.png is Ann at the door."""
     for person in range(24):
         for camera in range(1, 4):
             for shot in range(2):

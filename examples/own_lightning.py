@@ -24,7 +24,7 @@ from lreid.models.packages import IMAGENET
 
 
 class Learner(lightning.LightningModule):
-    """What Lightning asks of a method in one task."""
+    """The hooks that Lightning calls, for one task of a method."""
 
     def __init__(self, method):
         super().__init__()
