@@ -1,8 +1,8 @@
-"""Write into docs/how-to/datasets.md what the code knows of the data sets: the table of names, a section for each file.
+"""Write what the code knows about data sets into docs/how-to/datasets.md: a table of names, a section per file.
 
     python docs/datasets_page.py
 
-A test says when the page is wrong.
+A test fails if the page is out of date.
 """
 
 import re
@@ -35,7 +35,7 @@ def table() -> str:
 
 
 def section(module: ModuleType) -> str:
-    """A data set with its paper, terms and layout: the docstring of its file and the facts of its names."""
+    """The section of a data set, from the docstring of its file and from its specifications."""
     head, _, body = (module.__doc__ or "").strip().partition("\n\n")
     title, _, paper = " ".join(head.split()).partition(" (")
     sources: dict[tuple[str, ...], list[str]] = {}
@@ -53,7 +53,7 @@ def _terms(spec: Spec) -> tuple[str, ...]:
 
 
 def written(page: str) -> str:
-    """The page with both blocks as they must be."""
+    """The content of the page with both generated blocks up to date."""
     blocks = {"table of names": table(), "data sets": "\n\n".join(section(module) for module in files())}
     for name, text in blocks.items():
         page = re.sub(BLOCK.format(name, "(.*?)"), lambda _: BLOCK.format(name, text), page, flags=re.S)  # noqa: B023

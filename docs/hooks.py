@@ -1,8 +1,8 @@
-"""For mkdocs: a page is written once, for those who read it in the repository, and fits the site as well.
+"""Hooks of mkdocs, which adapt pages that are written for readers of the repository to the site.
 
-Pages outside ``docs/`` and a page per command, made from its ``--help``, join the others. Links lead to where
-their targets are, and a line ``<!-- include FILE -->`` becomes that file, so that a page shows the example that is
-tested. Code has colours, in the light and the dark theme, and the copy button of the reports.
+The hooks add pages outside ``docs/``, and one page per command, made from its ``--help``. They redirect links, and
+replace a line ``<!-- include FILE -->`` by the file, so that a page shows the tested example. Code is coloured, in the
+light and the dark theme, and has the copy button of the reports.
 """
 
 import argparse
@@ -52,7 +52,7 @@ INCLUDE = re.compile(r"^<!-- include (\S+) -->$", re.M)
 
 
 def on_config(config: Any) -> None:
-    """Has no name of a heading begin with a digit: the theme takes it for a selector of CSS, which does not either."""
+    """Give headings that begin with a digit a different anchor, because the theme uses anchors as CSS selectors."""
     config.mdx_configs["toc"] = (config.mdx_configs.get("toc") or {}) | {"slugify": _anchor}
 
 
@@ -62,7 +62,7 @@ def _anchor(title: str, separator: str) -> str:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Adds the pages that are not in ``docs/``."""
+    """Add the pages that are not in ``docs/``."""
     for source, page in OUTSIDE.items():
         files.append(File.generated(config, page, content=(REPOSITORY / source).read_text(encoding="utf-8")))
     for name in LREID:
@@ -91,19 +91,19 @@ def _help(parser: argparse.ArgumentParser, level: int = 1) -> Iterator[str]:
 
 
 def on_post_page(output: str, **_: Any) -> str:
-    """Gives the theme the two styles that it looks for when it turns light or dark; they are empty, as Pygments' do."""
+    """Add two empty style elements, because the theme looks for them when it switches between light and dark mode."""
     return output.replace("</head>", '<style id="hljs-light"></style><style id="hljs-dark"></style></head>', 1)
 
 
 def _named(fence: re.Match[str]) -> str:
-    """A fence with the name of its language, where its first line shows that it is a shell's."""
+    """A code block with the name of its language, if its first line shows that it is for a shell."""
     body = fence["body"]
     language = fence["language"] or ("bash" if body.startswith(COMMANDS) else "text")
     return f"```{language}\n{body}```"
 
 
 def on_page_markdown(markdown: str, page: Any, files: Files, **_: Any) -> str:
-    """Puts included files in and turns links; what the site does not hold loses its link and keeps its name."""
+    """Insert included files and redirect links; a link to a file outside the site becomes plain text."""
     pages = {page: source for source, page in OUTSIDE.items()}
     source = pages.get(page.file.src_uri, f"docs/{page.file.src_uri}")
 
@@ -124,5 +124,5 @@ def on_page_markdown(markdown: str, page: Any, files: Files, **_: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Names in docstrings without the roles that Sphinx would have."""
+    """Remove the Sphinx roles from names in docstrings."""
     return ROLE.sub(r"<code>\1</code>", html)

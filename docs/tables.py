@@ -68,7 +68,7 @@ def read(file: str) -> list[dict[str, str]]:
 
 @cache
 def definitions() -> dict[str, dict[str, Any]]:
-    """The tables by name, as ``docs/tables.yaml`` has them."""
+    """The definitions of the tables in ``docs/tables.yaml``, by name."""
     loaded: dict[str, dict[str, Any]] = yaml.safe_load(DEFINITIONS.read_text(encoding="utf-8"))
     return loaded
 
@@ -92,7 +92,7 @@ def select(table: Mapping[str, Any], row: Mapping[str, Any]) -> list[dict[str, s
 
 
 def values(runs: Iterable[Run], column: str) -> list[float]:
-    """The figures of a column; none where the list lacks it."""
+    """The figures of a column; empty if the list does not have the column."""
     return [float(run[column]) for run in runs if run.get(column)]
 
 
@@ -151,7 +151,7 @@ def differences_table(table: Mapping[str, Any]) -> list[list[str]]:
 
 
 def list_table(table: Mapping[str, Any]) -> list[list[str]]:
-    """The list as it stands: evaluations of trained models, which have neither seeds nor a spread."""
+    """A list without averaging, for evaluations of trained models, which have neither seeds nor a spread."""
     rows = read(table["runs"])
     return [list(rows[0]), *([*row.values()] for row in rows)]
 
@@ -175,7 +175,7 @@ KINDS = {"runs": runs_table, "differences": differences_table, "list": list_tabl
 
 
 def markdown(name: str) -> str:
-    """The table of a name, as it stands on its page."""
+    """The table with this name, in the form of its page."""
     table = definitions()[name]
     cells = KINDS[table.get("kind", "runs")](table)
     rule = ["---", *["---:"] * (len(cells[0]) - 1)]
@@ -183,7 +183,7 @@ def markdown(name: str) -> str:
 
 
 def written(page: str) -> str:
-    """The text of a page with its tables as they must be."""
+    """The text of a page with its tables up to date."""
 
     def block(found: re.Match[str]) -> str:
         name = found["name"]
@@ -193,7 +193,7 @@ def written(page: str) -> str:
 
 
 def pages() -> list[Path]:
-    """The pages that hold generated tables."""
+    """The pages that contain generated tables."""
     return sorted({ROOT / table["page"] for table in definitions().values()})
 
 

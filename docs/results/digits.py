@@ -1,4 +1,4 @@
-"""Write scikit-learn's handwritten digits in the form of MNIST: 1,437 images to train, the last 360 to test.
+"""Write scikit-learn's handwritten digits in MNIST's format: 1,437 training images, and the last 360 for testing.
 
 python docs/results/digits.py datasets/mnist
 """
