@@ -483,7 +483,7 @@ def _unit_vectors(features: Any, name: str) -> np.ndarray:
     """``(N, D)`` float32 rows of length 1; a zero vector stays zero."""
     if isinstance(features, np.ndarray) and features.ndim == 2 and features.dtype == np.float32 and len(features):
         squares = np.einsum("nd,nd->n", features, features)
-        if (np.abs(squares - 1) < UNIT).all():  # as those of a gallery
+        if (np.abs(squares - 1) < UNIT).all():  # true for the features of a gallery
             return features.copy()
     from lreid.retrieval.arrays import as_features, unit_rows  # load torch
 

@@ -259,7 +259,7 @@ class Record:
 
 
 def _fault(content: Json) -> str | None:
-    """What contradicts itself in content of the right form; None if nothing does."""
+    """Describe the first contradiction in content of the right form; None if there is none."""
     cameras = {clip["name"]: clip["camera"] for clip in content["clips"]}
     for each in content["clips"] + content["tracklets"]:
         if not 0 <= each["start"] <= each["end"] < LATEST:
