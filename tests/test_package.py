@@ -116,7 +116,8 @@ print(json.dumps(told))
 
 def typed(packages: Path, *commands: list[str], cwd: Path) -> list[str]:
     """What each command of lreid prints in the new environment."""
-    return json.loads(installed(packages, "python", "-I", "-c", TYPED, json.dumps(commands), cwd=cwd))
+    printed = installed(packages, "python", "-I", "-c", TYPED, json.dumps(commands), cwd=cwd)
+    return json.loads(printed.splitlines()[-1])  # after what the run of a sweep prints
 
 
 @pytest.fixture(scope="module")
@@ -130,13 +131,13 @@ def visited(packages: Path) -> tuple[Path, list[str]]:
     if sys.version_info >= (3, 11):  # before, a package in the current folder comes first
         (top / "lreid").mkdir()
         (top / "lreid" / "__init__.py").write_text("raise SystemExit('not this one')")
+    assert installed(packages, "lreid", "--version", cwd=top).strip() == f"lreid {lreid.__version__}"
     config = ["--config", "configs/benchmarks/synthetic-10.yaml"]  # that of the package
     sweep = ["sweep", *config, "--methods", "dmml_ft", "--seeds", "0", "--out", "swept", *words(TINY, ONE_TASK)]
-    swept = installed(packages, "lreid", *sweep, cwd=top)
     commands = [line.split() for line in re.findall(r"^lreid (.*)$", QUICKSTART, re.M)]
     commands = [[*words, *["--epochs", "1"] * (words[0] == "train")] for words in commands]  # trained briefly
     commands += [["test", "--checkpoint", SWEPT], ["report", SWEPT], ["zoo", "download", MODEL]]
-    return top, [swept, *typed(packages, *commands, cwd=top)]
+    return top, typed(packages, sweep, *commands, cwd=top)
 
 
 def test_files_that_are_no_code_come_along(packages: Path) -> None:
