@@ -363,5 +363,5 @@ def _require_own_sets(card: Card, cfg: CfgNode) -> None:
 
 def _trained_on(names: Sequence[str]) -> str:
     if all(is_address(name) for name in names):
-        return "synthetic images of lreid, no real people or vehicles"
+        return "lreid's synthetic images; no real people or vehicles"
     return f"the training images of {', '.join(names)}; see their licences"
