@@ -274,7 +274,7 @@ def test_the_page_of_a_run_waits_for_news_until_there_can_be_none(browser: Any, 
     assert "epoch 4 of 9" in shown()
     context.clock.set_system_time(written + 701)  # and nothing was written any more
     page.reload()
-    assert shown().startswith("No news since 20") and "lreid train --resume --out FOLDER" in shown()
+    assert shown().startswith("No update since 20") and "lreid train --resume --out FOLDER" in shown()
     assert faults_of(page) == []
     page.evaluate("document.title = 'the same page'")
     context.clock.fast_forward(100_000)

@@ -1,4 +1,4 @@
-/* Gives every block of code a button that copies it. */
+/* Adds a copy button to every block of code. */
 for (const block of document.querySelectorAll("pre")) {
   const button = document.createElement("button"), code = block.textContent;
   button.type = "button";
@@ -8,7 +8,7 @@ for (const block of document.querySelectorAll("pre")) {
     try {
       await navigator.clipboard.writeText(code.trimEnd());
       button.textContent = "copied";
-    } catch { /* not allowed here: select it, so that one key copies it */
+    } catch { /* copying is not allowed here: select the code, so that one key copies it */
       getSelection().selectAllChildren(block.querySelector("code") ?? block);
       button.textContent = "selected";
     }

@@ -1,7 +1,7 @@
-/* Makes tables sortable and brings the filter; without it they stand in the order that they were written in.
-   Heads become buttons. A cell is sorted by its data-value where it has one, else by its text; cells with an empty one
-   stay last. The filter hides whatever lacks one of the words in its data-name (rows, lines, keys, matrices), or
-   in its text where it has none (rankings, identities). */
+/* Makes tables sortable and shows the filter. Without JavaScript, tables keep the order in which they were written.
+   Heads become buttons. Cells are sorted by data-value, or by their text if they have none; cells with an empty value
+   come last. The filter hides elements whose data-name (rows, lines, keys, matrices) lacks one of its words; for elements
+   without data-name (rankings, identities) it compares the text. */
 for (const table of document.querySelectorAll("table.sortable")) {
   const heads = [...table.tHead.rows[0].cells], body = table.tBodies[0];
   heads.forEach((head, column) => {
@@ -24,7 +24,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
 }
 const filter = document.querySelector(".filter");
 if (filter) {
-  const named = [...document.querySelectorAll(filter.dataset.of)], told = filter.querySelector("output");
+  const named = [...document.querySelectorAll(filter.dataset.of)], count = filter.querySelector("output");
   const rows = named.filter(each => !("name" in each.dataset) || each.closest("table.compared"));
   const name = each => each.dataset.name ?? each.textContent;
   filter.classList.remove("off");
@@ -33,23 +33,23 @@ if (filter) {
     for (const each of named)
       each.classList.toggle("off", !words.every(word => name(each).toLowerCase().includes(word)));
     const shown = rows.filter(row => !row.classList.contains("off")).length;
-    told.textContent = words.length ? `${shown} of ${rows.length} shown` : "";
+    count.textContent = words.length ? `${shown} of ${rows.length} shown` : "";
   });
 }
-/* An image that stands in several places is written into the page once; see once() in rendering.py. */
+/* An image that a page shows several times is stored in it only once; see once() in rendering.py. */
 const images = [...document.querySelectorAll("img[src]")];
 for (const each of document.querySelectorAll("img[data-same]"))
   each.setAttribute("src", images[each.dataset.same].getAttribute("src"));
-/* Sections stay open or closed where a page renews itself, and a link to one opens it. What is kept is how they are when
-   the page goes: the event of a section that toggles comes later than a page which renews itself right then. */
-const sections = [...document.querySelectorAll("section > details")], kept = `open ${location.pathname}`;
-const before = JSON.parse(sessionStorage.getItem(kept) ?? "{}");
+/* Sections stay open or closed when the page reloads itself, and a link to a section opens it. The state is stored when
+   the page is left, because a section's toggle event can come after the reload. */
+const sections = [...document.querySelectorAll("section > details")], storage = `open ${location.pathname}`;
+const before = JSON.parse(sessionStorage.getItem(storage) ?? "{}");
 for (const each of sections) each.open = before[each.parentElement.id] ?? each.open;
 addEventListener("pagehide", () => {
   const now = Object.fromEntries(sections.map(each => [each.parentElement.id, each.open]));
-  sessionStorage.setItem(kept, JSON.stringify(now));
+  sessionStorage.setItem(storage, JSON.stringify(now));
 });
-/* The page of a run that goes on renews itself as long as there is news. */
+/* The page of a running run reloads itself as long as updates arrive. */
 const running = document.querySelector("[data-until]");
 if (running && Date.now() < 1000 * running.dataset.until)
   setTimeout(() => location.reload(), 1000 * running.dataset.refresh);

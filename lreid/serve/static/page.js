@@ -1,8 +1,8 @@
 "use strict";
 const at = (id) => document.getElementById(id);
-let photograph = null; // the file that is shown
-let found = null; // the answer about it
-let change = null; // what Undo takes back
+let photograph = null; // the image file that is shown
+let result = null; // the result of its search
+let change = null; // name of the change that Undo reverts
 
 async function call(method, address, body) {
   const token = sessionStorage.getItem("token");
@@ -13,7 +13,7 @@ async function call(method, address, body) {
   throw new Error(typeof detail === "string" ? detail : detail.map((each) => each.msg).join("; "));
 }
 
-// Runs an action and shows its error, or the words that it returns.
+// Runs an action and shows its error, or the message that it returns.
 const attempt = (action) => action().catch((error) => error.message).then((words) => { at("message").textContent = words ?? ""; });
 
 async function describe() {
@@ -29,10 +29,10 @@ async function search(file) {
   at("photograph").src = URL.createObjectURL(file);
   at("photograph").hidden = false;
   const answer = await (await call("POST", "search?top=12", file)).json();
-  if (file !== photograph) return; // another one was dropped in the meantime
-  if (found === null) at("threshold").value = answer.threshold ?? 0; // later it stays where the user put it
-  found = answer;
-  at("matches").replaceChildren(...found.matches.map(card));
+  if (file !== photograph) return; // the user has chosen another file meanwhile
+  if (result === null) at("threshold").value = answer.threshold ?? 0; // later the slider stays where the user moved it
+  result = answer;
+  at("matches").replaceChildren(...result.matches.map(card));
   at("result").hidden = false;
   judge();
 }
@@ -50,13 +50,13 @@ function card(match) {
   return item;
 }
 
-// The best match with a name that reaches the slider's threshold decides, as in lreid search.
+// As in lreid search, the best match that has a name and reaches the threshold decides.
 function judge() {
   const threshold = Number(at("threshold").value);
-  const known = found.matches.map((match) => match.identity !== null && match.score >= threshold);
+  const known = result.matches.map((match) => match.identity !== null && match.score >= threshold);
   known.forEach((each, row) => { at("matches").children[row].className = each ? "known" : "below"; });
-  const best = found.matches[known.indexOf(true)];
-  at("value").textContent = threshold.toFixed(3) + (found.threshold === null ? " (not calibrated)" : "");
+  const best = result.matches[known.indexOf(true)];
+  at("value").textContent = threshold.toFixed(3) + (result.threshold === null ? " (not calibrated)" : "");
   at("verdict").textContent = best ? `${best.identity} (${best.score.toFixed(3)})` : "unknown";
 }
 
