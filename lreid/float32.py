@@ -35,7 +35,7 @@ def _set(precision: str) -> Iterator[None]:
 
 
 def _settings(precision: str) -> list[tuple[Any, str, str | bool]]:
-    """The settings of torch for a precision, on GPUs and CPUs, as objects, attribute names and values."""
+    """List the settings of torch, on GPU and CPU, that select a precision, as (object, attribute, value) triples."""
     cuda: Any = torch.backends.cuda
     cudnn: Any = torch.backends.cudnn
     mkldnn: Any = torch.backends.mkldnn

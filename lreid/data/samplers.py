@@ -20,7 +20,7 @@ class Sampler(data.Sampler[list[int]]):
 
     An epoch depends only on ``(seed, epoch)``, so any epoch can be repeated without the previous ones. Exemplars are
     added to the batches that would be drawn without exemplars. So the number of batches per epoch and the frequency of
-    new images do not depend on the memory. The official codes of iCaRL, Co2L and CCLIS instead shuffle exemplars and
+    new images do not depend on the memory. The official code of iCaRL, Co2L and CCLIS instead shuffles exemplars and
     new images together, which gives more batches per epoch; here, batches are larger.
 
     Args:
@@ -201,7 +201,7 @@ class CameraSampler(IdentitySampler):
     few images, some are repeated. With ``passes="images"``, an epoch has as many batches as the images of the task
     would fill.
 
-    Source: ``RandomMultipleGallerySampler`` of the official codes of LSTKC, DKP and DASK. If an identity has a single
+    Source: ``RandomMultipleGallerySampler`` of the official code of LSTKC, DKP and DASK. If an identity has a single
     image, the official sampler draws it once, which shifts the rest of the batch by K - 1 places. This sampler draws it
     K times.
 

@@ -22,7 +22,7 @@ cv2 = Extra("cv2", "opencv")
 
 
 class Changes(NamedTuple):
-    """The parameters of a pipeline's last steps for a batch: drawn on the CPU, applied on any device.
+    """The random parameters of a pipeline's last steps for one batch, drawn on the CPU and applied on any device.
 
     Attributes:
         flips: (n,) bool, whether each image is flipped.

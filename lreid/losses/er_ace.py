@@ -13,11 +13,11 @@ def asymmetric_cross_entropy(logits: Tensor, labels: Tensor, seen: Tensor | None
     The other classes get no gradient, so that new images do not push away the features of old classes. The model learns
     to distinguish old from new classes on the replayed batch, with plain cross-entropy over all classes.
 
-    Source: Caccia et al., "Reducing Representation Drift in Online Continual Learning" (ER-ACE), Section 3.4, which
-    sums over images. The denominator of the official code has further classes: the highest class seen so far (including
-    this batch), and all classes with higher numbers. These further classes depend only on the numbering, and a growing
-    classifier has hardly any. The paper's form is therefore the default here, and ``seen`` gives the value of the
-    official code. The loss is computed in float64.
+    Source: Caccia et al., "Reducing Representation Drift in Online Continual Learning" (ER-ACE), Section 3.4, where the
+    loss is a sum over images. The denominator of the official code has further classes: the highest class seen so far
+    (including this batch), and all classes with higher numbers. These further classes depend only on the numbering, and
+    a growing classifier has hardly any. The paper's form is therefore the default here, and ``seen`` gives the value of
+    the official code. The loss is computed in float64.
 
     Args:
         logits: ``(B, K)`` float.

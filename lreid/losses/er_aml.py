@@ -90,8 +90,8 @@ def er_aml_loss(
     with its label, even if it was drawn as the negative of another anchor. All features are scaled by
     ``1 / (|x| + 1e-5)`` as in the official code.
 
-    Source: Caccia et al. (ER-AML), Eq. 1, which sums over anchors and has only the negatives in the denominator. This
-    function follows the official code: all candidates are in the denominator, the result is multiplied by
+    Source: Caccia et al. (ER-AML), Eq. 1. The equation sums over anchors and has only the negatives in the denominator.
+    This function follows the official code: all candidates are in the denominator, the result is multiplied by
     ``temperature / 0.07``, and the paper's weight gamma is not applied. The loss is computed in float64.
 
     Args:
@@ -127,9 +127,9 @@ def er_aml_loss(
 def er_aml_triplet_loss(anchors: Tensor, positives: Tensor, negatives: Tensor, *, margin: float = 0.2) -> Tensor:
     """Triplet loss of each anchor with its own positive and negative, mean over anchors.
 
-    Source: Caccia et al. (ER-AML), Appendix E, which sums over anchors. The caller applies the official code's weight
-    gamma = 2. Features are scaled as in :func:`er_aml_loss`. The distances are Euclidean; torch adds 1e-6 to every
-    difference. The loss is computed in float64.
+    Source: Caccia et al. (ER-AML), Appendix E, where the loss is a sum over anchors. The caller applies the official
+    code's weight gamma = 2. Features are scaled as in :func:`er_aml_loss`. The distances are Euclidean; torch adds 1e-6
+    to every difference. The loss is computed in float64.
 
     Args:
         anchors: ``(V, D)`` float.

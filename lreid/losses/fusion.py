@@ -51,7 +51,7 @@ def linear_combination(new: Mapping[str, Tensor], old: Mapping[str, Tensor], alp
 
     Counts of batches are truncated. If a classifier has grown, its new rows are those of ``new``.
 
-    Source: the official codes of LSTKC, LSTKC++, DKP and DASK, which all do the same.
+    Source: the official code of LSTKC, LSTKC++, DKP and DASK; all four do the same.
 
     Args:
         new: state dict of the new network.

@@ -12,8 +12,9 @@ def icarl_loss(student_logits: Tensor, labels: Tensor, teacher_logits: Tensor | 
 
     The targets of old classes are the teacher's sigmoids, even for exemplars. The targets of new classes are 0 or 1.
 
-    Source: Rebuffi et al., "iCaRL", CVPR 2017, Algorithm 3, which sums over the classes. Mammoth's code and this
-    function take the mean over images and classes, which is ``1 / K`` of that sum. The loss is computed in float64.
+    Source: Rebuffi et al., "iCaRL", CVPR 2017, Algorithm 3, where the loss is a sum over classes. Mammoth's code and
+    this function take the mean over images and classes, which is ``1 / K`` of that sum. The loss is computed in
+    float64.
 
     Args:
         student_logits: ``(B, K)`` float, the old classes first, in the teacher's order.

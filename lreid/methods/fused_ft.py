@@ -24,7 +24,7 @@ logger = logging.getLogger("lreid")
 
 
 class FusedFineTuning(BoTFineTuning):
-    """The common baseline of LSTKC, LSTKC++, DKP, DKP++ and DASK, in the form of their official codes.
+    """The baseline of LSTKC, LSTKC++, DKP, DKP++ and DASK, as implemented in their official code.
 
     * One softmax covers all identities so far, without label smoothing, although batches have no images of past
       identities. The classifier rows of new identities start as the directions of their mean features before the neck.

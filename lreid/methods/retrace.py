@@ -37,8 +37,8 @@ class Retrace(TaskHeadFineTuning):
     and is interpolated further towards ``w0``. A random network stays near ``w1``. Running statistics of BatchNorm are
     interpolated with the weights.
 
-    After a task, the network subtracts ``centre`` times the mean feature of those images before features are compared;
-    its neck stores the mean. The default of 0.75 lies between LSTKC, which subtracts nothing, and BoT, whose neck
+    For retrieval, ``centre`` times the mean feature of those images is subtracted from every feature. The neck of the
+    network stores this mean. The default of 0.75 lies between LSTKC, which subtracts nothing, and BoT, whose neck
     subtracts the full mean.
 
     The losses are those of LSTKC's baseline (:class:`~lreid.methods.fused_ft.FusedFineTuning`): softmax without label

@@ -54,7 +54,10 @@ class KnowledgeGraph(nn.Module):
         return torch.tanh(edges / edges.sum(1, keepdim=True) @ nodes @ self.weight + self.bias)  # (B, dim)
 
     def edges(self, features: Tensor) -> Tensor:
-        """Weights (B, B + V) of the edges from images to images and to vertices, the upper rows of ``A + I``."""
+        """Compute the edge weights (B, B + V) from each image to all images, then to all vertices.
+
+        They are the upper B rows of ``A + I``.
+        """
         height = features @ self.edge_weight  # (B,)
         among = torch.sigmoid(height[:, None] - height + self.edge_bias)  # (B, B)
         itself = torch.eye(len(features), dtype=torch.bool, device=features.device)

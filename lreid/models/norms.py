@@ -182,7 +182,7 @@ def _residual(block: Any, maps: Tensor) -> Tensor:
 
 
 def _norm_output(block: Any, _: tuple[Tensor], sums: Tensor) -> Tensor:
-    """Forward hook that normalises the output of a block that ends with its sum, such as MobileNet's."""
+    """Forward hook: normalise the output of a residual block without an activation after the addition (MobileNet)."""
     return block.IN(sums)
 
 

@@ -1,4 +1,4 @@
-"""Sections of charts: figures after every task, terms of the loss, and the first updates of a task.
+"""Groups of charts: metrics after every task, terms of the loss, and the first updates of a task.
 
 In every chart, each group of runs is one line. A function that returns a section takes the groups of one benchmark, and
 a suffix for titles that names the benchmark. The function returns a list with one section, or an empty list if the runs

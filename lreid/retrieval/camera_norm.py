@@ -18,7 +18,7 @@ import numpy as np
 from lreid.identities import as_labels
 from lreid.retrieval.arrays import as_features, unit_rows
 
-PRIOR = 20  # number of pseudo-images added to each camera, distributed like the images of all cameras
+PRIOR = 20  # weight, in images, of the statistics of all cameras within the statistics of one
 SMALLEST = 1e-6  # minimum standard deviation; it avoids a division by 0 where a dimension is equal in all images
 PREFIX = "norm/features/"  # prefix of the arrays in a file
 
@@ -27,8 +27,8 @@ PREFIX = "norm/features/"  # prefix of the arrays in a file
 class CameraNorm:
     """Means and standard deviations of unit features per camera, which standardise new features.
 
-    The paper uses each camera's own statistics. Here they include ``PRIOR`` pseudo-images that are distributed like the
-    images of all cameras, so that a camera with few images needs no special case.
+    The paper uses each camera's own statistics. Here they are computed as if each camera had ``PRIOR`` further images
+    with the mean and variance of all cameras together, so that a camera with few images needs no special case.
 
     Attributes:
         whole: (2, D) float32, mean and standard deviation over all images; used for new cameras.
