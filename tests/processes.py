@@ -1,6 +1,5 @@
 """Processes: functions run by forked ones, which start at once and can be killed, and waiting without a clock."""
 
-import logging
 import os
 import pickle
 import signal
@@ -9,7 +8,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,28 +32,6 @@ def start(function: Callable[[], Any], **environment: str) -> int:
         traceback.print_exc()
     finally:
         os._exit(status)  # neither pytest nor anything else of this process may go on in the child
-
-
-def start_command(
-    words: Sequence[object], printed: Path, *, before: Callable[[], Any] = lambda: None, **environment: str
-) -> int:
-    """Forks a process that runs a command of lreid, which saves the seconds of importing torch again.
-
-    It first calls a function. What it prints and logs goes to a file. Gives its number.
-    """
-    printed.touch()
-
-    def run() -> int:
-        from lreid.apps.cli import run_command
-
-        before()
-        logging.root.handlers.clear()  # those of pytest
-        with open(printed, "w", buffering=1) as sys.stdout:
-            sys.stderr = sys.stdout
-            name, *rest = map(str, words)
-            return run_command(name, rest, f"lreid {name}")
-
-    return start(run, **environment)
 
 
 def child(program: str, *arguments: str) -> subprocess.Popen:

@@ -1,21 +1,20 @@
 """A gallery to serve, queries, and the server as a process of its own."""
 
-import contextlib
 import os
 import re
 import shutil
-import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from checkpoints import write_checkpoint, write_images
-from processes import start_command, until
 
 from lreid import search
 from lreid.data.synthetic import load_synthetic
 
-Serve = Callable[..., tuple[int, str, Path]]
+Serve = Callable[..., tuple[subprocess.Popen, str]]
 
 
 @pytest.fixture(scope="session")
@@ -45,22 +44,21 @@ def queries(world: Path) -> list[Path]:
 
 
 @pytest.fixture
-def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
-    """Starts ``lreid serve``; gives the process, its address, once it answers, and the file that it prints into."""
-    started: list[int] = []
+def serve() -> Iterator[Serve]:
+    """Starts ``lreid serve`` and gives the process and its address, once it answers."""
+    started: list[subprocess.Popen] = []
 
-    def begin(*words: object, **environment: str) -> tuple[int, str, Path]:
-        printed = tmp_path_factory.mktemp("served") / "printed.txt"
-        command = ["serve", *words, "--port", "0", "--device", "cpu"]
-        started.append(start_command(command, printed, **environment))
-        until(lambda: "\n" in printed.read_text())
-        address = re.search(r"http://\S+:\d+/", printed.read_text())
-        assert address, printed.read_text()
-        return started[-1], address[0], printed
+    def start(*words: object, **environment: str) -> tuple[subprocess.Popen, str]:
+        command = [sys.executable, "-m", "lreid", "serve", *map(str, words), "--port", "0", "--device", "cpu"]
+        paths = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | environment
+        process = subprocess.Popen(command, env=paths, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        started.append(process)
+        line = process.stdout.readline()
+        address = re.search(r"http://\S+:\d+/", line)
+        assert address, line + process.stderr.read()
+        return process, address[0]
 
-    yield begin
+    yield start
     for process in started:
-        with contextlib.suppress(ChildProcessError):  # a test has waited for it
-            if not os.waitpid(process, os.WNOHANG)[0]:
-                os.kill(process, signal.SIGKILL)
-                os.waitpid(process, 0)
+        process.kill()
+        process.communicate()

@@ -1,6 +1,7 @@
 """The page of the server in a browser: drop a photograph, move the threshold, add, remove and undo."""
 
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ CHROMIUM = shutil.which("chromium")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")]
 
 NAME = "<img src=x onerror=alert(1)>"  # of a person; never markup
-Serve = Callable[..., tuple[int, str, Path]]
+Serve = Callable[..., tuple[subprocess.Popen, str]]
 DROP = """([name, bytes]) => {
   const transfer = new DataTransfer();
   transfer.items.add(new File([new Uint8Array(bytes)], name));
@@ -26,7 +27,7 @@ DROP = """([name, bytes]) => {
 @pytest.fixture
 def page(serve: Serve, gallery: Path) -> Iterator[Any]:
     """The page of a server with a token; whatever goes wrong on it, or is asked of another server, fails the test."""
-    _, address, _ = serve(gallery, LREID_TOKEN="a-token-of-the-test")
+    _, address = serve(gallery, LREID_TOKEN="a-token-of-the-test")
     faults: list[str] = []
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])

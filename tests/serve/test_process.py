@@ -1,8 +1,6 @@
 """``lreid serve`` as a process: 200 clients at once, how it stops, and what it refuses to start with."""
 
 import json
-import os
-import re
 import signal
 import socket
 import subprocess
@@ -14,7 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from processes import wait
 from setup_file import steps_of
 
 from lreid.apps.cli import run_command
@@ -24,7 +21,7 @@ pytest.importorskip("fastapi", reason="needs lreid[serve]")
 httpx = pytest.importorskip("httpx2")
 pytestmark = pytest.mark.slow
 
-Serve = Callable[..., tuple[int, str, Path]]
+Serve = Callable[..., tuple[subprocess.Popen, str]]
 
 
 @pytest.fixture
@@ -46,7 +43,7 @@ def test_of_200_clients_at_once_no_answered_change_is_lost(
 ) -> None:
     """Each adds an image of its own. Who is refused is told so, and the gallery has exactly the others' images."""
     before = {*Gallery.load(gallery).labels().paths}
-    process, address, _ = serve(gallery, "--rate", "1000")
+    process, address = serve(gallery, "--rate", "1000")
     contents = [
         queries[0].read_bytes() + number.to_bytes(4, "big") for number in range(200)
     ]  # PNG ignores what follows
@@ -58,8 +55,8 @@ def test_of_200_clients_at_once_no_answered_change_is_lost(
     assert statuses.keys() <= {200, 429} and statuses[200] >= 64
     added = {each.json()["path"] for each in answers if each.status_code == 200}
     assert len(added) == statuses[200]
-    os.kill(process, signal.SIGTERM)
-    assert wait(process, 60) == 0
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == 0
     assert {*Gallery.load(gallery).labels().paths} == before | added
     assert {str(each) for each in (tmp_path / "people.gallery.images").iterdir()} == added
     assert sorted(each.name for each in tmp_path.iterdir()) == ["people.gallery", "people.gallery.images"]
@@ -67,19 +64,19 @@ def test_of_200_clients_at_once_no_answered_change_is_lost(
 
 def test_it_finishes_what_it_answers_and_stops(gallery: Path, queries: list[Path], serve: Serve) -> None:
     """By SIGINT; above it is stopped by SIGTERM."""
-    process, address, printed = serve(gallery)
+    process, address = serve(gallery)
     count = len(Gallery.load(gallery))
     with ThreadPoolExecutor(8) as pool:
         contents = [queries[0].read_bytes() + bytes([number]) for number in range(8)]
         waiting = [pool.submit(httpx.post, f"{address}images", content=each, timeout=300) for each in contents]
         next(each for each in waiting if each.result().status_code == 200)  # the others are on their way
-        os.kill(process, signal.SIGINT)
+        process.send_signal(signal.SIGINT)
         done = 0
         for each in waiting:
             with suppress(httpx.TransportError):  # it came too late
                 done += each.result().status_code == 200
-    assert wait(process, 60) == 0
-    assert re.fullmatch(r".* served at http.*\nstopped\n", printed.read_text())
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 0 and output.endswith("stopped\n") and errors == ""
     assert len(Gallery.load(gallery)) == count + done
 
 
@@ -92,7 +89,7 @@ def test_other_addresses_need_a_token_and_bytes_that_are_no_http_harm_nothing(
         patch.setenv("LREID_TOKEN", "short")
         assert "LREID_TOKEN" in refusal(gallery)
     token = "a-token-of-the-test"
-    process, address, _ = serve(gallery, "--host", "0.0.0.0", LREID_TOKEN=token)
+    process, address = serve(gallery, "--host", "0.0.0.0", LREID_TOKEN=token)
     address = address.replace("0.0.0.0", "127.0.0.1")
     assert httpx.get(f"{address}info").status_code == 401
     assert httpx.get(f"{address}info", headers={"Authorization": f"Bearer {token}"}).status_code == 200
@@ -104,12 +101,12 @@ def test_other_addresses_need_a_token_and_bytes_that_are_no_http_harm_nothing(
     ):
         with socket.create_connection(("127.0.0.1", port)) as client:
             client.sendall(garbage)
-    assert httpx.get(f"{address}health").json() == {"status": "ok"} and os.waitpid(process, os.WNOHANG) == (0, 0)
+    assert httpx.get(f"{address}health").json() == {"status": "ok"} and process.poll() is None
     _, code = json.loads(dict(steps_of(repository))["HEALTHCHECK"].partition("CMD")[2])[1:]
     check = [sys.executable, "-c", code.replace("http://127.0.0.1:8000/", address)]
     assert subprocess.run(check, capture_output=True).returncode == 0
-    os.kill(process, signal.SIGKILL)
-    wait(process)
+    process.kill()
+    process.wait()
     assert subprocess.run(check, capture_output=True).returncode != 0
 
 

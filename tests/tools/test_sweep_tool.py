@@ -1,16 +1,16 @@
 """The command line of a sweep: processes side by side, a run that fails, and a dry run."""
 
 import json
-import os
 import shlex
 import shutil
-import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
-from processes import start_command, until, wait
+from processes import PATIENCE, until
 from tiny import ONE_TASK, TINY, words
 
 from lreid.checkpoint import load_newest
@@ -34,8 +34,19 @@ def test_two_at_once_give_the_figures_of_training_alone_and_a_failure_is_named(
     (tmp_path / "drawn.yaml").write_text("BENCHMARK: {NAME: drawn}")
     (tmp_path / "gone.yaml").write_text("BENCHMARK: {NAME: gone, TRAIN: ['csv:gone.csv']}")
     files = [str(tmp_path / name) for name in ("drawn.yaml", "gone.yaml")]
-    options = ["--methods", "dmml_ft", "--seeds", "0", "--jobs", "2", "--out", str(tmp_path / "out")]
-    status = run("--benchmarks", *files, *options, *ARGUMENTS)
+    status = run(
+        "--methods",
+        "dmml_ft",
+        "--seeds",
+        "0",
+        "--benchmarks",
+        *files,
+        "--jobs",
+        "2",
+        "--out",
+        str(tmp_path / "out"),
+        *ARGUMENTS,
+    )
     err = capfd.readouterr().err
     *reasons, last = err.splitlines()
     assert status == 2 and last.startswith("sweep.py: 1 of 2 runs failed")
@@ -47,27 +58,31 @@ def test_two_at_once_give_the_figures_of_training_alone_and_a_failure_is_named(
 
 
 @pytest.mark.slow
-def test_the_runs_of_a_sweep_end_with_it_and_the_next_one_waits_for_their_folders(tmp_path: Path) -> None:
+def test_the_runs_of_a_sweep_end_with_it_and_the_next_one_waits_for_their_folders(
+    repository: Path, tmp_path: Path
+) -> None:
     """Whether the sweep is killed or told to stop."""
     keys = words(TINY, ONE_TASK, {"TRAIN.EPOCHS": 100_000, "TRAIN.CHECKPOINT_STEPS": 1})
-    options = ["--methods", "dmml_ft", "--seeds", "0", "--out", str(tmp_path), *keys]
-    run, printed = tmp_path / "dmml_ft-seed0", tmp_path / "printed.txt"
-    killed = start_command(["sweep", *options], printed)
-    until((run / "checkpoints" / "last.pt").exists)
-    assert is_busy(run)
-    os.kill(killed, signal.SIGKILL)
-    assert wait(killed) == -signal.SIGKILL
+    options = ["--methods", "dmml_ft", "--seeds", "0", "--out", str(tmp_path)]
+    command = [sys.executable, str(repository / "tools" / "sweep.py"), *options, *keys]
+    run = tmp_path / "dmml_ft-seed0"
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        until((run / "checkpoints" / "last.pt").exists)
+        assert is_busy(run)
+        process.kill()
     until(lambda: not is_busy(run), 120)
     assert load_newest(run / "checkpoints")
 
     shutil.rmtree(run)
     at_work = RunFolder(run)
-    stopped = start_command(["sweep", *options], printed)
-    until(lambda: f"{run}: another process is using this folder; waiting" in printed.read_text())
-    at_work.close()
-    until((run / "checkpoints" / "last.pt").exists)
-    os.kill(stopped, signal.SIGTERM)
-    assert wait(stopped) == 143 and "stopped by SIGTERM; everything is saved" in printed.read_text()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert f"{run}: another process is using this folder; waiting" in process.stdout.readline()
+        assert process.poll() is None
+        at_work.close()
+        until((run / "checkpoints" / "last.pt").exists)
+        process.terminate()
+        told, _ = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 143 and "stopped by SIGTERM; everything is saved" in told
     RunFolder(run).close()  # nobody holds it any more
 
 
@@ -79,8 +94,18 @@ def test_a_dry_run_prints_commands(run: Callable[..., int], tmp_path: Path, caps
     assert status == 0 and len(lines) == 2 and not (tmp_path / "out").exists()
     words = shlex.split(lines[1])
     assert words[1:4] == ["-m", "lreid", "train"] and f"{out}/decoupled-ALPHA=1-BETA=-1-seed0" in words
-    pairs = ["METHOD.NAME decoupled", "TRAIN.LR 1e-4", "METHOD.ALPHA 1", "METHOD.BETA -1", "SEED 0"]
-    assert words[-10:] == " ".join(pairs).split()
+    assert words[-10:] == [
+        "METHOD.NAME",
+        "decoupled",
+        "TRAIN.LR",
+        "1e-4",
+        "METHOD.ALPHA",
+        "1",
+        "METHOD.BETA",
+        "-1",
+        "SEED",
+        "0",
+    ]
 
 
 @pytest.mark.parametrize(
