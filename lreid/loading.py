@@ -87,7 +87,8 @@ def _torch_model(source: str | Path) -> Embedder:
     state = read_checkpoint(source)
     cfg = config_from_text(state["config"], str(source))
     try:
-        check_values(cfg, "INPUT.")
+        for group in ("INPUT.", "MODEL."):
+            check_values(cfg, group)
     except InputError as error:
         raise InputError(f"{source}: its config does not describe a trained model: {error}") from None
     # Whether there is a neck is read from the weights, so a model of a custom method loads without the method's class.

@@ -38,7 +38,7 @@ def load_weights(network: nn.Module, weights: str, norm: str = "batch") -> None:
     if weights.startswith(PREFIX):
         trained_norm = find(weights.removeprefix(PREFIX)).norm
         if input_norm(trained_norm) != input_norm(norm):
-            logger.warning("%s: trained with MODEL.NORM %s, but this run uses %s", weights, trained_norm, norm)
+            logger.warning("%s: trained with the norm %s, but this run uses %s", weights, trained_norm, norm)
     plain = {key for key in network.state_dict() if key.endswith("running_mean")} <= state.keys()
     if not plain:
         put_norms(network, norm)

@@ -325,7 +325,7 @@ def test_a_start_that_was_given_other_images_is_told(
         caplog.clear()
         with caplog.at_level("WARNING", "lreid"):
             build_backbone("few", "zoo:grey", norm)
-        assert (f"zoo:grey: trained with MODEL.NORM batch+grey, but this run uses {norm}" in caplog.messages) == told
+        assert (f"zoo:grey: trained with the norm batch+grey, but this run uses {norm}" in caplog.messages) == told
 
 
 @pytest.mark.slow
