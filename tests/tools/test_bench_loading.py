@@ -32,4 +32,4 @@ def test_both_ways_stand_beside_each_other(
     assert len(lines) == 2 * (1 + 5) + 1 + 3
     for line in (lines[1], lines[7], lines[13]):
         assert line.split(",")[0].strip() in ("files", "files, 1 workers started every epoch") and " 1.0 x" in line
-    assert [line.rpartition("wanted ")[2].split(" x")[0] for line in lines if "wanted" in line] == ["8", "8", "15"]
+    assert [line.rpartition("target ")[2].split(" x")[0] for line in lines if "target" in line] == ["8", "8", "15"]
