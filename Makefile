@@ -13,9 +13,7 @@ BIN := .venv/bin
 # faiss-gpu and faiss-cpu contain the same module, so only one of them is installed.
 FAISS := $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
 
-# One test process more than cores, because some tests wait for other processes. A test process that has finished its
-# tests takes over tests of the others.
-export PYTEST_XDIST_AUTO_NUM_WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# One test process per core; a process that has finished its tests takes over tests of the others.
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 .PHONY: train test quick survive coverage lint docs lock clean
