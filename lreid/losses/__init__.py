@@ -1,4 +1,4 @@
-"""Loss functions without state: each takes tensors and returns a scalar. The losses need only torch."""
+"""Loss functions without state: each takes tensors and returns a scalar. This package needs only torch."""
 
 from typing import TYPE_CHECKING
 

@@ -11,9 +11,8 @@ Metric = Literal["sqeuclidean", "euclidean", "cosine"]
 def squared_distances(a: Tensor, b: Tensor) -> Tensor:
     """Squared Euclidean distances of all pairs, ``(n, D)`` and ``(m, D)`` float64 to ``(n, m)`` float64.
 
-    The distances are computed as ``|a|² + |b|² - 2ab``, because one matrix product needs far less memory than the ``(n,
-    m, D)`` differences. This subtracts large numbers to get a small one and loses digits; float64 has enough digits for
-    that.
+    The distances are computed as ``|a|² + |b|² - 2ab``, because one matrix product needs far less memory than the
+    ``(n, m, D)`` differences. The subtraction of large numbers loses digits, so the inputs must be float64.
     """
     return a.square().sum(1)[:, None] + b.square().sum(1) - 2 * a @ b.T
 
@@ -36,7 +35,7 @@ def distances(a: Tensor, b: Tensor, metric: Metric) -> Tensor:
 
 
 def safe_root(squared: Tensor) -> Tensor:
-    """Square root whose gradient at 0 is 0; numbers that rounding made negative count as 0."""
+    """Square root whose gradient at 0 is 0. Negative inputs, which come from rounding, count as 0."""
     zero = squared <= 0
     return squared.masked_fill(zero, 1).sqrt().masked_fill(zero, 0)
 
@@ -47,12 +46,12 @@ def safe_quotient(vectors: Tensor, lengths: Tensor) -> Tensor:
 
 
 def unit(vectors: Tensor) -> Tensor:
-    """Scale rows to unit length; rows of zeros do not change."""
+    """Scale the rows of a matrix to unit length; rows of zeros do not change."""
     return safe_quotient(vectors, safe_root(vectors.square().sum(1, keepdim=True)))
 
 
 def without_column(matrix: Tensor, left_out: Tensor) -> Tensor:
-    """Remove from each row the column that ``left_out`` ``(n,)`` gives: ``(n, m)`` to ``(n, m - 1)``, in order."""
+    """Remove one entry per row, column ``left_out[i]`` of row ``i``, in order: ``(n, m)`` to ``(n, m - 1)``."""
     columns = torch.arange(matrix.shape[1], device=matrix.device)[:-1].expand(len(matrix), -1)
     return matrix.gather(1, columns + (columns >= left_out[:, None]))
 
@@ -68,7 +67,7 @@ def log_probabilities(scores: Tensor, temperature: float) -> Tensor:
 
 
 def label_means(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean features per label ``(N, D)`` float64, the labels ``(N,)``, and the position of each row's mean ``(B,)``."""
+    """Mean feature of each label ``(N, D)`` float64, the labels ``(N,)``, and the index of each row's mean ``(B,)``."""
     check_rows(features, labels)
     names, place, counts = torch.unique(labels.to(features.device), return_inverse=True, return_counts=True)
     sums = features.new_zeros(len(names), features.shape[1], dtype=torch.float64)
@@ -83,7 +82,8 @@ def class_means(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         labels: ``(B,)`` integers.
 
     Returns:
-        The means ``(N, D)`` in the precision of ``features``, summed in float64, and their ascending labels ``(N,)``.
+        Means ``(N, D)`` in the precision of ``features``, summed in float64, and the labels ``(N,)`` of the means,
+        ascending.
 
     Raises:
         ValueError: a shape is wrong.
@@ -99,7 +99,7 @@ def check_rows(features: Tensor, labels: Tensor, name: str = "features") -> None
 
 
 def check_alike(first: Tensor, second: Tensor, names: str, shape: str = "(B, D)") -> None:
-    """Raise ValueError unless both tensors are matrices of the same shape, which the error describes as ``shape``."""
+    """Raise ValueError unless both tensors are matrices of the same shape; ``shape`` names that shape in the error."""
     if first.ndim != 2 or first.shape != second.shape:
         raise ValueError(f"{names} must both be {shape}, got shapes {tuple(first.shape)} and {tuple(second.shape)}")
 

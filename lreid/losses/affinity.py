@@ -12,14 +12,14 @@ def affinity_kl_loss(student: Tensor, teacher: Tensor, *, temperature: float = 0
     by a temperature. The loss is ``KL(teacher || student)``.
 
     Source: the official code of DASK (AAAI 2025), which leaves out LSTKC's rectification
-    (:func:`~lreid.losses.lstkc.lstkc_rskt_loss`). DKP++'s official code (TPAMI 2025) takes ``KL(student || teacher)``;
-    ``reverse`` does the same. The loss is computed in float64 and from log-probabilities.
+    (:func:`~lreid.losses.lstkc.lstkc_rskt_loss`). DKP++'s official code (TPAMI 2025) uses ``KL(student || teacher)``,
+    which ``reverse=True`` selects. The loss is computed in float64 from log-probabilities.
 
     Args:
         student: ``(B, D)`` float features of the model in training; they need not be unit vectors.
-        teacher: ``(B, D')`` float features of the same images by the previous model. It gets no gradient.
+        teacher: ``(B, D')`` float features of the same images by the previous model; no gradient flows to them.
         temperature: divides the cosines, above 0.
-        reverse: take ``KL(student || teacher)``.
+        reverse: compute ``KL(student || teacher)`` instead of ``KL(teacher || student)``.
 
     Returns:
         Scalar in the precision of ``student``, at least float32; 0 for fewer than two rows.
@@ -33,7 +33,7 @@ def affinity_kl_loss(student: Tensor, teacher: Tensor, *, temperature: float = 0
 
 
 def log_affinities(features: Tensor, temperature: float) -> Tensor:
-    """Log-softmax of the cosines of each row to all rows, including the row itself: ``(B, D)`` to ``(B, B)`` float64.
+    """Log-softmax of the cosines between each row and all rows, itself included: ``(B, D)`` to ``(B, B)`` float64.
 
     Raises:
         ValueError: the temperature is not above 0.

@@ -1,4 +1,4 @@
-"""Losses of adaptive knowledge accumulation (AKA): plasticity of the features, stability of the knowledge graph."""
+"""Losses of adaptive knowledge accumulation (AKA): a plasticity loss on features, a stability loss on the graph."""
 
 from torch import Tensor
 from torch.nn import functional as F
@@ -11,12 +11,13 @@ def plasticity_loss(features: Tensor, labels: Tensor, *, margin: float = 0.3) ->
     """Batch-hard triplet loss on ``log(1 + exp(d))`` instead of the Euclidean distance ``d``.
 
     Source: Pu et al., "Lifelong Person Re-Identification via Adaptive Knowledge Accumulation", CVPR 2021, in the form
-    of the official code. The official code overflows in float32 for distances above 88; this function does not.
+    of the official code. In float32, the official code overflows for distances above 88; this function computes in
+    float64.
 
     Args:
-        features: ``(B, D)`` float, for each image, the sum of its feature and the graph's output.
+        features: ``(B, D)`` float, for each image the sum of its feature and the output of the knowledge graph.
         labels: ``(B,)`` integers, in any order, with any number of images per label.
-        margin: in units of ``log(1 + exp(d))``.
+        margin: margin of the triplet loss, in units of ``log(1 + exp(d))``.
 
     Returns:
         Scalar in the precision of ``features``, at least float32; 0 for a batch of one identity.
@@ -37,7 +38,7 @@ def stability_loss(student_vertices: Tensor, teacher_vertices: Tensor) -> Tensor
 
     Args:
         student_vertices: ``(V, D)`` float vertices of the graph in training.
-        teacher_vertices: ``(V, D)`` float, the same vertices after the previous task. It gets no gradient.
+        teacher_vertices: ``(V, D)`` float, the same vertices after the previous task; no gradient flows to them.
 
     Returns:
         Scalar in ``[0, 4]`` in the precision of ``student_vertices``, at least float32.
@@ -55,15 +56,16 @@ def smoothed_cross_entropy(
 ) -> Tensor:
     """Cross-entropy with the targets ``(1 - smoothing) * one_hot + smoothing / num_classes``, mean over rows.
 
-    If ``num_classes`` is the number of classes of the head, this equals ``torch.nn.functional.cross_entropy(...,
-    label_smoothing=smoothing)``. AKA's official code divides by 2494, the number of identities of all tasks, although a
-    head has 500 classes. The targets of the official code therefore sum to about 0.92.
+    If ``num_classes`` is the number of classes of the head, the loss equals
+    ``torch.nn.functional.cross_entropy(..., label_smoothing=smoothing)``. AKA's official code divides by 2494, the
+    number of identities of all tasks, although a head has 500 classes. In AKA's official code, the targets of an image
+    therefore sum to about 0.92.
 
     Args:
         logits: ``(B, K)`` float logits of one head.
         labels: ``(B,)`` int64 in ``[0, K)``.
-        smoothing: in ``[0, 1]``.
-        num_classes: divisor of the smoothing; None means ``K``. The official code uses 2494.
+        smoothing: label smoothing in ``[0, 1]``.
+        num_classes: number by which ``smoothing`` is divided; None means ``K``. AKA's official code uses 2494.
 
     Returns:
         Scalar in the precision of ``logits``, at least float32.

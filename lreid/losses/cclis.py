@@ -20,25 +20,25 @@ def sample_nce_loss(
 ) -> Tensor:
     """Prototype InfoNCE with importance sampling (Sample-NCE): each prototype recognises its images in the batch.
 
-    The softmax runs over the images of the batch, not over the classes. The term of image ``j`` is ``-s_yj + log sum_k
-    w_jk exp(s_yk)``. Here ``y`` is the label of ``j``, and ``s_yk`` is the cosine of prototype ``y`` and image ``k``,
-    divided by the temperature. If ``j`` and ``k`` belong to different past classes, ``w_jk = 1 / (g_k n_k)``; otherwise
-    ``w_jk = 1``. ``g_k`` is the probability with which ``k`` was drawn into the memory, and ``n_k`` is the number of
-    images of its class in the batch. With these weights, the stored images represent all images of their task. The loss
-    is the mean over the batch.
+    The softmax of a prototype runs over the images of the batch, not over the classes. The term of image ``j`` is
+    ``-s_yj + log sum_k w_jk exp(s_yk)``. Here ``y`` is the label of ``j``, and ``s_yk`` is the cosine of prototype
+    ``y`` and image ``k``, divided by the temperature. If ``j`` and ``k`` belong to different past classes,
+    ``w_jk = 1 / (g_k n_k)``; otherwise ``w_jk = 1``. ``g_k`` is the probability with which ``k`` was drawn into the
+    memory, and ``n_k`` is the number of images of its class in the batch. These weights make the stored images
+    representative of all images of their task. The loss is the mean of the terms over the batch.
 
     Source: Li et al., "Contrastive Continual Learning with Importance Sampling and Prototype-Instance Relation
-    Distillation" (CCLIS), AAAI 2024, Eqs. 9 and 10; the paper prints the sum over the batch. Unless tasks have two
-    classes, the official code treats the current task like a past task; this function does so if ``current_classes`` is
-    empty. A weight of 0 gives NaN in the official code. Here it counts as ``w_jk = 1``, because such an image was not
-    drawn by importance. Everything is computed in float64 and from log-probabilities.
+    Distillation" (CCLIS), AAAI 2024, Eqs. 9 and 10; the paper prints the sum over the batch. If tasks do not have
+    exactly two classes, the official code treats the current task like a past task; an empty ``current_classes``
+    reproduces this. A weight of 0 gives NaN in the official code. This function then uses ``w_jk = 1``, because an
+    image with weight 0 was not drawn by importance. The loss is computed in float64 from log-probabilities.
 
     Args:
         scores: ``(B, C)`` float cosines of each image with each prototype.
-        labels: ``(B,)`` int64 in ``[0, C)``, the prototype of each image's class.
-        weights: ``(B,)`` float in ``[0, 1]``. The weight of a stored image is its share of the scores of its class when
-            it was drawn (:func:`lreid.memory.selection.importance_weights`). Weights of images of current classes are
-            ignored.
+        labels: ``(B,)`` int64 in ``[0, C)``: for each image, the column of the prototype of its class.
+        weights: ``(B,)`` float in ``[0, 1]``. When an image is drawn into the memory, its weight is its score divided
+            by the sum of the scores of its class (:func:`lreid.memory.selection.importance_weights`). Weights of images
+            of current classes are ignored.
         current_classes: labels of the current task, in any order.
         temperature: divides the cosines, above 0.
 
@@ -69,14 +69,15 @@ def prototype_relation_loss(
     """Prototype-instance relation distillation (PRD), which preserves each image's similarities to old prototypes.
 
     The loss is the cross-entropy from the teacher's to the student's softmax over the prototypes of previous classes,
-    mean over all images of the batch. The entropy of the teacher is not subtracted.
+    mean over all images of the batch. Equal models have a loss above 0, because the teacher's entropy is not
+    subtracted.
 
-    Source: CCLIS, Eqs. 13 and 14, as in the official code. The paper prints the sum over the batch and includes the
-    prototypes of the current classes.
+    Source: CCLIS, Eqs. 13 and 14, as in the official code. The paper prints the sum over the batch, and its softmax
+    includes the prototypes of the current classes.
 
     Args:
-        student_scores: ``(B, C_old)`` float cosines of images and prototypes, previous classes only.
-        teacher_scores: ``(B, C_old)`` float, the same cosines for the previous model. It gets no gradient.
+        student_scores: ``(B, C_old)`` float cosines between images and the prototypes of previous classes.
+        teacher_scores: ``(B, C_old)`` float, the same cosines for the previous model; no gradient flows to them.
         temperature: divides the student's cosines, above 0.
         teacher_temperature: divides the teacher's cosines, above 0.
 
@@ -93,21 +94,21 @@ def prototype_relation_loss(
 
 
 def importance_scores(scores: Tensor, labels: Tensor, *, temperature: float = 0.5, own_class: bool = False) -> Tensor:
-    """Similarity of each image to other classes; images are drawn into the memory by these scores.
+    """Score of each image by its similarity to other classes; CCLIS draws images into the memory by this score.
 
     For each prototype, a softmax over all images gives each image a probability. An image's score is its mean
     probability over the prototypes of other classes.
 
-    Source: CCLIS, Eq. 12. The official code averages over five passes with augmented images. The official code removes
-    the term of an image's own class only at the start of a pass, so that this term of the last pass remains. To
-    reproduce this, average the scores of several passes, with ``own_class`` in the last pass only. If there is one
-    class, all images get the same score.
+    Source: CCLIS, Eq. 12. The official code averages the scores over five passes with augmented images. Its last pass
+    still contains the term of an image's own class, because the code removes this term only at the start of each pass.
+    To reproduce the official scores, average over several passes and set ``own_class`` in the last pass only. If there
+    is one class, all images get the same score.
 
     Args:
         scores: ``(N, C)`` float cosines of all candidate images with the prototypes of all classes so far.
         labels: ``(N,)`` int64 in ``[0, C)``.
         temperature: divides the cosines, above 0.
-        own_class: add the term of the image's own class; the sum is still divided by ``C - 1``.
+        own_class: include the term of the image's own class; the divisor of the sum remains ``C - 1``.
 
     Returns:
         ``(N,)`` in the precision of ``scores``, at least float32, above 0 unless a softmax underflows.

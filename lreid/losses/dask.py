@@ -1,4 +1,4 @@
-"""DASK's images in the style of a past domain: resampled colour statistics, and a separate convolution per image."""
+"""DASK's style transfer to a past domain: resampled colour statistics, and a separate convolution per image."""
 
 import torch
 from torch import Tensor
@@ -8,13 +8,14 @@ from torch.nn import functional as F
 def dask_color_resample(images: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
     """Give each channel of an image a random mean and contrast, drawn from the statistics of the batch.
 
-    For each channel, the new mean of an image is drawn from the normal distribution of the batch's means, and the new
-    standard deviation from that of the batch's deviations. As in the official code, a drawn deviation may be below 0,
-    and values may leave [0, 1].
+    For each channel, the new mean of an image is drawn from a normal distribution fitted to the means of the batch. The
+    new standard deviation is drawn from a normal distribution fitted to the standard deviations of the batch. As in the
+    official code, a drawn deviation may be below 0, and pixel values may leave [0, 1].
 
     Source: "DASK: Distribution Rehearsing via Adaptive Style Kernel Learning for Exemplar-Free Lifelong Person
-    Re-Identification", AAAI 2025, official code (``ColorTransformer``), which trains the style network on such images.
-    A channel of equal values becomes its drawn mean; the official code divides by 0 in this case.
+    Re-Identification", AAAI 2025, official code (``ColorTransformer``), which trains the style network on recoloured
+    images. In a channel whose pixels are all equal, every pixel becomes the drawn mean; the official code divides by 0
+    in this case.
 
     Args:
         images: ``(B, C, H, W)`` float, B of 2 or more.
@@ -48,7 +49,7 @@ def dask_decode(images: Tensor, kernels: Tensor, *, groups: int = 1) -> Tensor:
     Args:
         images: ``(B, C, H, W)`` float.
         kernels: ``(B, k (9 C² / groups + C))`` float: for each image the weights ``[out, in, 3, 3]`` and then the
-            biases of k successive convolutions. The paper has one convolution.
+            biases of k successive convolutions; the paper has k = 1.
         groups: number of groups of each convolution.
 
     Returns:

@@ -25,22 +25,22 @@ def dwpp_loss(
 
     A query's similarities to all class prototypes become a distribution ``p = softmax(z / temperature)``, with ``z``
     from :func:`~lreid.losses.episodes.prototype_logits`. The loss is the mean over the queries of
-    ``sum_c p_old log(p_old / p_new)``. Probabilities below ``prob_floor`` are raised to it, and such entries of the
-    student have no gradient. Everything is computed in float64 and from log-probabilities.
+    ``sum_c p_old log(p_old / p_new)``. Probabilities below ``prob_floor`` are raised to ``prob_floor``; raised
+    probabilities of the student have no gradient. The loss is computed in float64 from log-probabilities.
 
     Source: Wang et al., "Positive Pair Distillation Considered Harmful", BMVC 2022, Eqs. 5 and 6. The paper prints a
-    sum over queries, a plain Euclidean distance and no floor; the official code is the default here. To get the form in
-    the paper, pass ``metric="euclidean", prob_floor=0`` and multiply by the number of queries. If the temperature is
-    not 1, the official code mixes the uniform distribution, with the weight 1e-5, into both distributions. So does this
-    function, unless ``prob_floor`` is 0. The official code takes a root of a float32 softmax, whose gradient is NaN
-    once the softmax underflows; here the gradient is finite.
+    sum over queries, a plain Euclidean distance and no floor; the defaults follow the official code. To get the form in
+    the paper, pass ``metric="euclidean", prob_floor=0`` and multiply by the number of queries. At temperatures other
+    than 1, the official code adds a uniform distribution with the weight 1e-5 to both distributions. With
+    ``prob_floor`` above 0, this function adds the same uniform distribution. The official code takes a root of a
+    float32 softmax, whose gradient is NaN if the softmax underflows; the gradient of this function is finite.
 
     Args:
         student: ``(B, D)`` float features of the model in training, not normalised.
-        teacher: ``(B, D')`` float features of the same images by the previous model. It gets no gradient.
-        labels: ``(B,)`` integers, in any order. The first ``num_support`` rows of each label are its support,
-            the rest are queries. Classes may have different numbers of rows and any number of queries.
-        num_support: supports of each class, at least 1.
+        teacher: ``(B, D')`` float features of the same images by the previous model; no gradient flows to them.
+        labels: ``(B,)`` integers, in any order. The first ``num_support`` rows of each label are its supports; the
+            other rows are queries. Classes may have different numbers of rows and any number of queries.
+        num_support: number of supports per class, at least 1.
         temperature: divides the similarities, above 0.
         prob_floor: minimum probability, in ``[0, 1)``; 0 gives the form in the paper, without the uniform distribution.
         metric: ``sqeuclidean`` (official code), ``euclidean`` (paper), or ``cosine``.
@@ -67,10 +67,10 @@ def dwopp_loss(
 ) -> Tensor:
     """Distillation without positive pairs (DwoPP) over one episode.
 
-    Unlike :func:`dwpp_loss`, this loss leaves out the prototype of the query's own class before the softmax, so that
-    only the similarities to other classes are distilled (Eqs. 7 and 8). The loss is 0 for one or two classes.
+    Unlike :func:`dwpp_loss`, this loss leaves out the prototype of the query's own class before the softmax (Eqs. 7 and
+    8). DwoPP therefore distils only the similarities to other classes. The loss is 0 for one or two classes.
 
-    Arguments, result and errors are those of :func:`dwpp_loss`.
+    Arguments, return value and errors: see :func:`dwpp_loss`.
     """
     old, new, episode = _episode_logits(student, teacher, labels, num_support, metric)
     old, new = without_column(old, episode.target), without_column(new, episode.target)  # (Q, N - 1)
@@ -88,17 +88,19 @@ def decoupled_distillation_loss(
 ) -> Tensor:
     """Decoupled knowledge distillation: ``alpha * TCKD + beta * NCKD``, mean over rows, times ``T²``.
 
-    ``p = softmax(z / T)``, and ``rho`` is the probability of the target class. TCKD is the KL divergence between the
-    old and the new ``(rho, 1 - rho)``. NCKD is the KL divergence between the distributions over the other classes. Per
-    row, ``KL(p_old || p_new) = TCKD + (1 - rho_old) * NCKD``. At ``T = 1``, NCKD is DwoPP with ``prob_floor=0``.
+    With logits ``z``, ``p = softmax(z / T)``, and ``rho`` is the probability of the target class. TCKD (target class)
+    is the KL divergence from the teacher's ``(rho, 1 - rho)`` to the student's. NCKD (non-target classes) is the KL
+    divergence between the teacher's and the student's distributions over the other classes. Per row,
+    ``KL(p_old || p_new) = TCKD + (1 - rho_old) * NCKD``. At ``T = 1``, NCKD equals DwoPP's loss with ``prob_floor=0``.
 
     Source: Zhao et al., "Decoupled Knowledge Distillation", CVPR 2022; the BMVC 2022 paper on DwoPP, Table 3. To
-    exclude the target class, the official code subtracts 1000 from its logit. Squared distances can exceed 1000, so
-    this function removes the class exactly. Everything is computed in float64 and from log-probabilities.
+    exclude the target class, the official code subtracts 1000 from the logit of this class. Squared distances can
+    exceed 1000, so this function removes the column of the target class instead. The loss is computed in float64 from
+    log-probabilities.
 
     Args:
         student_logits: ``(Q, C)`` float.
-        teacher_logits: ``(Q, C)`` float. It gets no gradient.
+        teacher_logits: ``(Q, C)`` float; no gradient flows to them.
         targets: ``(Q,)`` int64, the target class of each row.
         alpha: weight of TCKD; a number, or ``(Q,)`` with one weight per row.
         beta: weight of NCKD; a number, or ``(Q,)`` with one weight per row.
@@ -125,7 +127,7 @@ def decoupled_distillation_loss(
 def _episode_logits(
     student: Tensor, teacher: Tensor, labels: Tensor, num_support: int, metric: Metric
 ) -> tuple[Tensor, Tensor, Episode]:
-    """Logits ``(Q, N)`` of the teacher, those of the student, and the episode."""
+    """The teacher's logits ``(Q, N)``, the student's logits ``(Q, N)``, and the episode."""
     check_rows(student, labels, "student")
     check_rows(teacher, labels, "teacher")
     episode = split_episode(labels, num_support, student.device)
@@ -134,7 +136,7 @@ def _episode_logits(
 
 
 def _target_or_not(log_probs: Tensor, log_others: Tensor, targets: Tensor) -> Tensor:
-    """``(log rho, log(1 - rho))`` of each row, ``(Q, 2)``, without the subtraction ``1 - rho``, which loses digits."""
+    """``(log rho, log(1 - rho))`` of each row, ``(Q, 2)``; the subtraction ``1 - rho`` would lose digits."""
     return torch.stack([log_probs.gather(1, targets[:, None])[:, 0], log_others.logsumexp(1)], dim=1)
 
 
@@ -144,7 +146,7 @@ def _kl(log_old: Tensor, log_new: Tensor) -> Tensor:
 
 
 def _distillation(old: Tensor, new: Tensor, temperature: float, prob_floor: float, student: Tensor) -> Tensor:
-    """Distillation loss from the old and the new logits ``(Q, C)``."""
+    """Compute the distillation loss from the old and the new logits, both ``(Q, C)``."""
     log_old, log_new = (log_probabilities(each, temperature) for each in (old, new))  # (Q, C)
     if temperature != 1 and prob_floor:
         log_old, log_new = _with_uniform(log_old), _with_uniform(log_new)
@@ -158,7 +160,7 @@ def _with_uniform(log_probs: Tensor) -> Tensor:
 
 
 def floored_kl(log_old: Tensor, log_new: Tensor, prob_floor: float) -> Tensor:
-    """Mean KL divergence of the rows ``(Q, C)``; probabilities raised to the floor are not normalised again."""
+    """Mean KL divergence of the rows ``(Q, C)``; rows with raised probabilities are not normalised again."""
     if not 0 <= prob_floor < 1:
         raise ValueError(f"prob_floor must be in [0, 1), got {prob_floor}")
     floor = math.log(prob_floor) if prob_floor else -math.inf

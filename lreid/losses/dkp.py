@@ -12,12 +12,13 @@ from lreid.losses.triplet import hardest_distances
 def dkp_set_triplet_loss(features: Tensor, labels: Tensor) -> Tensor:
     """Soft-margin triplet loss of samples against mean features.
 
-    Every image has a mean feature and some samples around it. Each sample is an anchor. The positive is the farthest
-    mean of the same identity, which may be the mean of the same image; the negative is the nearest mean of another
-    identity. The loss is ``log(1 + exp(d+ - d-))`` with Euclidean distances, mean over the anchors.
+    Every image has a mean feature and some samples around this mean. Each sample is an anchor. The positive is the
+    farthest mean of the same identity, which may be the mean of the same image; the negative is the nearest mean of
+    another identity. The loss is ``log(1 + exp(d+ - d-))``, averaged over the anchors, with Euclidean distances to the
+    positive and the negative.
 
     Source: Xu et al., "Distribution-aware Knowledge Prototyping for Non-exemplar Lifelong Person Re-identification"
-    (DKP), CVPR 2024, official code. Everything is computed in float64.
+    (DKP), CVPR 2024, official code. The loss is computed in float64.
 
     Args:
         features: ``(B, 1 + S, D)`` float; ``features[:, 0]`` are the means, and the rest are the samples, ``S >= 1``.
@@ -46,7 +47,8 @@ def dkp_prototypes(means: Tensor, deviations: Tensor, labels: Tensor) -> tuple[T
     An identity is the equal-weight mixture of its images, which have the means ``m`` and the deviations ``s``. The mean
     of the mixture is ``mean(m)``, and the squared deviation is ``mean(s²) + mean(m²) - mean(m)²``.
 
-    Source: the same as for :func:`dkp_set_triplet_loss`. The official code calls the deviations ``mean_vars``.
+    Source: the same as for :func:`dkp_set_triplet_loss`. DKP's official code calls the standard deviations
+    ``mean_vars``.
 
     Args:
         means: ``(n, D)`` float mean feature of each image.
@@ -79,14 +81,14 @@ def dkp_pkt_loss(
 ) -> Tensor:
     """DKP's prototype-based knowledge transfer: past identities shape the similarities within a batch.
 
-    For each past identity, one sample ``mean + deviation * noise`` is drawn. ``r``, the softmax of an image's cosines
-    to these samples, describes the image by past identities. The target is the softmax of the cosines between the ``r``
-    of all images in the batch. The loss is the KL divergence from this target to the softmax of the cosines between the
-    features, mean over the rows. The model in training gives both distributions, and most of the gradient flows through
-    the target.
+    For each past identity, one sample ``mean + deviation * noise`` is drawn. The vector ``r``, the softmax of an
+    image's cosines to these samples, describes the image by its similarities to past identities. The target is the
+    softmax of the cosines between the vectors ``r`` of all images in the batch. The loss is the KL divergence from the
+    target to the softmax of the cosines between the features, mean over the rows. The model in training computes both
+    distributions, and most of the gradient flows through the target.
 
-    Source: the same as for :func:`dkp_set_triplet_loss`. The caller applies the weight 0.1. The loss is computed in
-    float64.
+    Source: the same as for :func:`dkp_set_triplet_loss`. The caller multiplies this loss by DKP's weight 0.1. The loss
+    is computed in float64.
 
     Args:
         features: ``(B, D)`` float features; they need not be unit vectors.
@@ -95,7 +97,7 @@ def dkp_pkt_loss(
         noise: ``(P, D)`` float, drawn from a normal distribution.
         relation_temperature: divides the cosines to prototypes, above 0; ``lambda_1`` in the official code.
         temperature: divides the cosines within the batch, above 0; ``lambda_2`` in the official code.
-        detach_target: let no gradient flow through the target, unlike DKP.
+        detach_target: stop the gradient through the target; DKP does not stop it.
 
     Returns:
         Scalar in the precision of ``features``, at least float32.

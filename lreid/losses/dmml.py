@@ -21,35 +21,37 @@ def dmml_loss(
     mining: Literal["hard", "center"] = "hard",
     reduction: Literal["mean", "none"] = "mean",
 ) -> Tensor:
-    """Compute the DMML loss of one episode, as the official code of DwoPP does.
+    """Compute the DMML loss of one episode in the form of DwoPP's official code.
 
-    ``d+`` is the distance of a query to the farthest support of its own class. ``d_c`` is its distance to the nearest
-    support of another class ``c``. The term of the query is::
+    ``d+`` is the distance of a query to the farthest support of its own class. ``d_c`` is the distance of the query to
+    the nearest support of another class ``c``. The term of a query is::
 
         log(1 + sum_c exp(d+ - max(d_c - margin, 0)))
 
-    The loss is the mean over the queries plus ``feature_penalty`` times the mean squared norm of all
-    features. Everything is computed in float64.
+    The loss is the mean over the queries plus ``feature_penalty`` times the mean squared norm of all features. The loss
+    is computed in float64.
 
     Source: Chen et al., "Deep Meta Metric Learning", ICCV 2019; Wang et al., "Positive Pair Distillation Considered
-    Harmful", BMVC 2022, Eq. 2. The papers print a sum over queries. The BMVC paper also prints the opposite sign, a
-    plain Euclidean distance, no clamp at 0 and no penalty. The official code is the default here. To get the form in
-    the paper with the correct sign, pass ``metric="euclidean", clamp=False, feature_penalty=0`` and multiply by Q.
+    Harmful", BMVC 2022, Eq. 2. The papers print a sum over queries. Compared with the official code, the BMVC paper
+    also prints the opposite sign, a plain Euclidean distance, no clamp at 0 and no penalty. The defaults follow the
+    official code. To get the form in the paper with the correct sign, pass
+    ``metric="euclidean", clamp=False, feature_penalty=0`` and multiply by the number of queries.
 
     Args:
         features: ``(B, D)`` float outputs of the network, not normalised.
-        labels: ``(B,)`` integers, in any order. The first ``num_support`` rows of each label are its support, the rest
-            are queries. Classes may have different numbers of rows; a class without a query still serves as a negative.
-        num_support: supports of each class, at least 1.
+        labels: ``(B,)`` integers, in any order. The first ``num_support`` rows of each label are its supports; the
+            other rows are queries. Classes may have different numbers of rows; a class without a query still serves as
+            a negative.
+        num_support: number of supports per class, at least 1.
         margin: subtracted from the distances to other classes, in units of the metric.
         metric: ``sqeuclidean`` (official code), ``euclidean`` (paper), or ``cosine``: the negative dot product of the
             features, without normalisation, margin or clamp, as in the official code.
-        clamp: raise distances that the margin makes negative to 0, where they have no gradient.
+        clamp: raise distances that are negative after the margin is subtracted to 0; raised distances have no gradient.
         feature_penalty: weight of the mean squared norm of the features.
-        mining: ``hard`` uses the farthest support of the own class and the nearest support of each other class;
+        mining: ``hard`` uses the farthest support of the query's own class and the nearest support of each other class;
             ``center`` uses the mean support of each class, without margin and clamp.
-        reduction: ``none`` gives the term of every query ``(Q,)``, with the full penalty added to each, in the order of
-            :func:`~lreid.losses.episodes.split_episode`.
+        reduction: ``none`` returns the terms of all queries ``(Q,)`` in the order of
+            :func:`~lreid.losses.episodes.split_episode`, and adds the full penalty to each term.
 
     Returns:
         Scalar, or ``(Q,)``, in the precision of ``features``, at least float32.

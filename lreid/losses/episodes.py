@@ -1,4 +1,4 @@
-"""Episodes: the split of a batch into supports and queries, and the prototypes of its classes."""
+"""Episodes: split a batch into supports and queries, and compute class prototypes."""
 
 from typing import NamedTuple
 
@@ -9,11 +9,13 @@ from lreid.losses._ops import Metric, distances, safe_quotient, safe_root, unit
 
 
 class Episode(NamedTuple):
-    """Which rows of a batch are supports and which are queries, for N classes, S supports per class and Q queries.
+    """The rows of a batch that are supports or queries, for N classes, S supports per class and Q queries.
 
     Attributes:
-        support: rows of the supports of each class; a class with fewer than S repeats its last one. ``(N, S)`` int64
-        weight: weight of each support in the class mean: 1 / number of supports, 0 for a repetition. ``(N, S)`` float64
+        support: rows of the supports of each class; a class with fewer than S supports repeats its last support.
+            ``(N, S)`` int64
+        weight: weight of each support in the class mean: 1 / number of supports, or 0 for a repeated support.
+            ``(N, S)`` float64
         query: rows of the queries, class by class. ``(Q,)`` int64
         target: class of each query, from 0 to ``N - 1`` in ascending order of the labels. ``(Q,)`` int64
     """
@@ -27,15 +29,15 @@ class Episode(NamedTuple):
 def split_episode(labels: Tensor, num_support: int, device: torch.device | None = None) -> Episode:
     """Take the first ``num_support`` rows of each label as its supports and the rest as queries.
 
-    The split is computed on the CPU. If ``labels`` are on a GPU, the CPU waits for them once.
+    The split is computed on the CPU. If ``labels`` is on a GPU, the CPU waits once until the labels are copied.
 
     Args:
         labels: ``(B,)`` integers, in any order.
-        num_support: number of supports per label, at least 1. A label with no more rows than that has no query.
+        num_support: number of supports per label, at least 1. A label with at most ``num_support`` rows has no query.
         device: device of the result; by default the device of ``labels``.
 
     Raises:
-        ValueError: ``labels`` is not ``(B,)``, ``num_support`` is below 1, or there is no query at all.
+        ValueError: ``labels`` is not ``(B,)``, ``num_support`` is below 1, or the batch has no query.
     """
     if labels.ndim != 1:
         raise ValueError(f"labels must be (B,), got shape {tuple(labels.shape)}")
@@ -59,7 +61,7 @@ def split_episode(labels: Tensor, num_support: int, device: torch.device | None 
 
 
 def prototypes(features: Tensor, episode: Episode) -> Tensor:
-    """Mean support of each class, ``(B, D)`` to ``(N, D)``."""
+    """Mean feature of the supports of each class, ``(B, D)`` to ``(N, D)``."""
     return (features[episode.support] * episode.weight[:, :, None]).sum(1)
 
 
@@ -70,8 +72,9 @@ def prototype_logits(features: Tensor, episode: Episode, metric: Metric = "sqeuc
         features: ``(B, D)``.
         episode: the split of the batch, on the same device.
         metric: ``sqeuclidean`` (official code) or ``euclidean`` (paper): the negative distance of the raw features.
-            ``cosine``: the cosine similarity to the prototype, after each dimension was divided by its norm over the
-            supports of the class, because the official code normalises along that axis.
+            ``cosine``: the cosine similarity to the prototype. Each dimension of a prototype is first divided by its
+            norm over the supports of the class, because DwoPP's official code normalises along the axis of the
+            supports.
 
     Returns:
         ``(Q, N)`` float64.

@@ -8,25 +8,25 @@ from lreid.losses._ops import check_rows, to_loss
 
 
 def asymmetric_cross_entropy(logits: Tensor, labels: Tensor, seen: Tensor | None = None) -> Tensor:
-    """Cross-entropy of the incoming batch over the classes in this batch, mean over images.
+    """Cross-entropy of the incoming batch, with a softmax over the classes of this batch only; mean over images.
 
-    The other classes get no gradient, so that new images do not push away the features of old classes. The model learns
-    to distinguish old from new classes on the replayed batch, with plain cross-entropy over all classes.
+    Classes outside the batch get no gradient, so new images do not push away the features of old classes. The model
+    learns to distinguish old from new classes by a plain cross-entropy over all classes on the replayed batch.
 
     Source: Caccia et al., "Reducing Representation Drift in Online Continual Learning" (ER-ACE), Section 3.4, where the
-    loss is a sum over images. The denominator of the official code has further classes: the highest class seen so far
-    (including this batch), and all classes with higher numbers. These further classes depend only on the numbering, and
-    a growing classifier has hardly any. The paper's form is therefore the default here, and ``seen`` gives the value of
-    the official code. The loss is computed in float64.
+    loss is a sum over images. In the official code, the denominator also includes the highest class seen so far
+    (including this batch) and all classes with higher numbers. These additional classes depend only on how classes are
+    numbered, and a growing classifier has hardly any. The default is therefore the paper's form, and ``seen`` selects
+    the form of the official code. The loss is computed in float64.
 
     Args:
         logits: ``(B, K)`` float.
         labels: ``(B,)`` int64 in ``[0, K)``.
-        seen: ``(n,)`` int64, classes of earlier batches, or only the highest of them, for the denominator of the
+        seen: ``(n,)`` int64, the classes of earlier batches (the highest class is enough), for the denominator of the
             official code; None for the denominator of the paper.
 
     Returns:
-        Scalar in the precision of ``logits``, at least float32; in the paper's form 0 for a batch of one class.
+        Scalar in the precision of ``logits``, at least float32. The paper's form is 0 for a batch of one class.
 
     Raises:
         ValueError: ``logits`` is not ``(B, K)`` with one row for each label.

@@ -10,12 +10,12 @@ from lreid.losses._ops import check_rows, to_loss
 
 
 class Pairs(NamedTuple):
-    """One positive and one negative for each of the V incoming images that have both. All are ``(V,)`` int64.
+    """A positive and a negative for each of V anchors, which are incoming images. All fields are ``(V,)`` int64.
 
     Attributes:
         anchor: rows of the incoming batch, ascending.
-        positive: rows of the incoming batch with the memory appended.
-        negative: rows of the incoming batch with the memory appended.
+        positive: rows in the concatenation of the incoming batch and the memory.
+        negative: rows in the concatenation of the incoming batch and the memory.
     """
 
     anchor: Tensor
@@ -30,26 +30,26 @@ def sample_pairs(
     *,
     negatives: Literal["incoming", "all"] = "incoming",
 ) -> Pairs:
-    """Draw one positive and one negative for each incoming image, uniformly.
+    """Draw one positive and one negative for each incoming image, each with equal probability.
 
     The positives of an image are all other images with its label, in the batch or in the memory. Images without a
     positive or without a negative are left out.
 
     Source: Caccia et al., "Reducing Representation Drift in Online Continual Learning" (ER-AML), Algorithm 1,
-    ``FetchPosNeg``, and the official code for streams without task boundaries.
+    ``FetchPosNeg``, in the form of the official code for streams without task boundaries.
 
     Args:
         labels: ``(B,)`` integers, the labels of the incoming batch.
         memory_labels: ``(M,)`` integers, the labels of the stored images.
         generator: a generator on the CPU; the same state draws the same pairs.
-        negatives: ``incoming``: images in the batch or the memory whose label is another label of the batch. ``all``:
-            images with any other label, which lets old classes drift more (Section 3.3).
+        negatives: ``incoming`` draws from images in batch and memory whose label is a different label of the batch.
+            ``all`` draws from images with any different label, so the features of old classes drift more (Section 3.3).
 
     Returns:
         Rows on the CPU. Row ``i < B`` is image i of the batch, and row ``B + j`` is image j of the memory.
 
     Raises:
-        ValueError: the labels are not ``(B,)`` and ``(M,)``, or ``negatives`` is unknown.
+        ValueError: a tensor of labels is not one-dimensional, or ``negatives`` is unknown.
     """
     if negatives not in ("incoming", "all"):
         raise ValueError(f"unknown negatives {negatives!r}; use incoming or all")
@@ -70,7 +70,7 @@ def sample_pairs(
 
 
 def _draw(allowed: Tensor, generator: torch.Generator) -> Tensor:
-    """Draw one of the allowed columns for each row, (V, n) bool to (V,) int64."""
+    """Draw one allowed column per row, (V, n) bool to (V,) int64."""
     return torch.multinomial(allowed.double(), 1, generator=generator)[:, 0]
 
 
@@ -87,17 +87,17 @@ def er_aml_loss(
     """Supervised contrastive loss (SupCon) of V anchors against their 2V candidates, mean over anchors.
 
     The candidates are the positives and negatives of all anchors together. A candidate is a positive of every anchor
-    with its label, even if it was drawn as the negative of another anchor. All features are scaled by
-    ``1 / (|x| + 1e-5)`` as in the official code.
+    with its label, even if it was drawn as the negative of another anchor. Every feature ``x`` is divided by
+    ``|x| + 1e-5``, as in the official code.
 
-    Source: Caccia et al. (ER-AML), Eq. 1. The equation sums over anchors and has only the negatives in the denominator.
-    This function follows the official code: all candidates are in the denominator, the result is multiplied by
-    ``temperature / 0.07``, and the paper's weight gamma is not applied. The loss is computed in float64.
+    Source: Caccia et al. (ER-AML), Eq. 1. Equation 1 sums over anchors, and its denominator contains only the
+    negatives. This function follows the official code: the denominator contains all candidates, the loss is multiplied
+    by ``temperature / 0.07``, and the paper's weight gamma is not applied. The loss is computed in float64.
 
     Args:
         anchors: ``(V, D)`` float, features of incoming images that have a positive and a negative.
-        positives: ``(V, D)`` float features of one image with the label of each anchor.
-        negatives: ``(V, D)`` float features of one image with another label.
+        positives: ``(V, D)`` float, for each anchor the features of one image with the anchor's label.
+        negatives: ``(V, D)`` float, for each anchor the features of one image with a different label.
         labels: ``(V,)`` integers, the labels of the anchors and of their positives.
         negative_labels: ``(V,)`` integers, the labels of the negatives.
         temperature: divides the cosine similarities, above 0.
@@ -127,9 +127,9 @@ def er_aml_loss(
 def er_aml_triplet_loss(anchors: Tensor, positives: Tensor, negatives: Tensor, *, margin: float = 0.2) -> Tensor:
     """Triplet loss of each anchor with its own positive and negative, mean over anchors.
 
-    Source: Caccia et al. (ER-AML), Appendix E, where the loss is a sum over anchors. The caller applies the official
-    code's weight gamma = 2. Features are scaled as in :func:`er_aml_loss`. The distances are Euclidean; torch adds 1e-6
-    to every difference. The loss is computed in float64.
+    Source: Caccia et al. (ER-AML), Appendix E, where the loss is a sum over anchors. The caller multiplies this loss by
+    the official code's weight gamma = 2. Features are scaled as in :func:`er_aml_loss`. Distances are Euclidean; torch
+    adds 1e-6 to every coordinate difference. The loss is computed in float64.
 
     Args:
         anchors: ``(V, D)`` float.
@@ -151,7 +151,7 @@ def er_aml_triplet_loss(anchors: Tensor, positives: Tensor, negatives: Tensor, *
 
 
 def _normalized(features: Tensor) -> Tensor:
-    """Divide each row by its length + 1e-5, in float64, so that rows of zeros have a finite gradient."""
+    """Divide each row by its length plus 1e-5, in float64; rows of zeros then have a finite gradient."""
     features = features.double()
     return features / (torch.linalg.vector_norm(features, dim=1, keepdim=True) + 1e-5)
 

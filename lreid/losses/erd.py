@@ -14,22 +14,22 @@ from lreid.losses.ida import discriminant_alignment_loss
 def erd_losses(
     student: Tensor, teacher: Tensor, labels: Tensor, num_support: int, is_previous: Tensor, **options: Any
 ) -> tuple[Tensor, Tensor]:
-    """Compute the two distillation terms of ERD over one batch of two episodes.
+    """Compute ERD's two distillation terms over a batch with two parts, each an episode: previous and current.
 
-    1. For the queries of the previous part: the KL divergence between the two models' distributions over its classes.
-       Each model computes its own prototypes.
-    2. For all images of the current part: the KL divergence between the two models' distributions over the *previous*
-       part's prototypes. The teacher computes these prototypes.
+    1. For the queries of the previous part, the KL divergence between the two models' distributions over the prototypes
+       of this part. Each model computes its own prototypes.
+    2. For all images of the current part, the KL divergence between the two models' distributions over the prototypes
+       of the *previous* part. The teacher computes these prototypes.
 
     Source: Wang et al., "Incremental Meta-Learning via Episodic Replay Distillation for Few-Shot Image Recognition"
-    (ERD), CVPR Workshops 2022; its official code gives both terms the weight 0.5. As in that code, both are means over
-    images, and probabilities below 1e-4 are raised to 1e-4.
+    (ERD), CVPR Workshops 2022; its official code gives both terms the weight 0.5. As in ERD's official code, both terms
+    are means over images, and probabilities below 1e-4 are raised to 1e-4.
 
     Args:
         student: ``(B, D)`` float features of the model in training, not normalised.
-        teacher: ``(B, D)`` float features of the same images by the previous model. It gets no gradient.
+        teacher: ``(B, D)`` float features of the same images by the previous model; no gradient flows to them.
         labels: ``(B,)`` integers. The first ``num_support`` rows of each label in the previous part are its supports.
-        num_support: supports of each class, at least 1.
+        num_support: number of supports per class, at least 1.
         is_previous: ``(B,)`` bool, true for the rows of the previous part (exemplars, if there are any).
         options: ``temperature`` (1 by default), ``prob_floor`` and ``metric`` of
             :func:`~lreid.losses.discriminant_alignment_loss`.

@@ -13,11 +13,12 @@ ROWS = 1024  # rows of the affinity matrices at a time; the matrices of 10,000 i
 def lstkc_alpha(new: Tensor, old: Tensor, *, scale: float = 100.0) -> float:
     """Compute LSTKC's weight of the new network, ``1 - mean_i sum_j |A_ij - B_ij|`` over all images of a task.
 
-    The rows of ``A`` and ``B`` are softmaxes of ``scale`` times the cosines between new features and between old
-    features. An image's cosine to itself dominates its row, so the weight is near 1 unless images are near-duplicates.
+    Row ``i`` of ``A`` is the softmax of ``scale`` times the cosines between the new features of image ``i`` and of all
+    images. ``B`` is the same matrix for the old features. An image's cosine to itself dominates its row, so the weight
+    is near 1 unless images are near-duplicates.
 
-    Source: LSTKC's official code (AAAI 2024). LSTKC++ has this weight as an option with a scale of 400. DASK computes
-    it without the diagonal, but uses 0.5 instead of the result. The weight is computed in float64.
+    Source: LSTKC's official code (AAAI 2024). LSTKC++ offers this weight as an option, with a scale of 400. DASK's code
+    computes this weight without the diagonal, but then uses the constant 0.5. The weight is computed in float64.
 
     Args:
         new: ``(n, D)`` float features of the new network; they need not be unit vectors.
@@ -25,7 +26,7 @@ def lstkc_alpha(new: Tensor, old: Tensor, *, scale: float = 100.0) -> float:
         scale: factor of the cosines before the softmax, above 0.
 
     Returns:
-        Weight in [-1, 1].
+        Weight of the new network, in [-1, 1].
 
     Raises:
         ValueError: the shapes do not match, there is no image, or the scale is not above 0.
@@ -36,12 +37,14 @@ def lstkc_alpha(new: Tensor, old: Tensor, *, scale: float = 100.0) -> float:
 def lstkcpp_alpha(new: Tensor, old: Tensor, *, scale: float = 400.0) -> float:
     """Compute LSTKC++'s weight of the new network, ``mean_i sum_j A_ij B_ij``, without an image's cosine to itself.
 
-    The weight is below 1 even for equal networks. The weight falls as more images have equal similarities.
+    The weight is below 1 even if both networks are equal. The more images have equal similarities, the smaller is the
+    weight.
 
-    Source: LSTKC++'s official code (TPAMI 2025). Arguments and errors: see :func:`lstkc_alpha`, but n is 2 or more.
+    Source: LSTKC++'s official code (TPAMI 2025). Arguments and errors: see :func:`lstkc_alpha`; this function needs 2
+    or more images.
 
     Returns:
-        Weight in [0, 1].
+        Weight of the new network, in [0, 1].
     """
     return _row_mean(new, old, scale, overlap=True)
 
@@ -49,14 +52,15 @@ def lstkcpp_alpha(new: Tensor, old: Tensor, *, scale: float = 400.0) -> float:
 def linear_combination(new: Mapping[str, Tensor], old: Mapping[str, Tensor], alpha: float) -> dict[str, Tensor]:
     """``alpha * new + (1 - alpha) * old`` for all entries of two state dicts, including BatchNorm statistics.
 
-    Counts of batches are truncated. If a classifier has grown, its new rows are those of ``new``.
+    BatchNorm's averaged ``num_batches_tracked`` is truncated to an integer. If a classifier has grown, the new rows are
+    copied from ``new``.
 
-    Source: the official code of LSTKC, LSTKC++, DKP and DASK; all four do the same.
+    Source: the official code of LSTKC, LSTKC++, DKP and DASK.
 
     Args:
         new: state dict of the new network.
         old: state dict of the old network, with the same names; tensors have the same shape or fewer rows.
-        alpha: weight of the new network; a value above 1 extrapolates beyond it.
+        alpha: weight of the new network; a value above 1 extrapolates beyond the new network.
 
     Returns:
         A new state dict with the names, shapes and types of ``new``.
@@ -90,8 +94,8 @@ def pad_ema(
 ) -> dict[str, Tensor]:
     """Move a teacher towards the student: ``momentum * teacher + (1 - momentum) * student``.
 
-    All floating-point entries are averaged, including BatchNorm statistics; integers are those of the teacher. After n
-    steps, the first teacher still has the weight ``momentum ** n``.
+    All floating-point entries are averaged, including BatchNorm statistics; integer entries are copied from the
+    teacher. After n steps, the initial teacher still has the weight ``momentum ** n``.
 
     Source: PAD's official code (CVPR 2026, ``EMATeacher``).
 

@@ -12,14 +12,14 @@ def icarl_loss(student_logits: Tensor, labels: Tensor, teacher_logits: Tensor | 
 
     The targets of old classes are the teacher's sigmoids, even for exemplars. The targets of new classes are 0 or 1.
 
-    Source: Rebuffi et al., "iCaRL", CVPR 2017, Algorithm 3, where the loss is a sum over classes. Mammoth's code and
-    this function take the mean over images and classes, which is ``1 / K`` of that sum. The loss is computed in
-    float64.
+    Source: Rebuffi et al., "iCaRL", CVPR 2017, Algorithm 3, where the loss is a sum over classes. This function takes
+    the mean over images and classes, like mammoth's code, so its value is ``1 / K`` of the sum in the paper. The loss
+    is computed in float64.
 
     Args:
         student_logits: ``(B, K)`` float, the old classes first, in the teacher's order.
-        labels: ``(B,)`` int64 in ``[0, K)``, images of this task and exemplars.
-        teacher_logits: ``(B, K_old)`` float, ``K_old <= K``; None in the first task. It gets no gradient.
+        labels: ``(B,)`` int64 in ``[0, K)``, the labels of images of the task and of exemplars.
+        teacher_logits: ``(B, K_old)`` float, ``K_old <= K``; None in the first task. No gradient flows to these logits.
 
     Returns:
         Scalar in the precision of ``student_logits``, at least float32.

@@ -1,4 +1,4 @@
-"""Indirect discriminant alignment: new features keep the old features' similarities to past classes."""
+"""Indirect discriminant alignment (IDA): preserve the similarities of features to the means of past classes."""
 
 from torch import Tensor
 
@@ -15,25 +15,27 @@ def discriminant_alignment_loss(
     prob_floor: float = 1e-4,
     metric: Metric = "sqeuclidean",
 ) -> Tensor:
-    """Mean over images of ``KL(p(anchor | teacher) || p(anchor | student))``.
+    """IDA's loss: the mean over images of ``KL(p(anchor | teacher) || p(anchor | student))``.
 
-    Both distributions are softmaxes of the negative distances to the same anchors. The anchors are mean features of
-    past classes by the model that was trained on them; they never change.
+    Both distributions are softmaxes of the negative distances to the same anchors. An anchor is the mean feature of a
+    past class, computed by the model that was trained on this class; anchors never change.
 
-    Source: Liu et al., "Incremental Few-Shot Meta-Learning via Indirect Discriminant Alignment" (IDA), ECCV 2020, with
-    prototypical networks: squared distances, ``f_old(x; phi_old)`` against ``f_old(x; phi_new)`` on images of the new
-    task. There is no official code. The BMVC 2022 paper on DwoPP compares with IDA on re-ID, but does not give details.
-    lreid therefore made these choices. The distance is that of the DMML loss, and the loss is a mean over images. The
-    floor is that of the DwoPP and ERD codes; the IDA paper has none (``prob_floor=0``). All anchors are used at once;
-    the paper draws as many as an episode has classes, and a caller can pass a subset. The second term of ERD is this
-    loss, too. The loss is computed in float64.
+    Source: Liu et al., "Incremental Few-Shot Meta-Learning via Indirect Discriminant Alignment" (IDA), ECCV 2020, in
+    the form for prototypical networks: with squared distances, ``f_old(x; phi_new)`` is compared with
+    ``f_old(x; phi_old)`` on images of the new task. IDA has no official code. The BMVC 2022 paper on DwoPP compares
+    with IDA on re-ID, but gives no details. The following choices are therefore lreid's. The distance is the distance
+    of the DMML loss, and the loss is a mean over images. The probability floor comes from the official code of DwoPP
+    and ERD; IDA's paper has no floor (``prob_floor=0``). All anchors are used at once; IDA's paper draws one anchor per
+    class of an episode, and a caller can pass a subset. ERD's second term equals this loss. The loss is computed in
+    float64.
 
     Args:
         student: ``(B, D)`` float features of the model in training, not normalised.
-        teacher: ``(B, D)`` float features of the same images by the previous model. It gets no gradient.
-        anchors: ``(A, D)`` float, mean features of past classes, at least one. It gets no gradient.
+        teacher: ``(B, D)`` float features of the same images by the previous model; no gradient flows to them.
+        anchors: ``(A, D)`` float, mean features of one or more past classes; no gradient flows to them.
         temperature: divides the distances, above 0.
-        prob_floor: in ``[0, 1)``; smaller probabilities are raised to it and have no gradient.
+        prob_floor: minimum probability, in ``[0, 1)``; smaller probabilities are raised to the floor and have no
+            gradient.
         metric: ``sqeuclidean``, ``euclidean``, or ``cosine``: the dot product of unnormalised features.
 
     Returns:

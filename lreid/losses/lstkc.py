@@ -17,24 +17,24 @@ def lstkc_rskt_loss(
     """Rectified distillation of affinities, LSTKC's "rectification-based short-term knowledge transfer".
 
     Row ``i`` of an affinity matrix is the softmax of the cosines of image ``i`` to all images of the batch, itself
-    included. An entry of the same identity is *right* if it is above all entries of other identities in its row; the
-    entry of the image itself is always right. An entry of another identity is right if it is not above the smallest
-    entry of the row's own identity, without the image itself. The target contains the teacher's entry if it is right,
-    otherwise the student's entry if it is right. If both are wrong, an entry that is too low becomes the larger of the
-    two models' largest entries of other identities in its row. An entry that is too high becomes the smaller of the two
-    models' smallest entries of the own identity. Rows are then normalised. The loss is ``KL(target || student)``, mean
-    over the rows.
+    included. An entry for the row's own identity is *right* if it is above all entries for other identities in the row;
+    the diagonal entry is always right. An entry for another identity is right if it is not above the smallest
+    off-diagonal entry for the row's own identity. The target contains the teacher's entry if this entry is right,
+    otherwise the student's entry if that entry is right. If both entries are wrong, a bound replaces them. For the own
+    identity, the bound is the largest entry for other identities in the row, of both models. For another identity, the
+    bound is the smallest entry for the own identity in the row, of both models. The rows of the target are then
+    normalised. The loss is ``KL(target || student)``, mean over the rows.
 
     Source: Xu et al., "LSTKC: Long Short-Term Knowledge Consolidation for Lifelong Person Re-identification", AAAI
     2024, in the form of its official code, where the gradient also flows through the student's entries in the target.
-    The loss of two equal models is above 0 if any of their entries is wrong. Everything is computed in float64.
+    If both models are equal, the loss is above 0 as soon as one entry is wrong. The loss is computed in float64.
 
     Args:
         student: ``(B, D)`` float features of the model in training; they need not be unit vectors.
-        teacher: ``(B, D')`` float features of the same images by the previous model. It gets no gradient.
+        teacher: ``(B, D')`` float features of the same images by the previous model; no gradient flows to them.
         labels: ``(B,)`` integers, in any order, with any number of images per label.
         temperature: divides the cosines, above 0.
-        detach_target: let no gradient flow through the target.
+        detach_target: stop the gradient through the target.
 
     Returns:
         Scalar in the precision of ``student``, at least float32; 0 for fewer than two rows.
@@ -54,12 +54,12 @@ def lstkc_rskt_loss(
 def lstkcpp_single_loss(
     student: Tensor, teacher: Tensor, labels: Tensor, *, temperature: float = 0.1, weighted: bool = False
 ) -> Tensor:
-    """Rectified distillation of one teacher in LSTKC++, as in its second task.
+    """Rectified distillation of one teacher, which LSTKC++ uses in the second task.
 
-    The loss differs from :func:`lstkc_rskt_loss` in the target, which depends only on the teacher. The teacher's right
-    entries do not change; bounds from its own rows replace the wrong entries.
+    Unlike in :func:`lstkc_rskt_loss`, the target depends only on the teacher. The target contains the teacher's right
+    entries; bounds from the teacher's own rows replace wrong entries.
 
-    Source and arguments are those of :func:`lstkcpp_dual_loss`.
+    Source, arguments and errors: see :func:`lstkcpp_dual_loss`.
     """
     check_rows(student, labels, "student")
     check_pairs(student, teacher)
@@ -71,25 +71,28 @@ def lstkcpp_single_loss(
 def lstkcpp_dual_loss(
     student: Tensor, short: Tensor, long: Tensor, labels: Tensor, *, temperature: float = 0.1, weighted: bool = False
 ) -> Tensor:
-    """Rectified distillation of two teachers, LSTKC++ from the third task on.
+    """Rectified distillation of two teachers, which LSTKC++ uses from the third task on.
 
-    The loss differs from :func:`lstkc_rskt_loss` in the target, which depends only on the teachers and has no gradient.
-    If both teachers' entries are right, the target is their mean. If one is right, the target is this entry. If neither
-    is right, an entry that is too low becomes the larger of the two largest entries of other identities, and an entry
-    that is too high becomes the smaller of the two smallest entries of the own identity.
+    Unlike in :func:`lstkc_rskt_loss`, which defines right and wrong entries, the target depends only on the teachers
+    and has no gradient. If both teachers' entries are right, the target is the mean of both entries. If one teacher's
+    entry is right, the target is this entry. If both teachers' entries are wrong, a bound replaces them. For the own
+    identity, the bound is the largest entry for other identities in the row, of both teachers. For another identity,
+    the bound is the smallest entry for the own identity in the row, of both teachers.
 
     Source: Xu et al., "Long Short-Term Knowledge Decomposition and Consolidation for Lifelong Person Re-Identification"
     (LSTKC++), TPAMI 2025, in the form of its official code.
 
     Args:
         student: ``(B, D)`` float features of the model in training; they need not be unit vectors.
-        short: ``(B, D')`` float features of the same images by the model at the end of the last task's training, before
-            it was averaged.
-        long: ``(B, D'')`` float features of the same images by the fused older model. No teacher gets a gradient.
+        short: ``(B, D')`` float features of the same images by the short-term teacher, which is the model at the end of
+            the last task's training, before averaging.
+        long: ``(B, D'')`` float features of the same images by the long-term teacher, which is the fused older model.
+            No gradient flows to the teachers' features.
         labels: ``(B,)`` integers, in any order, with any number of images per label.
         temperature: divides the cosines, above 0.
-        weighted: weight every entry by the student's distance from the labels, ``|same identity - affinity / (largest
-            of its row + 1e-6)|``. The official code has this option but does not use it.
+        weighted: weight every entry by ``|s - a / (m + 1e-6)|``, where ``s`` is 1 for two images of one identity and
+            otherwise 0, ``a`` is the student's affinity, and ``m`` is the largest affinity of the row. LSTKC++'s
+            official code has the same option, off by default.
 
     Returns:
         Scalar in the precision of ``student``, at least float32; 0 for fewer than two rows.
@@ -108,7 +111,7 @@ def lstkcpp_dual_loss(
 
 
 class _Judged(NamedTuple):
-    """A matrix of affinities, and which of its entries agree with the labels."""
+    """A matrix of affinities, and a mask of the entries that agree with the labels."""
 
     affinities: Tensor  # (B, B)
     same: Tensor  # (B, B) bool, whether both images show one identity
@@ -127,7 +130,7 @@ def _judged(log_affinity: Tensor, labels: Tensor) -> _Judged:
 
 
 def _capped(a: _Judged, b: _Judged) -> Tensor:
-    """The bounds ``(B, B)`` that replace entries that are wrong in both matrices."""
+    """The bounds ``(B, B)`` that replace the entries that are wrong in both matrices."""
     return torch.where(
         a.same, torch.maximum(a.highest_other, b.highest_other), torch.minimum(a.lowest_own, b.lowest_own)
     )

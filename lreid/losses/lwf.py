@@ -6,19 +6,19 @@ from lreid.losses._ops import check_logits, check_temperature, to_loss
 
 
 def knowledge_distillation_loss(student_logits: Tensor, teacher_logits: Tensor, *, temperature: float = 2.0) -> Tensor:
-    """Cross-entropy from the teacher's to the student's softened softmax, mean over rows, times ``T²``.
+    """Cross-entropy from the teacher's to the student's softmax at temperature ``T``, mean over rows, times ``T²``.
 
     The student's softmax runs over old and new classes, the teacher's over the old classes. New classes have the target
-    0, so the loss also lowers the student's probabilities of new classes. The entropy of the teacher is not subtracted;
-    it has no gradient, but the smallest possible loss is above 0.
+    0, so the loss also lowers the student's probabilities of new classes. The teacher's entropy is not subtracted, so
+    the smallest possible loss is above 0. The gradient is still the gradient of the KL divergence.
 
     Source: Li and Hoiem, "Learning without Forgetting", ECCV 2016, in the form of AKA's official code for re-ID. Other
-    codes (mammoth) distil over the old classes only and leave out ``T²``. To get their value, pass
-    ``student_logits[:, :K_old]`` and divide by ``T²``. The loss is computed in float64 and from log-probabilities.
+    implementations, such as mammoth, distil over the old classes only and leave out ``T²``. To get mammoth's value,
+    pass ``student_logits[:, :K_old]`` and divide by ``T²``. The loss is computed in float64 from log-probabilities.
 
     Args:
         student_logits: ``(B, K)`` float, the old classes first, in the teacher's order.
-        teacher_logits: ``(B, K_old)`` float, ``K_old <= K``. It gets no gradient.
+        teacher_logits: ``(B, K_old)`` float, ``K_old <= K``; no gradient flows to them.
         temperature: divides the logits, above 0.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Losses of PAD: distillation of features and logits, and alignment of images with sentences."""
+"""Losses of PAD: distillation of features and logits, and alignment of images with sentences (text prompts)."""
 
 from collections.abc import Sequence
 
@@ -19,14 +19,17 @@ def pad_viskd_loss(
     logit_weight: float = 0.5,
     temperature: float = 4.0,
 ) -> Tensor:
-    """Sum of a feature term, the squared difference averaged over layers, and ``T² KL(teacher || student)`` of logits.
+    """Weighted sum of two distillation terms: squared difference of features, and KL divergence of logits.
 
-    Source: PAD (CVPR 2026), official code (``KDLosses``). PAD's logits are products of features and fixed text
-    features, which teacher and student share. The loss is computed in float64 and from log-probabilities.
+    The feature term is the mean squared difference, averaged over the layers. The logit term is
+    ``T² KL(teacher || student)``.
+
+    Source: PAD (CVPR 2026), official code (``KDLosses``). PAD's logits are dot products of image features with fixed
+    text features, which teacher and student share. The loss is computed in float64 from log-probabilities.
 
     Args:
         student_features: ``(B, D)`` float features of one or more layers; D may differ between layers.
-        teacher_features: features of the same shapes. They get no gradient, nor do ``teacher_logits``.
+        teacher_features: features of the same shapes. No gradient flows to ``teacher_features`` and ``teacher_logits``.
         student_logits: ``(B, C)`` float.
         teacher_logits: ``(B, C)`` float.
         feature_weight, logit_weight: weights of the two terms.
@@ -56,15 +59,16 @@ def pad_viskd_loss(
 def pad_image_text_loss(images: Tensor, texts: Tensor, labels: Tensor) -> Tensor:
     """Supervised contrast between images and sentences, in both directions.
 
-    For each image, a softmax runs over its products with all sentences. The term of the image is the negative mean
-    log-probability of the sentences with its label. The same is computed for each sentence over all images, and the two
-    means are added. Features are not scaled to unit length, and the temperature is 1.
+    For each image, a softmax runs over its dot products with all sentences. The term of the image is the negative mean
+    log-probability of the sentences with the image's label. Each sentence has an analogous term over all images. The
+    loss is the mean term of the images plus the mean term of the sentences. Features are not scaled to unit length, and
+    the temperature is 1.
 
     Source: CLIP-ReID (AAAI 2023), whose code PAD (CVPR 2026) uses. The loss is computed in float64.
 
     Args:
         images, texts: ``(B, D)`` float.
-        labels: ``(B,)`` integers, the labels of images and texts.
+        labels: ``(B,)`` integers; row i of ``images`` and row i of ``texts`` have the label ``labels[i]``.
 
     Returns:
         Scalar in the precision of ``images``, at least float32.
@@ -83,19 +87,19 @@ def pad_image_text_loss(images: Tensor, texts: Tensor, labels: Tensor) -> Tensor
 def pad_text_anchor_loss(
     images: Tensor, texts: Tensor, anchors: Tensor, *, scale: float = 7.0, temperature: float = 0.07
 ) -> Tensor:
-    """KL divergence of two distributions over sentences, from anchors and from texts, mean over images, times ``T²``.
+    """Anchor loss of the trained text tokens: ``T²`` times the KL divergence from anchors to texts, mean over images.
 
-    Each distribution is a softmax of ``scale`` times the cosines of an image to the sentences, divided by ``T``. The
-    loss is ``T² KL(anchors || texts)``.
+    For each image, ``anchors`` and ``texts`` each give a distribution over the sentences: the softmax of ``scale / T``
+    times the cosines between the image and the sentences. The loss is ``T² KL(anchors || texts)``.
 
     Source: PAD (CVPR 2026), official code (``TEXTKD``). The loss is computed in float64.
 
     Args:
         images: ``(B, D)`` float.
         texts: ``(C, D)`` float features of sentences with trained tokens.
-        anchors: ``(C, D)`` float features of the same sentences with fixed tokens. They get no gradient.
+        anchors: ``(C, D)`` float features of the same sentences with fixed tokens; no gradient flows to them.
         scale: factor of the cosines.
-        temperature: ``T``, divides the scaled cosines, above 0.
+        temperature: ``T``, which divides the scaled cosines, above 0.
 
     Returns:
         Scalar in the precision of ``images``, at least float32.

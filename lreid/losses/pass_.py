@@ -1,4 +1,4 @@
-"""PASS: rotated images as separate classes, prototypes of past classes with noise, and feature distillation."""
+"""PASS: rotated images as separate classes, noisy prototypes of past classes, and feature distillation."""
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ def rotate_batch(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     Returns:
         Images ``(4B, C, H, W)`` and labels ``(4B,)``. All upright images come first, then all images rotated by 90
         degrees, and so on. After ``k`` quarter turns an image has the label ``4y + k``. The columns ``0::4`` of a
-        classifier are therefore those of upright images.
+        classifier are the classes of upright images.
 
     Raises:
         ValueError: a shape is wrong.
@@ -40,10 +40,11 @@ def rotate_batch(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def prototype_radius(features: Tensor, labels: Tensor) -> float:
-    """Compute the root of the mean variance within a class, per dimension; it scales the noise around prototypes.
+    """Compute the standard deviation of PASS's prototype noise: the root mean variance within classes, per dimension.
 
     ``trace(covariance) / D`` is averaged over the classes before the root is taken. PASS measures the radius once,
-    after the first task. Classes of one image are left out; the official code divides by zero for them.
+    after the first task. Classes with a single image are left out; for such classes PASS's official code divides by
+    zero.
 
     Args:
         features: ``(B, D)`` float.
@@ -66,7 +67,7 @@ def prototype_radius(features: Tensor, labels: Tensor) -> float:
 def augment_prototypes(
     prototypes: Tensor, labels: Tensor, radius: float, picks: Tensor, noise: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Add noise to prototypes, which replace images of past classes when the classifier is trained.
+    """Add noise to prototypes, on which PASS trains the classifier instead of images of past classes.
 
     Args:
         prototypes: ``(P, D)`` float, mean features of past classes.
@@ -76,20 +77,20 @@ def augment_prototypes(
         noise: ``(n, D)`` float, drawn from a normal distribution.
 
     Returns:
-        Features ``(n, D)`` and their labels ``4y`` ``(n,)``, those of upright images.
+        Features ``(n, D)`` and labels ``4y`` ``(n,)``, which are the labels of upright images.
     """
     return prototypes[picks.to(prototypes.device, non_blocking=True)] + radius * noise, ROTATIONS * labels[picks]
 
 
 def feature_distillation_loss(student: Tensor, teacher: Tensor) -> Tensor:
-    """Euclidean norm of the differences between old and new features of a batch, taken as one long vector.
+    """Frobenius norm of the difference between the new and the old features of a batch.
 
     Source: the same as for :func:`rotate_batch`. The norm is neither squared nor divided by the batch size, so it grows
-    with the root of the batch size. The gradient of the loss has the length 1, or 0 if all differences are 0.
+    with the square root of the batch size. The gradient of the loss has the length 1, or 0 if all differences are 0.
 
     Args:
         student: ``(B, D)`` float features of the model in training.
-        teacher: ``(B, D)`` float features of the same images by the previous model. It gets no gradient.
+        teacher: ``(B, D)`` float features of the same images by the previous model; no gradient flows to them.
 
     Returns:
         Scalar in the precision of ``student``, at least float32.

@@ -8,11 +8,12 @@ from lreid.losses._ops import check_logits, log_probabilities, to_loss
 
 
 def patchkd_kd_loss(student_logits: Tensor, teacher_logits: Tensor, *, temperature: float = 2.0) -> Tensor:
-    """Cross-entropy from the teacher's to the student's softened softmax, mean over rows, times ``T²``.
+    """Cross-entropy from the teacher's to the student's softmax at temperature ``T``, mean over rows, times ``T²``.
 
-    The value equals that of :func:`~lreid.losses.lwf.knowledge_distillation_loss`. The gradient follows PatchKD's
-    official code. If the student has more classes than the teacher, the targets get no gradient. If both have the same
-    classes, the gradient also flows through the teacher's logits, so that the choice of patches can be trained.
+    The value equals the value of :func:`~lreid.losses.lwf.knowledge_distillation_loss`, but the gradient follows
+    PatchKD's official code. If the student has more classes than the teacher, the targets get no gradient. If both have
+    the same classes, the gradient also flows through the teacher's logits, which trains the network that chooses the
+    patches.
 
     Source: Sun and Mu, "Patch-based Knowledge Distillation for Lifelong Person Re-Identification", ACM MM 2022.
 
@@ -38,9 +39,9 @@ def patchkd_kd_loss(student_logits: Tensor, teacher_logits: Tensor, *, temperatu
 
 
 def patchkd_conf_loss(logits: Tensor, *, temperature: float = 2.0) -> Tensor:
-    """Entropy of the softened softmax, mean over rows, times ``T²``; its gradient trains the choice of patches.
+    """Entropy of the softmax at temperature ``T``, mean over rows, times ``T²``; trains PatchKD's choice of patches.
 
-    Source: the same as for :func:`patchkd_kd_loss`. PatchKD applies this to the old model's logits of the patches.
+    Source: the same as for :func:`patchkd_kd_loss`. PatchKD applies this loss to the patch logits of the old model.
 
     Args:
         logits: ``(B, K)`` float; the gradient flows through them.
@@ -56,19 +57,20 @@ def patchkd_conf_loss(logits: Tensor, *, temperature: float = 2.0) -> Tensor:
 
 
 def patchkd_rd_loss(student: Tensor, teacher: Tensor) -> Tensor:
-    """Smooth-L1 difference between the relative distances that two models give within each set of vectors.
+    """Smooth-L1 loss between the relative distances of two models within each set of vectors.
 
-    The Euclidean distances of each model are divided by the mean of its nonzero distances over all sets. In PatchKD, a
-    set contains the patches of one image, ``(n, k, c)``, or the same patch of all images, ``(k, n, c)``.
+    The Euclidean distances of each model are divided by their mean over all sets, without the zero diagonals. In
+    PatchKD, a set contains the patches of one image, ``(n, k, c)``, or the same patch of all images, ``(k, n, c)``.
 
-    Source: the same as for :func:`patchkd_kd_loss`. The mean includes the zero diagonals. The loss is in float64.
+    Source: the same as for :func:`patchkd_kd_loss`. The mean of the smooth-L1 loss includes the zero diagonals. The
+    loss is computed in float64.
 
     Args:
         student: ``(S, m, D)`` float: S sets of m vectors from the model in training.
-        teacher: ``(S, m, D')`` float vectors from the previous model. It gets no gradient.
+        teacher: ``(S, m, D')`` float vectors from the previous model; no gradient flows to them.
 
     Returns:
-        Scalar in the precision of ``student``, at least float32; 0 if the sets have one vector.
+        Scalar in the precision of ``student``, at least float32; 0 if each set has one vector.
 
     Raises:
         ValueError: the shapes do not match.
@@ -83,7 +85,7 @@ def patchkd_rd_loss(student: Tensor, teacher: Tensor) -> Tensor:
 
 
 def patchkd_div_loss(features: Tensor, patches: int) -> Tensor:
-    """Mean cosine between the patches of an image, mean over the images; a small value means that patches differ.
+    """Mean cosine similarity between different patches of one image, averaged over images; small if patches differ.
 
     Source: the same as for :func:`patchkd_kd_loss`. For one patch the loss is 0; the official code divides by 0.
 
@@ -109,7 +111,7 @@ def patchkd_patch_features(feature_map: Tensor, theta: Tensor) -> Tensor:
     """Features of patches: weighted sums over the positions of a feature map.
 
     Source: the same as for :func:`patchkd_kd_loss`. In the official code, ``theta`` is one-hot over the positions
-    (straight-through Gumbel), so that a patch is one position.
+    (straight-through Gumbel), so each patch is one position.
 
     Args:
         feature_map: ``(n, C, H, W)`` float.
@@ -135,7 +137,7 @@ def patchkd_patch_features(feature_map: Tensor, theta: Tensor) -> Tensor:
 
 
 def _relative_distances(sets: Tensor) -> Tensor:
-    """Euclidean distances within each set, ``(S, m, D)`` to ``(S, m, m)`` float64, divided by their nonzero mean."""
+    """Euclidean distances within sets, ``(S, m, D)`` to ``(S, m, m)`` float64, divided by their off-diagonal mean."""
     exact = sets.double()
     squares = exact.square().sum(2)  # (S, m)
     squared = squares[:, :, None] + squares[:, None] - 2 * exact @ exact.mT

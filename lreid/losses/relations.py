@@ -9,20 +9,21 @@ from lreid.losses._ops import check_alike, check_pairs, log_probabilities, to_lo
 def relation_distillation_loss(
     student: Tensor, teacher: Tensor, *, temperature: float = 0.2, teacher_temperature: float = 0.01
 ) -> Tensor:
-    """Instance-wise relation distillation (IRD) of each image's similarities to the others in the batch.
+    """Instance-wise relation distillation (IRD): distil each image's similarities to the other images of the batch.
 
-    The softmax of a row's cosines to all other rows, divided by a temperature, is a distribution. The loss is the
-    cross-entropy from the teacher's to the student's distribution, mean over the rows. Two equal models have a loss
-    above 0, because the teacher's entropy is not subtracted and the two temperatures differ.
+    For each row, each model gives a distribution: the softmax of the row's cosines to all other rows, divided by a
+    temperature. The loss is the cross-entropy from the teacher's to the student's distribution, mean over the rows. If
+    both models are equal, the loss is above 0, because the teacher's entropy is not subtracted and the two temperatures
+    differ.
 
     Source: Cha et al., "Co²L: Contrastive Continual Learning", ICCV 2021, Eqs. 11-13. The paper prints the sum over the
-    rows, ``B`` times this value; the official code takes the mean. On the projection head's outputs this loss is IRD.
-    On the encoder's outputs it is the loss that the paper's Table 6 calls SEED (Eqs. 14-16). Everything is computed in
-    float64 and from log-probabilities.
+    rows; this function takes the mean, like the official code. Applied to outputs of the projection head, the loss is
+    IRD. Applied to outputs of the encoder, the loss is "SEED" in the paper's Table 6 (Eqs. 14-16). The loss is computed
+    in float64 from log-probabilities.
 
     Args:
-        student: ``(B, D)`` float unit vectors of the model in training; all views of all images are rows.
-        teacher: ``(B, D')`` float unit vectors of the same rows by the previous model. It gets no gradient.
+        student: ``(B, D)`` float unit vectors by the model in training, one row for each view of each image.
+        teacher: ``(B, D')`` float unit vectors of the same rows by the previous model; no gradient flows to them.
         temperature: divides the student's cosines, above 0; κ in the paper.
         teacher_temperature: divides the teacher's cosines, above 0; κ* in the paper.
 
@@ -41,12 +42,13 @@ def relation_distillation_loss(
 def mean_squared_distillation_loss(student: Tensor, teacher: Tensor) -> Tensor:
     """Squared Euclidean distance between old and new features, mean over the rows.
 
-    Source: Co²L, Eqs. 17 and 18. The paper's Table 6 compares this loss with IRD, on the outputs of the encoder and on
-    those of the projection head before normalisation. The loss is ``D`` times the mean over all entries.
+    Source: Co²L, Eqs. 17 and 18. Co²L's Table 6 compares this loss with IRD, both on outputs of the encoder and on
+    unnormalised outputs of the projection head. The loss equals ``D`` times the mean squared difference over all
+    entries.
 
     Args:
         student: ``(B, D)`` float features of the model in training.
-        teacher: ``(B, D)`` float features of the same rows by the previous model. It gets no gradient.
+        teacher: ``(B, D)`` float features of the same rows by the previous model; no gradient flows to them.
 
     Returns:
         Scalar in the precision of ``student``, at least float32; 0 for no rows.
@@ -60,7 +62,7 @@ def mean_squared_distillation_loss(student: Tensor, teacher: Tensor) -> Tensor:
 
 
 def log_relations(vectors: Tensor, temperature: float) -> Tensor:
-    """Log-softmax of each row's dot products with all other rows, ``(n, D)`` to ``(n, n - 1)`` float64.
+    """Log-softmax of the dot products of each row with all other rows, ``(n, D)`` to ``(n, n - 1)`` float64.
 
     Raises:
         ValueError: the temperature is not above 0.
@@ -75,5 +77,5 @@ def without_self(matrix: Tensor) -> Tensor:
 
 
 def mean_cross_entropy(log_old: Tensor, log_new: Tensor) -> Tensor:
-    """Cross-entropy from old to new log-probabilities ``(n, m)``, mean over the rows; 0 if there are no rows."""
+    """Cross-entropy between old and new log-probabilities ``(n, m)``, mean over the rows; 0 if there are no rows."""
     return -(log_old.exp() * log_new).sum() / max(len(log_new), 1)

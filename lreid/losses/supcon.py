@@ -19,16 +19,16 @@ def asymmetric_supcon_loss(
 ) -> Tensor:
     """Asymmetric supervised contrastive loss (SupCon): images of past classes are negatives and never anchors.
 
-    Every view of every image is a row. An anchor's softmax runs over its cosines to all other rows, including past
-    classes. The anchor's term is the negative mean log-probability of the other rows of its class. The loss is the sum
-    of these terms over the anchors of current classes, divided by the number of *all* rows and multiplied by
-    ``temperature / base_temperature``.
+    Every view of every image is a row; rows of current classes are anchors. An anchor's softmax runs over its cosines
+    to all other rows, including rows of past classes. The anchor's term is the negative mean log-probability of the
+    other rows of its class. The loss is the sum of the anchors' terms, divided by the number of *all* rows and
+    multiplied by ``temperature / base_temperature``.
 
-    Source: Cha et al., "Co²L: Contrastive Continual Learning", ICCV 2021, Eq. 10. The division and the factor are from
-    the official code; they balance this loss with the distillation. The paper prints the sum over the anchors, which is
-    ``B * V`` times this loss with ``base_temperature=temperature``. If ``current_classes`` holds all labels, this is
-    plain SupCon (Khosla et al., NeurIPS 2020). A row that is the only one of its class has the term 0 here; the
-    official code gives NaN. Everything is computed in float64 and from log-probabilities.
+    Source: Cha et al., "Co²L: Contrastive Continual Learning", ICCV 2021, Eq. 10. The divisor and the factor come from
+    Co²L's official code; they balance this loss with the distillation. The paper prints the sum over the anchors, which
+    is ``B * V`` times this loss with ``base_temperature=temperature``. If ``current_classes`` contains all labels, the
+    loss is plain SupCon (Khosla et al., NeurIPS 2020). If a class has only one row, the term of this row is 0; the
+    official code gives NaN. The loss is computed in float64 from log-probabilities.
 
     Args:
         projections: ``(B, V, D)`` float unit vectors, ``V >= 1`` views of each image.

@@ -1,4 +1,4 @@
-"""Batch-hard triplet loss of each image, the farthest image of its identity and the nearest of other identities."""
+"""Batch-hard triplet loss: each anchor with its farthest positive and its nearest negative in the batch."""
 
 from typing import Literal
 
@@ -20,17 +20,17 @@ def batch_hard_triplet_loss(
     """Batch-hard triplet loss on Euclidean distances, ``max(0, d+ - d- + margin)``, mean over the batch.
 
     Source: Hermans et al., "In Defense of the Triplet Loss", 2017; Luo et al., "Bag of Tricks" (BoT), 2019. BoT's
-    official code assumes that every identity has the same number of images; for such batches this function returns the
-    same value. For other batches, or for a batch of one identity, the official code returns a wrong value or an error;
-    this function handles them. Everything is computed in float64.
+    official code assumes that every identity of a batch has the same number of images; for such batches, this function
+    returns the same value. If these numbers differ or the batch has one identity, BoT's official code returns a wrong
+    value or an error; this function computes the loss correctly. The loss is computed in float64.
 
     Args:
         features: ``(B, D)`` float; BoT takes the features before its BatchNorm neck.
-        labels: ``(B,)`` integers, in any order and number. If an identity has a single image, this image is its own
-            positive.
-        margin: in units of the distance; None for the soft margin ``log(1 + exp(d+ - d-))``.
+        labels: ``(B,)`` integers, in any order, with any number of images per label. If an identity has a single image,
+            this image is its own positive.
+        margin: margin in units of the distance; None for the soft margin ``log(1 + exp(d+ - d-))``.
         normalize: scale the features to unit length first.
-        reduction: ``none`` gives the term of every row ``(B,)``, in the order of the rows.
+        reduction: ``mean``, or ``none`` to return the term of every row ``(B,)``, in the order of the rows.
 
     Returns:
         Scalar, or ``(B,)``, in the precision of ``features``, at least float32; 0 for a batch of one identity.
@@ -57,11 +57,11 @@ def hardest_distances(
         anchors: ``(B, D)`` float64.
         labels: ``(B,)`` integers.
         points: ``(n, D)`` float64; None to take the anchors as the points.
-        point_labels: ``(n,)`` integers; each label of an anchor is among them.
+        point_labels: ``(n,)`` integers, which include the label of every anchor; None to take ``labels``.
 
     Returns:
         Both distances, ``(B,)`` float64. The second distance is infinite if there is no other label. As in the official
-        codes, distances below 1e-6 count as 1e-6 and have no gradient.
+        code of BoT and AKA, distances below 1e-6 count as 1e-6 and have no gradient.
 
     Raises:
         ValueError: ``labels`` is not ``(B,)``.
