@@ -1,4 +1,4 @@
-"""Lifelong methods: each has a file in this folder, named like the method; a script can register others."""
+"""Lifelong methods. Each method has a file of the same name in this folder; scripts can register other methods."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _registered: dict[str, type[Method]] = {}
 
 
 def __getattr__(name: str) -> Any:
-    """Import ``Method`` on first use, because it needs torch, while the names of methods do not."""
+    """Import ``Method`` on first use: the class needs torch, but listing the names of methods does not."""
     if name == "Method":
         from lreid.methods.base import Method
 
@@ -34,11 +34,11 @@ def __getattr__(name: str) -> Any:
 def register(name: str) -> Callable[[type[Method]], type[Method]]:
     """Register a class outside this package as ``METHOD.NAME`` for this process.
 
-    Models trained with it can be loaded without the class. To resume a run, register the class again. If the name is
-    registered already, the class is replaced, so that a notebook cell may run twice.
+    Models that the class has trained can be loaded without the class. Before a run is resumed, register the class
+    again. A second registration replaces the class, so a notebook cell may run twice.
 
     Raises:
-        ArgumentError: a method of this package has that name.
+        ArgumentError: a method of this package already has this name.
     """
     if name in _file_names():
         raise ArgumentError("name", f"{name!r} is a method of lreid; choose a different name for your method")
@@ -60,10 +60,10 @@ def _file_names() -> list[str]:
 
 
 def method_class(name: str) -> type[Method]:
-    """Return the class that the file ``lreid/methods/<name>.py`` defines, or that a script registered.
+    """Return the class of a method, from the file ``lreid/methods/<name>.py`` or registered by a script.
 
     Raises:
-        ArgumentError: the method does not exist; the message gives the nearest name.
+        ArgumentError: the method does not exist; the message suggests the most similar name.
     """
     if name not in method_names():
         nearest = difflib.get_close_matches(name, method_names(), n=1, cutoff=0.0)[0]
@@ -103,7 +103,7 @@ def method_defaults(cls: type[Method]) -> dict[str, Any]:
 
 
 def method_rules(cls: type[Method]) -> dict[str, Rule]:
-    """Return meaning and limits of a method's options; they are annotations in the class and its base classes."""
+    """Return meaning and limits of a method's options, from annotations in the class and its base classes."""
     rules: dict[str, Rule] = {}
     for base in cls.__mro__:
         if "__init__" in vars(base):

@@ -13,10 +13,11 @@ from lreid.rules import Rule
 class AGEM(ER):
     """Averaged gradient episodic memory (Chaudhry et al., "Efficient Lifelong Learning with A-GEM", ICLR 2019, Eq. 11).
 
-    If the gradient g of the incoming batch opposes the gradient r of stored images (g·r < 0), g is projected to g -
-    (g·r / r·r) r. Otherwise stored images have no influence. The projected gradient is the gradient of a sum: the
-    incoming loss plus -g·r / r·r times the loss of the stored images. The code minimises this sum. The memory is a
-    reservoir, as for all baselines in ER-ACE's paper, and only images of past tasks are used.
+    Let g be the gradient of the incoming batch and r the gradient of stored images. If g opposes r (g·r < 0), g is
+    projected to g - (g·r / r·r) r. If g does not oppose r, the stored images have no influence. The projected gradient
+    is the gradient of a sum: the loss of the incoming batch plus -g·r / r·r times the loss of the stored images. lreid
+    minimises this sum. The memory is a reservoir, as for all baselines in ER-ACE's paper. A-GEM replays images of past
+    tasks only.
     """
 
     unused = ("replay_weight",)
@@ -32,12 +33,12 @@ class AGEM(ER):
         super().__init__(model, task_free=task_free, **er)
 
     def replay_terms(self, count: int, incoming: Tensor) -> dict[str, Tensor]:
-        """The loss of stored images times :meth:`projection`; adding this term projects the total gradient."""
+        """Multiply the loss of stored images by :meth:`projection`, so that the gradient of the sum is projected."""
         terms = super().replay_terms(count, incoming)
         return {name: term * self.projection(incoming, term) for name, term in terms.items()}
 
     def projection(self, incoming: Tensor, stored: Tensor) -> Tensor:
-        """``max(0, -g·r / r·r)``, a scalar without gradient, from the incoming and the stored loss."""
+        """Compute ``max(0, -g·r / r·r)``, a scalar without gradient, from the losses of incoming and stored images."""
         parameters = [part for part in self.parameters() if part.requires_grad]
         gradients = [
             torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True, materialize_grads=True)

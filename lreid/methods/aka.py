@@ -1,4 +1,4 @@
-"""AKA: LwF with a knowledge graph over all tasks, whose output is added to the features for the metric loss."""
+"""AKA: LwF with a knowledge graph over all tasks; the metric loss uses features plus the output of the graph."""
 
 from collections.abc import Iterable
 from itertools import chain
@@ -23,18 +23,20 @@ class AKA(LwF):
     The loss is ``softmax + plasticity + distillation + 0.0005 * stability``.
 
     * Plasticity: a graph of learned vertices (:class:`lreid.models.KnowledgeGraph`) adds ``g(x)`` to the features ``x``
-      of a batch. The batch-hard triplet loss compares ``x + g(x)``, with ``log(1 + exp(d))`` for each distance ``d``.
-    * Distillation is that of :class:`LwF`.
-    * Stability: ``mean_v |v / |v| - v' / |v'||²``, where ``v'`` is vertex ``v`` after the previous task.
+      of a batch. The batch-hard triplet loss compares the sums ``x + g(x)`` and replaces each distance ``d`` by
+      ``log(1 + exp(d))``.
+    * Distillation: the same as in :class:`LwF`.
+    * Stability: ``mean_v |v / |v| - v' / |v'||²``, where ``v'`` is the value of vertex ``v`` after the previous task.
 
-    The official code smooths labels over the identities of all tasks and keeps the old model in training mode; both are
-    options here. lreid differs from the official code in two points. The official ResNet has no first ReLU. The
-    official code trains all tasks after the first at the low final learning rate of the first task; here each task
-    begins with a new optimiser, as for every method. The graph is trained at the learning rate of the network.
+    AKA's official code smooths labels over the identities of all tasks and keeps the old model in training mode; in
+    lreid, both are options. lreid differs from AKA's official code in two points. First, the official ResNet has no
+    ReLU in its stem. Second, the official code trains all later tasks at the low final learning rate of the first task;
+    in lreid, every task begins with a new optimiser. The graph is trained at the learning rate of the network.
 
     DwoPP's authors (BMVC 2022) did not publish how they built AKA on BoT. lreid has one neck for all tasks. The metric
-    loss is a weighted mean of AKA's plasticity loss, with the weight ``plasticity_share``, and BoT's plain triplet
-    loss. A share of 1 is the official loss. A share of 0 without the other terms is BoT-FT.
+    loss combines AKA's plasticity loss, with the weight ``plasticity_share``, and BoT's plain triplet loss, with the
+    weight ``1 - plasticity_share``. ``plasticity_share=1`` gives the official loss. ``plasticity_share=0`` without
+    distillation and stability gives BoT-FT.
     """
 
     keeps: ClassVar = {**LwF.keeps, "graph": "network", "old_vertices": "network"}
@@ -72,7 +74,7 @@ class AKA(LwF):
         return chain(super().parameters(), self.graph.parameters())
 
     def softmax_triplet(self, features: Tensor, logits: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """All loss terms except the distillation; arguments as in :class:`BoTFineTuning`."""
+        """Compute all loss terms except the distillation; for the arguments see :class:`BoTFineTuning`."""
         terms = super().softmax_triplet(features, logits, batch)
         labels = batch.labels.to(features.device, non_blocking=True)
         if self.smoothing_classes:
@@ -89,6 +91,6 @@ class AKA(LwF):
         return terms
 
     def end_task(self, task: Task) -> None:
-        """Store the teacher, and the vertices for the stability loss of the next task."""
+        """Store the teacher, and the vertices that the stability loss of the next task needs."""
         super().end_task(task)
         self.old_vertices = self.graph.vertices.detach().clone()

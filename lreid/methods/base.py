@@ -24,43 +24,44 @@ from lreid.rules import Rule
 
 
 class Method:
-    """Base class of all methods, which define how ``model`` is trained task by task.
+    """Base class of all methods. A method defines how ``model`` is trained, task by task.
 
-    Each subclass has its own file, named like the method, and takes its options as keyword arguments:
-    ``METHOD.TEMPERATURE`` in the config is ``temperature``. The subclass passes options that it does not define to this
-    class, so that every method can replay exemplars. By default, exemplars are added to the batches.
+    Each subclass has its own file with the name of the method. Options are keyword arguments: the config key
+    ``METHOD.TEMPERATURE`` is the argument ``temperature``. A subclass passes unknown options to this class, so every
+    method can replay exemplars. By default, exemplars are added to the batches.
 
     Args:
         model: the network to train.
 
     Attributes:
-        batches: kind of batches: ``episodes`` of support and query images, ``identities`` (P x K images), or a
-            ``stream``, which shows every image once (methods with ``identities`` can also use one, see STREAM.SEGMENT).
+        batches: kind of batches: ``episodes`` (support and query images), ``identities`` (P x K images), or ``stream``
+            (every image once). Methods with ``identities`` can also train on a stream, see STREAM.SEGMENT.
         views: number of views of every image in a batch, each with its own augmentation.
         pixels: whether the method needs ``batch.pixels`` and ``batch.paths``.
         keeps: kind of each entry of :meth:`state_dict`: ``network``, ``domain`` (style of a domain), ``identity`` (one
-            row per identity), or ``template`` (one row per identity, made of features of people). All other entries are
-            exemplars, which are counted separately, or a few numbers.
-        saves: names of further attributes that :meth:`state_dict` holds, each under the last part of its name; a class
-            does not repeat those of its base classes.
-        neck: whether the model has a BatchNorm neck after the features, whose output the classifier and the retrieval
-            use (BoT).
-        defaults: defaults of inherited options that differ in this method; a method passes on ``CLASS.defaults |
-            options``.
-        unused: options of the base classes that have no effect here; a config that changes one of them is refused.
-        divisible: False if several processes cannot share a batch, because the method computes gradients itself.
-        relabels: False if the labels of a task must stay the same in all its epochs; pseudo-labels change.
+            row per identity), or ``template`` (one row per identity, computed from features of people). Entries without
+            a kind are exemplars, which are counted separately, or a few numbers.
+        saves: names of additional attributes in :meth:`state_dict`; the key is the last part of a dotted name. A class
+            does not repeat the names that its base classes list.
+        neck: whether the model has a BatchNorm neck after the features (BoT); classifier and retrieval use the output
+            of the neck.
+        defaults: defaults of inherited options that this method changes; its constructor passes
+            ``CLASS.defaults | options`` to the base class.
+        unused: options of the base classes that have no effect in this method; a config that changes such an option is
+            refused.
+        divisible: whether several processes can share a batch.
+        relabels: whether the labels of a task may change between epochs, as pseudo-labels do.
         selections: selections of exemplars that the method supports; ``importance`` is for methods that score images.
-        finishing: what :meth:`finish_task` does, in words, for log lines.
+        finishing: short description of :meth:`finish_task` for log lines.
         keeps_teacher: whether the method needs :attr:`teacher` from the second task on.
-        teacher_in_training: let the teacher's BatchNorm use the statistics of the batch.
+        teacher_in_training: whether the teacher's BatchNorm uses the statistics of the batch.
         network: the module that is trained and copied as a teacher: the model, or a module that contains it.
         teacher: frozen copy of the network after the previous task; None in the first task.
-        weights: factor of each loss term in the minimised sum; 1 for terms that are not listed.
-        augment: the run's augmentation, see :meth:`augmented`; set by the trainer.
+        weights: weight of each loss term in the minimised sum; terms that are not listed have the weight 1.
+        augment: augmentation of the run, see :meth:`augmented`; the trainer sets this attribute.
         replayed: number of images that the method itself has drawn from its memory so far.
         memory: images of past tasks.
-        exemplar_share: see the option; None if no exemplars are added to the batches.
+        exemplar_share: value of the option ``exemplar_share``; None if no exemplars are added to the batches.
     """
 
     batches: ClassVar[Literal["episodes", "identities", "stream"]] = "episodes"
@@ -134,29 +135,29 @@ class Method:
 
     @property
     def exemplars(self) -> int:
-        """The number of images that the memory holds."""
+        """Number of images in the memory."""
         return len(self.memory)
 
     @property
     def needs_past(self) -> bool:
-        """Whether the method needs its state from earlier tasks to continue training a network."""
+        """Whether the method needs the state of earlier tasks before it can continue to train a network."""
         return set(self.state_dict()) != {"teacher", "memory"} or self.memory.budget > 0
 
     def begin_task(self, task: Task) -> None:
-        """Called before the first batch of a task, but not when a run resumes within the task."""
+        """Prepare a task before its first batch. If a run resumes within a task, this method is not called."""
 
     def parameters(self) -> Iterable[Parameter] | list[dict[str, Any]]:
-        """The parameters to train, read at the start of each task.
+        """The parameters to train; the trainer reads them at the start of each task.
 
-        A parameter group may contain a ``rate_factor``, by which the learning rate is multiplied.
+        A parameter group may have a ``rate_factor``, which multiplies the learning rate of the group.
         """
         return self.network.parameters()
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Compute named loss terms (scalars, not yet weighted) of a batch; the model is in training mode.
+        """Compute the named loss terms (unweighted scalars) of a batch; the model is in training mode.
 
-        The trainer calls it once for each of ``STREAM.ITERATIONS`` updates. With ``TRAIN.ACCUMULATE``, it is called for
-        several batches before :meth:`end_step` is called for each of them.
+        The trainer calls this method once for each of ``STREAM.ITERATIONS`` updates. With ``TRAIN.ACCUMULATE``, the
+        trainer first calls this method for several batches, and then :meth:`end_step` for each of these batches.
         """
         raise NotImplementedError
 
@@ -167,7 +168,7 @@ class Method:
 
     @cached_property
     def needs_pairs(self) -> bool:
-        """Whether BatchNorm fails for a batch of one image in training, because of a neck or of 1 × 1 feature maps."""
+        """Whether BatchNorm fails in training on a batch of one image, because of a neck or of 1 × 1 feature maps."""
         parts = [each for each in vars(self).values() if isinstance(each, nn.Module)]
         if any(isinstance(each, nn.BatchNorm1d) for part in parts for each in part.modules()):
             return True
@@ -181,7 +182,7 @@ class Method:
         return False
 
     def total(self, terms: Mapping[str, Tensor]) -> Tensor:
-        """The loss to minimise (scalar): the weighted sum of the terms of :meth:`loss`."""
+        """Compute the loss to minimise (scalar): the weighted sum of the terms of :meth:`loss`."""
         first, *others = [self.weights.get(name, 1.0) * term for name, term in terms.items()]
         return sum(others, start=first)
 
@@ -195,7 +196,7 @@ class Method:
         return self.augment(pixels, seed=seed)
 
     def class_scores(self, features: Tensor) -> Tensor | None:
-        """Scores of the method's classifier (n, C) for all classes so far, such as logits; None without a classifier.
+        """Compute scores (n, C) for all classes so far, such as logits; None for methods without a classifier.
 
         Args:
             features: (n, dim) features that :meth:`lreid.models.Embedder.extract` returned, on the model's device.
@@ -205,7 +206,7 @@ class Method:
     def mean_directions(self, task: Task) -> Tensor:
         """Directions of the mean feature of each class of a task: unit vectors (N, dim) on the CPU, by ascending label.
 
-        New classifier rows that start with these directions do not damage a trained network (official code of LSTKC,
+        If new classifier rows start with these directions, a trained network is not damaged (official code of LSTKC,
         AAAI 2024). The row of a class without readable images is zero.
         """
         means, classes = class_means(self.features_of(task), torch.tensor([record.pid for record in task.records]))
@@ -218,7 +219,7 @@ class Method:
         return torch.from_numpy(self.model.extract([record.path for record in task.records]))
 
     def figures(self) -> dict[str, float]:
-        """Values, by name, that the method adds to ``results.json`` after a task."""
+        """Named values that the method adds to ``results.json`` after a task."""
         return {}
 
     def stored(self, identities: int) -> dict[str, int]:
@@ -228,9 +229,10 @@ class Method:
             identities: number of identities trained so far.
 
         Returns:
-            Bytes of ``networks`` (previous networks, and parts for training only), per ``domain``, and per
-            ``identity``, including templates. ``templates`` is 1 if features of people are stored, otherwise 0. If the
-            network has an adapter, also the bytes of this ``adapter``, which is all that a task changes in the network.
+            Bytes by kind: ``networks`` for previous networks and parts for training only, ``domain`` per domain,
+            ``identity`` per identity, including templates. ``templates`` is 1 if features of people are stored,
+            otherwise 0. For a network with an adapter, ``adapter`` is the size of the adapter, the only part that a
+            task changes.
         """
         state = self.state_dict()
         by_kind: dict[str, list[Tensor]] = {}
@@ -247,17 +249,17 @@ class Method:
         } | ({"adapter": sum(each.nbytes for each in adapter)} if (adapter := self.model.adapter_parameters()) else {})
 
     def end_step(self, batch: Batch) -> None:
-        """Called for each batch after its last update."""
+        """Finish a batch. The trainer calls this method for each batch after the last update by this batch."""
 
     def finishing_images(self, task: Task) -> int:
         """Number of images that :meth:`finish_task` passes through the network, for estimates of time."""
         return 0
 
     def finish_task(self, task: Task) -> None:
-        """Called after the last update of a task and before its evaluation; here a method may change the model."""
+        """Change the model if needed. The trainer calls this method after a task's last update, before the evaluation."""
 
     def end_task(self, task: Task) -> None:
-        """Called after a task's evaluation, while its images are still available; stores the teacher and exemplars."""
+        """Store teacher and exemplars after the evaluation of a task, while the task's images are still available."""
         self.model.merge_adapter()
         if self.keeps_teacher:
             self.teacher = self.frozen_network()
@@ -274,17 +276,17 @@ class Method:
             self.memory.add(images, labels, **self.exemplar_values(task))
 
     def frozen_network(self) -> nn.Module:
-        """A frozen copy of the current network, which becomes the next teacher."""
+        """Copy and freeze the current network, which becomes the next teacher."""
         return frozen_copy(self.network).train(self.teacher_in_training)
 
     def exemplar_values(self, task: Task) -> dict[str, np.ndarray]:
-        """The values by which :meth:`lreid.memory.ExemplarMemory.add` selects images: here the features."""
+        """Compute the features by which :meth:`lreid.memory.ExemplarMemory.add` selects images."""
         if self.selection == "random":  # this selection does not need features
             return {"values": np.empty((len(task.records), 0), np.float32)}
         return {"values": self.model.extract([record.path for record in task.records])}  # (n, dim)
 
     def state_dict(self) -> dict[str, Any]:
-        """The state that a resumed run needs in addition to the model: tensors and plain values."""
+        """Return the state that a resumed run needs in addition to the model: tensors and plain values."""
         own = {name: _packed(getattr(part, name)) for part, name in self._saved}
         return {"teacher": _packed(self.teacher), "memory": self.memory.state_dict()} | own
 
@@ -292,7 +294,7 @@ class Method:
         """Restore a state that :meth:`state_dict` returned.
 
         Raises:
-            KeyError: the method needs a teacher, a memory or an attribute in ``saves``, and the state has none.
+            KeyError: the state lacks a teacher, a memory or an attribute in ``saves`` that the method needs.
         """
         self.teacher = None
         teacher = state["teacher"] if self.keeps_teacher else None
@@ -313,14 +315,14 @@ class Method:
 
     @property
     def _saved(self) -> list[tuple[Any, str]]:
-        """The attributes in :attr:`saves` of all classes: the object that has each, and its name."""
+        """The owner and the name of every attribute that :attr:`saves` lists, in this class and its base classes."""
         names = [name for cls in reversed(type(self).__mro__) for name in vars(cls).get("saves", ())]
         paths = [name.rpartition(".") for name in names]
         return [(attrgetter(owner)(self) if owner else self, name) for owner, _, name in paths]
 
 
 def _packed(value: Any) -> Any:
-    """A value as tensors and plain values."""
+    """Convert an attribute to tensors and plain values for a checkpoint."""
     if isinstance(value, torch.Generator):
         return value.get_state()
     if isinstance(value, (tuple, set)):
@@ -329,14 +331,14 @@ def _packed(value: Any) -> Any:
 
 
 def _moved(saved: Any, device: torch.device) -> Any:
-    """A saved value with its tensors on a device."""
+    """Move the tensors of a saved value to a device."""
     if isinstance(saved, dict):
         return {name: _moved(each, device) for name, each in saved.items()}
     return saved.to(device) if isinstance(saved, Tensor) else saved
 
 
 def _tensors(state: Any) -> Iterator[Tensor]:
-    """Yield all tensors in nested containers, except scalars, which are BatchNorm's numbers of batches."""
+    """Yield all tensors in nested containers, except scalars such as BatchNorm's ``num_batches_tracked``."""
     if isinstance(state, Tensor):
         if state.ndim:
             yield state

@@ -22,13 +22,14 @@ from lreid.rules import Rule
 class BoTFineTuning(Method):
     """Bag of Tricks (BoT; Luo et al., 2019), trained task by task: "BoT-FT" of DwoPP (BMVC 2022, Table 1).
 
-    The loss is cross-entropy with smoothed labels after a BatchNorm neck, plus the batch-hard triplet loss before the
-    neck. DwoPP's authors do not say how they extend the classifier for a new task. Here the classifier gets a row for
-    each new identity, and the cross-entropy covers only the identities of the current task.
+    The loss is the sum of two terms: cross-entropy with label smoothing on the features after a BatchNorm neck, and the
+    batch-hard triplet loss on the features before the neck. DwoPP's authors do not say how they extend the classifier
+    for a new task. In lreid, the classifier gets a row for each new identity, and the cross-entropy covers only the
+    identities of the current task.
 
-    With exemplars, this method is "FT+" of the same table (``configs/methods/bot_ft_plus.yaml``). The paper states only
-    the number of exemplars. lreid selects them by herding, gives every identity an equal share of the memory, and draws
-    an exemplar as often as an image of the task. With exemplars, the softmax covers all identities so far.
+    With exemplars, this method is "FT+" in DwoPP's Table 1 (``configs/methods/bot_ft_plus.yaml``). DwoPP's paper states
+    only the number of exemplars. lreid selects exemplars by herding, gives every identity an equal share of the memory,
+    and draws an exemplar as often as an image of the task. With exemplars, the softmax covers all identities so far.
     """
 
     keeps: ClassVar = {**Method.keeps, "classifier": "identity"}
@@ -66,12 +67,12 @@ class BoTFineTuning(Method):
         return chain(self.model.parameters(), self.classifier.parameters())
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Compute the cross-entropy after the neck and the triplet loss before it."""
+        """Compute the cross-entropy on features after the neck and the triplet loss on features before the neck."""
         features = self.model(batch.images)  # (B, dim)
         return self.softmax_triplet(features, self.classifier(self.model.neck(features)), batch)
 
     def softmax_triplet(self, features: Tensor, logits: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """Compute both terms from features (B, dim) before the neck and logits (B, all classes) after the neck."""
+        """Compute cross-entropy and triplet loss from features (B, dim) before the neck and logits (B, all classes)."""
         labels = batch.labels.to(features.device, non_blocking=True)
         own = logits[:, self.first_class :]  # (B, classes of the softmax)
         return {
@@ -80,15 +81,15 @@ class BoTFineTuning(Method):
         }
 
     def class_scores(self, features: Tensor) -> Tensor | None:
-        """Logits of all identities so far, ``(B, K)``."""
+        """Compute the logits of all identities so far, ``(B, K)``."""
         return self.classifier(features)  # extracted features already went through the neck
 
 
 class TaskHeadFineTuning(BoTFineTuning):
-    """BoT with a neck and a classifier of the current task, which are discarded at its end.
+    """BoT with a separate neck and classifier for each task, which are discarded after the task.
 
     Attributes:
-        labels: labels of the task, ascending.
+        labels: labels of the current task, ascending.
     """
 
     keeps: ClassVar = {**BoTFineTuning.keeps, "task_neck": "network"}
@@ -114,19 +115,19 @@ class TaskHeadFineTuning(BoTFineTuning):
         return chain(self.model.parameters(), self.classifier.parameters(), self.task_neck.parameters())
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Compute the terms of BoT over the identities of the task."""
+        """Compute BoT's loss terms over the identities of the task."""
         features = self.model(batch.images)  # (B, dim)
         logits = self.classifier(self.task_neck(features))  # (B, identities of the task)
         rows = torch.searchsorted(self.labels, batch.labels)
         return self.softmax_triplet(features, logits, batch._replace(labels=rows))
 
     def end_task(self, task: Task) -> None:
-        """Discard the head."""
+        """Discard the head (neck and classifier) of the task."""
         super().end_task(task)
         self._new_head()
 
     def class_scores(self, features: Tensor) -> Tensor | None:
-        """Return None, because there is no classifier of all identities."""
+        """Return None, because no classifier covers all identities."""
         return None
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""CCLIS: contrast with prototypes, exemplars drawn by importance, distillation of similarities to prototypes."""
+"""CCLIS: contrastive loss with prototypes, exemplars drawn by importance, distilled similarities to prototypes."""
 
 from typing import Annotated, Any, ClassVar
 
@@ -25,26 +25,28 @@ CHUNK = 128  # images per forward pass when images are scored
 class CCLIS(Co2L):
     """Contrastive continual learning with importance sampling (Li et al., AAAI 2024), with 500 exemplars in total.
 
-    CCLIS is built on :class:`Co2L`, with one view. Half of each batch comes from the memory if the memory has enough
-    images. The paper draws batches "in equal proportions from both the replay buffer and the current task" (Appendix
-    B). The official code draws in proportion to the sizes of memory and task, which is ``exemplar_share=0`` here. Every
-    identity has a prototype, which is scaled to unit length before every step. The loss, Sample-NCE, trains each
-    prototype to recognise its images in the batch. Between past identities, an exemplar is weighted by the inverse of
-    the probability with which it was drawn into the memory. The distillation ``prd`` preserves the cosines of images
-    and previous prototypes. Co²L's distillations are available for comparison.
+    CCLIS extends :class:`Co2L` and uses one view per image. Half of each batch comes from the memory if the memory has
+    enough images. CCLIS's paper draws batches "in equal proportions from both the replay buffer and the current task"
+    (Appendix B). CCLIS's official code draws in proportion to the sizes of memory and task; ``exemplar_share=0`` does
+    the same. Every identity has a prototype, which is scaled to unit length before every step. The loss, Sample-NCE,
+    trains each prototype to recognise the images of its identity in the batch. In the terms between past identities,
+    the weight of an exemplar is the inverse of the probability with which the exemplar was drawn into the memory. The
+    distillation ``prd`` preserves the cosines between images and previous prototypes. Co²L's distillations are
+    available for comparison.
 
     After a task, all images of the task and the memory are scored by their similarity to other identities
-    (:func:`~lreid.losses.importance_scores`). The score is a mean over passes with augmentation, in evaluation mode.
-    Images are then drawn into the memory by their scores. Selection ``random`` is the ablation of Table 3, in which all
-    images have the same probability.
+    (:func:`~lreid.losses.importance_scores`). The score of an image is averaged over several passes with augmentation,
+    in evaluation mode. Images are then drawn into the memory with probabilities proportional to their scores.
+    ``selection=random`` is the ablation of CCLIS's Table 3, in which all images have the same probability.
 
-    Two faults of the official code are options. With ``weigh_current``, images of the current task are weighted as
-    well, as if they were drawn with a probability of one over the number of images of their identity. The official code
-    does so unless tasks have two identities. With ``score_leak``, the last scoring pass includes an image's own
-    identity.
+    Two faults of CCLIS's official code are options. With ``weigh_current``, images of the current task are also
+    weighted, as if each had been drawn with a probability of 1 / number of images of its identity. CCLIS's official
+    code weights images of the current task unless tasks have two identities. With ``score_leak``, the last scoring pass
+    includes an image's own identity.
 
     Args:
-        options: see :class:`Co2L`. With ``reid_head``, prototypes start as mean directions of their projected images.
+        options: see :class:`Co2L`. With ``reid_head``, a prototype starts as the mean direction of the projected images
+            of its identity.
     """
 
     keeps: ClassVar = {**Co2L.keeps, "prototypes": "identity", "old_prototypes": "identity"}
@@ -96,7 +98,7 @@ class CCLIS(Co2L):
         self.generator = torch.Generator().manual_seed(torch.initial_seed())
 
     def begin_task(self, task: Task) -> None:
-        """Add prototypes, and compute the weights of the task's images: one over the size of their class."""
+        """Add prototypes, and compute the weights of the task's images: 1 / number of images of their class."""
         super().begin_task(task)
         self.prototypes.cover(task.classes)
         if self.reid_head:
@@ -108,7 +110,7 @@ class CCLIS(Co2L):
 
     @torch.no_grad()
     def features_of(self, task: Task) -> Tensor:
-        """Projections (n, 128) of the images of a task, in the space of the prototypes."""
+        """Compute projections (n, 128) of the images of a task, in the space of the prototypes."""
         return self.network.head(super().features_of(task).to(self.prototypes.weight)).cpu()
 
     def parameters(self) -> list[dict[str, Any]]:
@@ -119,23 +121,23 @@ class CCLIS(Co2L):
         ]
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Compute the terms of :class:`Co2L`, with prototypes scaled to unit length."""
+        """Scale the prototypes to unit length, then compute the loss terms of :class:`Co2L`."""
         self.normalise_prototypes()
         return super().loss(batch)
 
     def contrast(self, projections: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """Compute Equation 10: contrast with prototypes, weighted by the probability of a draw into the memory."""
+        """Compute Sample-NCE (Equation 10), weighted by the probability of a draw into the memory."""
         current = () if self.weigh_current else self.task_classes
         scores, weights = self.prototypes(projections), self.draw_weights(batch)  # (B, C), (B,)
         return {"nce": sample_nce_loss(scores, batch.labels, weights, current, temperature=self.temperature)}
 
     def class_scores(self, features: Tensor) -> Tensor:
-        """Cosines with the prototypes (n, C); the paper trains a linear classifier instead."""
+        """Compute cosines with the prototypes (n, C); CCLIS's paper trains a linear classifier instead."""
         with evaluating(self.network.head):
             return F.normalize(self.network.head(features)) @ F.normalize(self.prototypes.weight).T
 
     def draw_weights(self, batch: Batch) -> Tensor:
-        """The probability (B,) with which each image was drawn; 0 for images that were not drawn by importance."""
+        """Probability (B,) with which each image was drawn; 0 for images that were not drawn by importance."""
         weights = self.current_weights[batch.labels]
         if self.weighted and batch.exemplars is not None and "weights" in self.memory.extras:
             stored = batch.exemplars >= 0
@@ -143,7 +145,7 @@ class CCLIS(Co2L):
         return weights
 
     def distill(self, new: Projected, old: Projected) -> Tensor:
-        """Distil the similarities to prototypes of past classes, or, for other settings, what :class:`Co2L` distils."""
+        """Distil the similarities to prototypes of past classes; settings other than ``prd`` follow :class:`Co2L`."""
         if self.distillation != "prd":
             return super().distill(new, old)
         scores = self.prototypes(F.normalize(new.projections))[:, : len(self.old_prototypes)]  # (B, C_old)
@@ -151,13 +153,13 @@ class CCLIS(Co2L):
         return prototype_relation_loss(scores, old_scores, **self.relation_options)
 
     def end_task(self, task: Task) -> None:
-        """Select exemplars, and store the prototypes that belong to the teacher."""
+        """Select exemplars, and store the current prototypes together with the teacher."""
         self.normalise_prototypes()
         super().end_task(task)
         self.old_prototypes = self.prototypes.weight.detach().clone()
 
     def exemplar_values(self, task: Task) -> dict[str, np.ndarray]:
-        """Scores of the images of a task (n,) and of the images in the memory (len(memory),)."""
+        """Compute the scores of the images of a task (n,) and of the images in the memory (len(memory),)."""
         if self.selection == "random":
             return super().exemplar_values(task)
         images = Images(task.records, height=self.model.height, width=self.model.width, cache_gib=0)
@@ -172,7 +174,7 @@ class CCLIS(Co2L):
 
     @torch.no_grad()
     def pass_cosines(self, images: Images | ImagePaths | np.ndarray) -> Tensor:
-        """Cosines (passes, n, C) of n images with all prototypes; every pass augments the images differently."""
+        """Compute cosines (passes, n, C) of n images with all prototypes; each pass draws new augmentations."""
         chunks = [self.prototypes.weight.new_empty(self.passes, 0, len(self.prototypes))]
         for start in range(0, len(images), CHUNK):
             pixels = images[start : start + CHUNK]  # (k, H, W, 3)

@@ -21,20 +21,22 @@ from lreid.rules import Rule
 class Co2L(Method):
     """Contrastive continual learning (Cha et al., ICCV 2021), with 500 exemplars in total.
 
-    Two views of every image go through the network and a projection head. In the asymmetric supervised contrastive
-    loss, images of the task are anchors, and exemplars are negatives only. From the second task on, the previous model
-    *and its head* process the same views, and their outputs are distilled in one of these ways (Table 6):
+    The network and a projection head process two views of every image. In the asymmetric supervised contrastive loss,
+    images of the task are anchors, and exemplars are negatives only. From the second task on, the previous model *and
+    its head* process the same views. The outputs of the previous model are distilled in one of these ways (Table 6 of
+    Co²L):
 
-    * ``ird``: the cosines of a projection with the others of the batch, as a distribution (the paper's choice);
-    * ``seed``: the cosines of the encoder's features, as a distribution;
-    * ``embedding``, ``projection``: the squared distance between old and new features, or projections;
+    * ``ird``: a softmax of the cosines between a projection and the other projections of the batch (the paper's
+      choice);
+    * ``seed``: the same softmax for the encoder's features;
+    * ``embedding``, ``projection``: the squared distance between old and new features or projections;
     * ``none``: no distillation.
 
-    The memory stores random images of every identity; the numbers of images per identity differ by at most one. Factors
-    and means are those of the official code, see :mod:`lreid.losses.supcon`. The official code keeps the previous model
-    in training mode, so that its BatchNorm uses the statistics of the batch, and its running statistics drift. Here the
-    previous model is in evaluation mode. Each task begins with a new optimiser. Retrieval compares features, not
-    projections, as the paper's linear probe does.
+    The memory stores random images of every identity; the numbers of images per identity differ by at most one. The
+    factors and means of the loss follow Co²L's official code, see :mod:`lreid.losses.supcon`. Co²L's official code
+    keeps the previous model in training mode, where BatchNorm uses the statistics of the batch and its running
+    statistics drift. In lreid, the previous model is in evaluation mode. Each task begins with a new optimiser.
+    Retrieval compares features, not projections; the linear probe of Co²L's paper also uses features.
     """
 
     keeps: ClassVar = {**Method.keeps, "head": "network"}
@@ -92,7 +94,7 @@ class Co2L(Method):
         self.task_classes: tuple[int, ...] = ()
 
     def begin_task(self, task: Task) -> None:
-        """Record the classes of the task, whose images are the anchors."""
+        """Record the classes of the task; images of these classes are the anchors."""
         self.task_classes = tuple(task.classes)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
@@ -113,7 +115,7 @@ class Co2L(Method):
         return {"supcon": asymmetric_supcon_loss(views, labels, anchors, temperature=self.temperature)}
 
     def distill(self, new: Projected, old: Projected) -> Tensor:
-        """Compute the distillation term from the outputs of the model in training and of the previous model."""
+        """Compute the distillation term from the outputs of the current and the previous model."""
         if self.distillation == "embedding":
             return mean_squared_distillation_loss(new.features, old.features)
         if self.distillation == "projection":

@@ -1,4 +1,4 @@
-"""Contrast Scoring: learn without labels from those images of a stream that the model represents worst."""
+"""Contrast Scoring: learn without labels from the images of a stream that the model represents worst."""
 
 from typing import Annotated, Any, ClassVar
 
@@ -23,23 +23,23 @@ class ContrastScoring(Method):
 
     Source: "Enabling Efficient On-Device Self-Supervised Contrastive Learning by Data Selection", Equations 1-6.
 
-    The score of an image is the distance between its projection and the projection of its mirror image. Of the images
-    in the buffer and in the incoming segment, those with the highest scores stay in the buffer. Then the SimCLR loss
-    between two augmentations of the entire buffer is minimised. The run's augmentation should be strong: see
+    The score of an image is the distance between its projection and the projection of its mirror image. The new buffer
+    consists of the images with the highest scores among the buffer and the incoming segment. Then the SimCLR loss
+    between two augmentations of the entire buffer is minimised. The augmentation of the run should be strong, see
     ``configs/recipes/contrast_scoring.yaml``. Labels are stored only for diagnostics, and tasks have no influence.
     Retrieval compares features, not projections.
 
-    There is no official code. The paper does not say whether images are scored in evaluation mode; here they are.
-    :class:`~lreid.memory.StreamMemory` defines the age of a new image, and which image stays if scores are equal. From
-    the second pass over a stream on, an image can be in the buffer twice; the paper makes hundreds of passes. If there
-    are several steps per segment, only the first one updates the buffer.
+    Contrast Scoring has no official code. The paper does not say whether images are scored in evaluation mode; lreid
+    scores them in evaluation mode. :class:`~lreid.memory.StreamMemory` defines the age of a new image, and the order of
+    images with equal scores. If a stream is repeated, as in the paper, an image can be in the buffer twice. If a
+    segment has several steps, only the first step updates the buffer.
 
     Attributes:
-        memory: the buffer, a :class:`~lreid.memory.StreamMemory`. With ``buffer`` at 0, the first segment sets its
-            size.
-        rescored: how often images of the buffer were scored again so far.
-        replayed: number of views of the buffer so far, minus the number of incoming images. The trainer adds the
-            incoming images, so that ``images_trained`` in the results counts the views of the buffer.
+        memory: the buffer, a :class:`~lreid.memory.StreamMemory`. With ``buffer=0``, the first segment determines the
+            size of the buffer.
+        rescored: number of times that images of the buffer were scored again so far.
+        replayed: number of views of the buffer so far, minus the number of incoming images. The trainer adds the number
+            of incoming images, so ``images_trained`` in the results counts the views of the buffer.
     """
 
     keeps: ClassVar = {**Method.keeps, "head": "network"}
@@ -100,11 +100,11 @@ class ContrastScoring(Method):
         return {"nt_xent": nt_xent_loss(pairs, temperature=self.temperature)}
 
     def end_step(self, batch: Batch) -> None:
-        """Forget the id of the batch, because a later batch may have the same id."""
+        """Forget the Python id of the batch, because a later batch may have the same id."""
         self.taken.discard(id(batch))
 
     def figures(self) -> dict[str, float]:
-        """Mean percentage of the buffer that was scored again per step (Table 3 of the paper)."""
+        """Compute the mean percentage of the buffer that was scored again per step (Table 3 of Contrast Scoring)."""
         return {"rescored_percent": round(100 * self.rescored / max(self.memory.budget * self.memory.steps, 1), 4)}
 
     def select(self, batch: Batch) -> None:
@@ -123,20 +123,20 @@ class ContrastScoring(Method):
 
     @torch.no_grad()
     def scores(self, pixels: np.ndarray) -> np.ndarray:
-        """Contrast scores (n,) float32 in [0, 2] of images (n, H, W, 3) uint8; leaves the model in training mode."""
+        """Compute contrast scores (n,) float32 in [0, 2] of images (n, H, W, 3) uint8."""
         images = self.model.normalise(torch.from_numpy(pixels))  # (n, 3, H, W)
         with evaluating(self.network):
             projections = self.network(torch.cat([images, images.flip(-1)])).projections  # (2n, 128)
         return contrast_scores(*projections.chunk(2)).cpu().numpy()
 
     def view(self) -> Tensor:
-        """All images of the buffer (N, 3, H, W), with new augmentations."""
+        """Augment all images of the buffer, (N, 3, H, W)."""
         seed = int(torch.randint(2**31, (), generator=self.generator))
         pixels: Any = self.memory.images  # this memory stores pixels, not paths
         return self.augmented(pixels, seed=seed)
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of the base class, and the size of the buffer."""
+        """Return the state of the base class, and the size of the buffer."""
         return super().state_dict() | {"buffer": self.memory.budget}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -29,20 +29,21 @@ StylePad = Annotated[
 class StyleRehearser:
     """Transfers images to the style of a past domain, without storing images of that domain.
 
-    Images of the domain get random colours (:func:`~lreid.losses.dask.dask_color_resample`). A small network learns to
-    restore the original images. For each image it computes a 3 x 3 convolution
-    (:func:`~lreid.losses.dask.dask_decode`). Applied to images of another domain, the network gives them the colours of
-    this domain. As in the official code, the style network is trained by Adam at a learning rate of 2e-4 with betas of
-    0 and 0.999, on the mean absolute error of normalised values. The style network's BatchNorm always uses the
-    statistics of the batch. The official code trains before the run, on batches of P x K flipped and cropped images.
-    The official code stores a network for every domain but uses only the last one. Here only that network exists, and
-    it is trained on random images without augmentation.
+    Images of the past domain get random colours (:func:`~lreid.losses.dask.dask_color_resample`). A small style network
+    learns to restore the original images. For each image, the style network computes a 3 x 3 convolution
+    (:func:`~lreid.losses.dask.dask_decode`). Applied to images of another domain, the style network gives these images
+    the colours of the past domain. As in DASK's official code, the style network is trained by Adam at a learning rate
+    of 2e-4 with betas of 0 and 0.999, on the mean absolute error of normalised values. The style network's BatchNorm
+    always uses the statistics of the batch. DASK's official code trains the style network before the run, on batches of
+    P x K flipped and cropped images. DASK's official code stores a style network for every domain but uses only the
+    last one. lreid stores only the last style network, and trains it on random images without augmentation.
 
     Args:
         model: the network, which defines image size, normalisation and device.
-        style_steps: updates of the style network after a task; 20,000 in the paper. With 0, its weights stay random.
-        style_batch: number of images per update; 128 in the paper.
-        style_pad: black border of a rehearsed image before a random crop, in pixels; 10 in the official code.
+        style_steps: number of updates of the style network after a task; 20,000 in the paper. With 0, the style network
+            remains random.
+        style_batch: number of images per update of the style network; 128 in the paper.
+        style_pad: width in pixels of the black border that is added before a random crop; 10 in the official code.
     """
 
     def __init__(self, model: Embedder, *, style_steps: int, style_batch: int, style_pad: int = 0) -> None:
@@ -74,8 +75,8 @@ class StyleRehearser:
     def rehearse(self, pixels: Tensor) -> Tensor:
         """Transfer pixels (n, H, W, 3) uint8 to the learned style; return normalised images (n, 3, H, W).
 
-        Half of the images are flipped. Each is cropped at random after a border of ``style_pad`` pixels was added.
-        There is no other augmentation.
+        Half of the images are flipped. Then a border of ``style_pad`` pixels is added, and each image is cropped at
+        random. No other augmentation is used.
         """
         assert self.kernels is not None
         values = self._values(pixels)
@@ -86,7 +87,7 @@ class StyleRehearser:
         return dask_decode(values, self.kernels(values))
 
     def _shifted(self, padded: Tensor) -> Tensor:
-        """A random crop (3, H, W) of a padded image."""
+        """Cut a random crop (3, H, W) from a padded image."""
         top, left = torch.randint(2 * self.pad + 1, (2,), generator=self.generator).tolist()
         return padded[:, top : top + self.model.height, left : left + self.model.width]
 
@@ -98,12 +99,12 @@ class StyleRehearser:
         return (255 * values - self.model.mean) / self.model.std
 
     def state_dict(self) -> dict[str, Any]:
-        """The style network and the generator."""
+        """Return the style network and the generator."""
         kernels = None if self.kernels is None else self.kernels.state_dict()
         return {"kernels": kernels, "generator": self.generator.get_state()}
 
     def require_network(self, needed: bool) -> None:
-        """Raise KeyError if the style network is needed, but there is none."""
+        """Raise KeyError if the style network is needed but missing."""
         if needed and self.kernels is None:
             raise KeyError("rehearser")
 
@@ -120,13 +121,14 @@ class StyleRehearser:
 class DASK(FusedFineTuning):
     """Distribution rehearsing via adaptive style kernels (DASK, AAAI 2025), in the form of its official code.
 
-    After a task, a :class:`StyleRehearser` learns the style of the task's images. The style network of 4.4 MB is all
-    that is stored about the domain. In the next task, every batch is also rehearsed: the method trains on its images in
-    that style, in a separate forward pass. The loss is ``L(batch) + rehearsal * L(rehearsed)`` with ``L = softmax +
-    triplet + distill``, where ``distill`` is :func:`~lreid.losses.affinity.affinity_kl_loss` with the previous, fused
-    network as the teacher. After a task, the new and the old network are averaged with equal weights.
+    After a task, a :class:`StyleRehearser` learns the style of the task's images. DASK stores nothing else about a
+    domain than the style network (4.4 MB). In the next task, every batch is also rehearsed: a second forward pass
+    trains on the images of the batch in the style of the previous domain. The loss is
+    ``L(batch) + rehearsal * L(rehearsed)`` with ``L = softmax + triplet + distill``. The term ``distill`` is
+    :func:`~lreid.losses.affinity.affinity_kl_loss` with the previous, fused network as the teacher. After a task, the
+    new and the old network are averaged with equal weights.
 
-    Triplet loss and retrieval use unnormalised features, so rank by Euclidean distance (``EVAL.METRIC``).
+    The triplet loss uses unnormalised features, so set ``EVAL.METRIC`` to ``euclidean``.
     """
 
     keeps: ClassVar = {**FusedFineTuning.keeps, "rehearser": "domain"}
@@ -159,7 +161,7 @@ class DASK(FusedFineTuning):
         self.rehearser = StyleRehearser(model, style_steps=style_steps, style_batch=style_batch, style_pad=style_pad)
 
     def retention_terms(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """Compute the distillation, and all terms of the rehearsed images."""
+        """Compute the distillation of original images, and all loss terms of rehearsed images."""
         terms = {"distill": self.distillation(features, batch.images)}
         if self.rehearsal_weight and self.rehearser.kernels is not None:
             assert batch.pixels is not None
@@ -171,14 +173,14 @@ class DASK(FusedFineTuning):
         return terms
 
     def distillation(self, features: Tensor, images: Tensor) -> Tensor:
-        """Distil the affinities of the previous network into those of features (B, dim)."""
+        """Distil the previous network's affinities between ``images`` into ``features`` (B, dim)."""
         assert self.teacher is not None
         with torch.no_grad():
             old = self.teacher.model(images)  # (B, dim)
         return affinity_kl_loss(features, old, temperature=self.temperature)
 
     def end_task(self, task: Task) -> None:
-        """Store the previous network and the style of the task."""
+        """Store the current network as the next teacher, and learn the style of the task."""
         super().end_task(task)
         if self.rehearsal_weight:
             self.rehearser.learn(task)

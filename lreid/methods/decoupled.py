@@ -13,11 +13,11 @@ from lreid.rules import Rule
 
 
 class Decoupled(DwPP):
-    """The ablation of DwoPP (BMVC 2022, Table 3): ``alpha`` weights positive pairs, ``beta`` negative pairs.
+    """DwoPP's ablation (BMVC 2022, Table 3): ``alpha`` weights positive pairs, and ``beta`` weights negative pairs.
 
-    With alpha 0 and beta 1, this is DwoPP without the probability floor. ``beta = -1`` means that the beta of each
-    query is ``1 - rho``, where rho is the teacher's probability of the query's own prototype. With alpha 1 and ``beta =
-    -1``, this is DwPP without the probability floor.
+    ``alpha = 0`` and ``beta = 1`` give DwoPP without the probability floor. With ``beta = -1``, the weight of each
+    query is ``1 - rho``, where ``rho`` is the teacher's probability of the query's own prototype. ``alpha = 1`` and
+    ``beta = -1`` give DwPP without the probability floor.
     """
 
     unused = ("prob_floor",)
@@ -37,7 +37,7 @@ class Decoupled(DwPP):
         self.alpha, self.beta, self.temperature = alpha, beta, temperature
 
     def distillation(self, student: Tensor, teacher: Tensor, batch: Batch) -> Tensor:
-        """Compute the decoupled distillation of the logits between queries and prototypes of an episode."""
+        """Compute the decoupled distillation of the similarities between queries and prototypes of an episode."""
         episode = split_episode(batch.labels, batch.num_support, student.device)
         new, old = (prototype_logits(features, episode, self.metric) for features in (student, teacher))
         beta: float | Tensor = self.beta

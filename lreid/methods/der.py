@@ -1,4 +1,4 @@
-"""DER: replay of stored images with the logits that they had when they were stored."""
+"""DER: replay stored images with the logits that were computed when the images were stored."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar
@@ -21,14 +21,14 @@ from lreid.rules import Rule
 class DER(ER):
     """Dark Experience Replay (Buzzega et al., NeurIPS 2020, Equation 4), a baseline of Co²L's and CCLIS's tables.
 
-    An image is stored together with its current logits. Later, a loss term keeps the new logits of stored images close
-    to the stored logits. The labels of stored images are not used. The comparison leaves out identities that were added
-    after the image was stored.
+    The memory stores an image together with its current logits. In later steps, a loss term keeps the new logits of
+    stored images close to the stored logits. The labels of stored images are not used. The loss term leaves out
+    identities that were added after the image was stored.
 
-    The official code offers an image to the memory whenever it is drawn, so that stored logits come from all epochs.
+    DER's official code offers an image to the memory in every epoch, so the stored logits come from all epochs.
     :class:`ER` offers an image only once, in the first epoch, when the logits of its identity are still untrained. With
-    ``reid_head``, the logits are therefore replaced at the end of the task by logits without augmentation. Until then,
-    images of the current task are not replayed.
+    ``reid_head``, the stored logits are therefore replaced at the end of the task by logits without augmentation.
+    Images of the current task are not replayed before the end of the task.
     """
 
     unused: ClassVar[tuple[str, ...]] = ("replay_weight",)
@@ -49,7 +49,7 @@ class DER(ER):
         self.first_logits: dict[str, np.ndarray] = {}  # logits (identities,) by path, needed until end_step
 
     def replay_terms(self, count: int, incoming: Tensor) -> dict[str, Tensor]:
-        """Compute the distance between the new logits of stored images and their stored logits."""
+        """Compute the squared difference between new and stored logits of stored images."""
         own = self.task_free and not self.reid_head
         rows = self.drawn(count, exclude=() if own else self.task_classes)
         if not len(rows):
@@ -69,7 +69,7 @@ class DER(ER):
         return F.cross_entropy(logits, batch.labels.to(logits.device, non_blocking=True))
 
     def finish_task(self, task: Task) -> None:
-        """With ``reid_head``, replace the stored logits of the task's images by the current logits."""
+        """With ``reid_head``, replace the stored logits of the task's images by logits of the trained network."""
         rows = np.flatnonzero(np.isin(self.memory.labels, task.classes))
         if self.reid_head and len(rows):
             features = torch.from_numpy(self.model.extract(self.memory.images[rows]))  # (n, dim)
@@ -78,5 +78,5 @@ class DER(ER):
             self.memory.extras["logits"][rows] = logits.cpu().numpy()
 
     def extras(self, paths: Sequence[str]) -> dict[str, np.ndarray]:
-        """The logits (k, identities) that images had at their first step."""
+        """Return the logits (k, identities) of images at the first step on each image."""
         return {"logits": np.stack([self.first_logits.pop(path) for path in paths])}  # (k, identities)

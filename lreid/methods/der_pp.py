@@ -1,4 +1,4 @@
-"""DER++: replay of stored images with their labels and with the logits that they had when they were stored."""
+"""DER++: replay stored images with their labels, and with the logits that were computed when they were stored."""
 
 from typing import Annotated, Any
 
@@ -13,11 +13,12 @@ from lreid.rules import Rule
 class DERpp(DER):
     """Dark Experience Replay ++ (Buzzega et al., NeurIPS 2020, Equation 6), a baseline in ER-ACE's paper.
 
-    A step draws stored images twice. The first draw is compared with its stored logits, as in DER; the second is
-    classified.
+    Each step draws two sets of stored images. The logits of the first set are compared with the stored logits, as in
+    DER. The second set is trained by cross-entropy.
 
     Args:
-        der: options of :class:`DER`. ``replay_weight`` is beta. With ``asymmetric``, this is "DER++ with ACE".
+        der: options of :class:`DER`. ``replay_weight`` is beta in the paper. ``asymmetric=True`` gives "DER++ with
+            ACE".
     """
 
     unused = ()

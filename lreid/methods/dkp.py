@@ -1,4 +1,4 @@
-"""DKP: the feature of an image is a distribution, and so is the stored prototype of each previous identity."""
+"""DKP: image features and the stored prototypes of previous identities are normal distributions."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar
@@ -23,19 +23,19 @@ EXTRACTED = 128  # images per forward pass
 class DKP(FusedFineTuning):
     """Distribution-aware knowledge prototyping (Xu et al., CVPR 2024), in the form of its official code.
 
-    The feature of an image is a normal distribution: its mean is the direction of the pooled features, and a separate
-    head computes the standard deviations. Samples of the distribution, scaled to unit length, go through neck and
-    classifier like the mean. The loss is the cross-entropy over means and samples plus
+    The feature of an image is a normal distribution. The mean of the distribution is the direction of the pooled
+    features, and a separate head computes the standard deviations. Neck and classifier process the mean and samples of
+    the distribution, all scaled to unit length. The loss is the cross-entropy over means and samples plus
     :func:`~lreid.losses.dkp.dkp_set_triplet_loss`. After a task, the distributions of an identity's images are merged
-    into one, its prototype. In the next task, :func:`~lreid.losses.dkp.dkp_pkt_loss` uses samples of these prototypes
-    to preserve similarities within the batch, without a previous network. As in the official code, only the prototypes
-    of the last task are stored. A prototype is two float32 vectors, which are a biometric template of a person. After a
-    task, the new and the old network are averaged with equal weights.
+    into one distribution, the prototype of the identity. In the next task, :func:`~lreid.losses.dkp.dkp_pkt_loss` draws
+    samples from the prototypes and preserves similarities within the batch, without a previous network. As in DKP's
+    official code, only the prototypes of the last task are stored. A prototype consists of two float32 vectors, which
+    are a biometric template of a person. After a task, the new and the old network are averaged with equal weights.
 
-    The official code computes the prototypes at the start of the next task, in training mode. Here they are computed at
-    the end of the task, in evaluation mode, because its images are not available later. The official ResNet-50 has no
-    last stage, as ``MODEL.BACKBONE resnet50_layer3``. The linear layer of the official network to 2048 dimensions is
-    left out here.
+    DKP's official code computes the prototypes at the start of the next task, in training mode. lreid computes the
+    prototypes at the end of the task, in evaluation mode, because the images of the task are not available later. DKP's
+    official ResNet-50 has no last stage, like ``MODEL.BACKBONE resnet50_layer3``. lreid leaves out the linear layer to
+    2048 dimensions of DKP's official network.
     """
 
     keeps: ClassVar = {**FusedFineTuning.keeps, "deviations": "network", "prototypes": "template"}
@@ -68,13 +68,13 @@ class DKP(FusedFineTuning):
         self.generator = torch.Generator().manual_seed(torch.initial_seed())
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Compute the terms of the distributions and, from the second task on, :meth:`retention_terms`."""
+        """Compute :meth:`distribution_terms` and, from the second task on, :meth:`retention_terms`."""
         features = self.drawn(batch.images)  # (B, 1 + S, dim)
         terms = self.distribution_terms(features, batch)
         return terms if self.teacher is None else terms | self.retention_terms(features, batch)
 
     def retention_terms(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """Compute the knowledge transfer from prototypes to means and samples (B, 1 + S, dim)."""
+        """Compute the knowledge transfer from prototypes; ``features`` are means and samples (B, 1 + S, dim)."""
         if self.prototypes is None:
             return {}
         means, deviations = self.prototypes["means"], self.prototypes["deviations"]
@@ -82,7 +82,7 @@ class DKP(FusedFineTuning):
         return {"transfer": dkp_pkt_loss(features[:, 0], means, deviations, noise, **self.temperatures)}
 
     def distribution_terms(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """Compute cross-entropy and set triplet loss of means and samples (B, 1 + S, dim)."""
+        """Compute cross-entropy and set triplet loss; ``features`` are means and samples (B, 1 + S, dim)."""
         labels = batch.labels.to(features.device, non_blocking=True)
         logits = self.network.logits(features.flatten(0, 1))  # (B * (1 + S), classes)
         repeated = labels.repeat_interleave(features.shape[1])
@@ -92,7 +92,7 @@ class DKP(FusedFineTuning):
         }
 
     def drawn(self, images: Tensor) -> Tensor:
-        """Compute means and samples (B, 1 + S, dim), all of unit length, of normalised images (B, 3, H, W)."""
+        """Compute means and samples (B, 1 + S, dim) of unit length from normalised images (B, 3, H, W)."""
         means, deviations = self.network.distributions(images)  # (B, dim)
         noise = self._noise((len(means), self.samples, means.shape[1]), means)
         samples = F.normalize(means[:, None] + deviations[:, None] * noise, dim=2)
@@ -102,7 +102,7 @@ class DKP(FusedFineTuning):
         return to_device(torch.randn(shape, generator=self.generator), like.device).to(like.dtype)
 
     def extract(self, network: ClassifyingEmbedder, task: Task) -> Tensor:
-        """The features of the base class, scaled to unit length."""
+        """Extract features as the base class does, and scale them to unit length."""
         return F.normalize(super().extract(network, task), dim=1)
 
     def end_task(self, task: Task) -> None:
@@ -116,7 +116,7 @@ class DKP(FusedFineTuning):
 
     @torch.no_grad()
     def _all_distributions(self, task: Task) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield means and deviations of all images of a task, one chunk after the other."""
+        """Yield means and standard deviations of all images of a task in chunks."""
         paths = [record.path for record in task.records]
         network = frozen_copy(self.network)
         network.model.precision = None

@@ -1,4 +1,4 @@
-"""DKP++: DKP that also trains on images in the style of the previous domain and distils the previous network."""
+"""DKP++: DKP with additional training on images in the style of the previous domain, and with distillation."""
 
 from typing import Annotated, Any, ClassVar
 
@@ -19,14 +19,14 @@ from lreid.rules import Rule
 class DKPpp(DKP):
     """DKP++ (TPAMI 2025), in the form of its official code.
 
-    From the second task on, the images of every batch are also rehearsed, which means that the method trains on them in
-    the style of the previous domain, see :class:`~lreid.methods.dask.StyleRehearser`. The terms of :class:`DKP` are
-    computed for original and for rehearsed images. There are two further terms:
+    From the second task on, the images of every batch are also rehearsed: the method trains on copies of the images in
+    the style of the previous domain (:class:`~lreid.methods.dask.StyleRehearser`). The loss terms of :class:`DKP` are
+    computed for original and for rehearsed images. DKP++ adds two terms:
 
-    * ``triplet_both``: the set triplet loss, in which the samples of an image come from its original and its rehearsed
-      version, and its mean is that of the rehearsed version;
+    * ``triplet_both``: the set triplet loss with the mean feature of the rehearsed image; the samples come from the
+      original and the rehearsed image;
     * ``distill_rehearsed``: distillation of the previous, fused network's affinities between rehearsed images. Compared
-      with DASK, the arguments of the divergence are swapped (``reverse`` of
+      with DASK, the arguments of the KL divergence are swapped (``reverse=True`` in
       :func:`~lreid.losses.affinity.affinity_kl_loss`).
     """
 
@@ -61,7 +61,7 @@ class DKPpp(DKP):
         self.rehearser = StyleRehearser(model, style_steps=style_steps, style_batch=style_batch, style_pad=style_pad)
 
     def retention_terms(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """Compute the knowledge transfer from prototypes, and the terms of rehearsed images."""
+        """Compute the knowledge transfer from prototypes, and all loss terms of rehearsed images."""
         terms = super().retention_terms(features, batch)
         if self.rehearser.kernels is None:
             return terms
@@ -79,11 +79,11 @@ class DKPpp(DKP):
 
     @property
     def smallest_batch(self) -> int:
-        """2 with rehearsal, because the style network has BatchNorm layers."""
+        """Minimum number of images in a batch: 2 with rehearsal, because the style network has BatchNorm layers."""
         return 2 if self.rehearsal else super().smallest_batch
 
     def end_task(self, task: Task) -> None:
-        """Learn the style of the task."""
+        """Store prototypes, and learn the style of the task."""
         super().end_task(task)
         if self.rehearsal:
             self.rehearser.learn(task)

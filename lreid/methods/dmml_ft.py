@@ -16,7 +16,7 @@ MININGS = ("hard", "center")
 
 
 class DMMLFineTuning(Method):
-    """Fine-tuning with the DMML loss from task to task (DwoPP, BMVC 2022, Section 3.2)."""
+    """Fine-tuning with the DMML loss, one task after the other (DwoPP, BMVC 2022, Section 3.2)."""
 
     def __init__(
         self,

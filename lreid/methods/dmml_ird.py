@@ -13,12 +13,11 @@ from lreid.rules import Rule
 
 
 class DMMLIRD(DwPP):
-    """Instance-wise relation distillation (Co²L, Cha et al., ICCV 2021, Equations 11 to 13) on the DMML loss.
+    """DMML loss with the relation distillation of Co²L (IRD; Cha et al., ICCV 2021, Equations 11 to 13).
 
-    DwPP and DwoPP (BMVC 2022) distil the similarities of a query to the prototypes of an episode. This method distils
-    the cosine similarities between all images of an episode, supports and queries. The method is lreid's own
-    combination; no paper describes it. There is no projection head, so the distillation is what Co²L's Table 6 calls
-    SEED.
+    DwPP and DwoPP (BMVC 2022) distil the similarities of a query to the prototypes of an episode. DMML-IRD distils the
+    cosine similarities between all images of an episode, supports and queries. This combination is lreid's own; no
+    paper describes it. DMML has no projection head, so the distillation is "SEED" in Co²L's Table 6.
     """
 
     unused = ("prob_floor",)
@@ -39,5 +38,5 @@ class DMMLIRD(DwPP):
         self.relation_options = {"temperature": temperature, "teacher_temperature": teacher_temperature}
 
     def distillation(self, student: Tensor, teacher: Tensor, batch: Batch) -> Tensor:
-        """Compute the distillation of the previous network's similarities within the batch."""
+        """Compute the distillation of the previous network's similarities between the images of the batch."""
         return relation_distillation_loss(F.normalize(student), F.normalize(teacher), **self.relation_options)

@@ -13,8 +13,9 @@ from lreid.models.embedder import Embedder
 class DwoPP(DwPP):
     """Distillation without positive pairs (DwoPP, BMVC 2022, Equations 7 to 9).
 
-    The metric loss pulls a query to its own identity, so distilling that similarity would oppose it. Therefore the
-    query's own prototype is left out, and only the similarities to the other prototypes are distilled.
+    The metric loss pulls a query towards the prototype of its own identity. Distilling the old similarity to this
+    prototype would oppose the metric loss. DwoPP therefore distils only the similarities to the prototypes of other
+    identities.
     """
 
     def __init__(self, model: Embedder, *, temperature: float = 1.0, **options: Any) -> None:

@@ -13,9 +13,9 @@ from lreid.rules import Rule
 
 
 class DwPP(DMMLFineTuning):
-    """Distillation with positive pairs (DwoPP, BMVC 2022, Equations 5 and 6).
+    """Distillation with positive pairs, the baseline DwPP of DwoPP's paper (BMVC 2022, Equations 5 and 6).
 
-    From the second task on, the frozen previous model extracts features of the same images in evaluation mode.
+    From the second task on, the frozen previous model extracts features of the batch in evaluation mode.
     """
 
     keeps_teacher = True

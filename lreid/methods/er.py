@@ -1,4 +1,4 @@
-"""ER: experience replay, where each step trains on incoming and on stored images."""
+"""ER: experience replay; each step trains on incoming and on stored images."""
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -23,7 +23,7 @@ from lreid.rules import Rule
 
 
 class Replay(NamedTuple):
-    """Augmented stored images (n, 3, H, W) and labels (n,) on the model's device, and their rows (n,) in the memory."""
+    """Augmented stored images (n, 3, H, W), labels (n,), both on the model's device, and memory rows (n,)."""
 
     images: Tensor
     labels: Tensor
@@ -33,14 +33,16 @@ class Replay(NamedTuple):
 class ER(Method):
     """Experience replay with a reservoir (Chaudhry et al., 2019), the baseline of ER-ACE and ER-AML.
 
-    The loss is the cross-entropy of the incoming batch plus the cross-entropy of as many stored images, both over all
-    identities so far. Two forward passes give each batch its own BatchNorm statistics. The official code (AML_pc) does
-    the same, but its classifier has all classes from the start; here the classifier grows.
+    The loss is the cross-entropy of the incoming batch plus the cross-entropy of the same number of stored images. Both
+    cross-entropies cover all identities so far. Incoming and stored images have separate forward passes, so each batch
+    has its own BatchNorm statistics. The official code (AML_pc) also has separate forward passes, but its classifier
+    has all classes from the start. In lreid, the classifier grows.
 
-    The configuration selects one of two settings: epochs of P x K batches as in re-ID, or the papers' online stream
-    (``STREAM.SEGMENT 10 STREAM.ITERATIONS 1`` or 3, ``TRAIN.EPOCHS 1``, see ``configs/recipes/online.yaml``). In both
-    settings, an image is offered to the memory once, after the first step on it. Retrieval compares the features before
-    the classifier, as in every other method.
+    The configuration selects one of two settings. The first setting has epochs of P x K batches, as in re-ID. The
+    second setting is the online stream of the papers (``STREAM.SEGMENT 10 STREAM.ITERATIONS 1`` or 3,
+    ``TRAIN.EPOCHS 1``, see ``configs/recipes/online.yaml``). In both settings, an image is offered to the memory once,
+    after the first step on this image. Retrieval compares the features before the classifier, as in every method of
+    lreid.
 
     Attributes:
         memory: a :class:`~lreid.memory.StreamMemory`.
@@ -92,13 +94,13 @@ class ER(Method):
         self.offered: set[str] = set()  # paths of the task's images that were offered to the memory
 
     def new_classifier(self) -> GrowingClassifier:
-        """Create a classifier without identities; new rows are initialised as in ``torch.nn.Linear``."""
+        """Create a classifier without rows; later rows are initialised as in ``torch.nn.Linear``."""
         return GrowingClassifier(self.model.dim, std=(3 * self.model.dim) ** -0.5)
 
     def begin_task(self, task: Task) -> None:
-        """Add a classifier row for each new identity, and forget which images were offered to the memory.
+        """Add a classifier row for each new identity, and clear the list of images offered to the memory.
 
-        If tasks share their classes, all tasks use the rows of the first task.
+        If all tasks have the same classes (domain-incremental learning), all tasks use the rows of the first task.
         """
         self.shared_classes = task.shared_classes
         self.classifier.cover(range(self.shared_classes) if self.shared_classes else task.classes)
@@ -108,7 +110,7 @@ class ER(Method):
 
     @torch.no_grad()
     def begin_rows(self, task: Task) -> None:
-        """Initialise the classifier rows of a task with the mean directions of its images."""
+        """Initialise each classifier row of a task with the direction of the mean feature of its class."""
         rows = self.class_of(torch.tensor(task.classes))
         self.classifier.weight[rows] = self.mean_directions(task).to(self.classifier.weight)
 
@@ -117,13 +119,13 @@ class ER(Method):
         return chain(self.model.parameters(), self.head_neck.parameters(), self.classifier.parameters())
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Compute the losses of the incoming images and of stored images."""
+        """Compute the loss of the incoming images and the loss of stored images."""
         batch = batch._replace(labels=self.class_of(batch.labels))
         incoming = self.incoming_loss(batch)
         return {"incoming": incoming} | self.replay_terms(self.replay or len(batch.labels), incoming)
 
     def replay_terms(self, count: int, incoming: Tensor) -> dict[str, Tensor]:
-        """Compute the terms of ``count`` stored images, if there are any; for ``incoming`` see :meth:`choose`."""
+        """Compute the loss terms of ``count`` stored images; ``incoming`` is the loss of the incoming batch."""
         replay = self.choose(count, incoming)
         return {} if replay is None else {"replay": self.replay_loss(replay)}
 
@@ -136,30 +138,30 @@ class ER(Method):
         return F.cross_entropy(self.logits(replay.images), replay.labels)
 
     def class_of(self, labels: Tensor) -> Tensor:
-        """Convert labels (n,) to rows of the classifier (n,), which differ if tasks share their classes."""
+        """Convert labels (n,) to classifier rows (n,); labels and rows differ if all tasks have the same classes."""
         return labels % self.shared_classes if self.shared_classes else labels
 
     def logits(self, images: Tensor) -> Tensor:
-        """Logits (n, identities so far) of images."""
+        """Compute logits (n, identities so far) of images."""
         return self.classifier(self.head_neck(self.model(images)))
 
     def class_scores(self, features: Tensor) -> Tensor:
-        """Logits of all identities so far, ``(B, K)``."""
+        """Compute logits of all identities so far, ``(B, K)``."""
         with evaluating(self.head_neck):
             return self.classifier(self.head_neck(features))
 
     def choose(self, count: int, incoming: Tensor) -> Replay | None:
-        """Choose stored images to train on; return None if there are none.
+        """Choose stored images to train on; return None if no stored image can be chosen.
 
         Args:
             count: number of images.
-            incoming: loss of the incoming batch, for methods that use its gradient.
+            incoming: loss of the incoming batch, whose gradient some methods use.
         """
         rows = self.drawn(count, exclude=() if self.task_free else self.task_classes)
         return self.read(rows) if len(rows) else None
 
     def drawn(self, count: int, *, exclude: Sequence[int]) -> np.ndarray:
-        """Draw random rows (n,) of the memory; return none instead of one, which BatchNorm cannot normalise."""
+        """Draw random rows (n,) of the memory. A single row is not returned if BatchNorm cannot normalise one image."""
         rows = self.memory.draw(count, exclude=exclude)
         return rows[:0] if len(rows) == 1 and self.needs_pairs else rows
 
@@ -172,7 +174,7 @@ class ER(Method):
         return Replay(images, labels.to(images.device, non_blocking=True), rows)
 
     def end_step(self, batch: Batch) -> None:
-        """Offer the images of the batch to the memory, unless they were offered before."""
+        """Offer to the memory all images of the batch that were not offered before."""
         last = {path: row for row, path in enumerate(batch.paths) if path not in self.offered}
         self.offered.update(last)
         if not last:
@@ -189,5 +191,5 @@ class ER(Method):
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that :meth:`state_dict` returned, also in an earlier version."""
+        """Restore a state that :meth:`state_dict` returned, in this or an earlier version of lreid."""
         super().load_state_dict({"head_neck": {}, "shared_classes": 0} | state)

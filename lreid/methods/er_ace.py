@@ -16,9 +16,9 @@ from lreid.rules import Rule
 class ERACE(ER):
     """Asymmetric cross-entropy (Caccia et al., ER-ACE and ER-AML, ICLR 2022, Section 3.4).
 
-    The cross-entropy of the incoming batch covers only the identities in this batch. So new images do not push away the
-    features of old identities. The model learns to distinguish old from new identities on stored images, with plain
-    cross-entropy. Logits are cosines times 10.
+    The cross-entropy of the incoming batch covers only the identities in this batch, so new images do not push away the
+    features of old identities. The model learns to distinguish old from new identities by a plain cross-entropy on
+    stored images. Logits are cosines times 10.
     """
 
     saves: ClassVar = ["highest"]
@@ -41,7 +41,7 @@ class ERACE(ER):
         self.highest = -1  # highest class seen so far
 
     def new_classifier(self) -> GrowingClassifier:
-        """Create a classifier that compares cosines."""
+        """Create a classifier whose logits are scaled cosines."""
         return CosineClassifier(self.model.dim)
 
     def incoming_loss(self, batch: Batch) -> Tensor:
@@ -50,6 +50,6 @@ class ERACE(ER):
         return asymmetric_cross_entropy(self.logits(batch.images), batch.labels, seen)
 
     def end_step(self, batch: Batch) -> None:
-        """Store images, and record the highest class seen, for the official denominator."""
+        """Offer images to the memory, and record the highest class seen, which ``official_denominator`` needs."""
         super().end_step(batch)
         self.highest = max(self.highest, int(self.class_of(batch.labels).max()))

@@ -17,12 +17,12 @@ class ERAML(ER):
     """Asymmetric metric learning (Caccia et al., ER-ACE and ER-AML, ICLR 2022, Section 3.2).
 
     The metric loss pulls each incoming image towards one image of its identity and pushes it away from one image of
-    another identity. Both images come from the batch or the memory. By default the negative has an identity of the
-    batch (``incoming`` negatives), which protects old identities. Stored images are classified, with cosines times 10
-    as logits. As in the official code, incoming images are classified too while the memory is empty. An image without
-    another image of its identity has no positive and is left out.
+    another identity. Both images come from the batch or the memory. By default, the negative has an identity of the
+    batch (``incoming`` negatives), which protects old identities. Stored images are trained by cross-entropy, with
+    cosines times 10 as logits. While the memory is empty, incoming images are also trained by cross-entropy, as in the
+    official code. An image without another image of its identity has no positive and is left out.
 
-    Positives and negatives from the memory are augmented and go through the network together with the batch.
+    Positives and negatives from the memory are augmented; the network processes them together with the batch.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class ERAML(ER):
         self.weights["incoming"] = incoming_weight
 
     def new_classifier(self) -> GrowingClassifier:
-        """Create a classifier that compares cosines."""
+        """Create a classifier whose logits are scaled cosines."""
         return CosineClassifier(self.model.dim)
 
     def incoming_loss(self, batch: Batch) -> Tensor:

@@ -18,11 +18,11 @@ from lreid.rules import Rule
 class ERMetric(ER):
     """Experience replay with a metric loss, optionally asymmetric as in ER-ACE (Caccia et al., ICLR 2022, Section 3.4).
 
-    :class:`ER` classifies over all identities so far. Here an image is compared with the incoming and the stored images
-    of a step, which go through the network together. ``asymmetric`` applies ER-ACE's idea to distances. An incoming
-    image is then compared with incoming images only, so that it does not push old identities away; a stored image is
-    compared with all. No paper describes this method. The most similar one is in Appendix E of ER-AML, which uses
-    single pairs.
+    :class:`ER` classifies over all identities so far. ERMetric instead compares an image with the incoming and the
+    stored images of the step, which the network processes together. ``asymmetric`` applies ER-ACE's idea to distances.
+    An incoming image is then compared with incoming images only, so it does not push old identities away. A stored
+    image is compared with all images of the step. No paper describes this method. The most similar published method is
+    in Appendix E of ER-AML, which uses single pairs.
     """
 
     unused = ("reid_head",)
@@ -53,11 +53,11 @@ class ERMetric(ER):
         self.supports, self.replay_each = supports, replay_each
 
     def begin_task(self, task: Task) -> None:
-        """Forget which images were offered to the memory; there is no classifier to grow."""
+        """Clear the list of images offered to the memory; this method has no classifier."""
         self.task_classes, self.offered = tuple(task.classes), set()
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Compute the metric loss with incoming images as anchors, and with stored images as anchors."""
+        """Compute two metric losses: with incoming images as anchors, and with stored images as anchors."""
         exclude = () if self.task_free else self.task_classes
         rows = self.memory.draw(self.replay or len(batch.labels), each=self.replay_each, exclude=exclude)
         count = len(batch.labels)
@@ -72,7 +72,7 @@ class ERMetric(ER):
         }
 
     def anchored(self, features: Tensor, labels: Tensor, anchors: slice) -> Tensor:
-        """Compute the mean loss of the rows ``anchors`` of features (n, dim); 0 if none of them can be an anchor."""
+        """Compute the mean loss of the rows ``anchors`` of features (n, dim); 0 if no row can be an anchor."""
         chosen = torch.zeros(len(labels), dtype=torch.bool)  # (n,)
         chosen[anchors] = True
         if self.metric_loss == "triplet":
@@ -86,4 +86,4 @@ class ERMetric(ER):
         return (terms * chosen).sum() / chosen.sum().clamp(min=1)
 
     def class_scores(self, features: Tensor) -> None:
-        """Return None, because there is no classifier."""
+        """Return None, because this method has no classifier."""

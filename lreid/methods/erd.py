@@ -1,4 +1,4 @@
-"""ERD: DMML with distillation of the previous model on episodes of exemplars."""
+"""ERD: DMML with two distillation terms that use episodes of exemplars."""
 
 from typing import Annotated, Any
 
@@ -16,21 +16,22 @@ class ERD(DwPP):
     """Episodic replay distillation (Wang et al., CVPR Workshops 2022) with the DMML loss and 500 exemplars in total.
 
     From the second task on, a batch of N identities has two parts, each an episode. The previous part contains N / 2
-    identities from the memory. The current part contains the other identities: those of the task and a few more from
-    the memory. Two distillation terms are added to the DMML loss, each with the weight 0.5, as in the official code:
+    identities from the memory. The current part contains the other identities: identities of the task, and the
+    remaining identities from the memory. Two distillation terms are added to the DMML loss, each with the weight 0.5,
+    as in ERD's official code:
 
-    * ``distill`` covers the queries of the previous part. This term compares the two models' distributions over the
-      prototypes of that part; each model computes its own prototypes.
-    * ``align`` covers all images of the current part. This term compares the two models' distributions over the
-      prototypes of the previous part; the previous model computes these prototypes.
+    * ``distill`` covers the queries of the previous part. The term compares the two models' distributions over the
+      prototypes of the previous part; each model computes its own prototypes.
+    * ``align`` covers all images of the current part. The term compares the two models' distributions over the
+      prototypes of the previous part, which the previous model computes.
 
-    The official code is for few-shot learning. DwoPP (BMVC 2022, Table 1) replaces its cross-entropy by the DMML loss
-    and gives no other details. Three choices follow the official code. 6 of the 2 x 5 identities of a batch are
-    exemplars, so that a batch is 2.5 times as large as one without exemplars. Exemplars are the images nearest to the
-    mean of their identity. Probabilities have a minimum. Three choices are lreid's. Every identity has an equal share
-    of the memory. The previous part is smaller if there are too few exemplars. The DMML loss covers the entire batch,
-    so that the labels of exemplars are used, too; in the official code it covers the current part. Without exemplars,
-    the method is DMML-FT.
+    ERD's official code is for few-shot learning. DwoPP (BMVC 2022, Table 1) replaces ERD's cross-entropy by the DMML
+    loss and gives no other details. Three choices follow ERD's official code. First, 6 of the 2 x 5 identities of a
+    batch come from the memory, so a batch is 2.5 times as large as a batch without exemplars. Second, exemplars are the
+    images nearest to the mean feature of their identity. Third, probabilities have a minimum. Three other choices are
+    lreid's. First, every identity has an equal share of the memory. Second, if the memory has too few exemplars, the
+    previous part of a batch is smaller. Third, the DMML loss covers the entire batch, including the exemplars; in ERD's
+    official code, the loss covers the current part only. Without exemplars, the method equals DMML-FT.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class ERD(DwPP):
         return terms
 
     def previous_part(self, labels: Tensor) -> Tensor:
-        """Return the mask (B,) bool of the previous part: the first exemplar identities, at most half of all."""
+        """Return the mask (B,) bool of the previous part: the first identities with exemplars, at most half of all."""
         identities = list(dict.fromkeys(labels.tolist()))
         exemplars = set(self.memory.labels.tolist())
         old = [label for label in identities if label in exemplars]

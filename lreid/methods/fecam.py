@@ -15,14 +15,15 @@ from lreid.rules import Rule
 class FeCAM(SimpleCIL):
     """FeCAM (Goswami et al., NeurIPS 2023) with one covariance for all classes, for retrieval.
 
-    Features are raised to a power and scaled to unit length. The covariance ``C`` within the classes is averaged over
-    all images so far. The covariance is shrunk to ``C + a v I + b c (1 - I)``, with the mean variance ``v`` and the
-    mean covariance ``c``. ``C'`` is the correlation matrix of the result: each row and column is divided by its
-    standard deviation. Features are multiplied by ``C'^(-1/2)``, so that their Euclidean distance (``EVAL.METRIC
-    euclidean``) is a Mahalanobis distance.
+    Features are raised to a power and scaled to unit length. ``C`` is the covariance within classes, averaged over all
+    images so far. ``C`` is shrunk to ``C + a v I + b c (1 - I)``, with the mean variance ``v`` and the mean covariance
+    ``c``. ``C'`` is the correlation matrix of the shrunk covariance: each row and column is divided by its standard
+    deviation. Features are multiplied by ``C'^(-1/2)``, so the Euclidean distance of features
+    (``EVAL.METRIC euclidean``) is a Mahalanobis distance.
 
-    The official code computes the covariance before it scales features to unit length. The official code does not apply
-    the power to features of transformers. Here negative features keep their sign.
+    FeCAM's official code computes the covariance before scaling features to unit length, and does not apply the power
+    to features of transformers. In lreid, the power is applied to absolute values, and negative features keep their
+    sign.
     """
 
     keeps: ClassVar = {**SimpleCIL.keeps, "scatter": "domain"}
@@ -50,7 +51,7 @@ class FeCAM(SimpleCIL):
         model.neck = self.transform
 
     def learn(self, features: Tensor, labels: Tensor) -> None:
-        """Add the scatter of a task within its classes, and whiten features with the scatter of all tasks."""
+        """Add the within-class scatter of a task, and whiten features with the scatter of all tasks."""
         features = self.transform.expand(features)
         super().learn(features, labels)
         means, classes = class_means(features, labels)
@@ -73,5 +74,5 @@ class FeCAM(SimpleCIL):
         return vectors @ (values.clamp(min=1e-12).rsqrt()[:, None] * vectors.T)
 
     def class_scores(self, features: Tensor) -> Tensor:
-        """Negative squared distances between whitened features (n, dim) and class means, (n, classes)."""
+        """Compute negative squared distances (n, classes) between whitened features (n, dim) and class means."""
         return -torch.cdist(features, self.means.to(features) @ self.transform.matrix).square()

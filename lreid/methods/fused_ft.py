@@ -1,4 +1,4 @@
-"""Fused fine-tuning: softmax and soft-margin triplet loss, then an average of the new and the old network."""
+"""Fused fine-tuning: softmax and soft-margin triplet loss; after a task, average the new and the old network."""
 
 import logging
 from collections.abc import Iterable
@@ -24,18 +24,20 @@ logger = logging.getLogger("lreid")
 
 
 class FusedFineTuning(BoTFineTuning):
-    """The baseline of LSTKC, LSTKC++, DKP, DKP++ and DASK, as implemented in their official code.
+    """The common baseline of LSTKC, LSTKC++, DKP, DKP++ and DASK, as implemented in the official code of these methods.
 
-    * One softmax covers all identities so far, without label smoothing, although batches have no images of past
-      identities. The classifier rows of new identities start as the directions of their mean features before the neck.
-    * The batch-hard triplet loss with a soft margin and retrieval both use the features before the neck.
+    * One softmax without label smoothing covers all identities so far, although batches have no images of past
+      identities. The classifier row of a new identity starts as the direction of the mean feature of the identity,
+      before the neck.
+    * The soft-margin batch-hard triplet loss uses features before the neck, and so does retrieval.
     * After every task but the first, the network becomes ``alpha * new + (1 - alpha) * old``, where ``old`` is the
       network at the start of the task. All weights and BatchNorm statistics are averaged, including neck and
-      classifier, except the rows of new identities. The fused network is evaluated and starts the next task.
+      classifier, except the classifier rows of new identities. The fused network is evaluated, and the next task
+      continues from the fused network.
 
-    With ``fusion=1``, this is the fine-tuning baseline of these papers; ``configs/methods/lstkc_ft.yaml`` and
-    ``lstkc_joint.yaml`` reproduce these rows of their tables. ``fusion=0.5``, a lower ``later_rate`` and ``adapt_norm``
-    are parts of these methods. Each can be used alone to measure its contribution.
+    ``fusion=1`` gives the fine-tuning baseline of LSTKC's paper; ``configs/methods/lstkc_ft.yaml`` and
+    ``lstkc_joint.yaml`` reproduce the fine-tuning and joint rows of the paper's tables. The options ``fusion``,
+    ``later_rate`` and ``adapt_norm`` can be set separately, to measure the contribution of each.
 
     Args:
         model: the network, without a neck; the method adds a neck for training.
@@ -77,7 +79,7 @@ class FusedFineTuning(BoTFineTuning):
         self.share: float | None = None  # alpha of the last task; None after the first
 
     def begin_task(self, task: Task) -> None:
-        """Add a classifier row for each new identity; after the first task, it is the mean direction of its images."""
+        """Add a classifier row for each new identity; in later tasks, the row is the direction of the mean feature."""
         super().begin_task(task)
         self.first_class = 0
         if self.teacher is not None:
@@ -85,22 +87,22 @@ class FusedFineTuning(BoTFineTuning):
                 self.classifier.weight[task.classes] = self.mean_directions(task).to(self.classifier.weight)
 
     def parameters(self) -> Iterable[Parameter] | list[dict[str, Any]]:
-        """The embedder, the neck and the classifier, with the learning rate factor of the task."""
+        """The embedder, the neck and the classifier, with the task's factor of the learning rate."""
         factor = 1.0 if self.teacher is None else self.later_rate
         return [{"params": list(self.network.parameters()), "rate_factor": factor}]
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Compute BoT's terms and, from the second task on, :meth:`retention_terms`."""
+        """Compute BoT's loss terms and, from the second task on, :meth:`retention_terms`."""
         features, logits = self.network(batch.images)
         terms = self.softmax_triplet(features, logits, batch)
         return terms if self.teacher is None else terms | self.retention_terms(features, batch)
 
     def retention_terms(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """Compute terms against forgetting from features (B, dim); subclasses override this."""
+        """Compute loss terms against forgetting from features (B, dim); subclasses override this method."""
         return {}
 
     def class_scores(self, features: Tensor) -> Tensor:
-        """Logits of all identities so far, ``(B, K)``."""
+        """Compute logits of all identities so far, ``(B, K)``."""
         with evaluating(self.network.neck):
             return self.network.logits(features)
 
@@ -116,7 +118,7 @@ class FusedFineTuning(BoTFineTuning):
             self.model.load_state_dict({k: torch.from_numpy(array) for k, array in statistics.items()}, strict=False)
 
     def old_network(self, task: Task) -> ClassifyingEmbedder:
-        """The network to fuse with after a task: the network at the start of the task."""
+        """Return the network to average with the new network after a task: the network at the start of the task."""
         assert self.teacher is not None
         return self.teacher
 
@@ -131,19 +133,19 @@ class FusedFineTuning(BoTFineTuning):
             self.network.load_state_dict(linear_combination(self.network.state_dict(), old.state_dict(), alpha))
 
     def measured_alpha(self, new: Tensor, old: Tensor) -> float:
-        """Weight of the new network, from both networks' features (n, dim) of all images of a task."""
+        """Compute the weight of the new network from features (n, dim) of all images of a task by both networks."""
         return lstkc_alpha(new, old)
 
     def figures(self) -> dict[str, float]:
-        """The weight of the new network in the average after the last task, as ``share``."""
+        """Return the weight of the new network in the average after the last task, as ``share``."""
         return super().figures() | ({} if self.share is None else {"share": self.share})
 
     def features_of(self, task: Task) -> Tensor:
-        """The features that :meth:`extract` returns; a subclass that changes them also changes new classifier rows."""
+        """Return the features of :meth:`extract`, so a subclass that overrides it also changes new classifier rows."""
         return self.extract(self.network, task)
 
     def extract(self, network: ClassifyingEmbedder, task: Task) -> Tensor:
-        """Features (n, dim) float32 on the CPU of all images of a task, without augmentation."""
+        """Extract features (n, dim) float32 on the CPU of all images of a task, without augmentation."""
         return torch.from_numpy(network.model.extract([record.path for record in task.records]))
 
     def frozen_network(self) -> ClassifyingEmbedder:

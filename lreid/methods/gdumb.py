@@ -1,4 +1,4 @@
-"""GDumb: tasks only fill the memory, and after each task a new network is trained on the memory only."""
+"""GDumb: a task only fills the memory; after each task, a new network is trained on the memory only."""
 
 from typing import Annotated, Any, ClassVar
 
@@ -22,17 +22,19 @@ from lreid.rules import Rule
 class GDumb(ER):
     """Greedy sampler and dumb learner (Prabhu et al., ECCV 2020), the offline baseline of ER-ACE's paper.
 
-    During a task, its images are only stored, with equal numbers per identity. At the end of the task, a network with
-    the initial weights of the run is trained on the memory. As in the official code, the optimiser is SGD with momentum
-    0.9, and gradients are clipped at norm 10. The first pass uses a tenth of the learning rate and the second the full
-    rate. A cosine schedule with restarts after 1, 2, 4 … passes follows. The official code also mixes images in half of
-    the steps (CutMix), which is left out here. Augmentation is that of the run.
+    During a task, images are only stored, with balanced numbers of images per identity. At the end of the task, a
+    network with the initial weights of the run is trained on the memory. As in GDumb's official code, the optimiser is
+    SGD with momentum 0.9, and gradients are clipped at norm 10. The first pass uses a tenth of the learning rate, and
+    the second pass uses the full learning rate. Later passes follow a cosine schedule with restarts after 1, 2, 4 …
+    passes. lreid leaves out CutMix, which GDumb's official code applies in half of the steps. Stored images are
+    augmented like the training images of the run.
 
-    Evaluations within a task therefore repeat the previous results. ``images_trained`` does not count the passes over
-    the memory.
+    The network does not change within a task, so evaluations within a task repeat the previous results.
+    ``images_trained`` does not count the passes over the memory.
 
     Args:
-        er: options of :class:`ER`; with ``reid_head``, classifier rows start as mean directions of stored images.
+        er: options of :class:`ER`. With ``reid_head``, a classifier row starts as the direction of the mean feature of
+            the stored images.
     """
 
     keeps: ClassVar = {**ER.keeps, "start": "network"}
@@ -64,11 +66,11 @@ class GDumb(ER):
         self.start = {name: value.detach().clone() for name, value in model.state_dict().items()}
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Return 0, because a step trains nothing."""
+        """Return 0, because training steps do not train the network."""
         return {"incoming": 0.0 * self.classifier.weight.sum()}
 
     def begin_rows(self, task: Task) -> None:
-        """Do nothing; :meth:`finish_task` creates a new classifier."""
+        """Do nothing, because :meth:`finish_task` creates a new classifier."""
 
     def finish_task(self, task: Task) -> None:
         """Train a new network and a new classifier on the memory."""
@@ -92,7 +94,7 @@ class GDumb(ER):
                 optimizer.step()
 
     def _new_head(self) -> None:
-        """Create a new classifier; with ``reid_head``, its rows are the mean directions of the stored images."""
+        """Create a new classifier; with ``reid_head``, from the mean features of the stored images."""
         identities, device = len(self.classifier), self.model.mean.device
         self.classifier = self.new_classifier().to(device)
         self.classifier.grow(identities)

@@ -22,20 +22,20 @@ class ICaRL(LwF):
         - sum_{k in N} [k = y] log g(z_k) + [k != y] log(1 - g(z_k))
         - sum_{k in O} q_k log g(z_k) + (1 - q_k) log(1 - g(z_k)),    q_k the sigmoid of the previous model
 
-    The term ``bce`` is this loss with labels instead of ``q`` as targets for old identities. The term ``distill`` is
-    the remaining difference, so that the sum of both terms is the formula. DwoPP (BMVC 2022, Table 1) compares with
-    iCaRL on re-ID, but does not publish its recipe. lreid therefore made these choices:
+    The term ``bce`` is the loss with labels instead of ``q`` as targets for old identities. The term ``distill`` is the
+    loss minus ``bce``, so the sum of both terms is the loss. DwoPP (BMVC 2022, Table 1) compares with iCaRL on re-ID,
+    but does not publish details. The following choices are therefore lreid's:
 
-    * BoT's triplet loss is added with weight 1. Memory and batches are those of :class:`BoTFineTuning`.
-    * The loss sums over identities, as in the paper; mammoth's code takes the mean.
+    * BoT's triplet loss is added with weight 1. Memory and batches follow :class:`BoTFineTuning`.
+    * The loss sums over identities, as in iCaRL's paper; mammoth's code takes the mean.
     * With K identities, the sigmoid is shifted to ``g(z) = 1 / (1 + (K - 1) exp(-z))`` for the current and the previous
-      model, so that ``z = 0`` gives 1 / K. The paper's layer has a bias instead. BoT's layer has no bias and gets
-      features of mean 0, so that its logits cannot be mostly negative.
-    * Retrieval compares features, as for every other method. The paper's nearest-mean classifier knows only training
-      identities, which never occur in a test set.
+      model, so that ``z = 0`` gives 1 / K. iCaRL's linear layer has a bias instead. BoT's linear layer has no bias, and
+      its input features have mean 0, so its logits cannot be mostly negative.
+    * Retrieval compares features, as in every method of lreid. The paper's nearest-mean classifier covers only training
+      identities, which never occur in a re-ID test set.
 
     Args:
-        distillation_weight: 1 is iCaRL; 0 is fine-tuning with sigmoids and exemplars.
+        distillation_weight: 1 gives iCaRL; 0 gives fine-tuning with sigmoids and exemplars.
     """
 
     unused = ("temperature", "label_smoothing")
@@ -44,7 +44,7 @@ class ICaRL(LwF):
         super().__init__(model, exemplars=exemplars, **options)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Compute the terms ``bce`` and ``distill`` and the triplet loss."""
+        """Compute the terms ``bce``, ``triplet`` and, from the second task on, ``distill``."""
         features = self.model(batch.images)  # (B, dim)
         logits = self.classifier(self.model.neck(features))  # (B, K)
         labels, classes = batch.labels.to(features.device, non_blocking=True), logits.shape[1]

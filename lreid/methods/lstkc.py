@@ -1,4 +1,4 @@
-"""LSTKC: distil corrected affinities of the previous model, and average both networks with a measured weight."""
+"""LSTKC: distil corrected affinities of the previous network; average new and old network by a measured weight."""
 
 from typing import Annotated, Any
 
@@ -15,10 +15,10 @@ from lreid.rules import Rule
 class LSTKC(FusedFineTuning):
     """Long short-term knowledge consolidation (Xu et al., AAAI 2024), in the form of its official code.
 
-    The loss is ``softmax + triplet + distill``. The previous, fused network extracts features of the same augmented
-    images in evaluation mode. :func:`~lreid.losses.lstkc.lstkc_rskt_loss` corrects wrong affinities of this network
-    within the batch and distils them. After a task, the new and the previous network are averaged with the weight
-    :func:`~lreid.losses.fusion.lstkc_alpha`.
+    The loss is ``softmax + triplet + distill``. In evaluation mode, the previous, fused network extracts features of
+    the same augmented images. :func:`~lreid.losses.lstkc.lstkc_rskt_loss` corrects the wrong affinities of the previous
+    network within the batch and distils the result. After a task, the new and the previous network are averaged;
+    :func:`~lreid.losses.fusion.lstkc_alpha` computes the weight of the new network.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class LSTKC(FusedFineTuning):
         self.temperature, self.detach_target = temperature, detach_target
 
     def retention_terms(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """Compute the distillation of the previous network's corrected affinities."""
+        """Compute the distillation loss on the corrected affinities of the previous network."""
         assert self.teacher is not None
         with torch.no_grad():
             old = self.teacher.model(batch.images)  # (B, dim)

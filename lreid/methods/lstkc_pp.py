@@ -1,4 +1,4 @@
-"""LSTKC++: distil the previous network and an older network, and average both with the new network."""
+"""LSTKC++: distil a previous and an older network, and average all three networks after a task."""
 
 import copy
 from typing import Annotated, Any, ClassVar
@@ -23,20 +23,21 @@ SHARES = tuple(tenth / 10 for tenth in range(11))  # candidates for the weight o
 class LSTKCpp(FusedFineTuning):
     """LSTKC++ (Xu et al., TPAMI 2025), in the form of its official code.
 
-    There are up to three networks: the network in training; ``teacher``, which is the network after the previous task,
-    before it was fused; and, from the third task on, the older ``long_teacher``. Both teachers extract features of the
-    same augmented images in evaluation mode. The affinities of the teachers are corrected and distilled
-    (:func:`~lreid.losses.lstkc.lstkcpp_dual_loss`). After a task, three steps follow:
+    LSTKC++ has up to three networks: the network in training and two teachers. ``teacher`` is the network at the end of
+    the previous task's training, before fusion. From the third task on, ``long_teacher`` is an older network. In
+    evaluation mode, both teachers extract features of the same augmented images. The affinities of the teachers are
+    corrected and distilled (:func:`~lreid.losses.lstkc.lstkcpp_dual_loss`). Three steps follow after a task:
 
-    1. ``old = beta * long_teacher + (1 - beta) * teacher``. beta is the value of 0, 0.1, … 1 with the best mAP when the
-      images of the task are searched among themselves (:func:`~lreid.retrieval.self_retrieval`), and the smallest of
-      equally good values.
-    2. The network becomes ``alpha * new + (1 - alpha) * old`` with :func:`~lreid.losses.fusion.lstkcpp_alpha`.
-    3. ``long_teacher`` becomes ``old``, and ``teacher`` becomes the new network before it was fused.
+    1. Both teachers are averaged: ``old = beta * long_teacher + (1 - beta) * teacher``. Among the values 0, 0.1, … 1,
+       beta is the value with the best mAP when the images of the task are searched among themselves
+       (:func:`~lreid.retrieval.self_retrieval`). Of equally good values, the smallest is used.
+    2. The network becomes ``alpha * new + (1 - alpha) * old``; :func:`~lreid.losses.fusion.lstkcpp_alpha` computes
+       alpha.
+    3. ``old`` becomes ``long_teacher``, and the new network before fusion becomes ``teacher``.
 
-    After the second task, ``old`` is the network of the first task. Triplet loss and retrieval use unnormalised
-    features, so rank by Euclidean distance (``EVAL.METRIC``). The classifier rows of all identities that ``teacher``
-    has are averaged; the official code averages only rows that ``long_teacher`` has.
+    After the second task, ``old`` is the network of the first task. The triplet loss uses unnormalised features, so set
+    ``EVAL.METRIC`` to ``euclidean``. lreid averages the classifier rows of all identities of ``teacher``; LSTKC++'s
+    official code averages only the rows of identities of ``long_teacher``.
     """
 
     keeps: ClassVar = {**FusedFineTuning.keeps, "long_teacher": "network"}
@@ -60,7 +61,7 @@ class LSTKCpp(FusedFineTuning):
         self.long_share: float | None = None  # beta of the last task; None before the third
 
     def retention_terms(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """Compute the distillation of the corrected affinities of one or two teachers."""
+        """Compute the distillation loss on the corrected affinities of one or two teachers."""
         assert self.teacher is not None
         with torch.no_grad():
             short = self.teacher.model(batch.images)  # (B, dim)
@@ -70,13 +71,13 @@ class LSTKCpp(FusedFineTuning):
         return {"distill": lstkcpp_dual_loss(features, short, long, batch.labels, temperature=self.temperature)}
 
     def finish_task(self, task: Task) -> None:
-        """Fuse the network with the average of both teachers."""
+        """Average the network with the average of both teachers."""
         if self.teacher is not None:
             self.trained = self.frozen_network()
         super().finish_task(task)
 
     def old_network(self, task: Task) -> ClassifyingEmbedder:
-        """The average of both teachers with the best mAP on the images of the task."""
+        """Return the average of both teachers with the best mAP on the images of the task."""
         assert self.teacher is not None
         self.old = self.teacher
         if self.long_teacher is not None:
@@ -85,28 +86,28 @@ class LSTKCpp(FusedFineTuning):
         return self.old
 
     def figures(self) -> dict[str, float]:
-        """The values of the base class, and the weight of the older teacher as ``long_share``."""
+        """Return the values of the base class, and the weight of the older teacher as ``long_share``."""
         return super().figures() | ({} if self.long_share is None else {"long_share": self.long_share})
 
     def self_retrieval(self, network: ClassifyingEmbedder, task: Task) -> float:
-        """mAP in [0, 1] of the images of a task searched among themselves."""
+        """Search the images of a task among themselves, and return the mAP in [0, 1]."""
         labels = np.array([record.pid for record in task.records])
         cameras = np.array([record.camid for record in task.records])
         return self_retrieval(self.extract(network, task).numpy(), labels, cameras, metric="euclidean")
 
     def measured_alpha(self, new: Tensor, old: Tensor) -> float:
-        """Compute the weight of the new network from the overlap of affinities."""
+        """Compute the weight of the new network from the overlap of both networks' affinities."""
         return lstkcpp_alpha(new, old)
 
     def end_task(self, task: Task) -> None:
-        """Store the network before it was fused, and the network it was fused with, as the teachers."""
+        """Store the new network before fusion as ``teacher`` and the averaged teachers as ``long_teacher``."""
         super().end_task(task)
         if self.trained is not None:
             self.teacher, self.long_teacher = self.trained, self.old
             self.trained = self.old = None
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of the base class and the older teacher."""
+        """Return the state of the base class and the older teacher."""
         long = None if self.long_teacher is None else self.long_teacher.state_dict()
         return super().state_dict() | {"long_teacher": long}
 
@@ -119,7 +120,7 @@ class LSTKCpp(FusedFineTuning):
             self.long_teacher.load_state_dict(state["long_teacher"])
 
     def _averaged(self, share: float) -> ClassifyingEmbedder:
-        """The average of both teachers, in which the older teacher has the weight ``share``."""
+        """Average both teachers; the older teacher has the weight ``share``."""
         assert self.teacher is not None and self.long_teacher is not None
         average = copy.deepcopy(self.teacher)
         average.load_state_dict(

@@ -16,12 +16,12 @@ from lreid.rules import Rule
 class LwF(BoTFineTuning):
     """Learning without Forgetting (Li and Hoiem, ECCV 2016) in the form of AKA's official code.
 
-    From the second task on, the previous model and its classifier process the same augmented images. The softmax of the
-    previous model over the old identities is the target of a distillation of the current softmax over all identities.
-    AKA's code keeps the old model in training mode, so that its BatchNorm uses the statistics of the batch; here it is
-    in evaluation mode. AKA's code also has a neck for every task; here all tasks share one, as in BoT. With exemplars,
-    this is "LwF+" of DwoPP (BMVC 2022, Table 1). The recipe of "LwF+" is not published; here all losses cover all
-    images.
+    From the second task on, the previous model and its classifier process the same augmented images. The previous
+    model's softmax over the old identities is the target for the current softmax over all identities. AKA's code keeps
+    the previous model in training mode, where BatchNorm uses the statistics of the batch; lreid keeps the previous
+    model in evaluation mode. AKA's code also has a neck for every task; in lreid, all tasks share one neck, as in BoT.
+    With exemplars, this method is "LwF+" in DwoPP's Table 1 (BMVC 2022). Details of "LwF+" are not published; in lreid,
+    all losses cover the images of the task and the exemplars.
     """
 
     keeps: ClassVar = {**BoTFineTuning.keeps, "old_classifier": "network"}
@@ -43,7 +43,7 @@ class LwF(BoTFineTuning):
         self.old_classifier = frozen_copy(self.classifier)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Compute BoT's terms and, from the second task on, the distillation of the previous logits."""
+        """Compute BoT's loss terms and, from the second task on, the distillation of the previous logits."""
         features = self.model(batch.images)  # (B, dim)
         logits = self.classifier(self.model.neck(features))  # (B, all classes)
         terms = self.softmax_triplet(features, logits, batch)
@@ -54,6 +54,6 @@ class LwF(BoTFineTuning):
         return terms
 
     def end_task(self, task: Task) -> None:
-        """Store the teacher and its classifier."""
+        """Store the teacher and the classifier of the teacher."""
         super().end_task(task)
         self.old_classifier = frozen_copy(self.classifier)

@@ -1,4 +1,4 @@
-"""MIR: replay the stored images whose loss would increase most by a step on the incoming batch."""
+"""MIR: replay the stored images whose loss would increase most after a step on the incoming batch."""
 
 from typing import Annotated, Any
 
@@ -16,10 +16,10 @@ from lreid.rules import Rule
 class MIR(ER):
     """Maximally interfered retrieval (Aljundi et al., NeurIPS 2019), a baseline in ER-ACE's paper.
 
-    The method draws ``candidates`` stored images. The method makes a virtual step of plain gradient descent on the
-    incoming loss, and replays the candidates whose loss increases most. Neither the paper nor its code says how
-    BatchNorm works in this comparison. In lreid it uses the candidates' statistics, both before and after the step, and
-    does not update its running statistics.
+    MIR draws ``candidates`` stored images, and makes a virtual step of plain gradient descent on the loss of the
+    incoming batch. The candidates whose loss increases most are replayed. Neither MIR's paper nor its code says how
+    BatchNorm works in this comparison. In lreid, BatchNorm uses the statistics of the candidates, before and after the
+    virtual step, and its running statistics do not change.
     """
 
     divisible = False
@@ -46,7 +46,7 @@ class MIR(ER):
         self.candidates, self.virtual_rate = candidates, virtual_rate
 
     def choose(self, count: int, incoming: Tensor) -> Replay | None:
-        """Draw candidates, and choose those whose loss a step on the incoming batch would increase most."""
+        """Draw candidates, and choose the images whose loss would increase most after a step on the incoming batch."""
         candidates = self.candidates or 5 * count
         require(candidates > count, "candidates", candidates, f"0, or above the {count} that are replayed")
         drawn = super().choose(candidates, incoming)
@@ -65,7 +65,7 @@ class MIR(ER):
         return Replay(drawn.images[chosen], drawn.labels[chosen], drawn.rows[chosen.cpu().numpy()])
 
     def losses(self, drawn: Replay, moved: dict[Tensor, Tensor]) -> Tensor:
-        """Loss of each image (n,) with the parameters in ``moved`` replaced; the network does not change."""
+        """Compute the loss of each image (n,) as if the parameters in ``moved`` had the values in ``moved``."""
 
         def call(module: torch.nn.Module, values: Tensor) -> Tensor:
             tensors = {name: moved.get(part, part) for name, part in module.named_parameters()}

@@ -1,4 +1,4 @@
-"""PAD: prompts for CLIP, text features of the identities as anchors, and a moving average as the teacher."""
+"""PAD: prompts for CLIP, text features of the identities as anchors, a moving average as the teacher."""
 
 import logging
 import math
@@ -32,31 +32,34 @@ WARMUP, FIRST_RATE, LAST_RATE = 3, 1e-5, 1e-6
 
 
 class PAD(Method):
-    """Prompts for text and images, with a moving average as the teacher (CVPR 2026), as in the official code.
+    """PAD (CVPR 2026): prompts for text and images, with a moving average of the network as the teacher.
 
-    A task has two stages. Stage 1 (at the start of the task) caches the projected features of all images, and trains
-    four text tokens per identity so that images and sentences of an identity agree. Stage 2 trains the image tower with
-    these terms:
+    lreid follows PAD's official code. A task has two stages. Stage 1, at the start of the task, caches the projected
+    features of all images. Stage 1 then trains four text tokens per identity, so that the images and the sentence of an
+    identity have similar features. Stage 2 trains the image tower with these loss terms:
 
-    * cross-entropies on two features, the class token and its projection, each after its BatchNorm neck;
-    * triplet losses on these two features and on the class token of an earlier block;
-    * cross-entropy on the products of the projection and the text features;
+    * cross-entropies on the class token and on the projection of the class token, each after a separate BatchNorm neck;
+    * triplet losses on the class token, on its projection, and on the class token of an earlier block;
+    * cross-entropy on the dot products of the projection with the text features;
     * from the second task on, :func:`~lreid.losses.pad_viskd_loss`, with a moving average of the network as the
-      teacher. The average starts as the network at the start of the task, with the new prompts, and is updated after
-      each step.
+      teacher. The moving average is initialised by the network at the start of the task, with the new prompts, and is
+      updated after each step.
 
-    The first task trains the whole image tower. Later tasks train its last blocks and the prompts. Every task opens new
-    prompt slots. The heads and text tokens are initialised at random for each task. The network, its prompts and the
-    necks are kept. Retrieval compares the class token and the projection before the necks.
+    The first task trains the whole image tower. Later tasks train the last blocks of the image tower and the prompts.
+    Every task opens new prompt slots. The heads and text tokens are initialised at random for each task. The network,
+    the prompts and the necks continue from task to task. Retrieval compares the class token and the projection before
+    the necks.
 
-    From the second task on, stage 1 also keeps the text features close to those of a text teacher. In the official
-    code, the text teacher is a copy made before stage 1. The tokens of the text teacher are the random initial tokens
-    of the new identities. The text teacher therefore pulls towards untrained sentences, not towards old knowledge.
-    ``text_teacher="initial"`` does the same, and ``"none"`` leaves out this term.
+    From the second task on, an additional term of stage 1 keeps the text features close to the text features of a text
+    teacher. In PAD's official code, the text teacher is a copy made before stage 1, so its tokens are the random
+    initial tokens of the new identities. The text teacher therefore pulls towards untrained sentences, not towards old
+    knowledge. ``text_teacher="initial"`` reproduces the official text teacher, and ``text_teacher="none"`` leaves out
+    the term.
 
-    Differences from the official code: the precision is float32 instead of autocast. The learning rate of stage 2
-    follows the config, so its milestones are the same in the first task. At test time, only open slots can be chosen;
-    the official test script opens all slots. The last batch of stage 1 is used even if it is smaller than the others.
+    lreid differs from PAD's official code in four points. The precision is float32 instead of autocast. The learning
+    rate of stage 2 follows the config, so all tasks have the same milestones, including the first. At test time, only
+    open prompt slots can be chosen; the official test script opens all slots. The last batch of stage 1 is used even if
+    it is smaller than the other batches.
     """
 
     batches = "identities"
@@ -134,13 +137,13 @@ class PAD(Method):
 
     @property
     def later(self) -> int:
-        """0 in the first task, otherwise 1: the index into pairs of values for first and later tasks."""
+        """Index into pairs of values for the first and for later tasks: 0 in the first task, otherwise 1."""
         return min(self.finished, 1)
 
     # ------------------------------------------------------------ stage 1
 
     def begin_task(self, task: Task) -> None:
-        """Create the heads, open prompt slots, copy the teacher, and run stage 1."""
+        """Create heads, open prompt slots, copy the network as the teacher, and run stage 1."""
         self._new_heads(len(task.classes))
         self.labels = torch.tensor(task.classes)
         self.prompts.begin_task(self.new_slots)
@@ -151,7 +154,7 @@ class PAD(Method):
         self.bank = self.text_features(features.to(device), labels.to(device), len(self.labels))
 
     def text_features(self, images: Tensor, labels: Tensor, classes: int) -> Tensor:
-        """Train text tokens for the identities of a task, and return their text features.
+        """Train text tokens for the identities of a task, and return the text features of the trained tokens.
 
         Args:
             images: (n, dim) projected features of images.
@@ -178,7 +181,7 @@ class PAD(Method):
         return self._encoded(learned.detach())
 
     def text_loss(self, learned: Tensor, images: Tensor, labels: Tensor, anchors: Tensor | None) -> Tensor:
-        """Compute the loss of stage 1 for image features (B, dim); anchors (C, dim) are the text teacher's features."""
+        """Compute the loss of stage 1 for image features (B, dim); the text teacher gives ``anchors`` (C, dim)."""
         loss = pad_image_text_loss(images, self.text(learned[labels]), labels)
         if anchors is None:
             return loss
@@ -198,7 +201,7 @@ class PAD(Method):
     # ------------------------------------------------------------ stage 2
 
     def parameters(self) -> Iterable[Parameter] | list[dict[str, Any]]:
-        """The whole image tower in the first task, later its last blocks; always the prompts, necks and heads."""
+        """Prompts, necks, heads, and the image tower (after the first task, only the last blocks of the tower)."""
         visual = self.backbone.visual.requires_grad_(not self.later)
         blocks = visual.transformer.resblocks
         for block in blocks[max(len(blocks) - self.last_blocks, 0) :]:
@@ -209,7 +212,7 @@ class PAD(Method):
         return [{"params": trained}, prompts | {"rate_factor": self.prompt_rates[self.later]}]
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Compute the terms of stage 2."""
+        """Compute the loss terms of stage 2."""
         rows = torch.searchsorted(self.labels, batch.labels)
         labels = rows.to(self.model.mean.device, non_blocking=True)
         levels = self._levels(self.model(batch.images))
@@ -240,7 +243,7 @@ class PAD(Method):
             self.average.load_state_dict(state)
 
     def end_task(self, task: Task) -> None:
-        """Discard the heads, the text features and the teacher."""
+        """Discard the heads, the text features and the teacher of the task."""
         super().end_task(task)
         self.finished += 1
         self.average = None
@@ -256,7 +259,7 @@ class PAD(Method):
     # ------------------------------------------------------------ checkpoints
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of the base class, and the average of the network."""
+        """Return the state of the base class, and the moving average of the network."""
         return super().state_dict() | {"average": None if self.average is None else self.average.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -268,7 +271,7 @@ class PAD(Method):
 
 
 def text_rate(epoch: int, epochs: int, base: float) -> float:
-    """Learning rate of stage 1 in an epoch, counted from 1: three warm-up epochs, then cosine decay."""
+    """Compute the learning rate of stage 1 in an epoch, counted from 1: three warm-up epochs, then cosine decay."""
     if epoch < WARMUP:
         return FIRST_RATE + epoch * (base - FIRST_RATE) / WARMUP
     if epoch >= epochs:

@@ -1,6 +1,6 @@
-"""PASS: rotated images as separate classes, prototypes of past identities with noise, and feature distillation.
+"""PASS: rotated images as separate classes, noisy prototypes of past identities, and feature distillation.
 
-The file and the method are not named ``pass``, because that is a Python keyword.
+The file and the method are not named ``pass``, because ``pass`` is a Python keyword.
 """
 
 from typing import Annotated, Any, ClassVar
@@ -24,27 +24,29 @@ class PASS(BoTFineTuning):
 
     The loss is ``L + 10 CE(m + r e, 4y) + w |F - F'|``.
 
-    * ``L`` is BoT's softmax-triplet loss. Each image is used four times, rotated by 0, 90, 180 and 270 degrees, and
-      rotation ``k`` of identity ``y`` is the separate class ``4y + k``.
+    * ``L`` is BoT's softmax-triplet loss. Each image is used four times, rotated by 0, 90, 180 and 270 degrees.
+      Rotation ``k`` of identity ``y`` is a separate class ``4y + k``.
     * ``m`` is the prototype of a past identity: the mean feature of its upright images in evaluation mode, computed
-      once after its task. For each image of the batch, one prototype is drawn. ``e`` is normal noise. The radius ``r``
-      is the root of the mean variance of a feature dimension within an identity, measured after the first task.
+      once after the task of this identity. For each image of the batch, one prototype is drawn. ``e`` is normal noise.
+      The radius ``r`` is the root mean variance within identities, per feature dimension, measured after the first
+      task.
     * ``F`` and ``F'`` are the features that the new and the previous model compute for all rotated images. The norm
-      covers the entire batch and is neither squared nor averaged; ``w`` is its weight.
+      ``|F - F'|`` covers the entire batch and is neither squared nor averaged; ``w`` is the weight of the norm.
 
-    DwoPP's authors (BMVC 2022) did not publish how they adapted PASS to re-ID. These are lreid's choices:
+    DwoPP's authors (BMVC 2022) did not publish how they adapted PASS to re-ID. The following choices are lreid's:
 
-    * Images that are not square are resized after rotations by 90 and 270 degrees. The triplet loss treats each
-      rotation as a separate identity.
-    * Prototypes are computed after the neck, where the classifier is. ``F`` and ``F'`` are features before the neck.
-      After the neck, new features have mean 0 in every batch but old features do not, so the two could never be equal.
+    * After rotations by 90 and 270 degrees, images that are not square are resized to the input size. The triplet loss
+      treats each rotation as a separate identity.
+    * Prototypes are mean features after the neck, because the classifier follows the neck. ``F`` and ``F'`` are
+      features before the neck. After the neck, new features have mean 0 in every batch but old features do not, so old
+      and new features could never be equal.
     * Logits are not divided by PASS's temperature of 0.1, because a linear classifier can learn larger weights instead.
-    * ``w`` is 0.03, not 10. The gradient of this term at the features has the length ``w``, no matter how close new and
-      old features are. The gradient of the triplet loss has a length of about ``sqrt(2 / B)``. With 10, the model
-      learns little.
-    * As in PASS, the softmax covers all identities so far. New images are therefore pushed away from the old classifier
-      rows, which is the only effect of prototypes on the features. If the weight of prototypes is 0, nothing preserves
-      the old rows, and the softmax covers only the identities of the task, as in BoT-FT.
+    * ``w`` is 0.03 instead of PASS's 10. The gradient of the distillation term at the features has the length ``w``, no
+      matter how similar new and old features are. The gradient of the triplet loss has a length of about
+      ``sqrt(2 / B)``. With ``w = 10``, the model learns little.
+    * As in PASS, the softmax covers all identities so far. New images are therefore pushed away from the classifier
+      rows of past identities; prototypes have no other effect on the features. With ``prototype_weight=0``, nothing
+      preserves the old classifier rows, so the softmax covers only the identities of the task, as in BoT-FT.
 
     A step trains on four times as many images as a step of BoT-FT.
     """
@@ -78,7 +80,7 @@ class PASS(BoTFineTuning):
         self.classifier.cover([self.rotations * (max(task.classes) + 1) - 1])
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Compute BoT's terms on rotated images and, from the second task on, the terms against forgetting."""
+        """Compute BoT's loss terms on rotated images and, from the second task on, the terms against forgetting."""
         count = len(batch.labels)
         if self.rotations > 1:
             images, labels = rotate_batch(batch.images, batch.labels)  # (4B, 3, H, W), (4B,)
@@ -93,7 +95,7 @@ class PASS(BoTFineTuning):
         return terms
 
     def prototype_loss(self, count: int) -> Tensor:
-        """Compute the cross-entropy of ``count`` prototypes with noise."""
+        """Draw ``count`` prototypes, add noise, and compute their cross-entropy."""
         picks = torch.randint(len(self.prototypes), (count,), generator=self.generator)  # (n,)
         noise = torch.randn(count, self.prototypes.shape[1], generator=self.generator)  # (n, dim)
         noise = to_device(noise, self.prototypes.device).to(self.prototypes.dtype)
@@ -102,11 +104,11 @@ class PASS(BoTFineTuning):
         return F.cross_entropy(self.classifier(past), rows.to(past.device, non_blocking=True))
 
     def class_scores(self, features: Tensor) -> Tensor:
-        """Logits of all identities so far, without the classes of rotated images."""
+        """Compute logits of all identities so far, without the classes of rotated images."""
         return super().class_scores(features)[:, :: self.rotations]  # upright images
 
     def end_task(self, task: Task) -> None:
-        """Store the teacher, the mean feature of each class and, after the first task, the radius."""
+        """Store the teacher, the mean feature of each identity and, after the first task, the radius."""
         features = torch.from_numpy(self.model.extract([record.path for record in task.records]))  # (n, dim)
         labels = torch.tensor([record.pid for record in task.records])  # (n,)
         if self.teacher is None:

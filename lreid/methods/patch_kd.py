@@ -27,27 +27,30 @@ from lreid.rules import Rule
 class PatchKD(LwF):
     """Patch-based knowledge distillation (Sun and Mu, ACM MM 2022).
 
-    From the second task on, a small network, the sampler (:class:`~lreid.models.PatchNet`), chooses positions of the
-    feature map, one for each of ``patches``. A patch is the feature at such a position, in the map of the network or of
-    the previous network. Four terms are added to LwF's terms:
+    From the second task on, a small network, the sampler (:class:`~lreid.models.PatchNet`), chooses ``patches``
+    positions of the feature map. A patch is the feature vector at a chosen position. Patches are taken from the feature
+    maps of both the current and the previous network. Four terms are added to LwF's loss terms:
 
-    * ``patch_distill``: distillation of the logits that the previous network's classifier computes for its patches. The
-      network's patches have a separate neck and classifier.
-    * ``relations``: distillation of the distances between the patches of an image, and between images per patch.
-    * ``confidence``: the entropy of the previous network's softmax over old identities for its patches.
-    * ``diversity``: the mean cosine between the network's patches of an image, after their neck in evaluation mode.
+    * ``patch_distill``: distillation of the logits that the previous classifier computes for patches of the previous
+      network. Patches of the current network have a separate neck and classifier.
+    * ``relations``: distillation of two kinds of distances: between the patches of an image, and between the images of
+      the batch for each patch.
+    * ``confidence``: the entropy of the previous classifier's softmax over old identities, for patches of the previous
+      network.
+    * ``diversity``: the mean cosine similarity between the patches of an image after the patch neck, which is in
+      evaluation mode for this term.
 
-    ``confidence`` and ``diversity`` train the sampler; ``diversity`` also trains the network. The others train the
+    ``confidence`` and ``diversity`` train the sampler. ``patch_distill``, ``relations`` and ``diversity`` train the
     network.
 
-    The official code has one learning rate schedule for the entire sequence of tasks, so that all tasks after the first
-    train with a hundredth of the rate. The schedule of the sampler begins with the second task.
-    ``configs/recipes/patch_kd.yaml`` sets both schedules. lreid differs in four points. All tasks share one neck. The
-    previous network's neck is in evaluation mode. Label smoothing covers the classes of the task, not 2,500 classes.
-    The stem keeps its ReLU.
+    PatchKD's official code has one learning rate schedule for the entire sequence of tasks, so all tasks after the
+    first train with a hundredth of the initial learning rate. The schedule of the sampler begins with the second task.
+    ``configs/recipes/patch_kd.yaml`` sets both schedules. lreid differs from PatchKD's official code in four points.
+    All tasks share one neck. The neck of the previous network is in evaluation mode. Label smoothing covers the classes
+    of the task instead of 2,500 classes. The stem of the ResNet has a ReLU.
 
     Args:
-        model: the network, with a neck and feature maps.
+        model: the network, which must have a neck and feature maps.
     """
 
     keeps: ClassVar = {**LwF.keeps, "sampler": "network", "patch_neck": "network", "patch_classifier": "identity"}
@@ -84,21 +87,21 @@ class PatchKD(LwF):
         self.patch_classifier = GrowingClassifier(model.dim).to(device)
 
     def begin_task(self, task: Task) -> None:
-        """Add a row to both classifiers for each new identity."""
+        """For each new identity, add a row to the classifier of images and to the classifier of patches."""
         super().begin_task(task)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(torch.randint(2**31, (), generator=self.generator)))
             self.patch_classifier.cover(task.classes)
 
     def parameters(self) -> Iterable[Parameter] | list[dict[str, Any]]:
-        """The network, both classifiers and, from the second task on, the sampler with a separate learning rate."""
+        """The network, both classifiers and, from the second task on, the sampler with its own learning rate."""
         parts: tuple[nn.Module, ...] = (self.model, self.classifier, self.patch_neck, self.patch_classifier)
         groups: list[dict[str, Any]] = [{"params": [each for part in parts for each in part.parameters()]}]
         own: dict[str, Any] = {"rate_factor": self.sampler_rate, "first_task": 1}
         return [*groups, {"params": list(self.sampler.parameters()), **own}]
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Compute LwF's terms and, from the second task on, the terms of patches."""
+        """Compute LwF's loss terms and, from the second task on, the loss terms of patches."""
         maps = self.model.maps(batch.images)  # (B, dim, h, w)
         features = self.model.pool(maps)  # (B, dim)
         logits = self.classifier(self.model.neck(features))  # (B, all classes)
@@ -112,7 +115,7 @@ class PatchKD(LwF):
         return terms | self.patch_terms(maps, old_maps)
 
     def patch_terms(self, maps: Tensor, old_maps: Tensor) -> dict[str, Tensor]:
-        """Compute the terms of patches from the feature maps (B, dim, h, w) of both networks."""
+        """Compute the loss terms of patches from the current and the previous feature maps (B, dim, h, w)."""
         assert self.teacher is not None
         theta = self.sampler(maps.detach(), self.generator)  # (B, k, h, w)
         old = patchkd_patch_features(old_maps, theta)  # (B, k, dim)

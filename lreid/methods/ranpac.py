@@ -1,4 +1,4 @@
-"""RanPAC: random projections of frozen features, decorrelated by their second moments; no gradient steps."""
+"""RanPAC: random projections of frozen features, decorrelated by second moments; no gradient steps."""
 
 from typing import Annotated, ClassVar
 
@@ -18,12 +18,13 @@ FITTED = 0.8  # share of a task's images that are fitted; the other images choos
 class RanPAC(SimpleCIL):
     """RanPAC: random projections and pre-trained models (McDonnell et al., NeurIPS 2023), for retrieval.
 
-    Let ``h = max(x W, 0)`` be the projected features. ``G`` is the sum of ``h^T h`` and ``Q`` the sum of ``h^T y`` over
-    all images so far, where ``y`` is the one-hot class. The class scores are ``h (G + r I)^-1 Q``. Retrieval compares
-    ``h (G + r I)^(-1/2)``. The product of two such features is the product of ``h`` that the class scores use.
+    Let ``h = max(x W, 0)`` be the projected features. ``G`` is the sum of ``h^T h`` over all images so far. ``Q`` is
+    the sum of ``h^T y`` over all images so far, where ``y`` is the one-hot class. The class scores are
+    ``h (G + r I)^-1 Q``. Retrieval compares the features ``h (G + r I)^(-1/2)``. The dot product of two such features
+    contains the same matrix ``(G + r I)^-1`` as the class scores.
 
-    The ridge ``r`` is the power of ten with the least squared error on a fifth of the last task. The official code
-    takes the last fifth in the order of the loader; lreid takes a random fifth.
+    The ridge ``r`` is the power of ten with the smallest squared error on a fifth of the last task's images. RanPAC's
+    official code takes the last fifth in the order of the loader; lreid takes a random fifth.
     """
 
     keeps: ClassVar = {"gram": "domain", "products": "template"}
@@ -47,7 +48,7 @@ class RanPAC(SimpleCIL):
         self.generator = torch.Generator().manual_seed(torch.initial_seed())
 
     def learn(self, features: Tensor, labels: Tensor) -> None:
-        """Add the second moments of a task, and decorrelate features with the moments of all tasks."""
+        """Add the second moments of a task's features, and decorrelate features with the moments of all tasks."""
         projected = self.transform.expand(features)  # (n, width)
         classes = max(len(self.products), int(labels.max()) + 1)
         self.gram += projected.T @ projected
@@ -59,7 +60,7 @@ class RanPAC(SimpleCIL):
         self.transform.matrix.copy_(vectors @ ((values.clamp(min=0) + self.ridge).rsqrt()[:, None] * vectors.T))
 
     def chosen_ridge(self, projected: Tensor, targets: Tensor) -> float:
-        """Choose the ridge with the least squared error on a random fifth of the images.
+        """Choose the ridge with the smallest squared error on a random fifth of the images.
 
         Args:
             projected: (n, width) projected features.
@@ -76,9 +77,9 @@ class RanPAC(SimpleCIL):
         return RIDGES[int(torch.stack(errors).argmin())]
 
     def class_scores(self, features: Tensor) -> Tensor:
-        """Scores of all classes by ridge regression, (n, classes), for transformed features (n, width)."""
+        """Compute ridge regression scores of all classes, (n, classes), for transformed features (n, width)."""
         return features @ self.transform.matrix @ self.products.to(features).T
 
     def figures(self) -> dict[str, float]:
-        """The ridge of the last task."""
+        """Return the ridge of the last task."""
         return super().figures() | {"ridge": self.ridge}

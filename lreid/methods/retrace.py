@@ -23,28 +23,30 @@ BISECTIONS = 5  # alpha is found with an accuracy of 1/32
 
 
 class Retrace(TaskHeadFineTuning):
-    """lreid's own method, which stores nothing between tasks except the network.
+    """Interpolate towards the weights before the task; lreid's own method, which stores only the network.
 
-    A task moves the weights from ``w0`` to ``w1``. Between them, ``w(alpha) = w0 + alpha (w1 - w0)``. Past tasks had a
-    minimum near ``w0``, so their loss grows about as ``alpha ** 2``. Most of the gain on the new task is reached at an
-    ``alpha`` well below 1. The network therefore trains with ``rate`` times the learning rate of the run. After the
-    last update its weights become ``w(alpha)`` for the smallest ``alpha`` that retains the gain on the task.
+    Training on a task moves the weights from ``w0`` to ``w1``. Interpolated weights are
+    ``w(alpha) = w0 + alpha (w1 - w0)``. The loss of past tasks has a minimum near ``w0``, so this loss grows
+    approximately as ``alpha ** 2``. Most of the gain on the new task is reached at an ``alpha`` well below 1. Retrace
+    therefore trains with ``rate`` times the learning rate of the run. After the last update, the weights become
+    ``w(alpha)`` with the smallest ``alpha`` that retains the gain on the task.
 
-    The gain is measured without any past image. The gain is the increase of the mAP when about 512 training images of
-    the task, all images of evenly chosen identities, are searched among themselves
-    (:func:`~lreid.retrieval.self_retrieval`). Five bisections between ``w0`` and ``w1`` find ``alpha``. Interpolation
-    may lose the fraction ``(1 - keep) mAP(w0)`` of the gain. A network that was good before the task can forget more,
-    and is interpolated further towards ``w0``. A random network stays near ``w1``. Running statistics of BatchNorm are
-    interpolated with the weights.
+    The gain is measured without images of past tasks. About 512 training images of the task, all images of evenly
+    chosen identities, are searched among themselves (:func:`~lreid.retrieval.self_retrieval`). The gain is the increase
+    of the mAP from ``w0`` to ``w1``. Five bisections between ``w0`` and ``w1`` find ``alpha``. Interpolation may lose
+    the fraction ``(1 - keep) mAP(w0)`` of the gain. A network with a high mAP before the task can forget more, and is
+    interpolated further towards ``w0``. A randomly initialised network stays near ``w1``. Running statistics of
+    BatchNorm are interpolated together with the weights.
 
-    For retrieval, ``centre`` times the mean feature of those images is subtracted from every feature. The neck of the
-    network stores this mean. The default of 0.75 lies between LSTKC, which subtracts nothing, and BoT, whose neck
-    subtracts the full mean.
+    For retrieval, ``centre`` times the mean feature of the measured images is subtracted from every feature. The neck
+    of the network stores the mean feature. The default ``centre=0.75`` lies between LSTKC, which subtracts nothing, and
+    BoT, whose neck subtracts the full mean.
 
-    The losses are those of LSTKC's baseline (:class:`~lreid.methods.fused_ft.FusedFineTuning`): softmax without label
-    smoothing after a BatchNorm neck, the soft-margin triplet loss before it, and class weights that start as the
-    directions of the mean features. Neck and classifier are created for a task and discarded at its end. So exemplars
-    are not supported: the classifier has no rows for their identities.
+    Retrace uses the losses of LSTKC's baseline (:class:`~lreid.methods.fused_ft.FusedFineTuning`). These losses are a
+    softmax without label smoothing on features after a BatchNorm neck, and the soft-margin triplet loss on features
+    before the neck. Class weights start as the directions of the mean features. Neck and classifier are created for a
+    task and discarded after the task. The classifier therefore has no rows for identities of exemplars, and exemplars
+    are not supported.
     """
 
     finishing = "interpolating weights"
@@ -76,7 +78,7 @@ class Retrace(TaskHeadFineTuning):
 
     @property
     def needs_past(self) -> bool:
-        """False, because the head and the previous network exist only within a task."""
+        """Return False, because the head and the previous network exist only within a task."""
         return False
 
     def _neck(self) -> nn.BatchNorm1d:
@@ -96,7 +98,7 @@ class Retrace(TaskHeadFineTuning):
         return [{"params": list(super().parameters()), "rate_factor": self.rate}]
 
     def finish_task(self, task: Task) -> None:
-        """Interpolate the weights to the smallest alpha that retains the gain on the task."""
+        """Interpolate the weights with the smallest alpha that retains the gain on the task."""
         assert self.began is not None
         paths, labels, cameras = _sample(task)
         new = {name: value.clone() for name, value in self.model.state_dict().items()}
@@ -118,20 +120,20 @@ class Retrace(TaskHeadFineTuning):
         logger.info(line, task.name, self.share, 100 * before, 100 * after)
 
     def finishing_images(self, task: Task) -> int:
-        """Count each measured image once per measured alpha, and once for the mean feature."""
+        """Count each measured image once per measured alpha, and once more for the mean feature."""
         return (BISECTIONS + 3) * len(_sample(task)[0])
 
     def end_task(self, task: Task) -> None:
-        """Discard the head and the previous network."""
+        """Discard the head of the task and the previous network."""
         super().end_task(task)
         self.began = None
 
     def figures(self) -> dict[str, float]:
-        """The interpolation weight alpha of the last task, as ``share``."""
+        """Return the interpolation weight alpha of the last task, as ``share``."""
         return super().figures() | {"share": self.share}
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of the base class, and the previous network within a task."""
+        """Return the state of the base class, alpha, and, within a task, the previous network."""
         began = None if self.began is None else self.began.state_dict()
         return super().state_dict() | {"began": began, "share": self.share}
 
@@ -145,7 +147,7 @@ class Retrace(TaskHeadFineTuning):
 
 
 def _sample(task: Task) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Paths, labels and cameras of about ``MEASURED`` images of a task: all images of every n-th identity."""
+    """Return paths, labels and cameras of about ``MEASURED`` images of a task: all images of every n-th identity."""
     every = -(-len(task.records) // MEASURED)
     chosen = set(sorted(task.classes)[::every])
     records = [record for record in task.records if record.pid in chosen]

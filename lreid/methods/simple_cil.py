@@ -1,4 +1,4 @@
-"""SimpleCIL: frozen features with class means as the classifier; a baseline without gradient steps."""
+"""SimpleCIL: frozen features with class means as the classifier, a baseline without gradient steps."""
 
 from typing import ClassVar
 
@@ -15,9 +15,9 @@ from lreid.models.embedder import Embedder
 class SimpleCIL(Start):
     """Classify by the cosine to class means of frozen features (Zhou et al., IJCV 2024).
 
-    The network stays the initial one, so its retrieval results equal those of ``start``; only the accuracy of its
-    classifier differs. Subclasses transform the features with statistics of all images so far. The method ignores the
-    training batches. The method extracts the features of each image once, at the end of the task.
+    The network does not change, so its retrieval results equal the results of the method ``start``. Only the accuracy
+    of the classifier differs. Subclasses transform the features with statistics of all images so far. SimpleCIL ignores
+    the training batches, and extracts the features of each image once, at the end of the task.
     """
 
     finishing = "computing statistics"
@@ -30,7 +30,7 @@ class SimpleCIL(Start):
         self.counts = torch.empty(0, dtype=torch.float64)  # (classes,), number of images per class
 
     def finish_task(self, task: Task) -> None:
-        """Extract the features of the task's images, and update the statistics."""
+        """Extract the features of the task's images, and update the class statistics."""
         neck, self.model.neck = self.model.neck, nn.Identity()
         try:
             features = self.features_of(task).double()  # (n, dim), before the neck
@@ -58,5 +58,5 @@ class SimpleCIL(Start):
         self.means[classes] += share * (means - self.means[classes])
 
     def class_scores(self, features: Tensor) -> Tensor:
-        """Cosines between features (n, dim) and class means, (n, classes)."""
+        """Compute cosines (n, classes) between features (n, dim) and class means."""
         return F.normalize(features, dim=1) @ F.normalize(self.means, dim=1).to(features).T

@@ -10,7 +10,7 @@ from lreid.models.embedder import Embedder
 
 
 class Start(Method):
-    """A method that does not train: it ignores the batches, and the evaluation shows the initial network."""
+    """Evaluate the initial network: this method ignores the batches and trains nothing."""
 
     batches = "identities"
 
@@ -19,7 +19,7 @@ class Start(Method):
         self.idle = Parameter(torch.zeros(()))  # dummy, because an optimiser needs a parameter
 
     def parameters(self) -> list[Parameter]:
-        """A dummy parameter, because an optimiser needs one."""
+        """Return a dummy parameter, because an optimiser needs a parameter."""
         return [self.idle]
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
