@@ -256,7 +256,7 @@ class Method:
         return 0
 
     def finish_task(self, task: Task) -> None:
-        """Change the model if needed. The trainer calls this method after a task's last update, before the evaluation."""
+        """Change the model if needed, after the last update of a task and before its evaluation."""
 
     def end_task(self, task: Task) -> None:
         """Store teacher and exemplars after the evaluation of a task, while the task's images are still available."""

@@ -1,1 +1,1 @@
-"""Training: the loop, its batches and updates, run folders and signals."""
+"""Training: the training loop, batches, updates, run folders and signals."""

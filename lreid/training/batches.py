@@ -24,7 +24,7 @@ from lreid.methods import Method
 
 @dataclass
 class Batching:
-    """Options from which the batches of a task are built, for any method.
+    """Options for the batches of a task, for any method.
 
     Attributes:
         device: device of the batches.
@@ -62,10 +62,11 @@ class Batching:
     def sampler(
         self, method: Method, task: Task, records: Sequence[Record], exemplars: Sequence[int] | np.ndarray = ()
     ) -> Sampler:
-        """Create the sampler of a task's batches from the records of its images and the labels of exemplars.
+        """Create the sampler of a task's batches, from the records of the images and the labels of exemplars.
 
         Raises:
-            ArgumentError: the task or a batch is too small, or does not fit the method or the number of processes.
+            ArgumentError: the task or a batch is too small, the method does not support such batches, or the processes
+                cannot share a batch evenly.
         """
         labels = [record.pid for record in records]
         common: dict[str, Any] = {
@@ -131,7 +132,7 @@ class Batching:
         return IdentitySampler(labels, **shape, **common)
 
     def replayed(self, pixels: Sequence[np.ndarray], *, seed: int, progress: float) -> Tensor:
-        """Augment images (n, H, W, 3) uint8 from a method's memory like those of a batch: (n, 3, H, W)."""
+        """Augment images (n, H, W, 3) uint8 from a method's memory like the images of a batch, to (n, 3, H, W)."""
         if not self.on_device:
             return to_device(torch.from_numpy(self.augment(pixels, seed=seed, progress=progress)), self.device)
         prepared, changes = self.augment.left_to_device(pixels, seed=seed, progress=progress)
@@ -146,7 +147,7 @@ class Batching:
         return self.sampler(method, task, task.records).batches_per_epoch
 
     def batches(self, method: Method, task: Task, *, first: int = 0, images: Relabelled | None = None) -> TaskBatches:
-        """Create all batches of a task from number ``first`` on, with exemplars if the method adds them.
+        """Create all batches of a task from number ``first`` on, with exemplars if the method adds exemplars.
 
         Args:
             method, task: method and task to which the batches belong.
@@ -180,5 +181,5 @@ class Batching:
 
 
 def _is_too_small(images: int, method: Method) -> bool:
-    """Whether a batch has too few images for a method; with several processes, BatchNorm needs two in each."""
+    """Whether a batch has too few images for a method; with several processes, BatchNorm needs two per process."""
     return images < 2 > method.views and (distributed.world() > 1 or images < method.smallest_batch)

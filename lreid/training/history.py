@@ -23,7 +23,7 @@ class History(Observer):
         self.updates = 0  # number of updates in the sums
 
     def before_task(self, task: Task) -> None:
-        """Start new sums."""
+        """Reset the sums to zero."""
         self.task, self.sums, self.updates = task.index, {}, 0
 
     def after_loss(self, batch: Batch, terms: dict[str, Tensor], loss: Tensor, batches: int) -> None:
@@ -36,7 +36,7 @@ class History(Observer):
         self.updates += 1
 
     def after_epoch(self, epoch: int, epochs: int, rate: float) -> None:
-        """Record the means since the previous entry, after some epochs of a task and after its last epoch."""
+        """Record the means since the previous entry. The number of entries per task is limited."""
         if epoch % max(1, epochs // POINTS) and epoch != epochs:
             return
         means = {name: total.item() / self.updates for name, total in self.sums.items()}
@@ -46,7 +46,7 @@ class History(Observer):
         self.log(entry, sum(self.epochs[: self.task]) + epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """The sums since the previous entry."""
+        """Return the sums since the previous entry."""
         return {"task": self.task, "sums": self.sums, "updates": self.updates}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

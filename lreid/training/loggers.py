@@ -14,9 +14,9 @@ class Logger(Protocol):
         """Log values by name.
 
         Args:
-            values: values by their names, ``train/NAME`` or ``summary/NAME``.
+            values: values by name; names are ``train/NAME`` or ``summary/NAME``.
             step: number of the epoch or task, from 1.
-            axis: what ``step`` counts: ``epoch`` (of all tasks together) or ``task``.
+            axis: unit of ``step``: ``epoch`` (counted over all tasks) or ``task``.
         """
 
     def close(self) -> None:

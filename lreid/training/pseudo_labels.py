@@ -1,4 +1,4 @@
-"""Pseudo-labels: clusters of a task's images replace identities; they are recomputed before every epoch."""
+"""Pseudo-labels: clusters of a task's images replace identities; clusters are recomputed before every epoch."""
 
 import copy
 import logging
@@ -25,16 +25,16 @@ optimize = Extra("scipy.optimize", "cluster")
 
 
 class PseudoLabels:
-    """Labels for unlabelled tasks, for methods that train on P x K batches.
+    """Labels of tasks without annotations, for methods that train on P x K batches.
 
     Before each epoch, a teacher extracts the features of all images of the task. The clusters of these features are the
     identities of the epoch (:func:`~lreid.evaluation.clusters.cluster`), as in MMT (ICLR 2020) and SpCL (NeurIPS 2020).
     Images outside all clusters are left out of the epoch. The teacher is the exponential moving average of the
     network's weights, with a time constant of one epoch.
 
-    A cluster takes over the label of the earlier cluster with which it shares the most images, so that classifier rows
-    keep their meaning. A task reserves as many labels as it can have clusters. All images of a tracklet get the same
-    label. A tracklet outside all clusters is an identity of its own.
+    A cluster gets the label of the previous epoch's cluster with which it shares the most images, so that the meaning
+    of classifier rows does not change. Each task reserves as many labels as it can have clusters. All images of a
+    tracklet get the same label. A tracklet outside all clusters is a separate identity.
 
     Args:
         method: the method in training.
@@ -65,7 +65,7 @@ class PseudoLabels:
             self.firsts.append(self.firsts[-1] + self._most(task.records, self._chosen(task)))
 
     def steps(self, task: Task) -> int:
-        """Number of batches per epoch: ``TRAIN.EPOCH_STEPS``, or enough to show each image about once."""
+        """Number of batches per epoch: ``TRAIN.EPOCH_STEPS``, or by default about one pass over the images."""
         method, keys = self.method, self.batching
         episode = method.batches == "episodes"
         identities = keys.episode.IDENTITIES if episode else keys.batch.IDENTITIES
@@ -73,7 +73,7 @@ class PseudoLabels:
         return keys.train.EPOCH_STEPS or max(len(task.records) // (identities * images), 1)
 
     def begin(self, task: Task) -> Task | None:
-        """Start a task; return it with its first labels, or None if there are fewer than two clusters."""
+        """Start a task. Return the task with its first labels, or None if there are fewer than two clusters."""
         self.before = copy.deepcopy({"model": self.method.model.state_dict(), "method": self.method.state_dict()})
         self._load(task)
         self.teacher = frozen_copy(self.method.model)
@@ -84,7 +84,7 @@ class PseudoLabels:
         return self.refresh()
 
     def refresh(self) -> Task | None:
-        """Cluster again; return the task with new labels, or warn and return None if fewer than two clusters exist."""
+        """Cluster again. Return the task with new labels; if fewer than two clusters exist, warn and return None."""
         free = np.flatnonzero(~self.annotated)
         units = _units([self.images.records[row] for row in free])  # (m,)
         features = self.teacher.extract(self.images, flip=True)[free]  # (m, dim)
@@ -128,7 +128,7 @@ class PseudoLabels:
 
     @torch.no_grad()
     def after_step(self) -> None:
-        """Update the teacher, the moving average of the network."""
+        """Update the teacher, which is the moving average of the network."""
         share = 1 / max(self.steps(self.task), 2)
         for old, new in zip(_tensors(self.teacher), _tensors(self.method.model), strict=True):
             if old.is_floating_point():
@@ -142,7 +142,7 @@ class PseudoLabels:
         self.method.load_state_dict(self.before["method"])
 
     def state_dict(self) -> dict[str, Any]:
-        """The labels, the teacher, and the states before the task."""
+        """Return the labels, the teacher, and the states of model and method before the task."""
         state = {"labels": torch.from_numpy(self.labels), "annotated": torch.from_numpy(self.annotated)}
         return state | {"teacher": self.teacher.state_dict(), "before": self.before}
 
@@ -167,7 +167,7 @@ class PseudoLabels:
         return Relabelled(self.images, self.labels)
 
     def _chosen(self, task: Task) -> set[int]:
-        """Choose the identities of a task whose annotated labels are used; the choice depends only on seed and task."""
+        """Choose the identities of a task whose annotations are used; the choice depends only on seed and task."""
         if not self.labelled or not task.records:
             return set()
         pids = task.classes
@@ -175,24 +175,24 @@ class PseudoLabels:
         return {pids[row] for row in order[: max(round(self.labelled * len(pids)), 1)]}
 
     def _most(self, records: Sequence[Record], chosen: set[int]) -> int:
-        """The maximum number of identities, including clusters, that a task can have."""
+        """Compute the maximum number of identities, including clusters, that a task can have."""
         free = [record for record in records if record.pid not in chosen]
         units = _units(free)
         return len(chosen) + (len(set(units.tolist())) if _tracked(free) else len(free) // 2)
 
 
 def follow(clusters: np.ndarray, before: np.ndarray, labels: range) -> np.ndarray:
-    """Assign labels to clusters so that they continue the earlier labels.
+    """Assign labels to clusters; similar clusters in successive epochs get the same label.
 
     Args:
-        clusters: (n,) cluster number of each image, -1 for none.
-        before: (n,) earlier label of each image, -1 for none.
+        clusters: (n,) cluster number of each image, -1 for images in no cluster.
+        before: (n,) label of each image in the previous epoch, -1 for images without a label.
         labels: labels to choose from, at least one per cluster.
 
     Returns:
-        (n,) labels, -1 for images in no cluster. Clusters and earlier labels are matched one to one, so that the
-        matched pairs share as many images as possible. A cluster that shares no image with its match gets the lowest
-        unused label.
+        (n,) labels, -1 for images in no cluster. Clusters and earlier labels are matched one to one, and the matching
+        maximises the number of images that matched pairs share. A cluster that shares no image with its matched label
+        gets the lowest unused label.
     """
     names, old = np.unique(clusters[clusters >= 0]), np.unique(before[before >= 0])
     shared = np.zeros((len(names), len(old)), np.int64)
@@ -206,7 +206,7 @@ def follow(clusters: np.ndarray, before: np.ndarray, labels: range) -> np.ndarra
 
 
 def _units(records: Sequence[Record]) -> np.ndarray:
-    """Number the units of records (n,); a unit is a tracklet, or a single image if there are no tracklets."""
+    """Number the clustering units of records (n,): tracklets, or single images if there are no tracklets."""
     tracked = _tracked(records)
     return np.array([record.tracklet if tracked else row for row, record in enumerate(records)], np.int64)
 
@@ -220,7 +220,7 @@ def _tensors(model: Embedder) -> list[Tensor]:
 
 
 def _changed(section: Any, **values: Any) -> Any:
-    """Return a copy of a section of a config, with some values changed."""
+    """Copy a section of a config, and change some values of the copy."""
     section = section.clone()
     section.defrost()
     section.update(values)

@@ -76,18 +76,19 @@ def train(
     Args:
         cfg: config from :func:`~lreid.training.run_config.load_run_config` or :func:`~lreid.config.load_config`.
         out: the run folder. Unless ``resume`` is true, it must not contain a run yet.
-        resume: continue from the newest checkpoint in ``out``, or start if there is none.
-        observers: additional observers, by the name of their state in checkpoints.
-        before: checkpoint of a finished task of another run, from which this run fine-tunes. This checkpoint is ignored
-            if ``out`` has a checkpoint. ``BENCHMARK.LEARNED`` and ``BENCHMARK.LEARNED_IDENTITIES`` describe the data of
-            that run.
-        command: the typed command, for the report; if empty, the report shows a command that sets all changed keys.
+        resume: continue from the newest checkpoint in ``out``; without a checkpoint, start a new run.
+        observers: additional observers by name; checkpoints store the state of an observer under this name.
+        before: checkpoint of a finished task of another run, from which this run fine-tunes. If ``out`` already has a
+            checkpoint, ``before`` is ignored. ``BENCHMARK.LEARNED`` and ``BENCHMARK.LEARNED_IDENTITIES`` describe the
+            training data of the other run.
+        command: command that the user typed, for the report; if empty, the report shows a command that sets all changed
+            keys.
 
     Returns:
         The content of ``results.json``.
 
     Raises:
-        InputError: the config, the data or the folder is invalid; one line says what to do.
+        InputError: the config, the data or the folder is invalid; the message is one line that says what to do.
     """
     distributed.take_gpu(cfg.DEVICE)
     distributed.join(pick_device(cfg.DEVICE))
@@ -107,10 +108,10 @@ def train(
 
 
 def _refuse(cfg: Config, error: Exception) -> None:
-    """Raise an error that names the keys to change, if memory, determinism or another process caused the error.
+    """Replace an error that memory, determinism or another process caused by an error that says what to change.
 
     Raises:
-        InputError: one of these caused it.
+        InputError: memory, determinism or another process caused ``error``.
     """
     refuse_out_of_memory(
         error,
@@ -194,7 +195,7 @@ def _train(
 
 
 def _resume(trainer: Trainer, path: Path, checkpoint: dict[str, Any], differences: str) -> None:
-    """Continue from a checkpoint; ``differences`` lists the library versions that have changed since it was written."""
+    """Continue from a checkpoint; ``differences`` lists library versions that differ from the checkpoint's versions."""
     with fitting(path):
         trainer.resume(checkpoint)
     logger.info("resuming from %s", path)
@@ -203,7 +204,7 @@ def _resume(trainer: Trainer, path: Path, checkpoint: dict[str, Any], difference
 
 
 def _run(trainer: Trainer, *, take_over: bool) -> None:
-    """Train all remaining tasks; ``take_over`` evaluates the model of another run first.
+    """Train all remaining tasks; with ``take_over``, evaluate the model of another run first.
 
     Raises:
         InputError: the loss is not finite.
@@ -223,7 +224,7 @@ def _seed_all(seed: int) -> None:
 
 
 def _stored_features(cfg: Config, folder: RunFolder) -> GalleryFeatures | None:
-    """The files for gallery features after every task, if ``EVAL.CROSS_MODEL`` is set."""
+    """Return the files for gallery features after every task if ``EVAL.CROSS_MODEL`` is set, otherwise None."""
     if not cfg.EVAL.CROSS_MODEL:
         return None
     from lreid.evaluation.gallery_features import GalleryFeatures
@@ -232,10 +233,11 @@ def _stored_features(cfg: Config, folder: RunFolder) -> GalleryFeatures | None:
 
 
 def _newest(cfg: Config, folder: RunFolder, resume: bool, before: Path | None) -> tuple[Path, dict[str, Any]] | None:
-    """The checkpoint that a run continues from; None for a new run.
+    """Load the checkpoint from which a run continues; return None for a new run.
 
     Raises:
-        InputError: the folder holds a run but ``resume`` is false, its config is different, or ``before`` is missing.
+        InputError: the folder contains a run although ``resume`` is false, the config of that run differs, or
+            ``before`` is missing.
     """
     if checkpoints_of(folder.checkpoints) and not resume:
         raise InputError(
@@ -250,7 +252,7 @@ def _newest(cfg: Config, folder: RunFolder, resume: bool, before: Path | None) -
 
 
 def _resumed(results: Results, path: Path, checkpoint: dict[str, Any]) -> tuple[Results, str]:
-    """Return the results so far, and a text that names changed versions; a finished run keeps its versions."""
+    """Return the results so far, and a text that lists changed versions; a finished run keeps its versions."""
     current, results = results["versions"], ledger.resumed(results, checkpoint["results"], path)
     if len(results["mAP"]) == len(results["tasks"]):
         return results, ""
@@ -261,7 +263,7 @@ def _resumed(results: Results, path: Path, checkpoint: dict[str, Any]) -> tuple[
 def _observers(
     cfg: Config, benchmark: Benchmark, method: Method, evaluator: Evaluator, results: Results
 ) -> dict[str, Observer]:
-    """Create the observers that a config asks for."""
+    """Create the observers that a config enables."""
     observers: dict[str, Observer] = {}
     if (accuracy := accuracy_observer_of(cfg, benchmark, method, results)) is not None:
         observers["accuracy"] = accuracy
@@ -289,13 +291,13 @@ def _take(method: Method, state: dict[str, Any], path: Path) -> None:
 
 
 def _inherit(method: Method, cfg: Config, before: Path) -> None:
-    """Load the network of another run and, if the method is the same, the state of the method.
+    """Load the network of another run and, if both runs have the same method, the state of the method.
 
-    The neck belongs to the method. If only this method has a neck, a new neck is created; if only the other method has
-    one, it is ignored.
+    The method determines whether a network has a neck. If only this method has a neck, a new neck is created. If only
+    the other method has a neck, that neck is ignored.
 
     Raises:
-        InputError: the network is different, or the method needs state that the other method did not store.
+        InputError: the networks differ, or this method needs state that the other run's method did not store.
     """
     checkpoint = load_checkpoint(before)
     neck = {name: value for name, value in method.model.state_dict().items() if name.startswith("neck.")}
@@ -319,9 +321,9 @@ def batching_of(cfg: Config, device: torch.device) -> Batching:
 
 
 def run_folder_for(cfg: Config, *, resume: bool) -> Path:
-    """Choose a run folder: ``runs/BENCHMARK-METHOD-seedN``, or with ``-2``, ``-3`` … if that exists.
+    """Choose a run folder: ``runs/BENCHMARK-METHOD-seedN``, with ``-2``, ``-3`` … appended if it exists.
 
-    With ``resume``, the last existing folder is returned.
+    With ``resume``, return the last existing folder instead.
     """
     first = Path("runs") / f"{cfg.BENCHMARK.NAME}-{method_title(cfg)}-seed{cfg.SEED}"
     folder, number = first, 2
@@ -376,18 +378,18 @@ def new_results(
 
 
 def changed_versions(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """Describe the differences between the ``versions`` of two results; empty if there are none."""
+    """Describe the differences between the ``versions`` of two results; the text is empty if there are none."""
     names = [name for name in before if name in now and before[name] != now[name]]
     return ", ".join(f"{name} {before[name]} (now {now[name]})" for name in names)
 
 
 def recorded_config(keys: dict[str, Any]) -> dict[str, Any]:
-    """Select the keys that distinguish runs, without the seed and keys for where and how often a run writes."""
+    """Select the keys that affect results: all but the seed and keys for where and how often a run writes."""
     return {key: value for key, value in keys.items() if key not in ("SEED", *FREE_KEYS)}
 
 
 def changed_keys(cfg: Config, saved: str, path: Path) -> list[str]:
-    """List the keys that differ between ``cfg`` and the saved config text of a run and affect the results."""
+    """List the keys that affect the results and differ between ``cfg`` and the saved config text of a run."""
     old = resolved(config_from_text(saved, str(path)))
     return [key for key in differing_keys(cfg, old) if key not in FREE_KEYS]
 
@@ -402,7 +404,7 @@ def _check_same_config(cfg: Config, saved: str, path: Path) -> None:
 
 
 def _labelled(cfg: Config) -> float:
-    """Share of the identities whose labels are used.
+    """Compute the share of the identities whose labels are used.
 
     Raises:
         InputError: pseudo-labels do not support an option of the run.
@@ -417,10 +419,10 @@ def _labelled(cfg: Config) -> float:
 
 
 def _divide(cfg: Config, method: Method) -> None:
-    """Let the processes of a run share every batch.
+    """Divide every batch between the processes of a run.
 
     Raises:
-        InputError: there are several processes, but the method supports only one.
+        InputError: the run has several processes, but the method supports only one process.
     """
     if distributed.world() > 1 and not method.divisible:
         raise InputError(
@@ -431,7 +433,7 @@ def _divide(cfg: Config, method: Method) -> None:
 
 
 def _diverged(trainer: Trainer, fault: NotFinite) -> InputError:
-    """Create the error for a loss that is not finite, and list the images of its batch in a file."""
+    """Create the error for a loss that is not finite, and list the images of the batch in a file."""
     at, folder = trainer.at, trainer.folder
     images = ""
     if fault.paths:

@@ -1,4 +1,4 @@
-"""The config of a run: load it with every option of its method, and build the command that repeats the run."""
+"""Load the config of a run with every option of its method, and build the command that repeats the run."""
 
 import shlex
 import subprocess
@@ -33,8 +33,9 @@ OF_A_METHOD = ("METHOD.", "EPISODE.", "BATCH.")  # keys whose values depend on t
 def load_run_config(files: Sequence[Source] = (), overrides: Sequence[str] = (), *, report: bool = True) -> Config:
     """Load the config of a run, resolve it (:func:`~lreid.build.resolved`), and refuse keys that the method ignores.
 
-    Three kinds of keys are not checked: keys in lreid's benchmark files, which are for all methods; keys of EPISODE and
-    BATCH if a source sets both; and options in a file for another method.
+    Three kinds of keys are not checked. The first are keys in lreid's benchmark files, which serve all methods. The
+    second are keys of EPISODE and BATCH in a source (a file or the command line) that sets both. The third are options
+    in a file for another method.
 
     Raises:
         InputError: the method ignores a key, or :func:`lreid.config.load_config` raises an error.
@@ -51,7 +52,7 @@ def load_run_config(files: Sequence[Source] = (), overrides: Sequence[str] = (),
 
 
 def _require_own_joint(files: Sequence[Source], overrides: Sequence[str]) -> None:
-    """Refuse ``BENCHMARK.JOINT`` from a source that sets a method, too, if a later source names another method."""
+    """Refuse ``BENCHMARK.JOINT`` from a file of a method if a later file or the command line names another method."""
     joint = named = None
     for source, keys in layers(files, overrides):
         keys = method_file(keys.get("METHOD.NAME")) | keys
@@ -65,10 +66,10 @@ def _require_own_joint(files: Sequence[Source], overrides: Sequence[str]) -> Non
 
 
 def _ignored(cfg: Config, keys: dict[str, Any], *, typed: bool) -> Iterator[tuple[str, str]]:
-    """Yield the keys of a source that the config's method ignores, each with the reason.
+    """Yield the keys of a file or command line that the config's method ignores, each with the reason.
 
-    A file may set unused options to their defaults, as ``config.yaml`` of a run does. On the command line (``typed``),
-    unused options are refused.
+    A file may set unused options to their defaults, as the ``config.yaml`` of a run does. On the command line
+    (``typed``), unused options are always refused.
     """
     cls = class_of(cfg)
     groups = {name.partition(".")[0] for name in keys}
@@ -116,9 +117,9 @@ def command_of(cfg: Config, method: str | None = None, *, before: Path | None = 
 
 
 def changed_by(cfg: Config) -> dict[str, Any]:
-    """Map each key that a config changes to its value in the files of benchmark and method, or to None.
+    """Map each key that a config changes to the key's value in the files of benchmark and method, or to None.
 
-    The seed, keys that affect only where and how often a run writes, and options of other methods are left out.
+    Left out are the seed, keys that affect only where and how often a run writes, and options of other methods.
     """
     base = load_run_config(_files(cfg))
     own, values = dict(leaves(cfg)).keys() - {"SEED", *FREE_KEYS}, dict(leaves(base))
@@ -126,14 +127,14 @@ def changed_by(cfg: Config) -> dict[str, Any]:
 
 
 def _files(cfg: Config, method: str | None = None) -> list[Path]:
-    """List lreid's files for the config's benchmark and method (or another method)."""
+    """List lreid's config files for the benchmark and the method of a config; ``method`` overrides the method."""
     method = method or method_title(cfg)
     named = (CONFIGS / "benchmarks" / f"{cfg.BENCHMARK.NAME}.yaml", CONFIGS / "methods" / f"{method}.yaml")
     return [file for file in named if file.exists()]
 
 
 def commit() -> str | None:
-    """The commit of the source tree, and whether files have changed since; None for an installed package."""
+    """Return the commit of the source tree and whether files have changed; None for an installed package."""
     tree = Path(__file__).parents[2]
     if not (tree / ".git").exists():
         return None

@@ -1,4 +1,4 @@
-"""The folder of a run and the files in it."""
+"""The run folder: checkpoints, results, log and report."""
 
 import logging
 import os
@@ -37,17 +37,17 @@ def is_busy(path: Path) -> bool:
 
 
 class RunFolder(AbstractContextManager["RunFolder"]):
-    """``config.yaml``, ``results.json``, ``log.txt``, ``checkpoints/``, ``learning_curve.png``, ``report.html``.
+    """Folder with ``config.yaml``, ``results.json``, ``log.txt``, ``checkpoints/``, learning curve and report.
 
-    Only one process at a time can use it, from its creation until :meth:`close`. If the folder is renamed, deleted or
-    replaced meanwhile, every method that writes raises InputError.
+    The folder is locked for one run from the creation of this object until :meth:`close`. If the folder is renamed,
+    deleted or replaced during the run, every method that writes raises InputError.
 
     Args:
-        path: path of the folder; created if needed, and deleted at the end if nothing was written to it.
-        writes: whether this process writes files. Of several processes that train together, only the first does.
+        path: path of the folder. The folder is created if needed, and deleted at the end if nothing was written.
+        writes: whether this process writes files. If several processes train together, only the first process writes.
 
     Raises:
-        InputError: the folder cannot be written to, or another run uses it.
+        InputError: the folder cannot be written to, or another run uses the folder.
     """
 
     def __init__(self, path: Path, *, writes: bool = True) -> None:
@@ -80,8 +80,8 @@ class RunFolder(AbstractContextManager["RunFolder"]):
 
         Args:
             config: the config as YAML.
-            loggers: names of :data:`lreid.training.loggers.LOGGERS` that also receive the metrics.
-            keys: values of the config by key, for the loggers.
+            loggers: keys of :data:`lreid.training.loggers.LOGGERS`, for loggers that also receive the metrics.
+            keys: config values by key, which the loggers record.
         """
         self.config = config
         if not self.writes:
@@ -124,7 +124,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         self.close()
 
     def require_ours(self) -> None:
-        """Check that the folder at the path is still the locked folder; called before each save.
+        """Check before a save that the folder at the path is still the locked folder.
 
         Raises:
             InputError: the folder was renamed, deleted or replaced.
@@ -145,7 +145,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             raise InputError(f"{self.path}: cannot be written to ({error.strerror}); choose another --out") from None
 
     def save_current(self, state: dict[str, Any]) -> None:
-        """Save the checkpoint of the current task; the previous checkpoint stays until the task is finished.
+        """Save a checkpoint of the current task; the previous checkpoint is kept until the task is finished.
 
         Raises:
             InputError: the file cannot be written; earlier checkpoints stay.
@@ -155,7 +155,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             save_checkpoint(self.checkpoints / CURRENT, state, previous=self.checkpoints / PREVIOUS)
 
     def save_task(self, index: int, state: dict[str, Any]) -> None:
-        """Save the checkpoint of a finished task; its index counts from 0, the number in its file name from 1.
+        """Save the checkpoint of a finished task; ``index`` counts from 0, but file names count from 1.
 
         Raises:
             InputError: the file cannot be written; earlier checkpoints stay.
@@ -170,7 +170,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
                     logger.warning("%s: cannot be deleted (%s)", self.checkpoints / name, error.strerror)
 
     def list_images(self, paths: Sequence[str]) -> Path:
-        """List the images of a batch whose loss is not finite in a file."""
+        """Write the image paths of a batch whose loss is not finite to a file, and return the path of the file."""
         path = self.path / "not_finite.txt"
         if self.writes:
             self.require_ours()
@@ -184,7 +184,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             ledger.write(self.path / "results.json", results)
 
     def report_task(self, results: Results) -> None:
-        """Print the table of the tasks so far, and write learning curve and report."""
+        """Print the table of the finished tasks, and write the learning curve and the report."""
         if not self.writes:
             return
         self.live = None
@@ -199,9 +199,9 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             each.scalars(summary, len(results["mAP"]), "task")
 
     def show_progress(self, results: Results, progress: Progress, *, aloud: bool = False) -> None:
-        """Log the progress to log.txt (with ``aloud`` also to the console) and write it to the report page.
+        """Write the progress to the report page and to log.txt, with ``aloud`` also to the console.
 
-        If the page cannot be written, the run continues without it.
+        If the page cannot be written, the run continues.
         """
         if self.handler is None:
             return

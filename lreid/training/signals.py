@@ -1,4 +1,4 @@
-"""Signals that end a run: the run saves its state and ends with the exit status of the signal."""
+"""Signals that end a run: the run saves a checkpoint and exits with the status of the signal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEASH = "LREID_ENDS_WITH_STDIN"  # environment variable of a process that must e
 
 
 def end_with_parent() -> None:
-    """If ``LEASH`` is set, send this process SIGTERM when standard input ends, which means that the parent has died."""
+    """If ``LEASH`` is set, send SIGTERM to this process at the end of standard input (the parent has died)."""
     if not os.environ.pop(LEASH, ""):
         return
 
@@ -34,12 +34,11 @@ def end_with_parent() -> None:
 class StopSignals(AbstractContextManager["StopSignals"]):
     """Turns SIGINT (Ctrl-C), SIGTERM (from a scheduler) and SIGHUP into the exception :class:`~lreid.errors.Stopped`.
 
-    SIGHUP is sent when a terminal closes; under nohup it stays ignored. If a signal comes while an object is being
-    destroyed, Python discards the exception; in this case, the signal is sent again.
+    SIGHUP is sent when a terminal closes; under nohup, SIGHUP is ignored. If a signal arrives while Python destroys an
+    object, Python discards the exception; the signal is then sent again.
 
     Attributes:
-        received: the received signal, which is handled later if signals are :meth:`deferred`; None until one is
-            received.
+        received: the received signal, or None. If signals are :meth:`deferred`, a received signal is handled later.
     """
 
     def __init__(self) -> None:
@@ -68,7 +67,7 @@ class StopSignals(AbstractContextManager["StopSignals"]):
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """A context that defers signals, so that a run ends between updates; a second Ctrl-C ends it at once."""
+        """Defer signals within a context, so that a run ends between updates; a second Ctrl-C ends the run at once."""
         self._deferred = True
         try:
             yield

@@ -53,7 +53,7 @@ QUIET, QUIET_EPOCHS = 600.0, 3  # a page counts a run as stopped after this many
 
 @dataclass
 class Position:
-    """Position of a run: the current task, its finished epochs, and the finished batches of the current epoch."""
+    """Position of a run: the current task, its finished epochs, and finished batches of the current epoch."""
 
     task: int = 0
     epoch: int = 0
@@ -67,17 +67,18 @@ class Trainer:
         method: the method with its network, on its device.
         benchmark: tasks and test sets.
         evaluator: evaluates the network on the test sets.
-        folder: run folder, to which all files are written.
-        results: content of ``results.json``, to which the trainer adds.
+        folder: run folder, to which the trainer writes all files.
+        results: content of ``results.json``; the trainer adds its results.
         batching: options from which batches are built.
         train: the section ``TRAIN`` of a config.
         stop: signals that end the run.
-        labelled: share of the identities of each task whose labels are used; the others get pseudo-labels.
+        labelled: share of the identities of each task whose labels are used; images of other identities get
+            pseudo-labels.
 
     Attributes:
-        at: the position of the run.
-        observers: observers by name, so that a checkpoint can hold their states; add to them before :meth:`run`.
-        unfused: also evaluate the network before :meth:`~lreid.methods.base.Method.finish_task` changes it.
+        at: current position of the run.
+        observers: observers by name. Checkpoints store their states by name; add observers before :meth:`run`.
+        unfused: whether the network is also evaluated before :meth:`~lreid.methods.base.Method.finish_task` changes it.
         initial: model to evaluate before the first task.
     """
 
@@ -124,7 +125,7 @@ class Trainer:
         self.clock = (time.perf_counter(), time.process_time())
 
     def resume(self, checkpoint: dict[str, Any]) -> None:
-        """Take the position of a checkpoint; model, method and results were restored before.
+        """Continue from the position of a checkpoint; restore model, method and results before this call.
 
         Raises:
             ValueError: the position is beyond the end of its task.
@@ -176,7 +177,7 @@ class Trainer:
                     self._show_progress()
 
     def _start_task(self, task: Task) -> Task | None:
-        """Begin a task, or resume within it; return it with its labels, or None if pseudo-labels failed."""
+        """Begin or resume a task. Return the task with its labels, or None if pseudo-labels failed."""
         if self.at.epoch or self.at.step:
             if self.pseudo_labels is None:
                 return task
@@ -195,7 +196,7 @@ class Trainer:
         return learned if self.pseudo_labels else task
 
     def _train(self, task: Task) -> Task | None:
-        """Train the rest of a task, from the current position.
+        """Train a task from the current position to the end.
 
         Returns:
             The task with the labels of its last epoch; None if pseudo-labels failed and the model was restored.
@@ -244,14 +245,14 @@ class Trainer:
         return task
 
     def _batches(self, task: Task) -> TaskBatches:
-        """Create the batches of a task from the current position on."""
+        """Create the remaining batches of a task, from the current position."""
         first = self.at.epoch * self.epoch_steps[task.index] + self.at.step
         if self.pseudo_labels is not None:
             return self.pseudo_labels.batches(first)
         return self.batching.batches(self.method, task, first=first)
 
     def step(self, loader: Iterator[Batch], updates: Updates, count: int = 1) -> None:
-        """Make one update by the mean gradient of the next ``count`` batches, or ``STREAM.ITERATIONS`` updates."""
+        """Make ``STREAM.ITERATIONS`` updates (default 1) by the mean gradient of the next ``count`` batches."""
         batches = [next(loader).to(self.device, self.batching.augment) for _ in range(count)]
         images_before = updates.images + self.method.replayed
         for batch, observer in product(batches, self.observers.values()):
@@ -283,7 +284,7 @@ class Trainer:
         self.image_seconds = seconds / max(self.test_images, 1)
 
     def _evaluated_before_fusion(self) -> list[TestFigures]:
-        """Evaluate the network before ``finish_task``, if ``unfused`` is set and the method overrides that hook."""
+        """With ``unfused``, evaluate the network before ``finish_task`` if the method overrides ``finish_task``."""
         started = time.perf_counter()
         if not (self.unfused and type(self.method).finish_task is not Method.finish_task):
             return []
@@ -316,7 +317,7 @@ class Trainer:
     # ------------------------------------------------------------ around it
 
     def begin_updates(self, saved: Mapping[str, Any] = MappingProxyType({})) -> Updates:
-        """Create the optimiser, which is new for every task, as in the official code, and restored within a task."""
+        """Create a new optimiser for a task. If a run resumes within a task, restore the optimiser's state."""
         updates = Updates(self.method, self.train)
         if saved.get("updates") is not None:
             with fitting(self.folder.checkpoints):
@@ -324,7 +325,7 @@ class Trainer:
         return updates
 
     def _restore_observers(self, task: Task, saved: Mapping[str, Any]) -> None:
-        """Let the observers begin the task, or restore their states within it."""
+        """Let the observers begin a task. If a run resumes within a task, restore the observers' states."""
         states = saved.get("observers", {})
         for name, observer in self.observers.items():
             if self.at.epoch == self.at.step == 0:
@@ -334,11 +335,11 @@ class Trainer:
                     observer.load_state_dict(states[name])
 
     def _augment_at(self, epoch: int, epochs: int) -> None:
-        """Give the method the augmentation for images from its memory."""
+        """Set the augmentation that the method applies to images from its memory."""
         self.method.augment = partial(self.batching.replayed, progress=progress_of(epoch, epochs))
 
     def _announce(self, task: Task, batches: TaskBatches) -> None:
-        """Log the contents of a task, and its images that cannot be read."""
+        """Log the size of a task, and its images that cannot be read."""
         images = batches.images.images if isinstance(batches.images, WithExemplars) else batches.images
         if images.skipped:
             self._leave_out(images.skipped)
@@ -357,33 +358,33 @@ class Trainer:
         )
 
     def _leave_out(self, paths: Sequence[str]) -> None:
-        """Record images that cannot be read in the results."""
+        """Add the paths of images that cannot be read to the results."""
         self.results["skipped"] = sorted({*self.results["skipped"], *paths})
 
     def _readable(self, task: Task) -> Task:
-        """The task without the images that were skipped."""
+        """Return the task without skipped images."""
         skipped = set(self.results["skipped"])
         return replace(task, records=tuple(each for each in task.records if each.path not in skipped))
 
     def _progress(self) -> tqdm:
-        """Create the progress bar for all steps of the run, which is hidden without a terminal.
+        """Create the progress bar for all steps of the run; without a terminal, the bar is hidden.
 
-        The bar does not show tqdm's estimate of the remaining time, which ignores evaluations; :meth:`_left` includes
-        them.
+        The bar does not show tqdm's estimate of the remaining time, because tqdm ignores evaluations; :meth:`_left`
+        includes evaluations.
         """
         quiet = True if not self.folder.writes else None
         total, done = sum(self._task_steps), self._steps_done
         return tqdm(total=total, initial=done, unit="step", disable=quiet, leave=False, bar_format=BAR)
 
     def _say(self, phase: str, *, of_task: bool = True) -> None:
-        """Show what the run does between training steps: on the bar, or in a log line if there is no bar."""
+        """Show the current phase of the run on the progress bar, or in a log line if there is no bar."""
         name = f"task {self.at.task + 1}/{len(self.epochs)}: {phase}" if of_task else phase
         self.bar.set_description(name)
         if self.bar.disable:
             logger.info("%s", name)
 
     def _left(self) -> float:
-        """Estimate the seconds to the end of the run, from the mean time per step and the mean time after each task.
+        """Estimate the remaining seconds of the run from the mean time per step and the mean time after each task.
 
         Before the first task has ended, the time after a task is estimated from the number of images that the method
         and the evaluation pass through the network.
@@ -408,7 +409,7 @@ class Trainer:
         return sum(self._task_steps[: at.task]) + sum(self.epoch_steps[at.task : at.task + 1]) * at.epoch + at.step
 
     def _show_progress(self) -> None:
-        """Write the progress to the log and the page, once the time per step is known."""
+        """Write the progress to the log and the report page as soon as the time per step is known."""
         task, done = self.at.task, self._steps_done - self.steps_then
         if not done:
             return
@@ -429,13 +430,13 @@ class Trainer:
         self.folder.show_progress(self.results, progress, aloud=aloud)
 
     def _show_status(self) -> None:
-        """Show the remaining time and the last loss terms after the bar."""
+        """Show the remaining time and the last loss terms to the right of the progress bar."""
         entry = self.results["loss_history"][-1:] or [{}]
         terms = {name: f"{value:.3f}" for name, value in entry[0].items() if name not in ("task", "epoch", "lr")}
         self.bar.set_postfix({"left": duration(self._left())} | terms, refresh=False)
 
     def _read_clock(self) -> None:
-        """Add the time since the last call to the training time; on a busy machine, CPU time is more accurate."""
+        """Add the time since the last call to the training time, both elapsed time and CPU time."""
         now = (time.perf_counter(), time.process_time())
         for name, before, after in zip(("train", "train_cpu"), self.clock, now, strict=True):
             self.results["seconds"][name] += after - before
@@ -448,7 +449,7 @@ class Trainer:
     # ------------------------------------------------------------ checkpoints
 
     def _save_if_due(self, updates: Updates) -> None:
-        """Save a checkpoint if its time or step has come, or if a signal ends the run.
+        """Save a checkpoint if the next checkpoint is due, or if a signal ends the run.
 
         Raises:
             Stopped: this process or another process of the run received a signal.

@@ -1,4 +1,4 @@
-"""Update the network: loss, gradient, optimiser and learning rate."""
+"""Updates of the network: loss, gradient, optimiser and learning rate."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ CHECK_EVERY = 20  # updates between checks of the loss on a GPU, because each ch
 
 
 class NotFinite(InputError):
-    """A loss or a parameter is infinite or NaN; ``paths`` holds the image paths of the batch."""
+    """Error for an infinite or NaN loss or parameter; ``paths`` contains the image paths of the batch."""
 
     def __init__(self, message: str, paths: Sequence[str]) -> None:
         super().__init__(message)
@@ -29,12 +29,12 @@ class NotFinite(InputError):
 
 
 class Updates:
-    """Updates the parameters of a method by the gradient of its loss; every task has a new instance.
+    """Updates the parameters of a method by the gradient of its loss; every task has a new ``Updates`` object.
 
     Args:
         method: the method to train, on its device.
-        train: the section ``TRAIN`` of a config. With ``TRAIN.PRECISION fp16`` the loss is scaled, so that small
-            gradients do not vanish in half precision.
+        train: the section ``TRAIN`` of a config. With ``TRAIN.PRECISION fp16``, the loss is scaled so that small
+            gradients do not become 0 in half precision.
     """
 
     def __init__(self, method: Method, train: Train) -> None:
@@ -61,17 +61,18 @@ class Updates:
         """Set the learning rates of the next updates.
 
         Args:
-            rate: function that returns the rate for ``first``, the task with which a parameter group's schedule begins.
+            rate: function that returns the learning rate; its argument ``first`` is the task with which the schedule of
+                a parameter group begins.
         """
         self.rate = rate(first=0)
         for group in self.optimizer.param_groups:
             group["lr"] = rate(first=group.get("first_task", 0)) * group.get("rate_factor", 1.0)
 
     def update(self, batches: Sequence[Batch], observers: Sequence[Observer] = ()) -> None:
-        """Update by the mean gradient of one or more batches, which need not fit into memory together.
+        """Update the parameters by the mean gradient of one or more batches, which are processed one after the other.
 
         Raises:
-            NotFinite: the loss is not finite; on a GPU up to ``CHECK_EVERY`` updates later.
+            NotFinite: the loss is not finite. On a GPU, the error is raised up to ``CHECK_EVERY`` updates later.
         """
         self.optimizer.zero_grad(set_to_none=True)
         for batch in batches:
@@ -94,7 +95,7 @@ class Updates:
             self.check()
 
     def check(self) -> None:
-        """Check that all losses since the last check are finite.
+        """Check that all losses since the previous check are finite.
 
         Raises:
             NotFinite: a loss was not finite.
@@ -110,7 +111,7 @@ class Updates:
         """Check all parameters before a checkpoint is saved, because a finite loss can have an infinite gradient.
 
         Raises:
-            NotFinite: a loss was not finite, or a parameter is not.
+            NotFinite: a loss or a parameter is not finite.
         """
         self.check()
         own = {id(each) for each in self.method.model.parameters()}
@@ -122,7 +123,7 @@ class Updates:
                 raise NotFinite(f"{name} of the network is not finite", ())
 
     def state_dict(self) -> dict[str, Any]:
-        """The state for a resumed run: tensors and plain values."""
+        """Return the state that a resumed run needs: tensors and plain values."""
         return {"optimizer": self.optimizer.state_dict(), "scaler": self.scaler.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -135,14 +136,15 @@ class Updates:
 
 
 def parameter_groups(method: Method, *, layer_decay: float, bias_rate: float) -> list[dict[str, Any]]:
-    """Group the parameters that a method trains by the factor of their learning rate, ``rate_factor``.
+    """Group the trained parameters of a method by ``rate_factor``, the factor of the learning rate.
 
-    A group's ``first_task`` is the task with which its schedule begins if one schedule covers all tasks.
+    If one schedule covers all tasks, the schedule of a group begins with the task ``first_task`` of the group.
 
     Args:
         method: the method to train.
-        layer_decay: ratio of the learning rates of each layer of the backbone and the next layer. The last layer of the
-            backbone has this ratio to the parts after it (BEiT, ICLR 2022; :func:`~lreid.models.parts.layers_of`).
+        layer_decay: learning rate of each layer of the backbone, divided by the learning rate of the next layer. For
+            the last layer, the divisor is the learning rate of the parts after the backbone (BEiT, ICLR 2022;
+            :func:`~lreid.models.parts.layers_of`).
         bias_rate: factor of the learning rate of the network's biases (2 in CLIP-ReID, AAAI 2023).
     """
     given: list[Any] = list(method.parameters())
@@ -165,18 +167,20 @@ def parameter_groups(method: Method, *, layer_decay: float, bias_rate: float) ->
 class Schedule:
     """The learning rate in every epoch: ``TRAIN.LR`` times :meth:`factor`.
 
-    Let ``end`` be ``TRAIN.END_FACTOR``, S be ``TRAIN.DECAY_START * epochs``, and e be the epoch, from 1. The factor is
-    1 up to epoch S. ``TRAIN.SCHEDULE`` is one of these:
+    Let ``end`` be ``TRAIN.END_FACTOR``, S be ``TRAIN.DECAY_START * epochs``, and e be the epoch, counted from 1. Up to
+    epoch S, the factor is 1. ``TRAIN.SCHEDULE`` has one of these values:
 
     * ``exponential``: the factor is ``end ** ((e + 1 - S) / (epochs + 1 - S))``, as in DwoPP's official code. The
-      factor reaches ``end`` in the last epoch. The paper prints a slightly slower decay.
-    * ``cosine``: the factor falls from 1 in epoch S to almost ``end``, as in Co2L's and CCLIS's official code (S is 0).
+      factor reaches ``end`` in the last epoch. DwoPP's paper prints a slightly slower decay.
+    * ``cosine``: the factor falls from 1 in epoch S to almost ``end``, as in the official code of Co2L and CCLIS (with
+      S = 0).
     * ``steps``: the factor is multiplied by ``TRAIN.STEP_FACTOR`` at each epoch in ``TRAIN.MILESTONES``, as in BoT's
-      official code. For milestones and warm-up, the first epoch has the number ``TRAIN.FIRST_EPOCH_NUMBER``, because
-      official codes count differently: from 1 in BoT's code (with a warm-up of 10, the first epoch has the factor
-      0.109), from 0 in LSTKC's and from -1 in AKA's.
+      official code. For milestones and warm-up, the first epoch has the number ``TRAIN.FIRST_EPOCH_NUMBER``. BoT's
+      official code counts from 1 (with a warm-up of 10, the first epoch has the factor 0.109), LSTKC's from 0 and AKA's
+      from -1.
 
-    During the first ``TRAIN.WARMUP_EPOCHS``, the factor is also multiplied by BoT's linear warm-up from 0.01 to 1.
+    During the first ``TRAIN.WARMUP_EPOCHS`` epochs, the factor is also multiplied by BoT's linear warm-up from 0.01 to
+    1.
 
     Args:
         train: the section ``TRAIN`` of a config.
@@ -186,16 +190,16 @@ class Schedule:
         self.train = train
 
     def rate(self, task: int, epoch: int, epochs: Sequence[int], *, first: int = 0) -> float:
-        """Compute the learning rate; epochs and tasks count from 0, and ``epochs`` holds the number of epochs per task.
+        """Compute the learning rate. Epochs and tasks count from 0; ``epochs`` are the numbers of epochs per task.
 
-        ``first`` is the task with which a schedule over all tasks (``TRAIN.RESTARTS False``) begins.
+        If one schedule covers all tasks (``TRAIN.RESTARTS False``), the schedule begins with the task ``first``.
         """
         if self.train.RESTARTS:
             return self.train.LR * self.factor(epoch, epochs[task])
         return self.train.LR * self.factor(sum(epochs[first:task]) + epoch, sum(epochs[first:]))
 
     def factor(self, epoch: int, epochs: int) -> float:
-        """Compute the factor of the base rate in an epoch, which counts from 0."""
+        """Compute the factor of ``TRAIN.LR`` in an epoch; epochs count from 0."""
         train, end = self.train, self.train.END_FACTOR
         if train.SCHEDULE == "steps":
             number = max(epoch + train.FIRST_EPOCH_NUMBER, 0)
@@ -209,6 +213,6 @@ class Schedule:
         return self._rise(epoch) * end ** ((epoch + 2 - start) / (epochs + 1 - start))
 
     def _rise(self, number: int) -> float:
-        """Compute the warm-up factor of an epoch by its number."""
+        """Compute the warm-up factor of the epoch with a number."""
         warmup = self.train.WARMUP_EPOCHS
         return 1.0 if number >= warmup else 0.01 + 0.99 * number / warmup
