@@ -1,4 +1,4 @@
-"""Evaluation on test sets after every task: features, metrics, and diagnostics of forgetting."""
+"""Evaluation on test sets after every task: features, metrics, and diagnostics for forgetting."""
 
 from typing import TYPE_CHECKING
 

@@ -18,20 +18,21 @@ BLOCK = 512  # rows of distances that are computed at once
 
 
 def cluster(features: np.ndarray, units: np.ndarray, cameras: np.ndarray) -> np.ndarray:
-    """Cluster features by average linkage on the Jaccard distances of their k-reciprocal neighbours.
+    """Cluster features by average linkage on Jaccard distances between sets of k-reciprocal neighbours.
 
-    SpCL and MMT use DBSCAN on the same distances. DBSCAN joins clusters that have one pair of near images, and training
-    then confirms the error; average linkage joins them only if their images are near on average. Distances and linkage
-    need 8 n (n - 1) bytes of memory for n units.
+    SpCL and MMT cluster by DBSCAN on the same Jaccard distances. DBSCAN merges two clusters that have one pair of
+    similar images, and training on the wrong labels then makes the two identities more similar. Average linkage merges
+    two clusters only if their images are similar on average. For n units, distances and linkage need 8 n (n - 1) bytes
+    of memory.
 
     Args:
         features: (n, D) float features of images. units: (n,) integers, such as tracklets. The features of a unit are
-            averaged, so that its images share a cluster.
-        cameras: (n,) integers, -1 if unknown. Features of several cameras are standardised per camera
-            (:class:`lreid.retrieval.CameraNorm`); otherwise the clusters would be cameras rather than identities.
+            averaged, so that all images of a unit get the same cluster.
+        cameras: (n,) integers, -1 if unknown. With several cameras, features are standardised per camera
+            (:class:`lreid.retrieval.CameraNorm`); otherwise clusters would contain cameras instead of identities.
 
     Returns:
-        Cluster numbers (n,) int64, -1 for no cluster. A unit of several images always has a cluster.
+        Cluster numbers (n,) int64, -1 for images outside all clusters. A unit with several images always has a cluster.
     """
     if len(features) == 0:
         return np.empty(0, np.int64)

@@ -1,4 +1,4 @@
-"""Measure feature drift: how far features of old images move while the model trains on new ones.
+"""Measure feature drift: the change of old images' features while the model trains on new images.
 
 Source: Caccia et al., "Reducing Representation Drift in Online Continual Learning" (ER-ACE, ER-AML), 2021. As in
 retrieval by cosine similarity, features are compared at unit length, ``f / |f|``.
@@ -26,17 +26,18 @@ CURVES: dict[str, tuple[str, DriftMetric]] = {
 
 
 def feature_drift(before: np.ndarray | Tensor, after: np.ndarray | Tensor, metric: DriftMetric = "euclidean") -> float:
-    """Mean distance between the features of two models on the unit sphere.
+    """Compute the mean distance between unit-length features of the same images by two models.
 
-    Source: Section 3.3. ``euclidean`` is ``|f(x; before) - f(x; after)|`` over one update, as in Fig. 2 right and Table
-    3. Fig. 2 left plots the cosine distance ``1 - cos``, which is half the square of the Euclidean distance.
+    Source: Section 3.3 of ER-ACE's paper. ``euclidean`` is ``|f(x; before) - f(x; after)|``, as in the paper's Fig. 2
+    right and Table 3, which measure one update. ``cosine`` is ``1 - cos``, half the square of the Euclidean distance,
+    as in the paper's Fig. 2 left.
 
     Args:
         before, after: (n, D) float features of the same images by the two models; they need not be unit vectors.
         metric: ``euclidean`` or ``cosine``; both distances are in [0, 2].
 
     Returns:
-        The mean over the n images, computed in float64. Features of length 0 are not scaled.
+        Mean distance over the n images, computed in float64. Features of length 0 are not scaled.
 
     Raises:
         InputError: the shapes differ or are not (n, D), a value is not finite, or the metric is unknown.
@@ -52,25 +53,27 @@ def feature_drift(before: np.ndarray | Tensor, after: np.ndarray | Tensor, metri
 
 
 class DriftRecorder:
-    """Records how the features of some images move in the first updates after a task switch, as in Fig. 2.
+    """Records feature drift in the first updates after a task switch, as in Fig. 2 of ER-ACE's paper.
 
-    Create it after the last update of the old task, and call it after every update of the new task. Features are
-    extracted as for retrieval: in evaluation mode, after the neck if there is one. Changes of BatchNorm's running
-    statistics therefore count as drift. The paper does not state whether it uses evaluation mode.
+    Create a recorder after the last update of the old task, and call :meth:`after_step` after every update of the new
+    task. Features are extracted as for retrieval: in evaluation mode, after the neck if the network has a neck. Changes
+    of BatchNorm's running statistics therefore count as drift. ER-ACE's paper does not say whether its features are
+    computed in evaluation mode.
 
-    The recorder restores the model's training mode and draws no random numbers, so it does not influence training.
+    The recorder restores the training modes of the model and draws no random numbers. The recorder therefore does not
+    influence training.
 
     Args:
         model: the trained network.
-        images: sets of images by name, for instance ``buffer`` and ``held_out``; each (n, H, W, 3) uint8, or
-            :class:`~lreid.data.images.Images`. Every step extracts features of all images, so use a few hundred images.
-            Sets without images are ignored.
+        images: sets of images by name, for instance ``buffer`` and ``held_out``. Each set is (n, H, W, 3) uint8 or
+            :class:`~lreid.data.images.Images`. Every update extracts features of all images, so a set should have a few
+            hundred images at most. Sets without images are ignored.
         steps: number of updates to measure; later updates are ignored.
 
     Attributes:
-        curves: for each set of images, four lists with one number per update. ``step`` is the :func:`feature_drift` in
-            the update, and ``since_switch`` is the drift since the task switch. ``step_cosine`` and
-            ``since_switch_cosine`` are the same drifts by cosine distance, as in Fig. 2 left.
+        curves: for each set of images, four lists with one number per update. ``step`` contains the
+            :func:`feature_drift` by each update, and ``since_switch`` contains the drift since the task switch.
+            ``step_cosine`` and ``since_switch_cosine`` contain the same drifts by cosine distance, as in Fig. 2 left.
 
     Raises:
         InputError: a feature is not finite.
@@ -84,7 +87,7 @@ class DriftRecorder:
         self.first = self.last = self._features()
 
     def after_step(self) -> None:
-        """Measure the drift of the last update, if it is one of the first ``steps``."""
+        """Measure the drift by the last update if at most ``steps`` updates have been made."""
         if self.done >= self.steps:
             return
         self.done += 1
@@ -96,7 +99,7 @@ class DriftRecorder:
         self.last = features
 
     def state_dict(self) -> dict[str, Any]:
-        """The state for a checkpoint: everything except the images."""
+        """Return the state for a checkpoint, without the images."""
         features = {
             name: {set_name: torch.from_numpy(each) for set_name, each in sets.items()}
             for name, sets in (("first", self.first), ("last", self.last))
@@ -104,7 +107,7 @@ class DriftRecorder:
         return {"curves": self.curves, "done": self.done, **features}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that :meth:`state_dict` returned, in a recorder of the same images."""
+        """Restore a state that :meth:`state_dict` returned; this recorder must have the same images."""
         self.curves, self.done = state["curves"], state["done"]
         self.first, self.last = (
             {name: each.numpy() for name, each in state[part].items()} for part in ("first", "last")

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TestFigures:
-    """Metrics of a model on one test set, in per cent, as means over its splits.
+    """Metrics of a model on one test set, in per cent, averaged over the splits of the test set.
 
     Attributes:
-        metrics: all of :data:`lreid.results.METRICS` by name.
-        identity_ap: mean average precision of the queries of each identity, by ascending id.
-        identity_queries: number of queries with a match, per identity.
+        metrics: values of all metrics in :data:`lreid.results.METRICS`, by name.
+        identity_ap: for each identity, the mean average precision of the queries; ids ascend.
+        identity_queries: for each identity, the number of queries with a match.
         num_valid: number of queries that have a match in the gallery of at least one split.
-        cross_model: ``metrics`` of the queries in the gallery features of earlier models, one per task; empty if not
-            requested.
+        cross_model: for each task so far, ``metrics`` of current queries in the gallery features of that task's model;
+            empty if not requested.
     """
 
     __test__ = False  # pytest: not a test
@@ -50,10 +50,10 @@ class Evaluator:
 
     Args:
         tests: the test sets, see :func:`lreid.evaluation.load_tests`.
-        flip: add the features of the flipped images.
+        flip: whether the features of flipped images are added to the features.
         batch_size: number of images per forward pass.
-        index: index that searches galleries; None compares a query with every gallery image.
-        stored: files with the gallery features after every task, which are searched, too; None for no files.
+        index: index that searches galleries; None to compare a query with every gallery image.
+        stored: files with the gallery features after every task, which are also searched; None for no files.
     """
 
     def __init__(
@@ -70,11 +70,11 @@ class Evaluator:
 
     @property
     def skipped(self) -> list[str]:
-        """Images that were left out because they cannot be read."""
+        """Paths of images that were left out because they cannot be read."""
         return [path for test in self.tests for images in (test.query, test.gallery) for path in images.skipped]
 
     def try_index(self, dim: int) -> None:
-        """Check, before features of length ``dim`` are extracted, that an index can be built from every gallery.
+        """Check that an index can be built from every gallery with features of length ``dim``.
 
         Raises:
             InputError: see :meth:`lreid.retrieval.FaissIndex.check`.
@@ -100,12 +100,13 @@ class Evaluator:
         once: Callable[[Callable[[], TestFigures]], TestFigures] = lambda score: score(),
         task: int | None = None,
     ) -> list[TestFigures]:
-        """Evaluate a model on every test set, in order.
+        """Evaluate a model on every test set, in the order of ``tests``.
 
         Args:
             model: the model that extracts the features.
-            once: function that calls its argument and returns the result, in only one of several processes.
-            task: number of the finished task, from 0, under which gallery features are stored; None stores no features.
+            once: function that calls its argument in one process only and returns the result in all processes.
+            task: number of the finished task, from 0, for the names of stored gallery features; None to store no
+                features.
 
         Raises:
             InputError: the stored features of an earlier task are missing or damaged.
@@ -141,7 +142,7 @@ class Evaluator:
 
 
 def _identity_precisions(test: TestSet, results: Sequence[Evaluation]) -> dict[int, list[float]]:
-    """Average precisions of the queries of each identity in all splits; identities without a match are left out."""
+    """Collect each identity's average precisions in all splits; identities without a match are left out."""
     precisions: dict[int, list[float]] = {int(pid): [] for pid in np.unique(test.query.pids)}
     for split, result in zip(test.splits, results, strict=True):
         for pid, ap in zip(split.query.ids, result.ap, strict=True):

@@ -16,7 +16,7 @@ from lreid.reading import read_bytes, sealed, unsealed
 class GalleryFeatures:
     """Files with gallery features (G, D) float32, one per task and test set, such as ``task-01-test-1.npy``.
 
-    Each file ends with a checksum. Only the file's owner can read it, because features identify people.
+    Each file ends with a checksum. Only the owner of a file can read the file, because features identify people.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -29,10 +29,10 @@ class GalleryFeatures:
         write_atomically(self._path(task, test), lambda file: file.write(sealed(content.getvalue())), private=True)
 
     def read(self, task: int, test: int, shape: tuple[int, ...]) -> np.ndarray:
-        """Read the features that :meth:`write` stored.
+        """Read features that :meth:`write` stored.
 
         Raises:
-            InputError: the file is missing or damaged, or its features have a different shape.
+            InputError: the file is missing or damaged, or the features have a different shape.
         """
         path = self._path(task, test)
         try:

@@ -1,4 +1,4 @@
-"""Measure the norm of the loss gradient at features of old images while the model trains on new ones.
+"""Measure the norm of the loss gradient at features of old images while the model trains on new images.
 
 Source: Caccia et al., "Reducing Representation Drift in Online Continual Learning" (ER-ACE, ER-AML), 2021.
 """
@@ -18,22 +18,22 @@ from lreid.evaluation.observer import Learner
 
 
 class GradientRecorder:
-    """Records the norm of the loss gradient at features of stored and of incoming images after a task switch (Fig. 8).
+    """Records norms of the loss gradient at features of stored and incoming images after a task switch (Fig. 8).
 
-    Features are the outputs of the network, or what a method pools from the network's maps. Gradients that reach the
-    maps in other ways are ignored. A method may call its network several times per step. If the first rows of a call
-    are the batch, the batch's exemplars and all rows after the batch count as stored images. In other calls, all rows
-    count as stored images. For methods without memory, all images count as incoming. Calls without gradient are
-    ignored.
+    Features are the outputs of the network, or features that a method pools from the network's feature maps. Gradients
+    that reach the feature maps without flowing through such pooled features are ignored. A method may call its network
+    several times per step. If the first rows of a call are the batch, the batch's exemplars and all rows after the
+    batch count as stored images. If a call does not begin with the batch, all rows count as stored images. For methods
+    without memory, all images count as incoming. Calls without gradient are ignored.
 
     Args:
         method: the method in training.
         steps: number of updates to measure; later updates are ignored.
 
     Attributes:
-        norms: two lists, ``stored`` and ``incoming``, with one value per update: the mean of :func:`gradient_norms`
-            over the images, each with the loss of its batch. A value is None if there are no such images or it is not
-            finite.
+        norms: two lists, ``stored`` and ``incoming``, with one value per update. A value is the mean of
+            :func:`gradient_norms` over images, where the norm of an image uses the loss of the image's batch. A value
+            is None if the update has no images for the list, or if the mean is not finite.
     """
 
     def __init__(self, method: Learner, *, steps: int) -> None:
@@ -48,7 +48,7 @@ class GradientRecorder:
         self.plain: dict[str, Any] = {}  # attributes of the model that are replaced meanwhile
 
     def before_loss(self) -> None:
-        """Hook into the network."""
+        """Register hooks in the network."""
         if len(self.norms["stored"]) < self.steps:
             model = self.method.model
             # This hook comes first, because with several processes a later hook selects a part of the images.
@@ -59,7 +59,7 @@ class GradientRecorder:
             own.maps, own.pool = partial(self._maps, own.maps), partial(self._pool, own.pool)
 
     def after_loss(self, batch: Batch, loss: Tensor) -> None:
-        """Record the norms for the weighted loss (scalar) of a batch, and remove the hooks."""
+        """Compute the norms for the weighted loss (scalar) of a batch, and remove the hooks."""
         for hook in self.hooks:
             hook.remove()
         if self.hooks:
@@ -74,7 +74,7 @@ class GradientRecorder:
         self.hooks, self.calls, self.mapped = [], [], []
 
     def after_step(self) -> None:
-        """Record the means of the last update, if it is one of the first ``steps``."""
+        """Record the mean norms of the last update if at most ``steps`` updates have been made."""
         if len(self.norms["stored"]) >= self.steps:
             return
         for name, parts in self.image_norms.items():
@@ -101,7 +101,7 @@ class GradientRecorder:
 
 
 def _are_stored(images: Tensor, batch: Batch) -> Tensor:
-    """Whether each image (n, 3, H, W) of a forward pass is a stored image, (n,) bool on the CPU."""
+    """Check which images (n, 3, H, W) of a forward pass are stored images, (n,) bool on the CPU."""
     count, stored = len(batch.images), torch.ones(len(images), dtype=torch.bool)
     # Each of several processes has only its own part of the images; the other images are NaN.
     if len(images) >= count and torch.allclose(images[:count], batch.images, rtol=0, atol=0, equal_nan=True):
@@ -112,19 +112,20 @@ def _are_stored(images: Tensor, batch: Batch) -> Tensor:
 def gradient_norms(loss: Tensor, features: Tensor) -> Tensor:
     """Compute norms of the loss gradient at features, ``|d loss / d f(x)|``.
 
-    Source: Appendix C, Fig. 8, which plots the mean over images of the first task while the second task is trained. The
-    paper does not say how the loss is reduced or whether ``f`` is scaled to unit length; here the arguments decide. For
-    the loss of incoming images, the norm is 0 at old images that are not among its negatives.
+    Source: Fig. 8 in Appendix C of ER-ACE's paper, which plots the mean over images of the first task during training
+    on the second task. The paper does not say how the loss is reduced or whether ``f`` is scaled to unit length; in
+    lreid, this depends on the arguments. For a loss of incoming images, the norm is 0 at old images that are not
+    negatives in the loss.
 
     Args:
-        loss: scalar. Its graph is kept and no ``.grad`` changes, so ``loss.backward()`` may follow.
-        features: (B, D) float, the same tensor object from which the loss was computed.
+        loss: scalar. This function retains the graph and changes no ``.grad``, so ``loss.backward()`` may follow.
+        features: (B, D) float; must be the tensor object from which the loss was computed.
 
     Returns:
         (B,) float64 Euclidean norms, on the CPU; 0 where the loss does not depend on a feature.
 
     Raises:
-        InputError: the features carry no gradient.
+        InputError: the features do not require a gradient.
     """
     if not features.requires_grad:
         raise InputError("features carry no gradient; compute them and the loss outside torch.no_grad")

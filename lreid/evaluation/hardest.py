@@ -1,4 +1,4 @@
-"""Find the queries with the lowest average precision, and the first images in their rankings."""
+"""Find the queries with the lowest average precision, and the first images of their rankings."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ class Ranking:
     """The ranking of a gallery for one query.
 
     Attributes:
-        query: row of the query among the queries.
+        query: row of the query in the test set's queries.
         ap: average precision in per cent.
-        ranks: ranks of the listed images, from 1: the first ``depth`` ranks and, if no match is there, that of the
-            first match.
+        ranks: ranks of the listed images, from 1: the first ``depth`` ranks, and the rank of the first match if it is
+            larger.
         rows: gallery row of each listed image.
-        scores: cosine similarity of each listed image, or its Euclidean distance if that is the metric.
+        scores: cosine similarity of each listed image; for Euclidean metrics, the Euclidean distance.
         first_match: rank of the first match.
-        num_matches: number of images of the query's identity in the ranking.
+        num_matches: number of matches, which are images of the query's identity, in the ranking.
     """
 
     query: int
@@ -43,14 +43,14 @@ def hardest_rankings(
     depth: int = 10,
     among: Collection[int] | None = None,
 ) -> list[Ranking]:
-    """Return the rankings of the queries with the lowest average precision, hardest first; ties keep their order.
+    """Return the rankings of the queries with the lowest average precision, lowest first (stable sort).
 
     Args:
-        test: the test set, of which the first split is used. Images are ranked, even if the test set ranks tracks.
+        test: the test set; only its first split is used. Single images are ranked, even if the test set ranks tracks.
         features: features of the test set's queries and of its gallery images.
         count: maximum number of rankings.
         depth: number of ranks to list.
-        among: rows of the queries to choose from; None means all queries.
+        among: rows of the queries from which rankings are chosen; None means all queries.
     """
     split = test.splits[0]
     queries, gallery = features[0][split.rows], features[1][split.columns]
@@ -82,7 +82,7 @@ def hardest_rankings(
 
 
 def _shown(query: np.ndarray, gallery: np.ndarray, metric: str) -> np.ndarray:
-    """Cosine similarities, or Euclidean distances, (k,) of one query (D,) to images (k, D)."""
+    """Compute cosine similarities or Euclidean distances (k,) between one query (D,) and images (k, D)."""
     query, gallery = query.astype(np.float64), gallery.astype(np.float64)
     if metric != "cosine":
         return np.linalg.norm(gallery - query, axis=1)

@@ -27,11 +27,11 @@ Searches = Sequence[Search | None]  # one per split; None compares with every im
 
 
 class Index(Protocol):
-    """Settings of an index, such as :class:`lreid.retrieval.FaissIndex`, or a gallery with an index.
+    """Interface of index settings, such as :class:`lreid.retrieval.FaissIndex`, or of a gallery with an index.
 
     Attributes:
         index: name of the index.
-        depth: number of images per query.
+        depth: number of images that the index returns per query.
     """
 
     @property
@@ -41,7 +41,7 @@ class Index(Protocol):
     def depth(self) -> int: ...  # noqa: D102
 
     def over(self, gallery: Any, metric: Metric) -> MeasuredSearch:
-        """Create the search of gallery features ``(G, D)``."""
+        """Create an index for the search in gallery features ``(G, D)``."""
 
 
 def score(
@@ -52,12 +52,12 @@ def score(
     rerank: KReciprocal | None = None,
     device: torch.device | None = None,
 ) -> list[Evaluation]:
-    """Evaluate features on the splits of a test set; a test set without splits is a single split.
+    """Evaluate features on the splits of a test set; a test set without splits counts as one split.
 
     Args:
         test: the test set.
         features: features of its queries and of its gallery images.
-        searches: search of each split; empty to compare with every image.
+        searches: search object of each split; empty to compare queries with every gallery image.
         rerank, device: as in :func:`lreid.retrieval.evaluate`.
 
     Raises:
@@ -79,7 +79,7 @@ def score(
 
 
 def searches_of(test: ListedTest, gallery: np.ndarray | None, index: Index | None) -> list[MeasuredSearch | None]:
-    """Build the index of the gallery (G, D) of every split; None for each split without an index."""
+    """Build an index of the gallery (G, D) for every split; without an index, return None for every split."""
     return [
         index.over(None if gallery is None else gallery[split.columns], test.rules.metric) if index else None
         for split in test.splits
@@ -95,22 +95,22 @@ def row_of(
     rerank: KReciprocal | None = None,
     device: torch.device | None = None,
 ) -> dict[str, Any]:
-    """Compute a row of ``test.json``: the metrics of :func:`score`, open-set rates, and the cost of an index.
+    """Compute a row of ``test.json``: the metrics of :func:`score`, open-set rates, and the index cost.
 
     Args:
-        test: the test set. If it has splits, metrics are means over them and counts are sums.
+        test: the test set. If the test set has splits, metrics are averaged and counts are summed over the splits.
         features: features of its queries and of its gallery images.
-        index: index that searches the gallery; None compares with every image.
-        cost: measure speed, accuracy and size of the index.
+        index: index that searches the gallery; None to compare queries with every gallery image.
+        cost: whether to measure speed, accuracy and size of the index.
         rerank, device: as in :func:`score`.
 
     Returns:
         Values for JSON, rates in per cent: :data:`lreid.results.METRICS`; the numbers of queries ``num_valid``,
         ``num_absent`` and ``num_filtered`` of :class:`lreid.retrieval.Evaluation`; and ``open_set``, a list of
-        ``false_accept_rate``, ``threshold`` (a cosine similarity) and ``true_positive_rate``; it is empty if no query
-        can serve as an impostor or if the gallery is re-ranked. Open-set rates always compare images by cosine
-        similarity, even if the metric is different or tracks are ranked. With ``cost`` and an index, ``index`` holds
-        its name, its ``depth`` and the values of :class:`lreid.retrieval.IndexCost`.
+        ``false_accept_rate``, ``threshold`` (a cosine similarity) and ``true_positive_rate``. The list ``open_set`` is
+        empty if no query can serve as an impostor or if the gallery is re-ranked. Open-set rates always compare images
+        by cosine similarity, even if the metric is different or tracks are ranked. With ``cost`` and an index,
+        ``index`` contains the name and the ``depth`` of the index and the values of :class:`lreid.retrieval.IndexCost`.
 
     Raises:
         InputError: no query has a match.
@@ -130,7 +130,7 @@ def row_of(
 
 
 def _mean_rates(rates: list[list[OpenSetRate]]) -> list[dict[str, float]]:
-    """Average the open-set rates of splits, in the form of :func:`row_of`."""
+    """Average the open-set rates over the splits, in the format of :func:`row_of`."""
     return [
         {
             "false_accept_rate": 100 * rate,
@@ -150,7 +150,7 @@ def _parts(features: Features, rows: Any, columns: Any) -> Features:
 def _scores_of(
     features: Features, split: Split, search: Search | None, device: torch.device | None, compare: Callable[..., Any]
 ) -> BlockScores:
-    """Scores of a split, from the search if nothing else has the gallery features, otherwise from ``compare``."""
+    """Compute the scores of a split: by ``compare``, or by the search if gallery features are not given."""
     query, gallery = _parts(features, split.rows, split.columns)
     if gallery is None and search is not None:
         return IndexScores(search, as_features(query, "query features", device), len(split.gallery))
@@ -160,7 +160,7 @@ def _scores_of(
 def _open_set(
     test: ListedTest, features: Features, searches: Searches, device: torch.device | None
 ) -> list[list[OpenSetRate]]:
-    """The open-set rates of every split; empty for a split without impostors."""
+    """Compute the open-set rates of every split; for a split without impostors, the list is empty."""
     rates = []
     for split, search in zip(test.splits, searches, strict=True):
         scores = _scores_of(features, split, search, device, cosines_of)
@@ -174,7 +174,7 @@ def _open_set(
 def _cost(
     test: ListedTest, features: Features, searches: Sequence[MeasuredSearch | None], index: Index
 ) -> dict[str, Any]:
-    """The cost of an index, as a mean over the splits; None for values that are not known."""
+    """Measure the cost of an index, averaged over the splits; unknown values are None."""
     costs = []
     for split, search in zip(test.splits, searches, strict=True):
         if search is not None:
@@ -194,7 +194,7 @@ def _cost(
 
 
 def described(test: ListedTest) -> dict[str, Any]:
-    """The entry of a test set in the list ``tests`` of ``test.json``."""
+    """Return the entry of a test set in the list ``tests`` of ``test.json``."""
     queries, gallery = test.test.sizes
     outfits = {} if test.rules.outfits == "both" else {"outfits": test.rules.outfits}
     return {"name": test.name, "queries": queries, "gallery": gallery, "camera_filter": test.camera_filter} | outfits

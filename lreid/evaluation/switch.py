@@ -1,4 +1,4 @@
-"""Measure task switches: the drift of features of old images, and the norms of the loss gradient at features."""
+"""Diagnostics of a task switch: drift of old images' features, and norms of the loss gradient at features."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -37,12 +37,12 @@ class SwitchObserver(Observer):
             self.gradients = GradientRecorder(self.method, steps=self.steps)
 
     def before_loss(self, batch: Batch) -> None:
-        """Let the recorder of gradients hook into the network."""
+        """Register the gradient recorder's hooks in the network."""
         if self.gradients is not None:
             self.gradients.before_loss()
 
     def after_loss(self, batch: Batch, terms: dict[str, Tensor], loss: Tensor, batches: int) -> None:
-        """Record the norms of the loss gradient at the features of the batch."""
+        """Compute the norms of the loss gradient at the features of the batch."""
         if self.gradients is not None:
             self.gradients.after_loss(batch, loss)
 
@@ -53,14 +53,14 @@ class SwitchObserver(Observer):
             self.gradients.after_step()
 
     def after_task(self, task: Task) -> None:
-        """Write the curves of the task to the results."""
+        """Add the curves of the task to the results."""
         if self.drift is not None and self.gradients is not None:
             self.results["drift"].append({"task": task.index, **self.drift.curves})
             self.results["gradient_norms"].append({"task": task.index, **self.gradients.norms})
         self.drift = self.gradients = None
 
     def state_dict(self) -> dict[str, Any]:
-        """The selected images of the memory, and the curves so far."""
+        """Return the images that were selected from the memory, and the curves so far."""
         if self.drift is None or self.gradients is None:
             return {}
         buffer = self.drift.images.get("buffer")  # the memory may hold other images now
@@ -83,7 +83,7 @@ class SwitchObserver(Observer):
             self.gradients.norms = state["norms"]
 
     def _held_out(self) -> dict[str, np.ndarray]:
-        """Query images (n, H, W, 3) of each domain that was trained before the current task."""
+        """Read query images (n, H, W, 3) of each domain that was trained before the current task."""
         return {
             f"held out: {test.name}": _evenly_spread(test.query)
             for test, first in ((each, each.test.first_task) for each in self.evaluator.tests)
@@ -92,6 +92,6 @@ class SwitchObserver(Observer):
 
 
 def _evenly_spread(images: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
-    """At most ``IMAGES`` evenly spread images (n, H, W, 3); without images, shape (0,)."""
+    """Select at most ``IMAGES`` images (n, H, W, 3) at regular intervals; without images, the shape is (0,)."""
     rows = np.unique(np.linspace(0, len(images) - 1, min(len(images), IMAGES)).astype(np.int64))
     return np.stack([images[row] for row in rows]) if len(images) else np.empty(0)

@@ -1,4 +1,4 @@
-"""A test set with its images, splits, and ranking rules."""
+"""Test sets with images, splits and ranking rules."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lreid.retrieval.scores import Metric
 
 @dataclass(frozen=True)
 class Rules:
-    """Options of the evaluation, see :func:`lreid.retrieval.evaluate` and :func:`lreid.identities.usable`."""
+    """Ranking rules of an evaluation, see :func:`lreid.retrieval.evaluate` and :func:`lreid.identities.usable`."""
 
     metric: Metric = "cosine"
     ap: AveragePrecision = "rectangular"
@@ -30,7 +30,7 @@ class Rules:
 
 
 class Labelled(Protocol):
-    """Images with labels: :class:`lreid.data.images.Images`, :class:`Tracklets`, or a list without pixels."""
+    """Interface of labelled images: :class:`~lreid.data.images.Images`, :class:`Tracklets`, or plain records."""
 
     @property
     def records(self) -> Sequence[Record]:
@@ -46,7 +46,7 @@ class Labelled(Protocol):
 
 
 class Tracklets(Described):
-    """A sequence of tracklets in the order of their numbers, which represents each tracklet by its first frame.
+    """A sequence of tracklets, ordered by tracklet number; the first frame represents the tracklet.
 
     Args:
         frames: the frames of all tracklets.
@@ -76,15 +76,15 @@ class Tracklets(Described):
 
 
 class Split(NamedTuple):
-    """Queries of a test set, and the gallery images that they are searched in.
+    """Queries and gallery images of one split of a test set.
 
     Attributes:
-        rows: rows of the queries in the test set, any numpy index.
-        columns: rows of the gallery images in the test set, any numpy index.
+        rows: rows of the queries in the test set, as a numpy index.
+        columns: rows of the gallery images in the test set, as a numpy index.
         query, gallery: labels of queries and gallery images. Without a camera filter, the labels have no cameras. If
-            some files are both queries and gallery images, file numbers replace the cameras, so that a query's own file
-            is left out.
-        tracks: ``(G,)`` track numbers if tracks are ranked, else None.
+            some files are both queries and gallery images, file numbers take the place of cameras, so that a query's
+            own file is removed from the ranking.
+        tracks: ``(G,)`` track numbers if tracks are ranked, otherwise None.
     """
 
     rows: Any
@@ -101,7 +101,7 @@ class ListedTest:
     Attributes:
         test: the test set.
         query, gallery: images of the test set, without images that cannot be read.
-        rules: the rules.
+        rules: the ranking rules.
     """
 
     test: QueryGallery
@@ -116,7 +116,7 @@ class ListedTest:
 
     @property
     def camera_filter(self) -> bool:
-        """Whether gallery images with the query's identity and camera are left out of its ranking."""
+        """Whether gallery images with the query's identity and camera are removed from the ranking."""
         return self.rules.camera_filter and self.test.has_cameras
 
     def by(self, metric: Metric) -> ListedTest:
@@ -139,7 +139,7 @@ class ListedTest:
 
     @cached_property
     def splits(self) -> tuple[Split, ...]:
-        """The splits, without images that cannot be read; a test set without splits is a single split."""
+        """The splits, without images that cannot be read; a test set without splits has one split."""
         query, gallery = self.labels
         tracks = None
         if self.test.tracks:
@@ -165,7 +165,7 @@ class ListedTest:
 
 @dataclass(frozen=True)
 class TestSet(ListedTest):
-    """A test set whose images are decoded."""
+    """A test set with images that can be decoded."""
 
     __test__ = False  # pytest: not a test
 
@@ -173,7 +173,7 @@ class TestSet(ListedTest):
     gallery: Images | Tracklets
 
     def require_match(self) -> None:
-        """Check, before training, that the test set can be evaluated.
+        """Check before training that the test set can be evaluated.
 
         Raises:
             InputError: no query has a match.
@@ -239,7 +239,7 @@ def load_tests(
 
 
 def file_numbers(queries: Iterable[str], gallery: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Number the images in two lists of paths, int64 from 0; paths to the same file get the same number."""
+    """Number the files in two lists of paths, int64 from 0; paths to the same file get the same number."""
     numbers: dict[str, int] = {}
     first, second = (
         np.array([numbers.setdefault(os.path.realpath(path), len(numbers)) for path in paths], dtype=np.int64)

@@ -31,9 +31,9 @@ def dwpp_loss(
     Source: Wang et al., "Positive Pair Distillation Considered Harmful", BMVC 2022, Eqs. 5 and 6. The paper prints a
     sum over queries, a plain Euclidean distance and no floor; the defaults follow the official code. To get the form in
     the paper, pass ``metric="euclidean", prob_floor=0`` and multiply by the number of queries. At temperatures other
-    than 1, the official code adds a uniform distribution with the weight 1e-5 to both distributions. With
-    ``prob_floor`` above 0, this function adds the same uniform distribution. The official code takes a root of a
-    float32 softmax, whose gradient is NaN if the softmax underflows; the gradient of this function is finite.
+    than 1, the official code adds a uniform distribution with the weight 1e-5 to both distributions. This function also
+    adds the uniform distribution, except for ``prob_floor=0``. The official code takes a root of a float32 softmax,
+    whose gradient is NaN if the softmax underflows; the gradient of this function is finite.
 
     Args:
         student: ``(B, D)`` float features of the model in training, not normalised.

@@ -23,11 +23,10 @@ def discriminant_alignment_loss(
     Source: Liu et al., "Incremental Few-Shot Meta-Learning via Indirect Discriminant Alignment" (IDA), ECCV 2020, in
     the form for prototypical networks: with squared distances, ``f_old(x; phi_new)`` is compared with
     ``f_old(x; phi_old)`` on images of the new task. IDA has no official code. The BMVC 2022 paper on DwoPP compares
-    with IDA on re-ID, but gives no details. The following choices are therefore lreid's. The distance is the distance
-    of the DMML loss, and the loss is a mean over images. The probability floor comes from the official code of DwoPP
-    and ERD; IDA's paper has no floor (``prob_floor=0``). All anchors are used at once; IDA's paper draws one anchor per
-    class of an episode, and a caller can pass a subset. ERD's second term equals this loss. The loss is computed in
-    float64.
+    with IDA on re-ID, but gives no details. The following choices are therefore lreid's. The loss uses the distance of
+    the DMML loss, and is a mean over images. The probability floor comes from the official code of DwoPP and ERD; IDA's
+    paper has no floor (``prob_floor=0``). All anchors are used at once; IDA's paper draws one anchor per class of an
+    episode, and a caller can pass a subset. ERD's second term equals this loss. The loss is computed in float64.
 
     Args:
         student: ``(B, D)`` float features of the model in training, not normalised.

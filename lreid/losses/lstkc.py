@@ -20,10 +20,10 @@ def lstkc_rskt_loss(
     included. An entry for the row's own identity is *right* if it is above all entries for other identities in the row;
     the diagonal entry is always right. An entry for another identity is right if it is not above the smallest
     off-diagonal entry for the row's own identity. The target contains the teacher's entry if this entry is right,
-    otherwise the student's entry if that entry is right. If both entries are wrong, a bound replaces them. For the own
-    identity, the bound is the largest entry for other identities in the row, of both models. For another identity, the
-    bound is the smallest entry for the own identity in the row, of both models. The rows of the target are then
-    normalised. The loss is ``KL(target || student)``, mean over the rows.
+    otherwise the student's entry if that entry is right. If both models' entries for the own identity are wrong, the
+    largest entry of both models for other identities in the row replaces them. If both models' entries for another
+    identity are wrong, the smallest off-diagonal entry of both models for the own identity in the row replaces them.
+    The rows of the target are then normalised. The loss is ``KL(target || student)``, mean over the rows.
 
     Source: Xu et al., "LSTKC: Long Short-Term Knowledge Consolidation for Lifelong Person Re-identification", AAAI
     2024, in the form of its official code, where the gradient also flows through the student's entries in the target.
@@ -75,9 +75,9 @@ def lstkcpp_dual_loss(
 
     Unlike in :func:`lstkc_rskt_loss`, which defines right and wrong entries, the target depends only on the teachers
     and has no gradient. If both teachers' entries are right, the target is the mean of both entries. If one teacher's
-    entry is right, the target is this entry. If both teachers' entries are wrong, a bound replaces them. For the own
-    identity, the bound is the largest entry for other identities in the row, of both teachers. For another identity,
-    the bound is the smallest entry for the own identity in the row, of both teachers.
+    entry is right, the target is this entry. If both teachers' entries for the row's own identity are wrong, the
+    largest entry of both teachers for other identities in the row replaces them. If both teachers' entries for another
+    identity are wrong, the smallest off-diagonal entry of both teachers for the own identity in the row replaces them.
 
     Source: Xu et al., "Long Short-Term Knowledge Decomposition and Consolidation for Lifelong Person Re-Identification"
     (LSTKC++), TPAMI 2025, in the form of its official code.

@@ -8,9 +8,10 @@ from lreid.losses._ops import check_logits, check_temperature, to_loss
 def knowledge_distillation_loss(student_logits: Tensor, teacher_logits: Tensor, *, temperature: float = 2.0) -> Tensor:
     """Cross-entropy from the teacher's to the student's softmax at temperature ``T``, mean over rows, times ``T²``.
 
-    The student's softmax runs over old and new classes, the teacher's over the old classes. New classes have the target
-    0, so the loss also lowers the student's probabilities of new classes. The teacher's entropy is not subtracted, so
-    the smallest possible loss is above 0. The gradient is still the gradient of the KL divergence.
+    The student's softmax runs over old and new classes; the teacher's softmax runs over the old classes only. New
+    classes have the target 0, so the loss also lowers the student's probabilities of new classes. The teacher's entropy
+    is not subtracted, so the smallest possible loss is above 0. The gradient of the loss equals the gradient of the KL
+    divergence.
 
     Source: Li and Hoiem, "Learning without Forgetting", ECCV 2016, in the form of AKA's official code for re-ID. Other
     implementations, such as mammoth, distil over the old classes only and leave out ``T²``. To get mammoth's value,

@@ -61,7 +61,7 @@ def asymmetric_supcon_loss(
 
 
 def is_among(labels: Tensor, classes: Tensor | Iterable[int]) -> Tensor:
-    """Check for each label whether it is one of the classes, ``(B,)`` bool."""
+    """Check for each label whether the label is among the classes, ``(B,)`` bool."""
     if not isinstance(classes, Tensor):
         classes = torch.tensor(list(classes), dtype=torch.int64)
     return torch.isin(labels, classes.to(labels.device))

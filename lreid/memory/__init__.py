@@ -1,4 +1,4 @@
-"""Store exemplars, images of earlier tasks or of a stream, and select them by several rules."""
+"""Select and store exemplars, which are images of earlier tasks or of a stream."""
 
 from typing import TYPE_CHECKING
 

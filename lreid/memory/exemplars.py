@@ -1,4 +1,4 @@
-"""A store of exemplars with labels, as pixels or paths, and a memory that gives identities equal shares."""
+"""A store for exemplars, as pixels or paths, and a memory in which all identities have equal shares."""
 
 import os
 from collections import Counter
@@ -18,7 +18,7 @@ def budget_of(exemplars: int, exemplar_mib: float, *, height: int, width: int) -
     Args:
         exemplars: maximum number of images.
         exemplar_mib: maximum size of the pixels of all images in MiB; 0 means no limit.
-        height, width: size of an image in pixels; it has three colour channels.
+        height, width: size in pixels of an image with three colour channels.
 
     Raises:
         ArgumentError: ``exemplars`` or ``exemplar_mib`` is below 0.
@@ -31,13 +31,13 @@ def budget_of(exemplars: int, exemplar_mib: float, *, height: int, width: int) -
 
 
 class ImagePaths(Sequence[np.ndarray]):
-    """A sequence of images that are read from their files on access; a memory stores only the paths.
+    """A sequence of images that are read from files on access, so that a memory stores only paths.
 
     ``self[i]`` is (H, W, 3) uint8, RGB. A slice or an array of k indices returns (k, H, W, 3).
 
     Args:
-        paths: paths of n files, or addresses of synthetic images.
-        height, width: size in pixels to which every image is resized.
+        paths: paths of n image files, or addresses of synthetic images.
+        height, width: size in pixels of the resized images.
     """
 
     def __init__(self, paths: Iterable[str], height: int, width: int) -> None:
@@ -56,11 +56,11 @@ class ImagePaths(Sequence[np.ndarray]):
 
 
 class ExemplarStore:
-    """Images with labels and additional arrays in a store of fixed size; subclasses decide which images stay.
+    """Store of fixed size for images, labels and additional arrays; subclasses decide which images are kept.
 
-    The store holds either pixels, so that the files may be deleted, or the paths of :class:`ImagePaths`. One array
-    holds the pixels of all images and is written in place, so that the main memory holds no more than this array and
-    the new images.
+    A store contains either pixels or the paths of :class:`ImagePaths`. If a store contains pixels, the image files may
+    be deleted. All pixels are in one array, which is overwritten in place. Main memory therefore needs space only for
+    this array and the new images.
 
     Args:
         budget: maximum number of images.
@@ -84,7 +84,7 @@ class ExemplarStore:
     def images(self) -> np.ndarray | ImagePaths:
         """The images (n, H, W, 3) uint8, RGB, or their paths; an index or an array of indices returns pixels.
 
-        The array of pixels is a view: images that are added later overwrite removed images.
+        The array of pixels is a view on the store, in which later images overwrite removed images.
         """
         if isinstance(self._images, ImagePaths):
             return ImagePaths(self._images.paths[: len(self)], self._images.height, self._images.width)
@@ -97,9 +97,9 @@ class ExemplarStore:
 
     @property
     def extras(self) -> dict[str, np.ndarray]:
-        """Additional values stored with the images, by name: (n,) or (n, K) floating point; callers may write them.
+        """Additional named values stored with the images, (n,) or (n, K) floating point; callers may change the values.
 
-        K can grow. If an image was stored with a smaller K, its row is filled up with NaN.
+        K can grow. Rows of images that were stored with a smaller K are padded with NaN.
         """
         return {name: values[: len(self)] for name, values in self._extras.items()}
 
@@ -111,7 +111,7 @@ class ExemplarStore:
         return self._images[: len(self)].nbytes
 
     def state_dict(self) -> dict[str, Any]:
-        """The contents as plain values and tensors; the tensors share the arrays of this memory."""
+        """Return the contents as plain values and tensors; the tensors share memory with this store."""
         images = self.images
         return {
             "images": (images.paths, images.height, images.width)
@@ -125,7 +125,7 @@ class ExemplarStore:
         """Restore a state that :meth:`state_dict` returned.
 
         Raises:
-            ValueError: the state holds more images than the budget allows.
+            ValueError: the state contains more images than the budget allows.
         """
         images, labels = state["images"], state["labels"].numpy()
         images = ImagePaths(*images) if isinstance(images, tuple) else images.numpy()
@@ -142,7 +142,7 @@ class ExemplarStore:
         self._extras: dict[str, np.ndarray] = {}
 
     def _keep(self, rows: np.ndarray) -> None:
-        """Remove all images except ``rows`` (k,), ascending, without a second array of pixels."""
+        """Remove all images except ``rows`` (k,), ascending, without allocating a second array of pixels."""
         images = self._images.paths if isinstance(self._images, ImagePaths) else self._images
         for new, old in enumerate(rows):
             images[new] = images[old]
@@ -153,7 +153,7 @@ class ExemplarStore:
     def _write(
         self, places: np.ndarray, images: Any, labels: np.ndarray, rows: np.ndarray, extras: dict[str, np.ndarray]
     ) -> None:
-        """Copy ``rows`` (k,) of the new values to the distinct ``places`` (k,), which may follow the last image."""
+        """Copy ``rows`` (k,) of the new values to distinct ``places`` (k,) in or after the stored images."""
         for place, row in zip(places, rows, strict=True):
             self._write_image(place, images, row)
         self._labels[places] = labels[rows]
@@ -178,7 +178,7 @@ class ExemplarStore:
         self._images[place] = image
 
     def _write_extra(self, name: str, places: np.ndarray, values: np.ndarray | None) -> None:
-        """Write ``values`` (k,) or (k, K) to the rows ``places``, filled up with NaN; None writes NaN only."""
+        """Write ``values`` (k,) or (k, K), padded with NaN, to the rows ``places``; for None, write NaN only."""
         if values is None:
             self._extras[name][places] = np.nan
             return
@@ -198,37 +198,38 @@ class ExemplarStore:
 
 
 class ExemplarMemory(ExemplarStore):
-    """A memory with the best images of every identity; it is filled at the end of a task.
+    """Memory with the best images of every identity; images are added at the end of a task.
 
-    With a budget of M images and C identities seen so far, each identity keeps ``M // C`` images. Identities of earlier
-    tasks keep the best of their images (iCaRL, CVPR 2017, Algorithms 4 and 5). Over a long sequence, this share falls
-    below the two images that an episode or a triplet needs. Then each identity keeps ``least`` images, and only ``M //
-    least`` identities are kept, a uniform sample of all identities. For this sample, every identity has a random
-    number, computed from the seed and its label; identities with the smallest numbers are kept. The BMVC 2022 paper on
-    DwoPP gives every method 500 exemplars in total, but does not say how they are shared or selected.
+    With a budget of M images and C identities so far, the share of each identity is ``M // C`` images. Identities of
+    earlier tasks keep the best of their images (iCaRL, CVPR 2017, Algorithms 4 and 5). In a long sequence of tasks,
+    ``M // C`` falls below the two images that an episode or a triplet needs. Each stored identity then keeps ``least``
+    images, and the memory stores only ``M // least`` identities, a uniform sample of all identities. For this sample, a
+    random number is computed from the seed and the label of each identity; the identities with the smallest numbers are
+    stored. The BMVC 2022 paper on DwoPP gives every method 500 exemplars in total, but does not say how exemplars are
+    distributed or selected.
 
-    Equal shares leave some of the budget unused. With ``fill``, identities that have more images get the unused part,
-    one image at a time, in the order of their random numbers. As long as all identities are kept, the entire budget is
-    then used, and the shares of identities with enough images differ by at most one. With ``fill`` and ``random``
-    selection, this is Co²L's memory (ICCV 2021). Co²L's official code rounds the share of every old identity at random
-    and leaves the rest to new identities.
+    Equal shares leave a part of the budget unused. With ``fill``, the unused part is given to identities with more
+    images, one image at a time, in the order of the identities' random numbers. As long as all identities are stored,
+    ``fill`` uses the entire budget, and the shares of identities with enough images differ by at most one. ``fill``
+    with ``random`` selection gives Co²L's memory (ICCV 2021). Co²L's official code rounds the share of every old
+    identity at random and leaves the rest to new identities.
 
-    Selection by ``importance`` is that of CCLIS (AAAI 2024). Images are drawn by their scores, and every :meth:`add`
-    draws the images in the memory again, by new scores. As in the official code, ``extras["weights"]`` holds each
-    image's share of the scores of its identity at its last draw. The weights of an identity can therefore sum to less
-    than 1.
+    Selection by ``importance`` follows CCLIS (AAAI 2024). Images are drawn with probabilities proportional to their
+    scores. Every :meth:`add` draws again from the images in the memory, by new scores. ``extras["weights"]`` contains,
+    for each image, its share of its identity's scores when the image was last drawn, as in CCLIS's official code. The
+    weights of an identity can sum to less than 1, because some images of the identity were removed.
 
     Args:
         budget: maximum number of images.
-        least: minimum number of images per identity, if it has enough.
-        selection: selection of the images of an identity, see :func:`~lreid.memory.select`.
-        fill: use the part of the budget that equal shares leave unused.
+        least: minimum number of images per stored identity, if the identity has enough images.
+        selection: rule that selects the images of an identity, see :func:`~lreid.memory.select`.
+        fill: whether to use the part of the budget that equal shares leave unused.
         seed: seed of all random choices.
 
     Attributes:
-        images, labels, extras: see :class:`~lreid.memory.ExemplarStore`. The images are ordered by task, then by
-            identity, then from best to worst (with ``importance``, in any order within an identity).
-        seen: number of identities added so far, including those that were not kept.
+        images, labels, extras: see :class:`~lreid.memory.ExemplarStore`. Images are ordered by task, then by identity,
+            then from best to worst (with ``importance``, images of an identity have no order).
+        seen: number of identities added so far, including identities that are not stored.
 
     Raises:
         ValueError: ``budget`` is below 0 or ``least`` below 1.
@@ -251,14 +252,14 @@ class ExemplarMemory(ExemplarStore):
         *,
         kept_scores: np.ndarray | Sequence[float] = (),
     ) -> None:
-        """Add the best images of new identities and remove old images to make room.
+        """Add the best images of new identities, after old images have been removed to make room.
 
         Args:
-            images: n images (H, W, 3) uint8, or :class:`~lreid.memory.ImagePaths`; only the chosen ones are read.
-            labels: (n,) integers; none of these identities was added before.
-            values: basis of the selection: (n, D) features, or with ``importance`` (n,) scores of the images, 0 or
-                more.
-            kept_scores: with ``importance``, the scores of the images in the memory, (len(self),).
+            images: n images (H, W, 3) uint8, or :class:`~lreid.memory.ImagePaths`; only selected images are read.
+            labels: (n,) integers; every identity must be new.
+            values: values by which images are selected: (n, D) features, or (n,) scores of 0 or more for
+                ``importance``.
+            kept_scores: for ``importance``, scores (len(self),) of the images in the memory.
 
         Raises:
             ValueError: an identity is already in the memory, or the numbers of scores and images differ.
@@ -289,7 +290,7 @@ class ExemplarMemory(ExemplarStore):
         self._write(np.arange(len(stay), len(stay) + len(come)), images, labels, np.array(come, np.int64), extras)
 
     def state_dict(self) -> dict[str, Any]:
-        """Images, labels and extras, the number of identities seen, and the seed."""
+        """Return images, labels and extras, the number of identities seen, and the seed."""
         return super().state_dict() | {"seen": self.seen, "seed": self.seed}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -298,7 +299,7 @@ class ExemplarMemory(ExemplarStore):
         self.seen, self.seed = state["seen"], state["seed"]
 
     def _shares(self, labels: np.ndarray) -> Counter[int]:
-        """Number of images per identity that stays, counting the images in the memory and the new images."""
+        """Count the images per identity that the memory keeps, among the stored and the new images."""
         sizes = Counter(self.labels.tolist()) + Counter(labels.tolist())
         quota = max(self.budget // max(self.seen, 1), self.least)
         identities = sorted(sizes, key=self._rank)[: self.budget // quota]
@@ -311,5 +312,5 @@ class ExemplarMemory(ExemplarStore):
         return Counter(label for _, _, label in places[: self.budget])
 
     def _rank(self, label: int) -> float:
-        """The random number of an identity in [0, 1); identities with the smallest numbers stay."""
+        """Random number of an identity in [0, 1); identities with the smallest numbers are stored."""
         return np.random.default_rng([self.seed, label, 1]).random()

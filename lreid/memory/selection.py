@@ -1,4 +1,4 @@
-"""Rules that select the images of an identity for a memory; each ranks images, the best first."""
+"""Rules that select the images of an identity for a memory. Each rule ranks the images, the best first."""
 
 from collections.abc import Sequence
 
@@ -8,20 +8,20 @@ SELECTIONS = ("herding", "nearest", "random", "importance")
 
 
 def select(values: np.ndarray, count: int, selection: str, seed: Sequence[int]) -> np.ndarray:
-    """Select the images of one identity to keep.
+    """Select the images of one identity that a memory keeps.
 
-    The result for a smaller ``count`` is the beginning of the result for a larger ``count``, so that a memory can later
-    remove the last images of an identity.
+    With a smaller ``count``, the result is the beginning of the result for a larger ``count``. A memory can therefore
+    reduce the share of an identity by removing the identity's last images.
 
     Args:
-        values: (n, D) features of the identity's images; for ``importance`` (n,) scores.
+        values: (n, D) features of the identity's images, or (n,) scores for ``importance``.
         count: number of images to select, if there are enough.
-        selection: ``herding`` (:func:`herding`); ``nearest``: the images nearest to the mean, as in ERD's official
-            code; ``random``: a uniform choice, as in Co²L; or ``importance`` (:func:`draw_by_score`), as in CCLIS.
+        selection: ``herding`` (:func:`herding`), ``nearest`` (images nearest to the mean, as in ERD's official code),
+            ``random`` (uniform, as in Co²L) or ``importance`` (:func:`draw_by_score`, as in CCLIS).
         seed: seed of the random choice.
 
     Returns:
-        Row numbers of ``values`` (min(count, n),), the best first.
+        Row numbers (min(count, n),) of ``values``, the best row first.
 
     Raises:
         ValueError: the selection is unknown.
@@ -42,8 +42,8 @@ def draw_by_score(scores: np.ndarray, count: int, seed: Sequence[int]) -> np.nda
     """Draw images one by one without replacement, with probabilities proportional to their scores.
 
     Source: the selection of CCLIS (Li et al., AAAI 2024), whose code calls ``torch.multinomial`` without replacement.
-    Here images are sorted by ``log(score) + Gumbel noise``, which gives the same distribution (Yellott, J. Math.
-    Psychology 1977). This also works for scores of 0: such images come last.
+    This function sorts images by ``log(score) + Gumbel noise``, which gives the same distribution (Yellott, J. Math.
+    Psychology 1977). Images with a score of 0 come last.
 
     Args:
         scores: (n,) scores, 0 or more. count: number of images to draw, if there are enough.
@@ -62,13 +62,14 @@ def draw_by_score(scores: np.ndarray, count: int, seed: Sequence[int]) -> np.nda
 
 
 def importance_weights(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Compute each image's share of the scores of its identity, the weight g in CCLIS, Equation 12.
+    """Divide each image's score by the sum of the scores of its identity: the weight g in CCLIS, Equation 12.
 
     Args:
         scores: (n,) scores, 0 or more. labels: (n,) integers.
 
     Returns:
-        (n,) float64, which sum to 1 per identity. If all scores of an identity are 0, its images get equal shares.
+        (n,) float64 weights, which sum to 1 per identity. If all scores of an identity are 0, its images get equal
+        weights.
 
     Raises:
         ValueError: the scores are not (n,), or a score is negative or not finite.
@@ -80,16 +81,17 @@ def importance_weights(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def herding(features: np.ndarray, count: int) -> np.ndarray:
-    """Select images one by one, so that their mean stays as near as possible to the mean of all images.
+    """Select images one by one, so that the mean of the selected images is nearest to the mean of all images.
 
-    Source: Rebuffi et al., "iCaRL", CVPR 2017, Algorithm 4, on features of unit length; no image is chosen twice.
+    Source: Rebuffi et al., "iCaRL", CVPR 2017, Algorithm 4, on features of unit length. No image is selected twice.
 
     Args:
-        features: (n, D) features; they need not be unit vectors; a row of zeros stays zero.
+        features: (n, D) features, which are scaled to unit length; rows of zeros do not change.
         count: number of images to select, if there are enough.
 
     Returns:
-        Row numbers of ``features`` (min(count, n),) in the order of selection; ties go to the first row.
+        Row numbers of ``features`` (min(count, n),) in the order of selection. Of equally good rows, the first row is
+        selected.
     """
     unit = features.astype(np.float64)
     unit /= np.linalg.norm(unit, axis=1, keepdims=True).clip(min=1e-12)

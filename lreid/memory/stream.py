@@ -1,4 +1,4 @@
-"""A memory that is filled during training, batch by batch, and does not depend on tasks."""
+"""A memory that is filled batch by batch during training and does not depend on tasks."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,20 +11,20 @@ POLICIES = ("reservoir", "fifo", "random", "scored")  # policies that need no la
 
 
 class StreamMemory(ExemplarStore):
-    """A memory that keeps some images of a stream, chosen by one of these policies.
+    """Memory for some images of a stream, which one of several policies selects.
 
     * ``reservoir``: every image of the stream is kept with equal probability (Vitter, ACM TOMS 1985, Algorithm R), as
-      in ER, ER-ACE and ER-AML. Which images are kept depends neither on the batch size nor on calls of :meth:`draw`;
+      in ER, ER-ACE and ER-AML. The selection depends neither on the batch size nor on calls of :meth:`draw`;
     * ``fifo``: the newest images are kept;
-    * ``random``: a uniform choice from the stored and the incoming images, so that old images gradually disappear;
+    * ``random``: a uniform choice from the stored and the incoming images, in which old images gradually disappear;
     * ``scored``: the stored and incoming images with the highest ``extras["scores"]`` are kept;
-    * ``balanced``: all identities get about the same number of images. Once the memory is full, an incoming image
-      replaces a random image of an identity with the most images, unless it belongs to such an identity itself (GDumb,
-      Prabhu et al., ECCV 2020).
+    * ``balanced``: all identities have about the same number of images (GDumb, Prabhu et al., ECCV 2020). If the memory
+      is full, an incoming image replaces a random image of an identity with the most images. An incoming image of an
+      identity with the most images is not stored.
 
     ``scored``, ``fifo`` and ``random`` come from Contrast Scoring ("Enabling Efficient On-Device Self-Supervised
-    Contrastive Learning by Data Selection", Equations 1 and 2 and the baselines of Section 4.1). The paper does not
-    define ties; here the earlier image is kept.
+    Contrastive Learning by Data Selection", Equations 1 and 2 and the baselines of Section 4.1). The paper does not say
+    which of two images with equal scores is kept; lreid keeps the earlier image.
 
     Args:
         budget: maximum number of images.
@@ -32,9 +32,9 @@ class StreamMemory(ExemplarStore):
         seed: seed of all random choices.
 
     Attributes:
-        images, labels, extras: see :class:`~lreid.memory.ExemplarStore`; in no order. The memory itself adds two
-            extras, both counted from 0: ``numbers``, the position of an image in the stream, and ``entered``, the
-            number of the :meth:`add` call that stored it.
+        images, labels, extras: see :class:`~lreid.memory.ExemplarStore`; images have no order. The memory adds two
+            extras, both counted from 0. ``numbers`` is the position of an image in the stream, and ``entered`` is the
+            number of the :meth:`add` call that stored the image.
         seen: number of images of the stream so far.
         steps: number of calls of :meth:`add` so far.
 
@@ -54,27 +54,28 @@ class StreamMemory(ExemplarStore):
 
     @property
     def ages(self) -> np.ndarray:
-        """Number of steps (n,) int64 since each image was added; 1 for images of the last :meth:`add`."""
+        """Number of :meth:`add` calls (n,) int64 since each image was added; 1 for images of the last call."""
         entered = self.extras.get("entered", np.empty(0))
         return self.steps - entered.astype(np.int64)
 
     def due(self, interval: int) -> np.ndarray:
         """Find the images to score again before the next :meth:`add` (Contrast Scoring, Equations 5 and 6).
 
-        The paper does not say whether the age of a new image in the memory is 0 or 1. Here it is 1, because the image
-        was scored when it came in. An image is therefore scored again after ``interval`` steps, and in every step if
-        ``interval`` is 1.
+        Contrast Scoring's paper does not say whether the age of a new image in the memory is 0 or 1. In lreid, the age
+        is 1, because a new image was scored before it was stored. An image is therefore scored again every ``interval``
+        steps.
 
         Args:
             interval: number of steps between two scorings of an image, 1 or more.
 
         Returns:
-            Rows (k,) of images whose age is a multiple of ``interval``; write their new scores to ``extras["scores"]``.
+            Rows (k,) of images whose age is a multiple of ``interval``; the caller writes new scores to
+            ``extras["scores"]``.
         """
         return np.flatnonzero(self.ages % interval == 0)
 
     def add(self, images: Sequence[np.ndarray], labels: np.ndarray, **extras: np.ndarray) -> None:
-        """Add the next images of the stream, of which the policy keeps some.
+        """Add the next images of the stream; the policy decides which images are kept.
 
         Args:
             images: m images (H, W, 3) uint8, or :class:`~lreid.memory.ImagePaths`; only images that are kept are read.
@@ -82,7 +83,7 @@ class StreamMemory(ExemplarStore):
             extras: additional values by name, (m,) or (m, K); K may grow. Images without a value get NaN.
 
         Raises:
-            ValueError: the size or the kind of the images has changed, or ``scored`` gets no scores.
+            ValueError: the size or the kind of the images has changed, or scores are missing for the policy ``scored``.
         """
         count = len(labels)
         extras |= {
@@ -105,12 +106,12 @@ class StreamMemory(ExemplarStore):
         """Draw random images without replacement.
 
         Args:
-            count: number of images; if there are fewer, all are returned.
-            each: if above 0, draw identities, with at most this number of images per identity; 0 draws single images.
-            exclude: labels to exclude, for instance those of the current task.
+            count: number of images to draw, if there are enough.
+            each: maximum number of images per identity, if identities are drawn; 0 draws single images.
+            exclude: labels to exclude, for instance the labels of the current task.
 
         Returns:
-            Row numbers (k,) int64 for ``images``, ``labels`` and ``extras``.
+            Row numbers (k,) int64 of ``images``, ``labels`` and ``extras``.
         """
         rows = np.flatnonzero(~np.isin(self.labels, exclude))
         if each:
@@ -121,7 +122,7 @@ class StreamMemory(ExemplarStore):
         return rows if len(rows) <= count else self._draws.choice(rows, count, replace=False)
 
     def state_dict(self) -> dict[str, Any]:
-        """Images, labels and extras, the numbers of images and steps so far, and both generators."""
+        """Return images, labels and extras, the numbers of images and steps so far, and both generators."""
         return super().state_dict() | {
             "seen": self.seen,
             "steps": self.steps,
@@ -137,7 +138,7 @@ class StreamMemory(ExemplarStore):
         self._draws.bit_generator.state = state["draws"]
 
     def _reservoir(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the positions (k,) to overwrite, and the incoming images (k,) to write there."""
+        """Return the memory positions (k,) to overwrite, and the rows (k,) of the incoming images to write there."""
         numbers = self.seen + np.arange(count)
         places = (self._random.random(count) * (numbers + 1)).astype(np.int64)  # uniform in [0, number]
         places = np.where(numbers < self.budget, numbers, places)
@@ -146,7 +147,7 @@ class StreamMemory(ExemplarStore):
         return np.array(list(last), np.int64), np.array(list(last.values()), np.int64)
 
     def _balanced(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return positions and images as :meth:`_reservoir` does, for the labels (m,) of the incoming images."""
+        """Return positions and rows like :meth:`_reservoir`, for incoming images with the labels (m,)."""
         stored = self.labels.tolist()
         last: dict[int, int] = {}
         for row, label in enumerate(labels.tolist()):
@@ -162,7 +163,7 @@ class StreamMemory(ExemplarStore):
         return np.array(list(last), np.int64), np.array(list(last.values()), np.int64)
 
     def _ordered(self, count: int, extras: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Return positions and images as :meth:`_reservoir` does: sort all images by the policy and keep the first."""
+        """Sort all images by the policy, keep the first, and return positions and rows like :meth:`_reservoir`."""
         stored = len(self)
         if stored + count <= self.budget:
             return stored + np.arange(count), np.arange(count)

@@ -75,7 +75,7 @@ def train(
 
     Args:
         cfg: config from :func:`~lreid.training.run_config.load_run_config` or :func:`~lreid.config.load_config`.
-        out: the run folder. Unless ``resume`` is true, it must not contain a run yet.
+        out: the run folder. Unless ``resume`` is true, the folder must not contain a run.
         resume: continue from the newest checkpoint in ``out``; without a checkpoint, start a new run.
         observers: additional observers by name; checkpoints store the state of an observer under this name.
         before: checkpoint of a finished task of another run, from which this run fine-tunes. If ``out`` already has a
@@ -108,7 +108,7 @@ def train(
 
 
 def _refuse(cfg: Config, error: Exception) -> None:
-    """Replace an error that memory, determinism or another process caused by an error that says what to change.
+    """Raise an error that says what to change, if memory, determinism or another process caused ``error``.
 
     Raises:
         InputError: memory, determinism or another process caused ``error``.
@@ -323,7 +323,7 @@ def batching_of(cfg: Config, device: torch.device) -> Batching:
 def run_folder_for(cfg: Config, *, resume: bool) -> Path:
     """Choose a run folder: ``runs/BENCHMARK-METHOD-seedN``, with ``-2``, ``-3`` … appended if it exists.
 
-    With ``resume``, return the last existing folder instead.
+    With ``resume``, return the last existing run folder.
     """
     first = Path("runs") / f"{cfg.BENCHMARK.NAME}-{method_title(cfg)}-seed{cfg.SEED}"
     folder, number = first, 2

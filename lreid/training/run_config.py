@@ -33,9 +33,9 @@ OF_A_METHOD = ("METHOD.", "EPISODE.", "BATCH.")  # keys whose values depend on t
 def load_run_config(files: Sequence[Source] = (), overrides: Sequence[str] = (), *, report: bool = True) -> Config:
     """Load the config of a run, resolve it (:func:`~lreid.build.resolved`), and refuse keys that the method ignores.
 
-    Three kinds of keys are not checked. The first are keys in lreid's benchmark files, which serve all methods. The
-    second are keys of EPISODE and BATCH in a source (a file or the command line) that sets both. The third are options
-    in a file for another method.
+    Keys in lreid's benchmark files are not checked, because benchmark files serve all methods. Keys of EPISODE and
+    BATCH are not checked if one file or the command line sets both. Options in a file for another method are not
+    checked.
 
     Raises:
         InputError: the method ignores a key, or :func:`lreid.config.load_config` raises an error.
@@ -119,7 +119,8 @@ def command_of(cfg: Config, method: str | None = None, *, before: Path | None = 
 def changed_by(cfg: Config) -> dict[str, Any]:
     """Map each key that a config changes to the key's value in the files of benchmark and method, or to None.
 
-    Left out are the seed, keys that affect only where and how often a run writes, and options of other methods.
+    The result leaves out the seed, keys that affect only where and how often a run writes, and options of other
+    methods.
     """
     base = load_run_config(_files(cfg))
     own, values = dict(leaves(cfg)).keys() - {"SEED", *FREE_KEYS}, dict(leaves(base))

@@ -201,7 +201,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
     def show_progress(self, results: Results, progress: Progress, *, aloud: bool = False) -> None:
         """Write the progress to the report page and to log.txt, with ``aloud`` also to the console.
 
-        If the page cannot be written, the run continues.
+        If the report page cannot be written, the run continues.
         """
         if self.handler is None:
             return

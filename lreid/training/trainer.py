@@ -77,7 +77,7 @@ class Trainer:
 
     Attributes:
         at: current position of the run.
-        observers: observers by name. Checkpoints store their states by name; add observers before :meth:`run`.
+        observers: observers by name. Checkpoints store the observers' states by name; add observers before :meth:`run`.
         unfused: whether the network is also evaluated before :meth:`~lreid.methods.base.Method.finish_task` changes it.
         initial: model to evaluate before the first task.
     """

@@ -213,6 +213,6 @@ class Schedule:
         return self._rise(epoch) * end ** ((epoch + 2 - start) / (epochs + 1 - start))
 
     def _rise(self, number: int) -> float:
-        """Compute the warm-up factor of the epoch with a number."""
+        """Compute the warm-up factor of the epoch ``number``."""
         warmup = self.train.WARMUP_EPOCHS
         return 1.0 if number >= warmup else 0.01 + 0.99 * number / warmup
