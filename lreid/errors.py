@@ -85,7 +85,9 @@ def require(condition: bool, argument: str, value: object, rule: str) -> None:
         ArgumentError: the condition does not hold.
     """
     if not condition:
-        raise ArgumentError(argument, f"is {value!r}; it must be {rule}")
+        text = repr(value)
+        text = text if len(text) <= 80 and "\n" not in text else f"a {type(value).__name__}"  # such as an array
+        raise ArgumentError(argument, f"is {text}; it must be {rule}")
 
 
 @contextmanager

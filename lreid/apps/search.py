@@ -15,7 +15,10 @@ from lreid.search.image_list import list_images, who
 
 FEW = 3  # maximum number of queries for which a line per query is printed
 OVER_LIMIT = 3  # exit status of check if no option is within the limits
-ARGUMENTS = "adapt_norm camera cross_model device engine identity kind other_cameras pattern restart root shards top"
+ARGUMENTS = """
+    adapt_norm camera cross_model device engine false_accept_rate identity kind other_cameras pattern restart root
+    shards top
+"""
 OPTIONS = {name: f"--{name.replace('_', '-')}" for name in ARGUMENTS.split()}
 OPTIONS["skip_bad"] = "when indexing, --skip-bad"  # the command check has no such option
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lreid.errors import ArgumentError, InputError
+from lreid.errors import ArgumentError, InputError, counted, require
 from lreid.extras import Extra
 from lreid.gallery.faiss.faiss_store import FaissStore
 from lreid.gallery.filters import EVERYTHING, Filter
 from lreid.gallery.images import Model, features_of, model_of, named, origin
-from lreid.gallery.store import About, Place, Rows, Store, hash_of, place_of
+from lreid.gallery.store import SCHEME, About, Place, Rows, Store, hash_of, place_of
 from lreid.identities import UNKNOWN, as_labels, as_names, warn_of_spellings
 
 if TYPE_CHECKING:
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
 
     from lreid.models.embedder import Embedder
 
-Files = Sequence[str | Path] | np.ndarray  # names of images: paths or text
+Files = str | Path | Sequence[str | Path] | np.ndarray  # names of images: paths or text
 Names = dict[str, dict[int, str]]  # names of identities and cameras, by number
 PLURAL = {"identity": "identities", "camera": "cameras"}
 LABELS = tuple(PLURAL)
+EMPTY_MATCHES = 10_000  # largest k for a gallery with fewer images, so that the empty matches fit into memory
 UNIT = 1e-6  # maximum deviation of the squared length from 1 up to which a vector is not normalised again
 
 
@@ -107,7 +109,11 @@ class Gallery:
         Raises:
             InputError: the filter contains a name that the gallery lacks.
         """
-        return self.store.count(where.numbered(self.number_of))
+        return self.store.count(self._numbered(where))
+
+    def _numbered(self, where: Filter) -> Filter:
+        require(isinstance(where, Filter), "where", where, "a Filter, such as lreid.gallery.Filter(cameras=[1])")
+        return where.numbered(self.number_of)
 
     def number_of(self, what: str, label: int | str) -> int:
         """The number that the store uses for a label.
@@ -274,7 +280,8 @@ class Gallery:
 
         Args:
             images: Q images, or their features ``(Q, D)``, as in :meth:`build`.
-            k: number of matches per query; matches beyond the gallery's size are empty.
+            k: number of matches per query, at most the gallery's size or 10,000; matches that the gallery lacks are
+                empty.
             query_ids, query_cams: ``(Q,)`` integers or text, needed only for ``exclude_same_camera``.
             model: as in :meth:`build`; for images, ``None`` means the network that built the gallery.
             where: allowed cameras, identities and times.
@@ -287,11 +294,13 @@ class Gallery:
             InputError: the input is invalid, the features come from a different model, or the gallery lacks a name in
                 the filter.
         """
-        if not isinstance(k, (int, np.integer)) or k < 1:
-            raise ArgumentError("k", f"is {k!r}; request at least one image")
+        if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
+            raise ArgumentError("k", f"is {k!r}; give the number of matches per query, such as 10")
+        if k > max(len(self), EMPTY_MATCHES):
+            raise ArgumentError("k", f"is {k}, but the gallery has only {counted(len(self), 'image')}; reduce k")
         if exclude_same_camera and query_cams is None:
             raise ArgumentError("query_cams", "is missing; exclude_same_camera needs the cameras of the queries")
-        where = where.numbered(self.number_of)
+        where = self._numbered(where)
         vectors = self._vectors(images, model, "query features", cross_model=cross_model)
         if not exclude_same_camera:
             return self._matches(*self.store.nearest(vectors, k, where))
@@ -352,6 +361,8 @@ class Gallery:
         Raises:
             InputError: the file cannot be written, or another process has changed it since this process read it.
         """
+        if path is not None and str(place_of(path)).startswith(SCHEME):
+            raise ArgumentError("path", f"is {str(path)!r}; save a file, then copy it with lreid search migrate")
         self.store.save(path)
 
     def finish(self) -> None:
@@ -388,9 +399,9 @@ class Gallery:
         return gallery._on(device)
 
     def _on(self, device: str) -> Gallery:
-        if device == "cpu":
+        if str(device) == "cpu":
             return self
-        match = re.fullmatch(r"cuda(?::(\d{1,3}))?", device)
+        match = re.fullmatch(r"cuda(?::(\d{1,3}))?", str(device))
         if match is None:
             raise ArgumentError("device", f"is {device!r}; use cpu, cuda or cuda:1")
         if not isinstance(self.store, FaissStore):
@@ -491,7 +502,15 @@ def _unit_vectors(features: Any, name: str) -> np.ndarray:
 
 
 def _names(paths: Files) -> list[str]:
-    """Names of images as text: ``Path("a.jpg")`` and ``"a.jpg"`` name the same image."""
+    """Names of images as text: ``Path("a.jpg")`` and ``"a.jpg"`` name the same image.
+
+    Raises:
+        InputError: ``paths`` is neither one name nor a list of names.
+    """
+    if isinstance(paths, (str, os.PathLike)):
+        return [str(paths)]
+    if isinstance(paths, bytes) or not isinstance(paths, Iterable):
+        raise ArgumentError("paths", f"is {paths!r}; give a list of names, such as ['a.jpg', 'b.jpg']")
     return [str(path) for path in paths]
 
 

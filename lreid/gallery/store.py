@@ -207,7 +207,8 @@ def place_of(where: str | Path) -> Place:
         InputError: the address is not text, is on the web, or is an invalid address of Milvus.
     """
     text = str(where)
-    if not isinstance(where, (str, os.PathLike)) or not text or ("://" in text and not text.startswith(SCHEME)):
+    on_the_web = "://" in text and not text.startswith(SCHEME)
+    if not isinstance(where, (str, os.PathLike)) or not text or "\0" in text or on_the_web:
         raise ArgumentError("gallery", f"is {text!r}; name a file, such as 'people.gallery'")
     if not text.startswith(SCHEME):
         from lreid.gallery.faiss.faiss_store import FilePlace

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from lreid.errors import InputError
+from lreid.errors import InputError, require
 from lreid.identities import JUNK, Labels, comparable, same, usable
 from lreid.retrieval.scores import BlockScores, blocks
 
@@ -41,8 +41,8 @@ def threshold_for(impostor_scores: np.ndarray, false_accept_rate: float) -> floa
     Raises:
         InputError: there are no impostors, or the rate is outside [0, 1).
     """
-    if not 0 <= false_accept_rate < 1:
-        raise InputError(f"false-accept rate {false_accept_rate}: must be at least 0 and below 1")
+    number = isinstance(false_accept_rate, (int, float, np.number)) and not isinstance(false_accept_rate, bool)
+    require(number and 0 <= false_accept_rate < 1, "false_accept_rate", false_accept_rate, "at least 0 and below 1")
     if len(impostor_scores) == 0:
         raise InputError("a threshold needs impostors: queries whose identity is one of several in the gallery")
     descending = np.sort(np.asarray(impostor_scores, dtype=np.float32))[::-1]

@@ -255,8 +255,16 @@ def test_bad_input_is_named(new_place):
     gallery = small(at=gone)
     with pytest.raises(InputError, match="query_cams is missing"):
         gallery.search(vectors(1), model="a1", exclude_same_camera=True)
-    with pytest.raises(InputError, match="at least one image"):
-        gallery.search(vectors(1), 0, model="a1")
+    for argument, value in [("k", 0), ("k", True), ("k", 10**9), ("where", None), ("where", [1])]:
+        with pytest.raises(InputError, match=f"^{argument} is "):
+            gallery.search(vectors(1), model="a1", **{argument: value})
+    for paths in (None, 3, b"1.jpg"):
+        with pytest.raises(InputError, match="^paths is "):
+            gallery.remove(paths)
+    for path in (3, "", "a\0b", "https://host/people.gallery", "milvus:people.db"):
+        with pytest.raises(InputError, match="(gallery|path) is |is in Milvus"):
+            gallery.save(path)
+    assert len(gallery) == 12
 
 
 def test_a_gallery_that_is_not_whole_is_not_opened(new_place):

@@ -60,8 +60,9 @@ def test_bad_input_is_named():
         open_set_rates(*by_cosine(features, features, [1, 1, 1], [1, 1, 1], None, None))
     with pytest.raises(InputError, match="none has one"):
         open_set_rates(*by_cosine(features, features, [1, 1, 1], [2, 3, 4], None, None))
-    with pytest.raises(InputError, match="false-accept rate 1: must be at least 0 and below 1"):
-        threshold_for(np.ones(3), 1)
+    for rate in (1, -0.1, float("nan"), None, "0.1"):
+        with pytest.raises(InputError, match=f"rate is {rate!r}"):
+            threshold_for(np.ones(3), rate)
 
 
 @pytest.mark.parametrize("camera_filter", [True, False])

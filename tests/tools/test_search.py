@@ -136,7 +136,7 @@ def damage(world: Path) -> dict[Path, bytes]:
             "query good.gallery somebody.png --other-cameras",
             "somebody.png: --other-cameras needs the camera of the image; pass --camera NAME, or use a name like",
         ),
-        ("calibrate good.gallery q --false-accept-rate 1", "false-accept rate 1.0: must be at least 0 and below 1"),
+        ("calibrate good.gallery q --false-accept-rate 1", "--false-accept-rate is 1.0; it must be at least 0"),
     ],
 )
 def test_bad_input_is_one_line_and_changes_no_file(
