@@ -1,1 +1,1 @@
-"""Read images, and build data sets, tasks and batches of them."""
+"""Read images, and build data sets, tasks and batches from them."""

@@ -29,7 +29,7 @@ TRUE, FALSE = ("true", "1", "1.0"), ("false", "0", "0.0", "")
 
 
 class Row(NamedTuple):
-    """The values in one line of the file."""
+    """One line of the CSV file."""
 
     line: int  # line number, from 1
     path: str
@@ -41,23 +41,24 @@ class Row(NamedTuple):
 
 
 def load(file: Path, *, cameras: CameraPolicy = "apart", root: Path | None = None) -> list[DataSet]:
-    """Load one data set per domain of a CSV file, in the order in which the domains first occur.
+    """Load one data set per domain of a CSV file; data sets have the order in which their domains first occur.
 
-    The first line names the columns, in any order, separated by commas, semicolons or tabs. The reader ignores columns
-    other than these:
+    The first line names the columns in any order, separated by commas, semicolons or tabs. The reader ignores all
+    columns except these:
 
-    * ``path``: an image inside the folder of the CSV file or inside ``root``; a path relative to one of these two
-      folders, or an absolute path.
-    * ``pid``: identity, any text. The reader drops lines with ``-1`` or ``-1.0``, which mark junk. Equal identities in
-      different domains are different people.
-    * ``camid``: optional; camera, any text. An empty cell or ``-1`` means unknown. Within a domain, every line must
-      have a camera, or none.
+    * ``path``: image file in the folder of the CSV file or in ``root``. The path is absolute, or relative to one of
+      these two folders.
+    * ``pid``: identity, any text. The reader drops lines with ``-1`` or ``-1.0``, which mark junk. The same identity in
+      two domains means two different people.
+    * ``camid``: optional; camera, any text. An empty cell or ``-1`` means an unknown camera. Within a domain, either
+      all lines have a camera, or no line has one.
     * ``split``: ``train``, ``query`` or ``gallery``. An identity in ``train`` may not be in ``query`` or ``gallery``. A
-      domain may lack ``train``, or lack both ``query`` and ``gallery``.
-    * ``domain``: optional; without it the whole file is one data set with the name of the file.
+      domain may have no ``train`` lines, or neither ``query`` nor ``gallery`` lines.
+    * ``domain``: optional; name of the data set. Without this column, the whole file is one data set, named after the
+      file.
 
-    A backslash in a path separates folders, unless a file name contains it. The reader also accepts lists of OML and
-    wildlife-datasets, see :func:`_translate`.
+    A backslash in a path separates folders, unless a file whose name contains the backslash exists. The reader also
+    accepts lists of OML and wildlife-datasets, see :func:`_translate`.
 
     Identities and cameras get the numbers ``0, 1, …`` in ascending order of their names. Names are compared as numbers
     if all names of a domain are integers, otherwise as text. Records are sorted by path, so the order of lines does not
@@ -65,13 +66,12 @@ def load(file: Path, *, cameras: CameraPolicy = "apart", root: Path | None = Non
 
     Args:
         file: the CSV file, UTF-8.
-        cameras: which camera numbers queries and gallery get if ``camid`` is unknown, see
-            :func:`lreid.data.layout.cameras_of_test`.
-        root: a second folder whose images the file may name, such as the folder of all data sets.
+        cameras: policy for camera numbers if ``camid`` is unknown, see :func:`lreid.data.layout.cameras_of_test`.
+        root: a second folder in which images may lie, such as the folder of all data sets.
 
     Raises:
-        InputError: the file cannot be read, lacks a column or has a faulty line (the message gives its number), or a
-            domain has queries without a gallery or a gallery without queries.
+        InputError: the file cannot be read, lacks a column or has a faulty line (the message gives the line number), or
+            a domain has queries but no gallery, or a gallery but no queries.
     """
     rows = read_rows(file, root=root)
     # One existing path proves that the base folder is right. The others need not exist: a user may have deleted the
@@ -121,11 +121,12 @@ def _data_set(file: Path, domain: str, rows: Iterable[Row], cameras: CameraPolic
 
 
 def read_rows(file: Path, *, splits: bool = True, named: bool = True, root: Path | None = None) -> list[Row]:
-    """Read and check all rows, and return them without junk.
+    """Read and check all rows of a CSV file; return the rows that are not junk.
 
     Args:
         file: the CSV file.
-        splits: whether the column ``split`` must exist; if there is none, the split of every row is empty.
+        splits: whether the file must have a column ``split``. Without this column, the split of every row is an empty
+            string.
         named: whether every row must have an identity.
         root: as in :func:`load`.
     """
@@ -165,7 +166,7 @@ def read_rows(file: Path, *, splits: bool = True, named: bool = True, root: Path
 
 
 def _lines(file: Path) -> list[tuple[int, list[str]]]:
-    """The line number and the values of each line that is not empty."""
+    """Read the line number and the values of each non-empty line."""
     try:
         with open(file, encoding="utf-8-sig", newline="") as stream:
             lines = csv.reader(stream, delimiter=_delimiter(stream.readline()))
@@ -180,7 +181,7 @@ def _lines(file: Path) -> list[tuple[int, list[str]]]:
 
 
 def _parquet(file: Path) -> list[tuple[int, list[str]]]:
-    """The rows of a Parquet table that pandas wrote, each with the line number that it would have in a CSV file."""
+    """Read a Parquet table that pandas wrote; each row has the line number that it would have in a CSV file."""
     parquet = Extra("pyarrow.parquet", "parquet").load()
     try:
         table = parquet.read_table(file)
@@ -194,14 +195,14 @@ def _parquet(file: Path) -> list[tuple[int, list[str]]]:
 
 
 def _translate(file: Path, table: list[tuple[int, list[str]]]) -> None:
-    """Translate a list of OML or wildlife-datasets to the columns of lreid, in place; other lists do not change.
+    """Convert a list of OML or wildlife-datasets to lreid's columns, in place; other lists do not change.
 
-    If there is no column ``pid``, the column ``label`` (OML) or ``identity`` (wildlife-datasets) is renamed to ``pid``.
-    For OML's split ``validation``, the columns ``is_query`` and ``is_gallery`` determine the split. Rows of
-    wildlife-datasets with the identity ``unknown`` are dropped, because they show different animals.
+    Without a column ``pid``, the column ``label`` (OML) or ``identity`` (wildlife-datasets) is renamed to ``pid``. In
+    OML's split ``validation``, the columns ``is_query`` and ``is_gallery`` divide the images into queries and gallery.
+    In wildlife-datasets, rows with the identity ``unknown`` are dropped, because they show different animals.
 
     Raises:
-        InputError: an image is both query and gallery, or neither, or OML's list has bounding boxes.
+        InputError: in OML's list, an image is both query and gallery or neither, or the list has bounding boxes.
     """
     header = table[0][1]
     columns = {name: place for place, name in enumerate(header)}
@@ -234,15 +235,16 @@ def _translate(file: Path, table: list[tuple[int, list[str]]]) -> None:
 
 
 def _delimiter(header: str) -> str:
-    """The separator of the columns: the character of ``DELIMITERS`` that occurs most often in the header."""
+    """Return the separator of the columns: the character of ``DELIMITERS`` that is most frequent in the header."""
     return max(DELIMITERS, key=header.count)  # the comma if the header contains none of them
 
 
 def _path_inside(file: Path, row: Row, root: Path | None) -> str:
-    """The normalised path of an image.
+    """Return the normalised path of an image.
 
     Raises:
-        InputError: the path lies outside the allowed folders; a list must not make a run read other files.
+        InputError: the path is outside the folder of the list and outside ``root``; a list must not give access to
+            other files.
     """
     folders = [os.path.abspath(each) for each in (file.parent, root) if each is not None]
     path = os.path.normpath(os.path.join(folders[0], row.path))
@@ -279,7 +281,7 @@ def _row(file: Path, line: int, header: list[str], values: list[str], *, named: 
 
 
 def _load_named(name: str, sources: Sources, split: int) -> list[DataSet]:
-    """Load ``PATH`` or ``PATH#DOMAIN``. A path may contain ``#``: the longest path that exists is taken."""
+    """Load ``PATH`` or ``PATH#DOMAIN``. If the path itself contains ``#``, the longest existing path counts."""
     parts = name.split("#")
     for end in range(len(parts), 0, -1):
         path, domain = "#".join(parts[:end]), "#".join(parts[end:])

@@ -1,4 +1,4 @@
-"""Make a data set of a folder or a list of custom images: read identities and cameras, and choose a test split."""
+"""Make a data set from a folder or a list of custom images: read identities and cameras, and choose a test split."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ FEWEST = 2  # minimum number of identities for training, and for testing
 
 
 class TooFew(InputError):
-    """Raised for images that can be searched but not trained on; all of them are the gallery of the set ``gallery``."""
+    """Too few images per identity for training; the data set ``gallery`` has all images as a gallery to search."""
 
     def __init__(self, message: str, gallery: DataSet) -> None:
         super().__init__(message)
@@ -38,11 +38,11 @@ class TooFew(InputError):
 
 @dataclass(frozen=True)
 class CustomSet:
-    """A data set of custom images, with the labels that their paths or a list contain.
+    """A data set of custom images; the labels come from their paths or from a list.
 
     Attributes:
-        data_set: the images; query and gallery are empty if there are too few identities for a test.
-        cameras: names of the cameras; empty if they are unknown, or if most identities were seen by only one.
+        data_set: the images. Its query and gallery are empty if there are too few identities for a test.
+        cameras: names of the cameras; empty if cameras are unknown, or if most identities were seen by a single camera.
         notes: remarks for the user, such as how many images were skipped.
     """
 
@@ -52,7 +52,7 @@ class CustomSet:
 
 
 def source_of(path: Path, root: Path | None = None) -> str:
-    """The name of a folder or CSV file in ``BENCHMARK.TRAIN``: ``csv:FILE`` for a file with splits, else ``own:PATH``.
+    """Return the name for ``BENCHMARK.TRAIN``: ``csv:FILE`` for a CSV file with splits, otherwise ``own:PATH``.
 
     Raises:
         InputError: the path does not exist, or the CSV file cannot be read.
@@ -67,33 +67,33 @@ def source_of(path: Path, root: Path | None = None) -> str:
 
 
 def title_of(path: Path) -> str:
-    """The title of a folder or file for tables, folder names and pages: one line of printable characters."""
+    """Make a title of one printable line from the name of a folder or file, for tables, pages and folder names."""
     name = path.resolve().name if path.is_dir() else path.resolve().stem
     return "".join(each if each.isprintable() else "_" for each in name) or "own"
 
 
 def load(path: Path, sources: Sources = Sources()) -> list[DataSet]:  # noqa: B008 (frozen)
-    """The data sets of :func:`read_custom`."""
+    """Load the data sets of :func:`read_custom`."""
     return [own.data_set for own in read_custom(path, sources)]
 
 
 def read_custom(path: Path, sources: Sources = Sources()) -> list[CustomSet]:  # noqa: B008 (frozen)
-    """Read identities and cameras and choose the test identities, see :func:`splits_of`.
+    """Read the identities and cameras of custom images, and choose test identities by :func:`splits_of`.
 
-    In a CSV file, columns give identities and cameras, see :mod:`lreid.data.csv_dataset`; the file has no column
-    ``split``. In a folder, the paths give identities and cameras, see :func:`lreid.data.listing.list_folder`. Cameras
-    are used only if every image has one.
+    In a CSV file without a column ``split``, the columns ``pid`` and ``camid`` give the labels, see
+    :mod:`lreid.data.csv_dataset`. In a folder, the paths give the labels, see :func:`lreid.data.listing.list_folder`.
+    Cameras are used only if every image has a camera.
 
     Args:
         path: a folder or a CSV file.
-        sources: its ``pattern`` applies to the paths in a folder, its ``root`` to the paths in a CSV file, and its
-            ``cameras`` to images without a known camera.
+        sources: settings for reading. The attribute ``pattern`` applies to paths in a folder, ``root`` to paths in a
+            CSV file, and ``cameras`` to images without a known camera.
 
     Returns:
-        One custom set per domain of a CSV file; one for a folder.
+        One custom set per domain of a CSV file, or a single custom set for a folder.
 
     Raises:
-        TooFew: there are fewer than two identities that have two images or more.
+        TooFew: fewer than two identities have two images or more.
         InputError: there are no images, or folders are not named after identities.
     """
     if path.is_dir():
@@ -105,20 +105,20 @@ def read_custom(path: Path, sources: Sources = Sources()) -> list[CustomSet]:  #
 
 
 def splits_of(images: Sequence[Listed]) -> list[str]:
-    """The split of each image: ``train``, ``query`` or ``gallery``.
+    """Assign each image to a split: ``train``, ``query`` or ``gallery``.
 
-    About a quarter of the identities become test identities: those whose names have the smallest hashes. The hash of a
-    name does not depend on the other identities, so a training identity does not become a test identity when the folder
-    grows. At least two identities are tested, and at most half of the identities with several images. If fewer than
-    four identities have several images, none is tested.
+    About a quarter of the identities become test identities: the names of these identities have the smallest hashes.
+    The hash of a name does not depend on other identities, so a training identity does not become a test identity when
+    the folder grows. There are at least two test identities. At most half of the identities with several images become
+    test identities. If fewer than four identities have several images, there is no test identity.
 
-    If cameras are known (:func:`cameras_of`), at least two cameras saw every test identity. The first image from each
-    camera that took several images of the identity is a query. Without cameras, or without such a camera, the first
-    image of the identity is the query. All other images of test identities, and images of identities with a single
-    image, form the gallery.
+    If cameras are known (:func:`cameras_of`), only identities seen by several cameras become test identities. A camera
+    with several images of a test identity contributes the first of these images as a query. If cameras are unknown, or
+    no camera has several images of the identity, the identity's first image is its only query. All other images of test
+    identities form the gallery, together with the images of identities that have a single image.
 
     Args:
-        images: images in a stable order, such as that of their paths. Images without identity are distractors.
+        images: images in a stable order, for instance sorted by path. Images without identity are distractors.
     """
     by_identity: dict[str, list[Listed]] = {}
     for image in images:
@@ -145,7 +145,7 @@ def splits_of(images: Sequence[Listed]) -> list[str]:
 
 
 def cameras_of(images: Sequence[Listed]) -> list[str]:
-    """Names of the cameras, ascending; empty if an image has no camera, or if most identities were seen by only one."""
+    """List the camera names, ascending; empty if an image has no camera or a single camera saw most identities."""
     seen: dict[str, set[str]] = {}
     number: dict[str, int] = {}
     for image in images:
@@ -167,7 +167,7 @@ def _share(name: str) -> float:
 
 
 def _queries(images: Sequence[Listed], has_cameras: bool) -> list[Listed]:
-    """The images that become queries, among all images of one identity; see :func:`splits_of`."""
+    """Choose the queries among all images of one identity, see :func:`splits_of`."""
     by_camera: dict[str | None, list[Listed]] = {}
     for image in images:
         by_camera.setdefault(image.camera if has_cameras else None, []).append(image)
@@ -175,7 +175,7 @@ def _queries(images: Sequence[Listed], has_cameras: bool) -> list[Listed]:
 
 
 def _of_folder(folder: Path, pattern: str = "") -> tuple[list[Listed], list[str]]:
-    """The images of a folder with the labels in their paths, and notes on skipped files."""
+    """List the images of a folder with the labels from their paths, and notes on skipped files."""
     files = image_files(folder)
     if not pattern and named_as_market(files):
         return listed_by_name(files), []
@@ -240,14 +240,14 @@ def _custom_set(
 
 
 def _reading(folder: Path, paths: Sequence[str]) -> str:
-    """Advice for a message: the ``--pattern`` that fits the paths, or an example if none is known to fit."""
+    """Suggest a ``--pattern`` for a message: a common pattern that fits the paths, otherwise an example."""
     if text := suggested([PurePath(path).relative_to(folder) for path in paths]):
         return f'try --pattern "{text}", which fits the paths (lreid data check --pattern shows what it reads)'
     return 'pass a pattern such as --pattern "{pid}/{camid}_{n}.png"'
 
 
 def _without_cameras(folder: Path, images: Sequence[Listed]) -> str:
-    """The reason why cameras are not used, see :func:`cameras_of`."""
+    """State why the cameras are not used, see :func:`cameras_of`."""
     unlabelled = [image.path for image in images if image.camera is None]
     if len(unlabelled) == len(images):
         if not folder.is_dir():

@@ -1,10 +1,12 @@
-"""Random erasing (Zhong et al., AAAI 2020) as re-ID papers use it, as steps of an albumentations pipeline.
+"""Steps of albumentations pipelines for random erasing (Zhong et al., AAAI 2020), as used by re-ID papers.
 
-``albumentations.Erasing`` (2.0.8) erases smaller areas, because it limits the area so that every aspect ratio fits into
-the image. For images of 256 x 128 pixels and an area of 2 to 40 %, albumentations erases at most 15 % of an image, and
-8.5 % on average. The papers' code draws a new rectangle if one does not fit, and erases 20.5 % on average.
+``albumentations.Erasing`` (2.0.8) erases smaller rectangles than the papers' code: it limits the area such that a
+rectangle of any aspect ratio fits into the image. For images of 256 x 128 pixels and an area of 2 to 40 %,
+albumentations erases at most 15 % of an image, and 8.5 % on average. The papers' code draws another rectangle if the
+first does not fit, and erases 20.5 % on average.
 
-Pipeline files name the two steps ``lreid.data.erasing.RandomErasing`` and ``lreid.data.erasing.GrowingErasing``.
+The names of the steps in pipeline files are ``lreid.data.erasing.RandomErasing`` and
+``lreid.data.erasing.GrowingErasing``.
 """
 
 from collections.abc import Sequence
@@ -22,9 +24,10 @@ Box = tuple[int, int, int, int]  # top, bottom, left and right, in pixels
 
 
 class Erasing(Transform):
-    """Erase one rectangle with a random aspect ratio and position; subclasses draw its size.
+    """Erase one rectangle with a random aspect ratio and position; subclasses draw the size of the rectangle.
 
-    This must be the last step of a pipeline: lreid erases after it has normalised the image, as the papers' code does.
+    Erasing must be the last step of a pipeline, because lreid normalises an image before erasing, as the papers' code
+    does.
 
     Args:
         ratio: range of the aspect ratio, height to width, above 0.
@@ -45,7 +48,7 @@ class Erasing(Transform):
         self.ratio, self.fill = tuple(ratio), fill
 
     def box(self, height: int, width: int, least: float, most: float) -> Box:
-        """Draw a rectangle that covers between ``least`` and ``most`` (shares) of an image.
+        """Draw a rectangle that covers a share between ``least`` and ``most`` of an image.
 
         Returns:
             The rectangle; ``NOTHING`` if none of 100 drawn rectangles fits into the image.
@@ -60,7 +63,7 @@ class Erasing(Transform):
         return NOTHING
 
     def apply(self, img: np.ndarray, box: Box, **params: Any) -> np.ndarray:
-        """Return a copy of the image (H, W, 3) float32 whose rectangle is filled."""
+        """Return a copy of the image (H, W, 3) float32 in which the rectangle ``box`` is filled."""
         top, bottom, left, right = box
         img = img.copy()
         img[top:bottom, left:right] = self.fill
@@ -92,20 +95,20 @@ class RandomErasing(Erasing):
         self.scale = tuple(scale)
 
     def get_params_dependent_on_data(self, params: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
-        """Draw the ``box`` to erase in an image of the ``shape`` (H, W, …) in ``params``."""
+        """Draw the rectangle ``box``; ``params["shape"]`` is the shape (H, W, …) of the image."""
         height, width, *_ = params["shape"]
         return {"box": self.box(height, width, *self.scale)}
 
 
 class GrowingErasing(Erasing):
-    """Erase more images, and larger parts of them, as a task progresses; so does DMML's official code.
+    """Erase more images and larger rectangles as the training of a task progresses, as DMML's official code does.
 
-    Let ``q = min(progress, 0.8)``. A share ``0.3 + 0.4 q`` of the images loses a share ``0.1 + 0.3 q`` of its area.
-    Source: Chen et al., "Deep Meta Metric Learning", ICCV 2019.
+    With ``q = min(progress, 0.8)``, the step erases a share ``0.3 + 0.4 q`` of the images. In each of these images, it
+    erases a share ``0.1 + 0.3 q`` of the area. Source: Chen et al., "Deep Meta Metric Learning", ICCV 2019.
 
     Args:
         ratio, fill: as in :class:`Erasing`.
-        p: probability, in [0, 1], that the step is applied to an image; the share above is a share of these images.
+        p: probability that the step is applied to an image, in [0, 1]. ``0.3 + 0.4 q`` is then a share of these images.
 
     Raises:
         ValueError: as in :class:`Erasing`.
@@ -118,11 +121,11 @@ class GrowingErasing(Erasing):
 
     @property
     def targets_as_params(self) -> list[str]:
-        """Name the additional argument of a call: ``progress``, the finished share of a task's epochs, in [0, 1]."""
+        """List the extra inputs of the step: ``progress``, the finished share of a task's epochs, in [0, 1]."""
         return ["progress"]
 
     def get_params_dependent_on_data(self, params: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
-        """Draw the ``box`` to erase in an image of the ``shape`` in ``params``, at the ``progress`` in ``data``."""
+        """Draw the rectangle ``box`` for an image of shape ``params["shape"]``, given ``data["progress"]``."""
         progress = min(data["progress"], 0.8)
         if self.py_random.random() >= 0.3 + 0.4 * progress:
             return {"box": NOTHING}

@@ -1,4 +1,4 @@
-"""Fingerprints of a benchmark's training and test data: lreid compares figures only if their fingerprints agree."""
+"""Fingerprints of a benchmark's training and test data; lreid compares only results with equal fingerprints."""
 
 import hashlib
 import json
@@ -16,15 +16,15 @@ SAMPLE = 1000  # number of files whose content is hashed
 
 
 def protocol_fingerprint(benchmark: Benchmark) -> str:
-    """Compute twelve hexadecimal digits that identify the protocol.
+    """Compute the fingerprint of a protocol: twelve hexadecimal digits.
 
-    The digits depend on the images, identities and labels of every task, in order. They also depend on every test set:
-    its name, kind and first task, its query and gallery images with identities and cameras, its splits and tracks, and
-    whether Rank-k is single-shot. Images are identified by their file names, so the folder of the data does not matter.
-    The titles of tasks do not matter, either.
+    The fingerprint depends on the images, identities and labels of every task, and on the order of tasks. It also
+    depends on each test set: the name, kind and first task of the test set; the query and gallery images with
+    identities and cameras; the splits and tracks; and whether Rank-k is single-shot. File names identify the images, so
+    the fingerprint depends neither on the folder of the data nor on the titles of tasks.
 
-    The fingerprint does not cover the scoring (AP, camera filter, metric). Joint training merges the tasks
-    (:func:`lreid.data.tasks.merge_tasks`), which changes the fingerprint, so compute it before merging.
+    The fingerprint does not cover the scoring (AP, camera filter, metric). Compute the fingerprint before joint
+    training merges the tasks (:func:`lreid.data.tasks.merge_tasks`), because merging changes it.
     """
     description = {
         "tasks": [_described(task.records) for task in benchmark.tasks],
@@ -52,11 +52,11 @@ def protocol_fingerprint(benchmark: Benchmark) -> str:
 
 
 def content_fingerprint(records: Sequence[Record]) -> str:
-    """Compute twelve hexadecimal digits that change when images are replaced under the same names.
+    """Compute twelve hexadecimal digits that change if images are replaced by other images of the same names.
 
-    The digits depend on the size of every file, and on the content of only ``SAMPLE`` evenly spread files, because
-    reading all files would take minutes. For the data that come with lreid, they depend on all bytes; for synthetic
-    images, on the addresses, which determine the images.
+    The digits depend on the size of every file, and on the content of ``SAMPLE`` evenly spread files (reading all files
+    would take minutes). For the data that come with lreid, the digits depend on all bytes. For synthetic images, the
+    digits depend on the addresses, which determine the images.
     """
     digest = hashlib.sha256()
     paths = sorted({record.path for record in records})
@@ -78,12 +78,12 @@ def content_fingerprint(records: Sequence[Record]) -> str:
 
 
 def _described(records: Iterable[Record]) -> list[list[Any]]:
-    """A description of records that depends neither on their order nor on their folders."""
+    """Describe records such that neither their order nor their folders matter."""
     return sorted([[_file_name(path), pid, camid] for path, pid, camid in records])
 
 
 def _tracks(test: QueryGallery) -> list[list[str]]:
-    """The images of every track; the numbering of tracks does not matter."""
+    """List the images of every track, independently of the track numbers."""
     tracks: dict[int, list[str]] = {}
     for record, track in zip(test.gallery, test.tracks, strict=True):
         tracks.setdefault(track, []).append(_file_name(record.path))
@@ -91,6 +91,6 @@ def _tracks(test: QueryGallery) -> list[list[str]]:
 
 
 def _file_name(path: str) -> str:
-    """The file name without its folder, with the angle of a rotated image."""
+    """Return the file name without its folder; for a rotated image, with the angle."""
     file = file_of(path)
     return path if file is None else path.removesuffix(file) + PurePath(file).name

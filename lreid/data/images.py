@@ -34,17 +34,17 @@ MOMENT = 2.0  # seconds before a progress bar appears
 
 
 class Bar(tqdm):
-    """tqdm without its monitoring thread, because bars here are updated often enough."""
+    """Progress bar of tqdm without tqdm's monitoring thread; lreid updates its bars often enough."""
 
     monitor_interval = 0
 
 
 def images_done(total: int | None, what: str) -> Bar:
-    """A progress bar of images that disappears when it is closed; only the first process of a run shows it.
+    """Create a progress bar that counts images; only the first process of a run shows the bar.
 
     Args:
         total: number of images; None if unknown.
-        what: name of the work, such as ``reading``.
+        what: label of the bar, such as ``reading``.
     """
     silent = True if os.environ.get("RANK", "0") != "0" else None  # None: tqdm shows the bar only in a terminal
     return Bar(total=total, desc=what, unit="image", delay=MOMENT, leave=False, disable=silent)
@@ -53,13 +53,13 @@ def images_done(total: int | None, what: str) -> Bar:
 def read_image(path: str | Path, *, height: int | None = None, width: int | None = None) -> np.ndarray:
     """Decode an image file, or generate a synthetic one, and resize it.
 
-    PIL decodes the file, because OpenCV fills the missing part of a truncated file with grey, without an error. The
-    official code of DMML and DwoPP also resizes with PIL's bicubic filter. Images are rotated as their EXIF orientation
-    says, and 16-bit grey values are converted to 8 bits.
+    PIL decodes the file, because OpenCV fills the missing part of a truncated file with grey, without an error. Images
+    are resized with PIL's bicubic filter, as in the official code of DMML and DwoPP. The image is rotated according to
+    its EXIF orientation, and 16-bit grey values are converted to 8 bits.
 
     Args:
-        path: an image file, or an address such as that of a synthetic image, see :mod:`lreid.data.schemes`.
-        height, width: size in pixels to resize to; give both or neither.
+        path: an image file, or the address of an image without a file (see :mod:`lreid.data.schemes`).
+        height, width: new size in pixels; None for both leaves the size unchanged.
 
     Returns:
         (H, W, 3) uint8, RGB.
@@ -90,7 +90,7 @@ def require_files(records: Iterable[Record]) -> None:
     """Check that the images of all records exist, without opening them.
 
     Raises:
-        InputError: a file is missing or empty; the message names the first one.
+        InputError: a file is missing or empty; the message names the first such file.
     """
     with _naming_skip_bad():
         for record in records:
@@ -99,7 +99,7 @@ def require_files(records: Iterable[Record]) -> None:
 
 
 class Described(Sequence[np.ndarray]):
-    """Images with one record each.
+    """A sequence of images; each image has a record.
 
     Attributes:
         records: the records, in the order of the images.
@@ -124,16 +124,16 @@ class Described(Sequence[np.ndarray]):
 class Images(Described):
     """The images of a list of records, decoded and resized.
 
-    If the images fit into ``cache_gib``, threads decode all of them into one array. Otherwise an image is decoded each
-    time it is needed; the constructor only checks that the files exist, or, with ``skip_bad``, decodes each of them
-    once to find bad ones. Cached images are read-only, so that no augmentation can change them. Forked processes share
-    the cache. The cache does not notice files that change later.
+    If the images fit into ``cache_gib``, threads decode all of them into one array. Otherwise, an image is decoded each
+    time it is read, and the constructor only checks that all files exist. With ``skip_bad``, the constructor decodes
+    every file once to find bad files. Cached images are read-only, so that no augmentation can change them. Forked
+    processes share the cache. Files that change later do not change the cache.
 
     Args:
         records: records of the images.
         height, width: size of the images in pixels.
         cache_gib: maximum size of the images in memory, in GiB.
-        skip_bad: leave out missing, empty and damaged files instead of raising an error.
+        skip_bad: leave out missing, empty and damaged files; if False, such a file raises an error.
         workers: number of decoding threads; None means one per core.
 
     Attributes:
@@ -142,7 +142,7 @@ class Images(Described):
         cached_gib: memory that the cached images take, in GiB.
 
     Raises:
-        InputError: a file is missing, empty or damaged; with ``skip_bad`` only if no image is left.
+        InputError: a file is missing, empty or damaged. With ``skip_bad``: no image can be read.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class Images(Described):
         self.skipped = [records[i].path for i in sorted(left_out)]
 
     def __getitem__(self, index: int | slice) -> np.ndarray:
-        """The image of ``records[index]``, (H, W, 3) uint8, RGB; (n, H, W, 3) for a slice."""
+        """Return the image of ``records[index]`` as (H, W, 3) uint8 RGB, or (n, H, W, 3) for a slice."""
         if self._cache is not None:
             return self._cache[index]
         if isinstance(index, slice):
@@ -194,7 +194,7 @@ class Images(Described):
 
 @contextlib.contextmanager
 def _naming_skip_bad() -> Iterator[None]:
-    """Add to errors about unreadable images the name of the argument that leaves such images out."""
+    """Add the advice ``skip_bad=True`` to errors about unreadable images."""
     try:
         yield
     except OutOfMemory:
@@ -204,7 +204,7 @@ def _naming_skip_bad() -> Iterator[None]:
 
 
 def unreadable(records: Sequence[Record]) -> list[str]:
-    """Paths of images that are missing, empty or damaged.
+    """List the paths of images that are missing, empty or damaged.
 
     Raises:
         InputError: none of the images can be read.
@@ -215,9 +215,9 @@ def unreadable(records: Sequence[Record]) -> list[str]:
 
 @contextlib.contextmanager
 def decoding_threads(count: int | None) -> Iterator[ThreadPoolExecutor]:
-    """A pool of decoding threads; at its end, the context waits until the operating system has ended them.
+    """Create a pool of decoding threads; at its end, the context waits until no thread of the pool exists any more.
 
-    A thread that ends holds a lock of OpenCV. A loader process that is forked at that moment would wait for the lock
+    While a thread ends, it holds a lock of OpenCV. A loader process that is forked while this lock is held would wait
     forever.
     """
     numbers: list[int] = []
@@ -231,7 +231,7 @@ def decoding_threads(count: int | None) -> Iterator[ThreadPoolExecutor]:
 def _decoded(
     records: Sequence[Record], *, height: int, width: int, skip_bad: bool, workers: int | None
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """The index and the image of every record; with ``skip_bad``, of every record whose image can be read."""
+    """Yield the index and the image of every record; ``skip_bad`` leaves out unreadable images."""
     read, first_fault, any_read = partial(_read_or_fault, height=height, width=width), None, False
     with decoding_threads(workers or os.cpu_count()) as pool, images_done(len(records), "reading") as bar:
         for start in range(0, len(records), DECODED_AHEAD):
@@ -275,7 +275,7 @@ def decode(path: str | Path, content: BytesIO | None = None) -> np.ndarray:
 
     Args:
         path: the image file.
-        content: the content of the file, if it has been read already; ``path`` then only appears in messages.
+        content: content of the file. If given, ``path`` is not read and only appears in messages.
 
     Raises:
         InputError: the image is damaged, or has 32-bit grey values.
@@ -293,7 +293,7 @@ def decode(path: str | Path, content: BytesIO | None = None) -> np.ndarray:
 
 
 def rgb_of(image: Image.Image) -> np.ndarray:
-    """A PIL image as (H, W, 3) uint8; 16-bit grey values are converted to 8 bits.
+    """Convert a PIL image to (H, W, 3) uint8 RGB; 16-bit grey values become 8-bit values.
 
     Raises:
         ValueError: the image has 32-bit grey values.

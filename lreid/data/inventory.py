@@ -25,8 +25,8 @@ class Finding:
         status: ``"complete"`` if the data set has the published counts; ``"there"`` if no counts are published;
             ``"different"`` if the counts differ or the data set has a fault; ``"broken"`` if it cannot be loaded;
             ``"missing"`` if it does not exist.
-        notes: the differences, faults or reasons, one sentence each.
-        data_set: the loaded data set, or None.
+        notes: one sentence per difference, fault or reason for the status.
+        data_set: the loaded data set; None if it cannot be loaded.
     """
 
     name: str
@@ -45,7 +45,7 @@ def look(name: str, root: Path, *, files: bool = False, pattern: str = "") -> li
         pattern: pattern of the paths in a folder of custom images, see :class:`lreid.data.pattern.Pattern`.
 
     Returns:
-        One finding, or one per domain of a CSV file.
+        A list with one finding; for a CSV file, one finding per domain.
 
     Raises:
         InputError: no data set has this name.
@@ -84,8 +84,8 @@ def counts(data_set: DataSet) -> Counts:
     """Count identities and images per split, and the cameras of all splits.
 
     Returns:
-        Counts by the names in :data:`lreid.data.spec.COLUMNS`. The number of cameras is 0 if they are unknown, whatever
-        camera numbers the records contain.
+        Counts under the names in :data:`lreid.data.spec.COLUMNS`. If cameras are unknown, the number of cameras is 0,
+        regardless of the camera numbers in the records.
     """
     splits = {split: getattr(data_set, split) for split in SPLITS}
     totals = {f"{split} identities": len({record.pid for record in records}) for split, records in splits.items()}
@@ -95,7 +95,7 @@ def counts(data_set: DataSet) -> Counts:
 
 
 def differences(measured: Counts, published: Counts) -> list[str]:
-    """List the counts that differ from the published ones: ``"query images: 3367, published 3368 (1 missing)"``."""
+    """List the counts that differ from the published counts: ``"query images: 3367, published 3368 (1 missing)"``."""
     notes = []
     for column in COLUMNS:
         if column in published and measured[column] != published[column]:
@@ -108,11 +108,12 @@ def differences(measured: Counts, published: Counts) -> list[str]:
 def faults(data_set: DataSet, *, renumbered: bool = False) -> list[str]:
     """List faults that invalidate a test.
 
-    The faults are test identities in train, queries without a match, and queries with a match only by their own camera.
+    Such faults are test identities in ``train``, queries without a match, and queries whose only matches come from the
+    query's own camera.
 
     Args:
         data_set: the loaded data set.
-        renumbered: whether a training and a test identity with the same number are different people.
+        renumbered: whether the same number means different people in training and test lists.
     """
     trained = {record.pid for record in data_set.train}
     cameras: dict[int, set[int]] = {}
@@ -137,7 +138,7 @@ def faults(data_set: DataSet, *, renumbered: bool = False) -> list[str]:
 
 
 def unreadable(records: Iterable[Record]) -> list[str]:
-    """A note with the number of missing or empty images and the first of them; images are not decoded."""
+    """Describe missing and empty images in a note: their number and the first path; images are not decoded."""
     reasons = []
     for record in records:
         try:
@@ -148,7 +149,7 @@ def unreadable(records: Iterable[Record]) -> list[str]:
 
 
 def table(findings: Sequence[Finding]) -> str:
-    """The counts of data sets as a table of text, with the notes below it."""
+    """Format the counts of data sets as a text table, with the notes below the table."""
     rows: list[tuple[str, ...]] = []
     for finding in findings:
         cells = ["", "", "", ""]

@@ -1,4 +1,4 @@
-"""Parts that the data set readers share: list images, read identity and camera from file names, make splits."""
+"""Functions that data set readers share: list images, read identity and camera from file names, make splits."""
 
 import logging
 import os
@@ -25,7 +25,7 @@ OF_SYSTEMS = ("desktop.ini", "thumbs.db")  # files that Windows adds to folders 
 
 
 def describe_folder(folder: Path, limit: int = 8) -> str:
-    """The content of a folder, for a message: ``FOLDER holds a, b, c and 12 more``."""
+    """Describe the content of a folder in a message: ``FOLDER holds a, b, c and 12 more``."""
     if not folder.is_dir():
         return f"{folder} does not exist"
     names = sorted(entry.name + "/" * entry.is_dir() for entry in folder.iterdir())
@@ -36,15 +36,15 @@ def describe_folder(folder: Path, limit: int = 8) -> str:
 
 
 def visible_images(folder: Path, others: Counter[str] | None = None) -> list[Path]:
-    """The images directly in a folder, sorted by name; the suffix decides whether a file is an image.
+    """List the images of a folder without its subfolders, sorted by name; images are recognised by their suffix.
 
-    The suffix may be in upper or lower case. Hidden files are skipped: macOS puts a ``._0001.jpg``, which is not an
-    image, next to ``0001.jpg``.
+    The suffix may be in upper or lower case. Hidden files are skipped, because macOS writes a file ``._0001.jpg``,
+    which is not an image, next to ``0001.jpg``.
 
     Args:
         folder: folder to list.
-        others: counter to which the suffixes of all other files are added, for one call of :func:`warn_of_others`; if
-            None, this function warns about the folder itself.
+        others: counter to which this function adds the suffixes of all other files; the caller passes it to
+            :func:`warn_of_others`. If None, this function logs the warning itself.
     """
     with os.scandir(folder) as entries:
         names = [entry.name for entry in entries if not entry.name.startswith(".") and not entry.is_dir()]
@@ -61,7 +61,7 @@ def visible_images(folder: Path, others: Counter[str] | None = None) -> list[Pat
 
 
 def warn_of_others(folder: Path, others: Counter[str]) -> None:
-    """Log a warning with the number of files per suffix that are not read as images."""
+    """Log a warning about files that are not read as images, with the number of such files per suffix."""
     if others:
         counts = ", ".join(f"{suffix}: {count}" for suffix, count in sorted(others.items()))
         logger.warning(
@@ -74,17 +74,17 @@ def warn_of_others(folder: Path, others: Counter[str]) -> None:
 
 
 def read_folders(name: str, home: Path, folders: Mapping[str, str], pattern: str, example: str) -> DataSet:
-    """Read a data set with one folder per split, whose file names contain identity and camera.
+    """Read a data set with one folder per split; the file names contain identity and camera.
 
     Args:
         name: name of the data set.
         home: the folder of the data set.
-        folders: the subfolders of ``train``, ``query`` and ``gallery``.
+        folders: name of the subfolder for each of the splits ``train``, ``query`` and ``gallery``.
         pattern: regular expression of a whole file name without its suffix, with the groups ``pid`` and ``camid``.
         example: a matching file name, for the message.
 
     Returns:
-        The records in the order of the file names, without junk; ``train`` is also without distractors.
+        The records, sorted by file name. Junk is left out of all splits, and distractors are left out of ``train``.
 
     Raises:
         InputError: the name of an image does not match the pattern, two images have the same name, or a split has no
@@ -98,17 +98,17 @@ def read_folders(name: str, home: Path, folders: Mapping[str, str], pattern: str
 
 
 def read_folder(folder: Path, pattern: str, example: str, *, camid: int | None = None) -> list[Record]:
-    """Read one folder of images whose names contain identity and camera, without junk.
+    """Read a folder of images whose file names contain identity and camera; junk is left out.
 
     Args:
         folder: folder of the images; subfolders are ignored.
-        pattern: regular expression of a whole file name without its suffix, with the groups ``pid`` and, unless
-            ``camid`` is given, ``camid``.
+        pattern: regular expression of a whole file name without its suffix, with the group ``pid``. The group ``camid``
+            is required if the argument ``camid`` is None.
         example: a matching file name, for the message.
-        camid: camera of all images, if the folder determines it.
+        camid: camera of all images of the folder; None reads cameras from the file names.
 
     Returns:
-        The records in the order of the file names.
+        The records, sorted by file name.
 
     Raises:
         InputError: the name of an image does not match the pattern, or two names differ only in their suffixes.
@@ -128,7 +128,7 @@ def read_folder(folder: Path, pattern: str, example: str, *, camid: int | None =
 
 
 def read_lines(file: Path, pattern: str, example: str, *, first: int = 1) -> Iterator[re.Match[str]]:
-    """The lines of a list that are not empty, as matches of a regular expression.
+    """Yield the match of a regular expression for each non-empty line of a list.
 
     Args:
         file: text file.
@@ -137,7 +137,7 @@ def read_lines(file: Path, pattern: str, example: str, *, first: int = 1) -> Ite
         first: number of the first line to read, from 1.
 
     Raises:
-        InputError: a line does not match.
+        InputError: a line does not match the regular expression.
     """
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     for number, line in enumerate(lines[first - 1 :], start=first):
@@ -152,17 +152,18 @@ def read_lines(file: Path, pattern: str, example: str, *, first: int = 1) -> Ite
 
 
 def random_half(pids: Iterable[int], *, seed: Sequence[int]) -> set[int]:
-    """Draw the training identities: a random half of all, rounded down. The other half are the test identities."""
+    """Draw a random half of the identities, rounded down, for training; all others are test identities."""
     distinct = sorted(set(pids))
     order = np.random.default_rng(seed).permutation(len(distinct))
     return {distinct[i] for i in order[: len(distinct) // 2]}
 
 
 def cameras_of_test(policy: CameraPolicy) -> tuple[int, int]:
-    """The camera numbers that queries and gallery get in data sets without cameras.
+    """Return the camera numbers of queries and of gallery images in data sets without cameras.
 
-    ``"apart"`` returns 0 and 1, as in PatchKD: the camera filter leaves out no image. ``"same"`` returns 0 and 0, as in
-    AKA's released code: the camera filter leaves out all matches, so queries have matches only without the filter.
+    The policy ``"apart"`` returns 0 and 1, as in PatchKD, so the camera filter leaves out no image. The policy
+    ``"same"`` returns 0 and 0, as in AKA's released code. The camera filter then leaves out all matches, so it must be
+    off.
     """
     return {"apart": (0, 1), "same": (0, 0)}[policy]
 
@@ -172,7 +173,8 @@ def require_splits(data_set: DataSet, sources: Mapping[str, Path]) -> DataSet:
 
     Args:
         data_set: the data set.
-        sources: folder or file of each split to check, by split; without ``train`` if the set is only for testing.
+        sources: mapping from each split to check to its folder or file. ``train`` is not checked if the mapping lacks
+            it.
 
     Raises:
         InputError: a split has no image.

@@ -49,22 +49,23 @@ class Listed(NamedTuple):
 
 
 def list_folder(folder: Path, *, by_name: bool | None = None, pattern: Pattern | None = None) -> list[Listed]:
-    """All images in a folder and its subfolders, in ascending order of their paths.
+    """List all images in a folder and its subfolders, sorted by path.
 
-    * If every file is named as in Market-1501 (``0002_c1….jpg``), the file name gives identity and camera. Junk (-1) is
+    * If all file names have Market-1501's form (``0002_c1….jpg``), file names give identity and camera. Junk (-1) is
       left out, and a distractor (0) has no identity.
-    * Otherwise folders name the identities: those directly in ``folder``, or, if these are cameras, the folders in them
-      (``cam1/anna/….jpg``). An image outside such folders has no identity. The rest of the path gives the camera:
-      ``anna/cam1/….jpg``, ``anna/0001_c2.jpg``.
+    * Otherwise, each subfolder of ``folder`` is named after an identity. If the subfolders are named after cameras
+      (``cam1/anna/….jpg``), their own subfolders are named after identities. An image outside such folders has no
+      identity. The rest of the path gives the camera: ``anna/cam1/….jpg``, ``anna/0001_c2.jpg``.
 
     Args:
         folder: folder of the images. Hidden files and folders are skipped.
-        by_name: whether file names give the labels; None: they do if all are named as in Market-1501.
-        pattern: pattern of the paths that gives the labels instead, see :func:`listed_by_pattern`.
+        by_name: whether file names give the labels; None means True if all file names have Market-1501's form.
+        pattern: pattern that reads the labels from the paths, see :func:`listed_by_pattern`; it replaces the rules
+            above.
 
     Raises:
         InputError: the folder does not exist, contains no image, or contains splits (``train``, ``query``) instead of
-            identities; or only some files are named as in Market-1501, see :func:`named_as_market`.
+            identities; or most but not all file names have Market-1501's form, see :func:`named_as_market`.
     """
     files = image_files(folder)
     if pattern is not None:
@@ -75,18 +76,18 @@ def list_folder(folder: Path, *, by_name: bool | None = None, pattern: Pattern |
 
 
 def first_few(names: Collection[str]) -> str:
-    """The first few names, for messages: ``anna, ben, carl …``."""
+    """Shorten a list of names for a message: ``anna, ben, carl …``."""
     return ", ".join([*names][:SHOWN]) + " …" * (len(names) > SHOWN)
 
 
 def camera_in(path: str) -> str | None:
-    """The camera in a path: ``2`` in ``anna/cam2/07.jpg``, ``0002_c2s1.jpg`` and ``camera 02.jpg``."""
+    """Read the camera from a path: ``2`` from ``anna/cam2/07.jpg``, ``0002_c2s1.jpg`` and ``camera 02.jpg``."""
     match = CAMERA.search(path)
     return str(int(match[1])) if match else None
 
 
 def listed_by_name(files: Iterable[Path]) -> list[Listed]:
-    """Images that are all named as in Market-1501, see :func:`list_folder`."""
+    """List images with the labels in their file names, which have Market-1501's form; see :func:`list_folder`."""
     listed = []
     for file in files:
         match = MARKET_NAME.fullmatch(file.stem)
@@ -97,10 +98,10 @@ def listed_by_name(files: Iterable[Path]) -> list[Listed]:
 
 
 def listed_by_pattern(folder: Path, files: Iterable[Path], pattern: Pattern) -> list[Listed]:
-    """The images of a folder, with the labels that a pattern reads from their relative paths; junk (-1) is left out.
+    """List the images of a folder with the labels that a pattern reads from their relative paths; leave out junk (-1).
 
     Raises:
-        InputError: a path does not fit the pattern; the message names the first one.
+        InputError: a path does not match the pattern; the message names the first such path.
     """
     listed, others = [], []
     for file in files:
@@ -118,7 +119,7 @@ def listed_by_pattern(folder: Path, files: Iterable[Path], pattern: Pattern) -> 
 
 
 def preview(folder: Path, pattern: Pattern) -> str:
-    """A table of the identity and the camera that a pattern reads from some images, evenly spread over a folder."""
+    """Format a table of the identities and cameras that a pattern reads from some images of a folder."""
     files = image_files(folder)
     number = min(PREVIEWED, len(files))
     paths = [files[index * len(files) // number].relative_to(folder) for index in range(number)]
@@ -127,10 +128,10 @@ def preview(folder: Path, pattern: Pattern) -> str:
 
 
 def listed_by_folder(folder: Path, files: Sequence[Path]) -> list[Listed]:
-    """Images whose identities are named by folders, see :func:`list_folder`.
+    """List images whose folders are named after identities, see :func:`list_folder`.
 
     Raises:
-        InputError: the folders are splits, such as ``train`` and ``query``, not identities.
+        InputError: the folders are named after splits, such as ``train`` and ``query``, instead of identities.
     """
     inside = [file.relative_to(folder).parts for file in files]
     tops = {parts[0] for parts in inside if len(parts) > 1}
@@ -150,7 +151,7 @@ def listed_by_folder(folder: Path, files: Sequence[Path]) -> list[Listed]:
 
 
 def image_files(folder: Path) -> list[Path]:
-    """The image files in a folder and its subfolders, sorted; links to folders are followed.
+    """List the image files in a folder and its subfolders, sorted; symbolic links to folders are followed.
 
     Folders of training runs are skipped, because the images in them are plots.
 
@@ -173,7 +174,7 @@ def image_files(folder: Path) -> list[Path]:
 
 
 def _images_below(folder: Path, above: frozenset[str], others: Counter[str]) -> list[Path]:
-    """The image files below a folder, see :func:`image_files`."""
+    """List the image files in a folder and its subfolders, see :func:`image_files`."""
     real = os.path.realpath(folder)
     if real in above:
         return []
@@ -189,11 +190,11 @@ def _images_below(folder: Path, above: frozenset[str], others: Counter[str]) -> 
 
 
 def named_as_market(files: Sequence[Path]) -> bool:
-    """Whether all file names give identity and camera as in Market-1501.
+    """Whether all file names have Market-1501's form, with identity and camera.
 
     Raises:
-        InputError: most names do, but not all. Without this error, one stray file would make lreid read all labels from
-            folders.
+        InputError: most but not all file names have Market-1501's form. Without this error, a single other file would
+            make lreid read all labels from folders.
     """
     others = [file for file in files if not MARKET_NAME.fullmatch(file.stem)]
     alike = len(files) - len(others)
@@ -203,7 +204,7 @@ def named_as_market(files: Sequence[Path]) -> bool:
 
 
 def list_csv(file: Path, split: str, root: Path | None = None) -> dict[str, list[Listed]]:
-    """The images of one split of a CSV file, by domain (see :mod:`lreid.data.csv_dataset`).
+    """List the images of one split of a CSV file, grouped by domain (see :mod:`lreid.data.csv_dataset`).
 
     Raises:
         InputError: the file cannot be read, is faulty, or has no image of this split.
@@ -221,9 +222,9 @@ def list_csv(file: Path, split: str, root: Path | None = None) -> dict[str, list
 
 
 def folders_test(query: Path, gallery: Path, pattern: Pattern | None = None) -> QueryGallery:
-    """A test set with the queries in one folder and the gallery in another, see :func:`list_folder`.
+    """Build a test set from a folder of queries and a folder of gallery images, see :func:`list_folder`.
 
-    File names give the labels in both folders or in neither.
+    Labels come from file names only if the file names in both folders have Market-1501's form.
 
     Raises:
         InputError: a folder has no images, or as in :func:`named_as_market` and :func:`own_test`.
@@ -234,7 +235,7 @@ def folders_test(query: Path, gallery: Path, pattern: Pattern | None = None) -> 
 
 
 def csv_tests(file: Path, root: Path | None = None) -> list[QueryGallery]:
-    """One test set for every domain of a CSV file with the splits ``query`` and ``gallery``.
+    """Build one test set per domain of a CSV file with the splits ``query`` and ``gallery``.
 
     Raises:
         InputError: the file cannot be read or is faulty, or a domain has no query or no gallery image.
@@ -247,14 +248,15 @@ def csv_tests(file: Path, root: Path | None = None) -> list[QueryGallery]:
 
 
 def own_test(name: str, query: Sequence[Listed], gallery: Sequence[Listed]) -> QueryGallery:
-    """A test set of listed images; identities and cameras are numbered from 1, in ascending order of their names.
+    """Build a test set from listed images; identities and cameras are numbered from 1 in ascending order of names.
 
-    If the camera of an image is unknown, the cameras of all images are set to -1. A query may also be a gallery image:
-    ``in_gallery`` counts such queries. An image without identity in both lists is a distractor in the gallery, and not
-    a query.
+    If the camera of an image is unknown, the cameras of all images are set to -1. An image may be both a query and a
+    gallery image; ``in_gallery`` counts such images. If such an image has no identity, it is only a distractor in the
+    gallery and no query.
 
     Raises:
-        InputError: a list is empty, a query has no identity, or a query has a different identity in the gallery.
+        InputError: a list is empty, a query that is not in the gallery has no identity, or a query has a different
+            identity in the gallery list.
     """
     for split, images in (("query", query), ("gallery", gallery)):
         if not images:
@@ -300,6 +302,6 @@ def own_test(name: str, query: Sequence[Listed], gallery: Sequence[Listed]) -> Q
 
 
 def numbered(names: Iterable[str | None]) -> dict[str, int]:
-    """Number the names from 1 in ascending order, which is numerical if all names are integers, else alphabetical."""
+    """Map each name to a number from 1; the order is numerical if all names are integers, otherwise alphabetical."""
     ranks = ascending_ranks(name for name in names if name is not None)
     return {name: rank + 1 for name, rank in ranks.items()}

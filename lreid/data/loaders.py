@@ -27,22 +27,25 @@ PROGRESS_STEPS = 60
 
 
 class Batch(NamedTuple):
-    """The input of a method at every step.
+    """One batch: the input of a method at one training step.
 
     Attributes:
-        images: (B, 3, H, W) float32, augmented and normalised. Before :meth:`to` is called they may still be
-            (B, H, W, 3) uint8, to which ``changes`` must be applied, and may contain only ``rows`` of the batch.
-        labels: (B,) int64 class labels. The labels are on the CPU, so that code whose shapes depend on them does not
-            wait for a GPU; copy them to a GPU with ``non_blocking=True``.
-        num_support: number of support images per label, which come first; the rest are queries. 0 for methods without
-            episodes.
-        views: number of views per image, B = views * n; the first views of all n images come first, then the second.
-        pixels: (n, H, W, 3) uint8 on the CPU, the images before augmentation; for methods that request them.
+        images: (B, 3, H, W) float32 images, augmented and normalised. Before the call of :meth:`to`, ``images`` may be
+            (B, H, W, 3) uint8 to which ``changes`` have not been applied yet, and may contain only the ``rows`` of the
+            batch.
+        labels: (B,) int64 class labels on the CPU. Code that derives shapes from labels therefore does not wait for a
+            GPU. Copy the labels to a GPU with ``non_blocking=True``.
+        num_support: number of support images per label. For each label, the support images come first, then the query
+            images. 0 for methods without episodes.
+        views: number of views per image, B = views * n. The batch has the first views of all n images, then the second
+            views of all images.
+        pixels: (n, H, W, 3) uint8 images on the CPU before augmentation; None unless the method requests them.
         paths: files of the n images.
-        exemplars: (B,) int64 on the CPU, each image's row in the method's memory, -1 for images of the task; None if
-            unknown.
-        changes: changes to the images that the device still has to apply.
-        rows: the rows of the batch that ``images`` contains; with several processes, the rows of this process.
+        exemplars: (B,) int64 on the CPU: the index of each exemplar in the method's memory, -1 for images of the task.
+            None if unknown.
+        changes: flips, shifts and erased boxes that :meth:`to` still has to apply; None after :meth:`to`.
+        rows: rows of the batch that ``images`` contains. With several processes, ``images`` has only the rows of this
+            process.
     """
 
     images: Tensor
@@ -58,7 +61,7 @@ class Batch(NamedTuple):
     def to(self, device: torch.device, augment: Augment) -> Batch:
         """Move the images to a device and augment them there.
 
-        Images that other processes train on become NaN, so that accidental use is noticed.
+        Images of other processes are filled with NaN, so that accidental use of these images is noticed.
         """
         images = to_device(self.images, device)
         if self.changes is not None:
@@ -76,7 +79,7 @@ class WithExemplars(Sequence[np.ndarray]):
 
     Args:
         images: images of the task.
-        exemplars: n images (H, W, 3) uint8, of the same size as those of the task.
+        exemplars: n images (H, W, 3) uint8, of the same size as the images of the task.
         labels: class labels of the exemplars, (n,) int64.
     """
 
@@ -95,7 +98,7 @@ class WithExemplars(Sequence[np.ndarray]):
 
 
 class Relabelled(Sequence[np.ndarray]):
-    """The images of a task whose label is not -1, with new labels.
+    """The images of a task with new labels; images with the label -1 are left out.
 
     Args:
         images: all images of the task.
@@ -115,22 +118,22 @@ class Relabelled(Sequence[np.ndarray]):
 
 
 class TaskBatches(Dataset[Batch]):
-    """A data set whose items are the batches of a task, of all its epochs.
+    """A data set whose items are the batches of all epochs of a task.
 
-    The seed, the epoch and the number of a batch determine everything random about the batch, so neither the number of
-    worker processes nor an interruption changes the batch.
+    The seed, the epoch and the number of a batch determine all random decisions for the batch. Therefore neither the
+    number of worker processes nor an interruption of the run changes a batch.
 
     Args:
         images: images of the task.
         sampler: sampler of the batches.
         augment: augmentation of the images.
         epochs: number of epochs of the task.
-        first: number of batches to skip because they were finished before an interruption.
+        first: number of batches to skip, which the run finished before an interruption.
         views, pixels: see :class:`~lreid.methods.Method`.
-        on_device: return pixels and leave the augmentation to :meth:`Batch.to`.
+        on_device: return uint8 images; :meth:`Batch.to` then finishes the augmentation.
 
     Attributes:
-        rows: rows of each batch that this process trains on, see :mod:`lreid.distributed`.
+        rows: rows of each batch that belong to this process, see :mod:`lreid.distributed`.
     """
 
     def __init__(
@@ -178,7 +181,7 @@ class TaskBatches(Dataset[Batch]):
         )
 
     def _augmented(self, images: Sequence[np.ndarray], *, seed: int, progress: float) -> tuple[Tensor, Changes | None]:
-        """Augment images; with ``on_device``, return their pixels and the changes that the device has to apply."""
+        """Augment images; with ``on_device``, return uint8 images and the changes that the device must apply."""
         options: dict[str, Any] = {"seed": seed, "progress": progress, "rows": self.rows}
         if self.on_device:
             return self.augment.left_to_device(images, **options)
@@ -190,14 +193,14 @@ class TaskBatches(Dataset[Batch]):
 
 
 def progress_of(epoch: int, epochs: int) -> float:
-    """The finished share of a task's epochs, on which some augmentations depend."""
+    """Compute the finished share of a task's epochs, which some augmentations need."""
     return int(PROGRESS_STEPS * epoch / epochs) / PROGRESS_STEPS
 
 
 def batch_loader(batches: TaskBatches, *, workers: int, pin_memory: bool) -> Iterator[Batch]:
-    """All batches of a task, in order; the worker processes live as long as the task.
+    """Yield all batches of a task in order, loaded by the same worker processes.
 
-    On Linux the workers are forked, so that they share the decoded images of this process instead of copying them.
+    On Linux, the workers are forked, so they share the decoded images of this process and need no copy.
 
     Raises:
         InputError: an image that is not cached cannot be read.
@@ -226,7 +229,7 @@ def batch_loader(batches: TaskBatches, *, workers: int, pin_memory: bool) -> Ite
 
 @contextmanager
 def naming_dead_workers(workers: int) -> Iterator[None]:
-    """Turn the error that torch raises when a worker has died, at any point of this process, into one clear line.
+    """Convert torch's error about a dead worker, which may occur anywhere in this process, to a one-line error.
 
     Raises:
         InputError: a worker has died.
@@ -243,13 +246,13 @@ def naming_dead_workers(workers: int) -> Iterator[None]:
 
 
 def _leave_signals_to_the_run(worker: int) -> None:
-    """Ignore signals in a worker: a signal to all processes must not end the workers before the run has saved."""
+    """Ignore signals in a worker, because workers must not end before the main process has saved a checkpoint."""
     for stop in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(stop, signal.SIG_IGN)
 
 
 class _FaultsAsItems(Dataset[Batch | InputError]):
-    """Returns errors about bad input as items, since torch turns an error that a worker raises into a page of text."""
+    """Returns errors about bad input as items; torch would print an error raised in a worker as a page of text."""
 
     def __init__(self, batches: TaskBatches) -> None:
         self.batches = batches

@@ -1,4 +1,4 @@
-"""Read MATLAB files of version 7.3, which are HDF5 files, and of older versions."""
+"""Read MATLAB files: version 7.3 (HDF5 files) and older versions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ h5py, scipy_io = Extra("h5py", "matlab"), Extra("scipy.io", "matlab")
 
 
 def read_matlab(file: Path) -> dict[str, Any]:
-    """Read all variables of a file older than version 7.3: structs as dicts, cells as lists or arrays of objects.
+    """Read all variables of a file older than version 7.3; structs become dicts, cells become lists or object arrays.
 
     Raises:
         InputError: the file is damaged, or is not a MATLAB file older than version 7.3.
@@ -27,10 +27,10 @@ def read_matlab(file: Path) -> dict[str, Any]:
 
 
 class MatlabFile:
-    """A MATLAB file of any version, read variable by variable, with the axes in MATLAB's order.
+    """Read the variables of a MATLAB file of any version one by one, with axes in MATLAB's order.
 
-    A variable of an older file is read as a whole. In a file of version 7.3, a cell is read only when :meth:`value` or
-    :meth:`text` asks for it, so the file may be larger than the memory.
+    In a file older than version 7.3, a variable is read as a whole. In a file of version 7.3, only a call of
+    :meth:`value` or :meth:`text` reads a cell, so the file may be larger than the memory.
 
         with MatlabFile(path) as content:
             cells = content["detected"]              # object array
@@ -38,7 +38,7 @@ class MatlabFile:
 
     Raises:
         InputError: the file cannot be read.
-        KeyError: there is no variable of this name.
+        KeyError: the file has no variable of this name.
     """
 
     def __init__(self, file: Path) -> None:
@@ -58,7 +58,7 @@ class MatlabFile:
             self._hdf5.close()
 
     def __getitem__(self, name: str) -> np.ndarray:
-        """The variable of this name; a cell array is an array of objects to pass to :meth:`value` and :meth:`text`."""
+        """Return a variable by name; the elements of a cell array are arguments for :meth:`value` and :meth:`text`."""
         loadmat = scipy_io.loadmat
         try:
             if self._hdf5 is not None:
@@ -70,11 +70,11 @@ class MatlabFile:
             raise _unreadable(self._file, error) from None
 
     def value(self, cell: Any) -> np.ndarray:
-        """The value of a cell."""
+        """Read the value of a cell."""
         return self._hdf5[cell][()].T if self._hdf5 is not None else cell
 
     def text(self, cell: Any) -> str:
-        """The text in a cell."""
+        """Read the text of a cell."""
         if self._hdf5 is not None:
             return "".join(chr(code) for code in np.ravel(self.value(cell)))
         return str(np.ravel(cell)[0])

@@ -1,4 +1,4 @@
-"""Read identity and camera from paths by a pattern that the user gives, such as ``{pid}/{camid}_{n}.png``."""
+"""Read identity and camera from paths by a user-defined pattern, such as ``{pid}/{camid}_{n}.png``."""
 
 import re
 from collections import Counter
@@ -19,15 +19,16 @@ FIELD = re.compile(r"\{([A-Za-z_]\w*)\}")
 class Pattern:
     """A pattern of paths.
 
-    The field ``{pid}`` matches the identity, ``{camid}`` the camera, and ``{n}`` digits. A field of any other name
-    matches text that is ignored. No field matches a slash. A field that occurs twice must match the same text twice.
-    The pattern ``{pid}/{date}_{camid}_{n}.jpg`` matches ``anna/2024-05-01_front_0001.jpg``.
+    The field ``{pid}`` matches the identity, ``{camid}`` matches the camera, and ``{n}`` matches digits. A field with
+    any other name matches any text, which is ignored. No field matches a slash. If a field occurs twice, it must match
+    the same text at both places. The pattern ``{pid}/{date}_{camid}_{n}.jpg`` matches
+    ``anna/2024-05-01_front_0001.jpg``.
 
     Attributes:
         text: the pattern as the user wrote it.
 
     Raises:
-        ArgumentError: the pattern has neither ``{pid}`` nor ``{camid}``, or a brace that belongs to no field.
+        ArgumentError: the pattern has neither ``{pid}`` nor ``{camid}``, or has a single brace that encloses no field.
     """
 
     text: str
@@ -43,7 +44,7 @@ class Pattern:
 
     @property
     def depth(self) -> int:
-        """The number of path parts that the pattern matches: folders, and the file."""
+        """Number of path components that the pattern matches, including the file name."""
         return self.text.count("/") + 1
 
     def read(self, path: PurePath) -> tuple[str | None, str | None] | None:
@@ -53,7 +54,8 @@ class Pattern:
             path: path relative to the folder of the images.
 
         Returns:
-            Identity and camera, each None if the pattern has no such field; None if the path does not match.
+            The pair (identity, camera); a value is None if the pattern lacks its field. None instead of a pair if the
+            path does not match the pattern.
         """
         match = self._regex.fullmatch(path.as_posix())
         return None if match is None else (match.groupdict().get("pid"), match.groupdict().get("camid"))
@@ -73,16 +75,16 @@ class Pattern:
 
 
 def suggested(paths: Collection[PurePath]) -> str:
-    """Suggest the first pattern of ``COMMON`` that matches all paths with plausible cameras.
+    """Suggest the first pattern of ``COMMON`` that matches all paths and yields plausible cameras.
 
     Cameras are plausible if more than half of the identities have several cameras, and more than half of the cameras
     saw several identities.
 
     Args:
-        paths: paths of images, relative to their folder.
+        paths: image paths, relative to the folder of the data set.
 
     Returns:
-        The pattern; "" if there is none.
+        The pattern; "" if no pattern of ``COMMON`` fits.
     """
     suffixes = {path.suffix for path in paths}
     suffix = suffixes.pop() if len(suffixes) == 1 else ".{suffix}"

@@ -1,7 +1,7 @@
 """Unpack the archives of data sets and prepare their images.
 
-Every step can be interrupted and repeated. A file gets its final name only when it is complete, and a folder of crops
-only when all its files are complete. A repeated step skips complete files.
+Every step can be interrupted and repeated; a repeated step skips complete files. A file gets its final name only when
+it is complete. A folder of crops gets its final name when all its files are complete.
 """
 
 import errno
@@ -35,18 +35,18 @@ FRAMES = 16  # default number of frames per tracklet
 def prepare(name: str, root: Path, archives: Sequence[Path] = (), *, frames: int = 0) -> None:
     """Unpack the archives of a data set and prepare its images.
 
-    If no archives are given, those in the folder of the data set are used. Most data sets only need unpacking; the
-    others are also converted.
+    If ``archives`` is empty, the archives in the folder of the data set are used. Most data sets only need unpacking;
+    some data sets are also converted to images.
 
     Args:
         name: name of the data set.
         root: folder of all data sets.
         archives: archives of the data set.
-        frames: number of frames to unpack per tracklet, only for data sets of tracklets; 0 means 16.
+        frames: number of frames to unpack per tracklet, for data sets with tracklets; 0 means 16.
 
     Raises:
-        InputError: the name is unknown, an archive is damaged or unsafe, the disk is full, or there is neither an
-            archive nor an unpacked release.
+        InputError: the name is unknown, an archive is damaged or unsafe, the disk is full, or the folder contains
+            neither an archive nor an unpacked release.
     """
     spec = spec_of(name)
     if frames and not spec.unpack_frames:
@@ -81,14 +81,14 @@ def _loads(spec: Spec, root: Path) -> bool:
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Unpack a zip or tar file into a folder, which is created if necessary.
+    """Unpack a zip or tar file into a folder; create the folder if it does not exist.
 
-    If any file of the archive is a link or a device, or would be written outside the folder, nothing is written. Files
-    that already exist with their full size are skipped.
+    The function writes nothing if any file of the archive is a link or a device, or would be written outside the
+    folder. Files that already exist with their full size are skipped.
 
     Raises:
-        InputError: the archive is missing, damaged, protected by a password, unsafe, of another kind, or larger than
-            the free space on the disk.
+        InputError: the archive is missing, damaged, protected by a password, unsafe, neither zip nor tar, or larger
+            than the free space on the disk.
     """
     with _members(archive, folder) as stream:
         members = [*stream]
@@ -117,15 +117,16 @@ def unpack(archive: Path, folder: Path) -> None:
 
 
 def extract(archive: Path, wanted: dict[str, Path]) -> None:
-    """Write chosen files of an archive in one pass, which ends when all of them are written.
+    """Write selected files of an archive to disk in one pass, which stops when all these files are written.
 
     Args:
-        archive: a zip or tar file of any size; it is never loaded into memory as a whole.
-        wanted: output path of each file, by its name without folders; written files are removed from the dict.
+        archive: a zip or tar file; it may be larger than the memory.
+        wanted: mapping from file names (without folders) to output paths. The function removes written files from this
+            dict.
 
     Raises:
-        InputError: the archive is missing, truncated or damaged (the files before the damage are written), or the disk
-            is full.
+        InputError: the archive is missing, the disk is full, or the archive is truncated or damaged. Files that precede
+            the damage have then been written.
     """
     for place in {path.parent for path in wanted.values()}:
         place.mkdir(parents=True, exist_ok=True)
@@ -141,7 +142,7 @@ def extract(archive: Path, wanted: dict[str, Path]) -> None:
 
 
 def _write(file: Path, source: IO[bytes]) -> None:
-    """Write one file of an archive; an error of the disk is not reported as a damaged archive."""
+    """Write one file of an archive; an error of the disk is distinguished from a damaged archive."""
     try:
         write_file(file, partial(shutil.copyfileobj, source))
     except OSError as error:
@@ -163,10 +164,10 @@ class Member(NamedTuple):
 
 @contextmanager
 def _members(archive: Path, folder: Path) -> Iterator[Iterator[Member]]:
-    """Yield the files of an open archive one after the other, without its folders.
+    """Open an archive and yield an iterator over its files; folders are left out.
 
     Raises:
-        InputError: anything fails while the archive is open; the message names ``folder``, the target of unpacking.
+        InputError: any error occurs within the context; the message names ``folder``, the target of unpacking.
     """
     try:
         if archive.is_dir():

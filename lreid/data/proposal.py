@@ -1,4 +1,4 @@
-"""Propose settings that depend on the images: the batch size and the input size of the network."""
+"""Propose settings that suit the images: the batch size and the input size of the network."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ class Proposal:
     ratio: float | None
 
     def keys(self) -> dict[str, int]:
-        """The settings as config keys, for any method."""
+        """Return the settings as config keys, for methods with episodes and with P x K batches."""
         return {
             "BENCHMARK.TASKS_PER_DATASET": self.tasks,
             "EPISODE.IDENTITIES": self.identities,
@@ -59,18 +59,17 @@ class Proposal:
 def propose(
     data_sets: Sequence[DataSet], *, tasks: int = 1, pool: bool = False, height: int = 64, width: int = 32
 ) -> Proposal:
-    """Propose settings that suit data sets.
+    """Propose settings that suit given data sets.
 
-    A batch has at most 24 identities. The number of identities is chosen so that the batches of an epoch are about
-    equally large. The batch has as many images per identity as the median identity, but at least 2 and at most 5. The
-    input of the network is upright, square or wide as most images are, with about as many pixels as ``height`` x
-    ``width``.
+    A batch has at most 24 identities, and all batches of an epoch have about the same number of identities. The number
+    of images per identity in a batch is the median number of images per identity, limited to the range from 2 to 5. The
+    network's input is upright, square or wide, like most images, and has about ``height`` x ``width`` pixels.
 
     Args:
         data_sets: data sets with training images.
         tasks: number of tasks into which each data set is cut.
-        pool: cut all data sets together into this many tasks.
-        height, width: input size, for upright images, of the network that training starts from.
+        pool: merge all data sets before cutting them into ``tasks`` tasks.
+        height, width: input size of the initial network for upright images, in pixels.
 
     Raises:
         ArgumentError: a task would have fewer than two identities.
@@ -97,17 +96,17 @@ def propose(
 
 
 class Size(NamedTuple):
-    """Size of an image: its number of pixels, and height over width."""
+    """Size of an image: the number of pixels, and the ratio of height to width."""
 
     pixels: float
     ratio: float
 
 
 def typical_size(data_sets: Sequence[DataSet]) -> Size | None:
-    """The median size of the training images, or of some evenly spread ones if there are many; None without images.
+    """Compute the median size of the training images, from a sample if there are many; None without images.
 
-    Only the headers of the files are read. Unreadable files are skipped here; an error about them is raised
-    when they are decoded.
+    Only the headers of the files are read. This function skips unreadable files; decoding such a file raises an error
+    later.
     """
     records = [record for data_set in data_sets for record in data_set.train]
     stride = max(len(records) // SAMPLE, 1)
@@ -116,7 +115,7 @@ def typical_size(data_sets: Sequence[DataSet]) -> Size | None:
 
 
 def _size(path: str) -> list[Size]:
-    """The size of an image after its EXIF rotation, as a list of one; an empty list if the file cannot be read."""
+    """Return a list with the size of an image after its EXIF rotation; the list is empty if the file is unreadable."""
     try:
         require_regular(path)
         with Image.open(path) as image:

@@ -1,4 +1,4 @@
-"""Records, one per image, and the groups of records that form data sets and benchmarks."""
+"""Records, which describe one image each, and the data sets, tasks and benchmarks made of records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Record(NamedTuple):
 
     Attributes:
         path: an image file, or the address of an image without a file (see :mod:`lreid.data.schemes`).
-        pid: identity, an integer. In a :class:`Task` this is the class label.
+        pid: identity, an integer. In a :class:`Task`, ``pid`` is the class label.
         camid: camera, an integer.
     """
 
@@ -26,50 +26,50 @@ class Record(NamedTuple):
 
     @property
     def outfit(self) -> int:
-        """Number of the outfit that the identity wears; -1 if unknown, as in every record except a :class:`Frame`."""
+        """Number of the outfit that the identity wears; -1 if unknown. Only a :class:`Frame` may know the outfit."""
         return UNKNOWN
 
     @property
     def tracklet(self) -> int:
-        """Number of the record's tracklet within its split; -1 if it belongs to none."""
+        """Number of the image's tracklet within the split; -1 if the image belongs to no tracklet."""
         return UNKNOWN
 
 
 class Frame(Record):
-    """An image of a tracklet: a record with an outfit and a tracklet, which still unpacks into three values."""
+    """An image of a tracklet: a record that also has an outfit and a tracklet; unpacking gives three values only."""
 
     outfit = UNKNOWN
     tracklet = UNKNOWN
 
     def __new__(cls, path: str, pid: int, camid: int, outfit: int = UNKNOWN, tracklet: int = UNKNOWN) -> Frame:
-        """Create a frame; the outfits of each identity are numbered separately."""
+        """Create a frame; outfit numbers are relative to the identity."""
         frame = super().__new__(cls, path, pid, camid)
         frame.outfit, frame.tracklet = outfit, tracklet
         return frame
 
     def _replace(self, **changes: Any) -> Frame:
-        """Return a copy with another path, identity or camera."""
+        """Return a copy with a new path, identity or camera."""
         return Frame(*super()._replace(**changes), self.outfit, self.tracklet)
 
 
 @dataclass(frozen=True)
 class Names:
-    """Names of identity and camera numbers. A number without a name is its own name."""
+    """Names for the numbers of identities and cameras. The name of a number without an entry is the number itself."""
 
     identities: Mapping[int, str] = field(default_factory=dict)
     cameras: Mapping[int, str] = field(default_factory=dict)
 
     def identity(self, pid: int) -> str:
-        """The name to show: ``car_0002``, or ``id 0002`` if the name is a number."""
+        """Return the name of an identity for display: ``car_0002``, or ``id 0002`` if the name is a number."""
         name = self.identities.get(pid, str(pid))
         return f"id {name}" if name.isdecimal() else name
 
     def camera(self, camid: int) -> str:
-        """The name to show: ``cam north``, ``cam 2``."""
+        """Return the name of a camera for display: ``cam north``, or ``cam 2`` if the name is a number."""
         return f"cam {self.cameras.get(camid, camid)}"
 
     def behind(self, other: Names, pid_offset: int, camid_offset: int) -> Names:
-        """Merge these names with those of a second data set, to whose numbers the offsets are added."""
+        """Merge these names with the names of a second data set, after adding offsets to the second's numbers."""
         return Names(
             {**self.identities, **{pid + pid_offset: name for pid, name in other.identities.items()}},
             {**self.cameras, **{camid + camid_offset: name for camid, name in other.cameras.items()}},
@@ -78,14 +78,14 @@ class Names:
 
 @dataclass(frozen=True)
 class DataSet:
-    """One data set as it was loaded: lists of records with the numbers that its authors gave.
+    """A data set as loaded: lists of records; identity and camera numbers are those of the data set's authors.
 
     ``train`` is empty if the data set is only for testing. ``tracks``, ``single_shot`` and ``tracklets`` mean the same
-    as in :class:`QueryGallery`. ``held_out`` lists test images of the training classes, for image classification, and
-    ``classes`` then lists the names of the classes ``0, 1, …``; both are empty in re-identification. ``names`` has the
-    names of identities and cameras that are not numbers. ``has_cameras`` says whether cameras are known; if not, the
-    records have the camera numbers of :func:`lreid.data.layout.cameras_of_test`. ``dates`` maps identity and outfit to
-    the day on which the outfit was worn.
+    as in :class:`QueryGallery`. For image classification, ``held_out`` lists test images of the training classes, and
+    ``classes`` lists the names of the classes ``0, 1, …``. For re-identification, ``held_out`` and ``classes`` are
+    empty. ``names`` has all names of identities and cameras that are not plain numbers. ``has_cameras`` is False if
+    cameras are unknown; the records then have the camera numbers of :func:`lreid.data.layout.cameras_of_test`.
+    ``dates`` maps pairs (identity, outfit) to the day on which the identity wore the outfit.
     """
 
     name: str
@@ -104,20 +104,20 @@ class DataSet:
 
 @dataclass(frozen=True)
 class Task:
-    """One step of a lifelong sequence: images of identities that no other task contains, unless tasks are groups.
+    """One step of a lifelong sequence. Tasks share identities only if they are groups of cameras or dates.
 
-    In a domain-incremental sequence, all tasks have the same classes in the same order, so a label modulo
-    ``shared_classes`` is the class. Labels still differ between tasks, as in Co²L (ICCV 2021, Section 5.1).
+    In a domain-incremental sequence, all tasks have the same classes in the same order. The labels still differ between
+    tasks, as in Co²L (ICCV 2021, Section 5.1): a label modulo ``shared_classes`` is the class.
 
     Attributes:
         index: position in the sequence, from 0.
-        name: name for tables, for instance ``market1501 3/10``.
-        records: training images; ``pid`` is the class label. Labels of all tasks together are
-            ``0 .. C-1``, ascending from task to task; if tasks are groups, an identity that returns keeps its label.
-        held_out: test images of the same classes, with class labels; empty in re-identification.
-        shared_classes: classes that all tasks of a domain-incremental sequence share; 0 if every task has its own
-            classes.
-        labels: labels reserved for pseudo-labels, which may get images in a later epoch.
+        name: name in tables, for instance ``market1501 3/10``.
+        records: training images; ``pid`` is the class label. The labels of all tasks are the numbers ``0 .. C-1``,
+            ascending from task to task. If tasks are groups, an identity has the same label in all tasks.
+        held_out: test images of the task's classes, with class labels; empty in re-identification.
+        shared_classes: number of classes that all tasks of a domain-incremental sequence share; 0 if every task has its
+            own classes.
+        labels: labels reserved for pseudo-labels; images may get such labels in a later epoch.
     """
 
     index: int
@@ -129,32 +129,32 @@ class Task:
 
     @property
     def classes(self) -> list[int]:
-        """The class labels of this task, ascending."""
+        """List the class labels of this task, ascending."""
         return sorted({*self.labels, *(record.pid for record in self.records)})
 
 
 @dataclass(frozen=True)
 class QueryGallery:
-    """One test set: the gallery is ranked for every query.
+    """One test set, in which the gallery is ranked for every query.
 
     Attributes:
         name: column of the results tables.
-        kind: ``"seen"`` if a task trains on the same domain, ``"unseen"`` if none does. ``"merged"`` if the benchmark
-            also contains its parts as separate test sets, so that averages leave the merged one out.
-        query, gallery: records; the two lists share the numbers of identities and cameras.
-        first_task: index of the first task of its domain; ``None`` if the test set is not seen.
-        splits: if figures are averaged over several splits, the positions in ``query`` and in ``gallery`` that each
-            split contains. Empty: every query is compared with the whole gallery.
-        tracks: track of each gallery image, if tracks are ranked instead of images (VeRi-776's image-to-track search).
-            Empty: images are ranked. A test set has tracks or splits, not both.
+        kind: ``"seen"`` if a task trains on the same domain, ``"unseen"`` if no task does. ``"merged"`` if the test set
+            merges other test sets of the benchmark; averages over test sets then leave it out.
+        query, gallery: records. The same number means the same identity or camera in both lists.
+        first_task: index of the first task on the domain of the test set; None if the test set is not seen.
+        splits: for each random split over which figures are averaged, the positions of the split's images in ``query``
+            and ``gallery``. If empty, every query is compared with the whole gallery.
+        tracks: track of each gallery image, for tests that rank tracks instead of images (VeRi-776's image-to-track
+            search). If empty, images are ranked. A test set cannot have both tracks and splits.
         single_shot: whether the CMC curve is computed on galleries with one randomly drawn image per identity (the
             first protocol of CUHK03).
-        in_gallery: number of queries that are also gallery images. Such an image is left out of the ranking of its own
-            query, even if the camera filter is off.
+        in_gallery: number of queries that are also gallery images. The ranking of such a query leaves out the query
+            image itself, even if the camera filter is off.
         names: names of the identities and cameras.
-        has_cameras: whether cameras are known; if they are not, the camera filter leaves out no image.
-        tracklets: whether queries and gallery entries are tracklets, whose feature is the mean over their frames.
-            ``query`` and ``gallery`` then contain all frames.
+        has_cameras: whether cameras are known. If cameras are unknown, the camera filter leaves out no image.
+        tracklets: whether queries and gallery entries are tracklets. The feature of a tracklet is the mean over its
+            frames, and ``query`` and ``gallery`` contain all frames.
     """
 
     name: str
@@ -172,7 +172,7 @@ class QueryGallery:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Numbers of queries and of gallery entries: images, or tracklets."""
+        """Numbers of queries and of gallery entries (images or tracklets)."""
         query, gallery = (
             {record.tracklet for record in records} if self.tracklets else records
             for records in (self.query, self.gallery)
@@ -182,7 +182,7 @@ class QueryGallery:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A sequence of tasks, over which it iterates, and the test sets that are evaluated after each task."""
+    """A sequence of tasks, and the test sets to evaluate after each task; iteration yields the tasks."""
 
     name: str
     tasks: tuple[Task, ...]

@@ -1,10 +1,10 @@
-"""The rendered people that come with lreid: a data set in one zip archive, which lreid reads without unpacking it.
+"""The rendered people that lreid includes: a data set in a single zip archive, which lreid never unpacks.
 
-``python tools/render people.zip`` makes such an archive. An image in it has an address::
+``python tools/render people.zip`` renders such an archive. An image of the archive has an address::
 
     rendered:<domain>/<file>
 
-The whole archive, some megabytes, is held in memory, so that threads and forked processes can read it without a lock.
+The whole archive (some megabytes) stays in memory, so that threads and forked processes can read images without a lock.
 """
 
 import csv
@@ -43,15 +43,15 @@ def read_rendered(address: str) -> bytes:
 
 
 def domains() -> list[str]:
-    """Names of the domains, in the order of the archive."""
+    """List the names of the domains, in the order of the archive."""
     return list(dict.fromkeys(row["domain"] for row in _rows()))
 
 
 def load_rendered(domain: str) -> DataSet:
-    """Records of one of the :func:`domains`.
+    """Load the data set of a domain; :func:`domains` lists all domains.
 
     Raises:
-        InputError: there is no such domain, or the archive is missing or damaged.
+        InputError: no domain has this name, or the archive is missing or damaged.
     """
     names = domains()
     if domain not in names:

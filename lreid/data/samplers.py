@@ -12,31 +12,31 @@ Passes = Literal["identities", "images"]
 
 
 class Sampler(data.Sampler[list[int]]):
-    """Draws the batches of a task, epoch by epoch, and appends exemplars to each batch.
+    """Base class of samplers, which draw the batches of a task in each epoch and append exemplars to each batch.
 
-    This is a sampler of torch whose items are whole batches. With ``DataLoader(…, batch_sampler=sampler)`` the loader
-    asks the data set for each image of a batch; with ``DataLoader(…, sampler=sampler, batch_size=None)`` it asks once
-    for all images of the batch.
+    A sampler is a torch sampler whose items are whole batches. ``DataLoader(…, batch_sampler=sampler)`` requests each
+    image of a batch from the data set separately. ``DataLoader(…, sampler=sampler, batch_size=None)`` requests all
+    images of a batch at once.
 
-    An epoch depends only on ``(seed, epoch)``, so any epoch can be repeated without the previous ones. Exemplars are
-    added to the batches that would be drawn without exemplars. So the number of batches per epoch and the frequency of
-    new images do not depend on the memory. The official code of iCaRL, Co2L and CCLIS instead shuffles exemplars and
-    new images together, which gives more batches per epoch; here, batches are larger.
+    An epoch depends only on ``(seed, epoch)``, so it can be repeated without drawing the epochs before it. Exemplars
+    are appended to batches of task images, so the number of batches per epoch and the frequency of task images do not
+    depend on the memory. The official code of iCaRL, Co2L and CCLIS instead shuffles exemplars and task images
+    together, which gives more batches per epoch; lreid's batches are larger.
 
     Args:
         labels: class label of every image.
         seed: one integer or several, such as the run's seed and the number of the task.
-        exemplars: class labels of exemplars, none of which is in ``labels``. The index of the first exemplar is
-            ``len(labels)``.
-        exemplar_share: share of exemplars in a batch, in [0, 1), if there are enough. 0 means natural frequency: on
-            average an exemplar is drawn as often as an image of the task. A batch has at least one exemplar.
-        steps: number of batches per epoch; 0 means one pass over the task. An epoch with more batches makes several
-            passes.
+        exemplars: class labels of the exemplars. These labels do not occur in ``labels``. The index of the first
+            exemplar is ``len(labels)``.
+        exemplar_share: share of exemplars in a batch, in [0, 1); the share is lower if the memory is too small. With 0,
+            an exemplar is drawn as often as an image of the task, on average. A batch has at least one exemplar.
+        steps: number of batches per epoch; 0 means one pass over the task. If ``steps`` exceeds the batches of one
+            pass, an epoch makes several passes.
 
     Attributes:
         batches_per_epoch: number of batches, the same in every epoch.
-        num_support: number of support images per identity; in the batch of an episode they come first in the block of
-            the identity.
+        num_support: number of support images per identity. In an episode, the support images of an identity precede its
+            query images.
     """
 
     batches_per_epoch: int
@@ -59,18 +59,18 @@ class Sampler(data.Sampler[list[int]]):
         self.ratio = exemplar_share / (1 - exemplar_share) if exemplar_share else len(exemplars) / max(len(labels), 1)
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the epoch to iterate over, from 0."""
+        """Set the number of the epoch, from 0, whose batches the iteration yields."""
         self.at = epoch
 
     def __iter__(self) -> Iterator[list[int]]:
-        """The batches of the chosen epoch."""
+        """Yield the batches of the epoch that :meth:`set_epoch` selected."""
         return iter([batch.tolist() for batch in self.epoch(self.at)])
 
     def __len__(self) -> int:
         return self.batches_per_epoch
 
     def epoch(self, epoch: int) -> list[np.ndarray]:
-        """The batches of one epoch, each as the indices of its images, with those of exemplars last."""
+        """Return the batches of one epoch as image indices; exemplars come last in each batch."""
         rng = np.random.default_rng([*self.seed, epoch])
         batches = self.own_batches(rng)
         while len(batches) < self.batches_per_epoch:
@@ -81,14 +81,15 @@ class Sampler(data.Sampler[list[int]]):
         return [np.concatenate(pair) for pair in zip(batches, self.exemplar_rows(rng), strict=True)]
 
     def own_batches(self, rng: np.random.Generator) -> list[np.ndarray]:
-        """The batches of one pass over the task, as indices of its images."""
+        """Draw the batches of one pass over the task, as image indices."""
         raise NotImplementedError
 
     def exemplar_rows(self, rng: np.random.Generator) -> np.ndarray:
-        """The exemplars of every batch of an epoch, (batches, n).
+        """Draw the exemplars for every batch of an epoch, as indices (batches, n).
 
         The exemplars of each identity are shuffled and cut into pairs, so that nearly every exemplar has a positive in
-        its batch. The pairs are shuffled. No exemplar is drawn again before all others have been drawn.
+        its batch. The pairs are shuffled, too. An exemplar is drawn again only after all other exemplars have been
+        drawn.
         """
         pairs = _runs(self.stored, 2, rng)
         deck = np.concatenate([pairs[number] for number in rng.permutation(len(pairs))])
@@ -100,36 +101,36 @@ class Sampler(data.Sampler[list[int]]):
         raise NotImplementedError
 
     def _dealt(self, deck: np.ndarray, own: int) -> np.ndarray:
-        """Take the entries of ``deck`` in turn for batches with ``own`` entries of the task each: (batches, n)."""
+        """Deal the exemplars in ``deck`` to batches of ``own`` task images, in turn: indices (batches, n)."""
         count = min(max(round(self.ratio * own), 1), len(deck))
         return np.resize(deck, (self.batches_per_epoch, count))  # np.resize starts again at the end of the deck
 
 
 class IdentitySampler(Sampler):
-    """P x K batches: P identities with K images each.
+    """Draws P x K batches, which have P identities with K images each.
 
-    ``passes`` defines a pass over the task:
+    The argument ``passes`` defines what one pass over the task is:
 
     * ``identities``, as in DMML's official code: each identity occurs at most once. The identities are shuffled and cut
-      into batches. Identities left over, fewer than P, do not occur in this pass.
+      into batches of P identities. The remaining identities (fewer than P) do not occur in the pass.
     * ``images``, as in BoT's official code: nearly every image occurs once. The images of each identity are shuffled
-      and cut into groups of K; images left over do not occur in this pass. A batch consists of groups of P identities.
-      BoT's code draws these identities at random until fewer than P have groups left. lreid gives the groups to the
-      batches in turn, identity after identity in random order. This leaves fewer groups over, and every epoch has the
-      same number of batches.
+      and cut into groups of K images; the remaining images do not occur in the pass. A batch consists of one group from
+      each of P identities. BoT's code draws these identities at random until fewer than P identities have groups left.
+      lreid instead deals the groups to the batches in turn, identity after identity in random order. With lreid's
+      procedure, fewer groups remain unused, and every epoch has the same number of batches.
 
-    An identity with fewer than K images shows some of them several times.
+    If an identity has fewer than K images, some of its images occur several times.
 
     Args:
         labels: class label of every image.
         identities: P, number of identities per batch.
         images: K, number of images per identity.
         task_name: name of the task, for messages.
-        passes: ``"identities"`` or ``"images"``, see above.
+        passes: ``"identities"`` or ``"images"``, as described above.
         options: further arguments of :class:`Sampler`.
 
     Raises:
-        ArgumentError: there are fewer identities than a batch needs, or a batch would be empty.
+        ArgumentError: the task has fewer than P identities, or P or K is below 1.
     """
 
     def __init__(
@@ -168,7 +169,7 @@ class IdentitySampler(Sampler):
         return self.identities * self.images_each
 
     def own_batches(self, rng: np.random.Generator) -> list[np.ndarray]:
-        """The batches of one pass, each (P * K,): P blocks of K images of one identity."""
+        """Draw the batches of one pass, each (P * K,): one block of K images for each of P identities."""
         order, batches = rng.permutation(len(self.images)), self.batches_per_pass
         if self.passes == "identities":
             return [
@@ -184,7 +185,7 @@ class IdentitySampler(Sampler):
         ]
 
     def _groups(self, shuffled: np.ndarray) -> list[np.ndarray]:
-        """The blocks of K images of one identity, without common images: at least one, and at most one per batch."""
+        """Cut the images of one identity into disjoint blocks of K images: at least one, and at most one per batch."""
         size = self.images_each
         count = min(max(len(shuffled) // size, 1), self.batches_per_pass)
         return [self._block(shuffled[number * size :][:size]) for number in range(count)]
@@ -194,30 +195,30 @@ class IdentitySampler(Sampler):
 
 
 class CameraSampler(IdentitySampler):
-    """P x K batches with one random image per identity, and K - 1 images of the identity from other cameras.
+    """Draws P x K batches with one random image per identity, and K - 1 images of the identity from other cameras.
 
-    A pass has every identity once. For each identity, one image is drawn at random, and K - 1 images are drawn from
-    those of other cameras. If there are none, they are drawn from the other images of the identity. If there are too
-    few images, some are repeated. With ``passes="images"``, an epoch has as many batches as the images of the task
-    would fill.
+    An identity occurs at most once per pass. For each identity, the sampler draws one image at random, and K - 1 images
+    from the identity's images from other cameras. If no other camera saw the identity, the K - 1 images are drawn from
+    all other images of the identity. If the identity has too few images, some images are repeated. With
+    ``passes="images"``, the number of batches per epoch is the number of task images divided by the batch size.
 
     Source: ``RandomMultipleGallerySampler`` of the official code of LSTKC, DKP and DASK. If an identity has a single
-    image, the official sampler draws it once, which shifts the rest of the batch by K - 1 places. This sampler draws it
-    K times.
+    image, the official sampler draws the image once, which shifts the rest of the batch by K - 1 places. lreid's
+    sampler draws the image K times.
 
-    If images come from several places, the backgrounds suffice to distinguish most pairs of identities. With
-    ``neighbours`` above 1, a batch consists of groups of this many identities from one place, so that the network must
-    use the appearance. Identities left over at a place are grouped at random. A place is a set of cameras: two cameras
-    that saw the same identity belong to the same place.
+    If images come from several places, a network can distinguish most pairs of identities by the backgrounds alone.
+    With ``neighbours`` above 1, a batch consists of groups of ``neighbours`` identities from the same place, so the
+    network must use the appearance of the identities. Identities that do not fill a group at their place are grouped at
+    random. A place is a set of cameras: two cameras that saw the same identity belong to the same place.
 
     Args:
         labels: class label of every image.
         cameras: camera of every image.
-        neighbours: number of identities per group from one place; 1 ignores the places.
+        neighbours: number of identities per group from the same place; with 1, places are ignored.
         options: further arguments of :class:`IdentitySampler`.
 
     Raises:
-        ArgumentError: as in :class:`IdentitySampler`, or P is not a multiple of ``neighbours``.
+        ArgumentError: see :class:`IdentitySampler`; or P is not a multiple of ``neighbours``.
     """
 
     def __init__(
@@ -241,7 +242,7 @@ class CameraSampler(IdentitySampler):
             self.batches_per_epoch = max(len(labels) // self.images_per_batch, 1)
 
     def own_batches(self, rng: np.random.Generator) -> list[np.ndarray]:
-        """The batches of one pass, each (P * K,): P blocks of K images of one identity."""
+        """Draw the batches of one pass, each (P * K,): one block of K images for each of P identities."""
         order = self._order(rng)
         return [
             np.concatenate([self._across_cameras(self.images[identity], rng) for identity in each])
@@ -249,7 +250,7 @@ class CameraSampler(IdentitySampler):
         ]
 
     def _order(self, rng: np.random.Generator) -> np.ndarray:
-        """All identities in random order; with ``neighbours``, groups of one place follow each other."""
+        """Shuffle all identities; with ``neighbours`` above 1, the identities of a group stay together."""
         if self.neighbours == 1:
             return rng.permutation(len(self.images))
         whole, left = [], []
@@ -262,7 +263,7 @@ class CameraSampler(IdentitySampler):
         return np.concatenate([rng.permutation(dealt[:end].reshape(-1, self.neighbours)).ravel(), dealt[end:]])
 
     def _across_cameras(self, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """One image of an identity and K - 1 images from other cameras, (K,)."""
+        """Draw one image of an identity and K - 1 of its images from other cameras: indices (K,)."""
         first = rng.choice(rows)
         others = rows[self.cameras[rows] != self.cameras[first]]
         if len(others) == 0:
@@ -272,21 +273,23 @@ class CameraSampler(IdentitySampler):
 
 
 class EpisodeSampler(IdentitySampler):
-    """Episodes of N identities with a few support and query images each (DMML, ICCV 2019; DwoPP, BMVC 2022).
+    """Draws episodes: N identities with a few support and query images each (DMML, ICCV 2019; DwoPP, BMVC 2022).
 
-    An identity with fewer images than an episode needs shows some of them several times. The official code then draws
-    queries and supports from the repeated list, so the same image can be both. Here the queries are chosen first and
-    the supports from the remaining images, so an image is both only if its identity has no other.
+    If an identity has too few images for an episode, some of its images occur several times. The official code repeats
+    the list of images and draws supports and queries from this list, so the same image can be both. lreid draws the
+    queries first and the supports from the remaining images. An image is therefore both query and support only if it is
+    the identity's only image.
 
     Args:
         labels: class label of every image.
         identities: N, number of identities per episode.
-        num_support, num_query: number of support and of query images per identity. The block of an identity has the
-            supports first. Exemplars are drawn in such blocks, too, so ``exemplar_share`` is a share of identities.
+        num_support, num_query: numbers of support and query images per identity. In an episode, the supports of an
+            identity precede its queries. Exemplars are drawn in the same way, so ``exemplar_share`` is a share of
+            identities.
         options: further arguments of :class:`IdentitySampler`.
 
     Raises:
-        ArgumentError: there are fewer identities than an episode needs, or an episode would be empty.
+        ArgumentError: the task has fewer than N identities, or a number is below 1.
     """
 
     def __init__(
@@ -297,7 +300,7 @@ class EpisodeSampler(IdentitySampler):
         self.num_support, self.num_query = num_support, num_query
 
     def exemplar_rows(self, rng: np.random.Generator) -> np.ndarray:
-        """The exemplars of every batch of an epoch, (batches, n), in blocks of one identity of an earlier task."""
+        """Draw the exemplars for every batch of an epoch: indices (batches, n), in one block per identity."""
         chosen = self._dealt(rng.permutation(len(self.stored)), self.identities)
         return np.stack(
             [
@@ -315,22 +318,24 @@ class EpisodeSampler(IdentitySampler):
 
 
 class StreamSampler(Sampler):
-    """Shows the images of a task as a stream, cut into segments, with every image once per pass.
+    """Cuts a stream of the task's images into segments; every image occurs once per pass.
 
     The images of each identity are cut into runs of up to ``correlation`` consecutive images, and the runs of all
-    identities are shuffled. With 1 the images are independent; with a large number, the stream shows one identity after
-    the other. A ``correlation`` above 1 is the strength of temporal correlation (STC) of Contrast Scoring (Wu et al.,
-    2021): the number of consecutive images of one class "until a class change happens". So within a pass, two runs of
-    one identity never follow each other, unless an identity has more than half of all runs.
+    identities are shuffled. With ``correlation`` 1, consecutive images are independent. With a large ``correlation``,
+    the stream consists of one identity after the other. A ``correlation`` above 1 is the strength of temporal
+    correlation (STC) of Contrast Scoring (Wu et al., 2021): the number of consecutive images of one class "until a
+    class change happens". Two consecutive runs therefore have different identities, unless an identity has more than
+    half of all runs.
 
     Args:
         labels: class label of every image.
-        segment: maximum number of images of the task per step. The segments of a pass differ by at most one image.
+        segment: maximum number of task images per step. The sizes of the segments of a pass differ by at most one
+            image.
         correlation: maximum number of consecutive images of one identity.
         options: further arguments of :class:`Sampler`.
 
     Raises:
-        ArgumentError: ``segment`` or ``correlation`` is below 1.
+        ArgumentError: ``segment`` is below 1, or ``correlation`` is below 1.
     """
 
     def __init__(self, labels: Sequence[int] | np.ndarray, *, segment: int, correlation: int, **options: Any) -> None:
@@ -351,7 +356,7 @@ class StreamSampler(Sampler):
         return sum(map(len, self.images)) // self.batches_per_pass
 
     def own_batches(self, rng: np.random.Generator) -> list[np.ndarray]:
-        """The segments of one pass."""
+        """Draw the segments of one pass, as image indices."""
         runs = _runs(self.images, self.correlation, rng)
         order = rng.permutation(len(runs))
         if self.correlation > 1:
@@ -361,17 +366,17 @@ class StreamSampler(Sampler):
 
 
 def _by_label(labels: Sequence[int] | np.ndarray) -> list[np.ndarray]:
-    """The rows of each label, in ascending order of labels."""
+    """Return the image indices of each label, in ascending order of labels."""
     order = np.argsort(labels, kind="stable")  # (n,)
     starts = np.unique(np.asarray(labels)[order], return_index=True)[1]
     return np.split(order, starts)[1:]  # the first part, before the first label, is empty
 
 
 def _connected(cameras: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Group identities by place; two cameras that saw the same identity belong to the same place.
+    """Group identities by place; cameras that saw the same identity belong to the same place.
 
     Args:
-        cameras: cameras of the images of each identity.
+        cameras: for each identity, the cameras of its images.
     """
     places: list[tuple[set[int], list[int]]] = []  # cameras and identities of each place
     for identity, own in enumerate(cameras):
@@ -387,20 +392,20 @@ def _connected(cameras: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 
 def _runs(identities: Sequence[np.ndarray], length: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """Shuffle the rows of each identity and cut them into runs of ``length``, identity after identity."""
+    """Shuffle the image indices of each identity and cut them into runs of up to ``length`` images."""
     return [run for rows in identities for run in np.split(rng.permutation(rows), range(length, len(rows), length))]
 
 
 def _without_equal_neighbours(order: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Reorder runs so that no two runs of one label follow each other, with few changes of the given order.
+    """Reorder runs such that consecutive runs have different labels, with few changes to the given order.
 
-    Each step takes the first remaining run, in the given order, whose label differs from that of the previous run. If a
-    label has more than half of the remaining runs, the step takes a run of this label instead. If a label has more than
-    half of all runs, some of its runs follow each other at the end.
+    Each step selects the first remaining run whose label differs from the label of the previous run. If more than half
+    of the remaining runs have the same label, the step selects a run of this label instead. If more than half of all
+    runs have the same label, the order ends with several runs of this label.
 
     Args:
         order: (n,) numbers of the runs.
-        labels: (n,) label of each run, by its number.
+        labels: (n,) label of run 0, 1, ….
     """
     left = np.bincount(labels)  # number of runs of each label that are left
     waiting, taken, last = order.tolist(), [], -1

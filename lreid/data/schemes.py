@@ -1,6 +1,6 @@
-"""Names of data sets and paths of images of the form ``SCHEME:…``; for each scheme there is a module that reads them.
+"""Read data set names and image paths of the form ``SCHEME:…``; each scheme has a module that reads its names.
 
-The module of a scheme is imported when the first name or path of the scheme is read.
+The module of a scheme is imported at the first use of a name or path with this scheme.
 """
 
 import importlib
@@ -30,11 +30,11 @@ EXAMPLES += ("torchreid:NAME",)
 
 @dataclass(frozen=True)
 class Sources:
-    """Sources of data sets, and settings for reading them.
+    """Settings for reading data sets.
 
     Attributes:
         root: folder of the data sets; image paths in CSV files may be relative to it.
-        cameras: cameras of queries and galleries for data sets without cameras, see
+        cameras: policy for the camera numbers of data sets without cameras, see
             :func:`lreid.data.layout.cameras_of_test`.
         split_seed: seed of random splits.
         pattern: pattern of the paths in folders of custom images, see :class:`lreid.data.pattern.Pattern`; if empty,
@@ -49,10 +49,10 @@ class Sources:
     synthetic: Mapping[str, Any] = field(default_factory=dict)
 
     def existing(self, path: str, kind: str) -> Path:
-        """The path itself if it exists, else the same path in ``root``; ``kind`` says in messages what it should be.
+        """Return the path if it exists, otherwise the same path in ``root``; ``kind`` is its name in errors.
 
         Raises:
-            InputError: neither exists.
+            InputError: the path exists neither in the working directory nor in ``root``.
         """
         for file in (Path(path), self.root / Path(path)):
             if os.path.exists(file):  # exists() is False for impossible paths
@@ -62,14 +62,14 @@ class Sources:
 
 @dataclass(frozen=True)
 class Scheme:
-    """Readers of the names and the image paths of a scheme.
+    """Functions that read the data set names and the image paths of a scheme.
 
     Attributes:
-        load: function that returns the data sets of a name; its arguments are the part of the name after ``SCHEME:``,
-            the sources and the number of the split.
+        load: function that loads the data sets of a name. Its arguments are the part of the name after ``SCHEME:``, the
+            sources and the number of the split.
         read: function that returns the image (H, W, 3) uint8 RGB at a path; None if images are plain files.
-        file: function that returns the file from which the image at a path is made; None if there is none.
-        content: function that returns everything besides that file that determines the image at a path.
+        file: function that returns the file from which the image at a path is computed; None if no file is used.
+        content: function that returns all bytes, apart from the file, that determine the image at a path.
     """
 
     load: Callable[[str, Sources, int], list[DataSet]]
@@ -79,7 +79,7 @@ class Scheme:
 
 
 def scheme_of(name: str) -> Scheme | None:
-    """The scheme of a data set's name or an image's path; None if there is no scheme."""
+    """Return the scheme of a data set name or an image path; None if the name has no scheme."""
     start, colon, _ = name.partition(":")
     if not colon or start not in MODULES:
         return None
@@ -88,17 +88,17 @@ def scheme_of(name: str) -> Scheme | None:
 
 
 def image_scheme(path: str) -> Scheme | None:
-    """The scheme that reads the image at a path; None for a plain file."""
+    """Return the scheme that reads the image at a path; None for a plain file."""
     scheme = scheme_of(path)
     return scheme if scheme is not None and scheme.read is not None else None
 
 
 def file_of(path: str) -> str | None:
-    """The file from which the image at a path is made: the path itself for a plain file, None if there is no file."""
+    """Return the file from which the image at a path is computed; None if no file is used, as for synthetic images."""
     scheme = image_scheme(path)
     return path if scheme is None else scheme.file(path)
 
 
 def is_address(path: str) -> bool:
-    """Whether a record's path or the name of a data set denotes images without a file: synthetic or rendered ones."""
+    """Whether an image path or a data set name denotes images without a file, which are synthetic or rendered."""
     return file_of(path) is None

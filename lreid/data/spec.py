@@ -16,22 +16,23 @@ COLUMNS = (*(f"{split} {kind}" for split in SPLITS for kind in KINDS), "cameras"
 
 
 def published(cameras: int | None = None, **splits: tuple[int | None, int | None]) -> Counts:
-    """Published counts, by the names in :data:`COLUMNS`.
+    """Collect published counts under the names in :data:`COLUMNS`.
 
     Args:
-        cameras: number of cameras in all splits together.
+        cameras: number of cameras of the whole data set.
         splits: identities and images of ``train``, ``query`` and ``gallery``; None for a count that is not published.
-            If a data set has several random splits, the counts are those of one. Distractors count as one identity.
+            For a data set with several random splits, the counts of a single split. All distractors together count as
+            one identity.
     """
     numbers = {f"{split} {kind}": n for split, pair in splits.items() for kind, n in zip(KINDS, pair, strict=True)}
     return {column: count for column, count in {**numbers, "cameras": cameras}.items() if count is not None}
 
 
 class NotThere(InputError):
-    """No folder of the data set exists.
+    """The data set was not found in any of its possible folders.
 
     Attributes:
-        places: the folders where the data set may be, preferred ones first.
+        places: possible folders of the data set; preferred folders come first.
     """
 
     def __init__(self, message: str, places: Sequence[Path]) -> None:
@@ -41,11 +42,11 @@ class NotThere(InputError):
 
 @dataclass(frozen=True)
 class Layout:
-    """Folders where a data set may be, and what such a folder must contain.
+    """The possible folders of a data set, and the required content of such a folder.
 
     Attributes:
-        homes: folders where the data set may be, relative to the folder of all data sets; preferred ones first.
-        folders, files: folders and files that its home must contain.
+        homes: possible folders of the data set, relative to the folder of all data sets; preferred folders come first.
+        folders, files: folders and files that the data set's folder must contain.
     """
 
     homes: Sequence[str]
@@ -53,11 +54,11 @@ class Layout:
     files: Sequence[str] = ()
 
     def places(self, root: Path) -> list[Path]:
-        """All homes, whether they exist or not."""
+        """List all possible folders of the data set."""
         return [root / home for home in self.homes]
 
     def lacking(self, root: Path) -> dict[Path, list[str]]:
-        """The missing files and folders of each home that exists."""
+        """List what each existing folder of the data set lacks: missing files and folders."""
         return {
             home: [f"{name}/" for name in self.folders if not (home / name).is_dir()]
             + [name for name in self.files if not (home / name).is_file()]
@@ -68,12 +69,12 @@ class Layout:
 
 @dataclass(frozen=True)
 class Conversion:
-    """How to convert a release that cannot be read directly.
+    """Conversion of a release that lreid cannot read directly.
 
     Attributes:
-        convert: function that writes the images; its argument is the home of the release.
-        release: folders where the release may be, and what they must contain.
-        makes: files and folders that ``convert`` writes, with names as in :meth:`Layout.lacking`.
+        convert: function that writes the images; its argument is the folder of the release.
+        release: possible folders of the release, and their required content.
+        makes: files and folders that ``convert`` writes, named as in :meth:`Layout.lacking`.
     """
 
     convert: Callable[[Path], None]
@@ -81,34 +82,36 @@ class Conversion:
     makes: Sequence[str]
 
     def released(self, root: Path) -> Path | None:
-        """The home that contains at least a part of the release; None if there is none."""
+        """Return the first folder that contains at least a part of the release; None if there is no such folder."""
         whole = len(self.release.folders) + len(self.release.files)
         return next((home for home, missing in self.release.lacking(root).items() if len(missing) < whole), None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """The specification of a data set, or of one of its variants.
+    """The specification of a data set or of a variant of a data set.
 
     Attributes:
         name: name as in ``BENCHMARK.TRAIN``.
-        read: function that reads the data set from its folder. If there are several splits, it also receives ``split``
-            (from 0) and the ``seed`` of random splits; if file names contain no cameras, ``cameras``. The function
-            raises InputError if a name or list is faulty, or a split is empty.
+        read: function that reads the data set from its folder. If the data set has several splits, the function also
+            receives ``split`` (from 0) and the ``seed`` of random splits. If file names contain no cameras, the
+            function also receives ``cameras``. The function raises InputError if a file name or list is faulty, or a
+            split is empty.
         title: name of the data set in texts.
         source: address of the authors' page.
-        on_request: whether the authors give the data set only on request.
-        licence: the licence on the authors' page or in their agreement, in a few words.
+        on_request: whether the data set is available from its authors only on request.
+        licence: short form of the licence on the authors' page or in their agreement.
         layout: folders and files of the data set.
-        folder: folder for its archives, relative to the folder of all data sets.
-        conversion: conversion from the release to images, if it needs one.
+        folder: folder for the archives of the data set, relative to the folder of all data sets.
+        conversion: conversion from the release to images; None if the release contains readable images.
         unpack_frames: function that unpacks the archives into a folder, with a given number of frames per tracklet;
-            None unpacks whole archives.
+            None means that whole archives are unpacked.
         splits: number of random splits over which figures are averaged.
         cameras: whether file names contain cameras.
-        renumbered: whether test identities are numbered from 0 again, so that they share numbers with training ones.
+        renumbered: whether test identities are numbered from 0 again, so that the same number means different people in
+            training and test lists.
         published: published counts of identities, images and cameras.
-        remark: text for the table of all data sets.
+        remark: remark in the table of all data sets.
     """
 
     name: str
@@ -132,14 +135,15 @@ class Spec:
 
         Args:
             root: folder of all data sets.
-            split: number of the split, from 0, if there are several.
+            split: number of the split, from 0, for data sets with several splits.
             seed: seed of random splits.
-            cameras: which camera numbers queries and gallery get if file names contain none, see
+            cameras: policy for camera numbers if file names contain no cameras, see
                 :func:`lreid.data.layout.cameras_of_test`.
 
         Raises:
             NotThere: the data set has no folder in ``root``.
-            InputError: its folder lacks something or has another layout, a name is unexpected, or a split is empty.
+            InputError: the folder lacks a file or folder, has a different layout, a file name is unexpected, or a split
+                is empty.
         """
         options: dict[str, Any] = {"split": split, "seed": seed} if self.splits > 1 else {}
         if not self.cameras:
@@ -147,11 +151,11 @@ class Spec:
         return self.read(self.home(Path(root)), **options)
 
     def home(self, root: Path) -> Path:
-        """The first home that contains everything that the layout requires.
+        """Return the first folder that contains everything that the layout requires.
 
         Raises:
-            NotThere: no home exists.
-            InputError: a home exists but lacks something, or the release has not been converted to images yet.
+            NotThere: no folder of the data set exists.
+            InputError: a folder exists but lacks files, or the release has not been converted to images yet.
         """
         lacking = self.layout.lacking(root)
         for home, missing in lacking.items():

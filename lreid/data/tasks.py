@@ -1,4 +1,4 @@
-"""Build a lifelong benchmark from data sets: split identities into tasks, and turn test splits into test sets."""
+"""Build a lifelong benchmark from data sets: split identities into tasks, and build test sets from test splits."""
 
 import logging
 from collections import Counter
@@ -23,20 +23,19 @@ Splits = Sequence[DataSet]  # the random splits of one data set, which differ in
 
 @dataclass(frozen=True)
 class Cut:
-    """How the training data sets become tasks.
+    """Rules for cutting the training data sets into tasks.
 
     Attributes:
         tasks_per_dataset: number of tasks into which each data set is cut.
-        pool: merge the data sets into one, with one test set, before cutting.
-        identities: maximum number of training identities per data set, of which the lowest are taken; 0 means all.
-        order: order in which identities are dealt to tasks: ``"ascending"``, as in DwoPP's official split, or
-            ``"random"``.
+        pool: merge all data sets into one data set, with one test set, before cutting.
+        identities: maximum number of training identities per data set; identities with the lowest numbers are used. 0
+            means all identities.
+        order: order of the identities before cutting: ``"ascending"``, as in DwoPP's official split, or ``"random"``.
         order_seed: seed of the random order. The order of one data set does not depend on the other data sets.
-        scenario: ``"class-incremental"`` if no class or identity is in two tasks, or ``"domain-incremental"`` if every
-            data set is one task and all have the same classes.
-        groups: the tasks of a single data set, each with its name and its cameras or dates. An identity may be in
-            several tasks; it keeps the label that it has in its first task. Images that belong to no group are left
-            out.
+        scenario: in ``"class-incremental"``, no two tasks share a class or identity. In ``"domain-incremental"``, every
+            data set is one task, and all data sets have the same classes.
+        groups: the tasks of a single data set; each group has a name, followed by cameras or dates. An identity may be
+            in several tasks and has the same label in all of them. Images that belong to no group are left out.
         group_by: ``"camera"`` or ``"date"``, see :attr:`lreid.data.records.DataSet.dates`.
     """
 
@@ -52,14 +51,14 @@ class Cut:
 
 @dataclass(frozen=True)
 class Unseen:
-    """Data sets that are tested, but not trained on.
+    """Data sets that are only used for testing.
 
     Attributes:
         names: names of the data sets.
         galleries: ``"separate"`` for one test set per data set; ``"merged"`` for one test set with the queries and
-            galleries of all of them, as in AKA; or ``"both"``.
-        splits: maximum number of a data set's random splits over which figures are averaged. 0 means all 10 or 20
-            splits; 1 means the first one, as in AKA.
+            galleries of all data sets, as in AKA; or ``"both"``.
+        splits: maximum number of random splits per data set over which figures are averaged. 0 means all 10 or 20
+            splits; 1 means only the first split, as in AKA.
     """
 
     names: Sequence[str] = ()
@@ -69,13 +68,13 @@ class Unseen:
 
 @dataclass(frozen=True)
 class Learned:
-    """Data sets on which the initial model was trained; their test sets are seen from the first task on.
+    """Data sets on which the initial model was trained; their test sets count as seen from the first task on.
 
-    This first task has no images, see :data:`BEFORE`.
+    The training of the initial model counts as the first task, which has no images, see :data:`BEFORE`.
 
     Attributes:
-        names: names of the data sets; empty if they are no longer available for testing. If the run trains or tests on
-            a data set of the same name, the earlier one is called "NAME before".
+        names: names of the data sets; empty if the data sets are no longer available for testing. If the run itself
+            also uses a data set of the same name, the test set of the earlier training is called "NAME before".
         identities: number of classes that the initial model learned.
     """
 
@@ -94,19 +93,22 @@ def build_benchmark(
 ) -> Benchmark:
     """Build a sequence of tasks with the test sets of ``learned``, then of ``train``, then of ``unseen``.
 
-    The class label of an identity is its position in the sequence. No two tasks share an identity.
+    The class label of an identity is its position in the sequence. Without ``cut.groups``, no two tasks share an
+    identity.
 
     Args:
         name: name of the benchmark in tables.
-        train: names of the data sets to train on, in this order (see :func:`lreid.data.datasets.load_datasets`). Of a
-            data set with random splits, the first split is used.
-        unseen, learned: data sets that are only tested, and data sets on which the initial model was trained.
-        cut, sources: how data sets become tasks, and where data sets are read from.
+        train: names of the data sets to train on, in this order (see :func:`lreid.data.datasets.load_datasets`). If a
+            data set has random splits, the first split is used.
+        unseen: data sets that are only used for testing.
+        learned: data sets on which the initial model was trained.
+        cut: rules for cutting data sets into tasks.
+        sources: settings for reading data sets.
 
     Raises:
-        ArgumentError: a data set occurs twice, is trained on without training images, is unseen without a test, or has
-            fewer identities than tasks; a class is in two data sets of a class-incremental benchmark; or a value is
-            invalid. The error names the key of ``BENCHMARK``.
+        ArgumentError: a data set occurs twice, lacks the training or test images that it is used for, or has fewer
+            identities than tasks; a class is in two data sets of a class-incremental benchmark; or a value is invalid.
+            The message names the key of ``BENCHMARK``.
         InputError: a data set cannot be loaded.
     """
     _require_allowed(train, unseen, learned, cut, sources)
@@ -139,10 +141,10 @@ def build_benchmark(
 
 
 def _group_tasks(data_set: DataSet, cut: Cut, *, first: int, index: int) -> list[Task]:
-    """Make one task per group of cameras or dates; their labels start at ``first``.
+    """Build one task per group of cameras or dates; labels start at ``first``, and task numbers start at ``index``.
 
     Raises:
-        ArgumentError: the data set has no dates, a member is in two groups, or a group has no image.
+        ArgumentError: the data set has no dates, a camera or date is in two groups, or a group has no image.
     """
     by_date = cut.group_by == "date"
     if by_date and not data_set.dates:
@@ -177,7 +179,7 @@ def _group_tasks(data_set: DataSet, cut: Cut, *, first: int, index: int) -> list
 
 
 def _unseen_tests(unseen: Unseen, others: Sequence[Splits]) -> Iterator[QueryGallery]:
-    """The unseen test sets: separate ones, a merged one, or both."""
+    """Yield the unseen test sets: separate test sets, a merged test set, or both."""
     if unseen.galleries != "merged":
         yield from (query_gallery(versions, "unseen") for versions in others)
     if unseen.galleries != "separate" and others:
@@ -209,7 +211,7 @@ def _require_allowed(train: Sequence[str], unseen: Unseen, learned: Learned, cut
 
 
 def _unseen_splits(unseen: Unseen, sources: Sources) -> list[Splits]:
-    """The splits of every unseen data set."""
+    """Load the splits of every unseen data set."""
     all_splits: list[Splits] = []
     for name in unseen.names:
         number = min(unseen.splits or splits_of(name), splits_of(name))
@@ -218,9 +220,10 @@ def _unseen_splits(unseen: Unseen, sources: Sources) -> list[Splits]:
 
 
 def _tests_before(learned: Learned, sources: Sources, taken: set[str]) -> list[QueryGallery]:
-    """The test sets of the data sets on which the initial model was trained.
+    """Build test sets from the data sets on which the initial model was trained.
 
-    A name that is already taken gets the suffix "before". If data sets share a name, older ones get it repeatedly.
+    If another test set already has the name of a data set, the name gets the suffix "before". If several of the earlier
+    data sets share a name, an older data set gets the suffix more often than a newer one.
     """
     data_sets = [data_set for each in learned.names for data_set in load_datasets(each, sources) if data_set.query]
     tests: list[QueryGallery] = []
@@ -234,7 +237,7 @@ def _tests_before(learned: Learned, sources: Sources, taken: set[str]) -> list[Q
 
 
 def query_gallery(versions: Splits, kind: Literal["seen", "unseen", "merged"]) -> QueryGallery:
-    """One test set from the splits of a data set; it contains every image once, even if several splits do."""
+    """Build one test set from all splits of a data set; it contains each image once, even if several splits use it."""
     first = versions[0]
     if len(versions) == 1:
         return QueryGallery(
@@ -260,7 +263,7 @@ def query_gallery(versions: Splits, kind: Literal["seen", "unseen", "merged"]) -
 
 
 def pool_splits(name: str, data_sets: Sequence[Splits]) -> list[DataSet]:
-    """Merge data sets split by split; a data set with fewer splits than others uses its splits several times."""
+    """Merge data sets split by split; if a data set has fewer splits than another, its splits are repeated."""
     number = max(len(versions) for versions in data_sets)
     return [
         pool_data_sets(name, [versions[split % len(versions)] for versions in data_sets]) for split in range(number)
@@ -270,12 +273,12 @@ def pool_splits(name: str, data_sets: Sequence[Splits]) -> list[DataSet]:
 def split_identities(data_set: DataSet, tasks_per_dataset: int, *, order: str, order_seed: int) -> list[list[int]]:
     """Cut the training identities of a data set into tasks.
 
-    All tasks get the same number of identities, and the first task also gets the remainder. In ascending order this is
-    DwoPP's split: 751 identities in ten tasks become 76, then nine times 75. DwoPP's authors also used random orders,
-    but did not publish their seed.
+    All tasks get the same number of identities, and the first task also gets the remainder. With ascending order, the
+    result is DwoPP's split: for 751 identities, the first of ten tasks has 76 identities and the others have 75.
+    DwoPP's authors also used random orders, but did not publish their seed.
 
     Returns:
-        The identities of each task, in order.
+        For each task, the list of its identities.
 
     Raises:
         ArgumentError: there are fewer identities than tasks, the number of tasks is not positive, or the order is
@@ -297,9 +300,9 @@ def split_identities(data_set: DataSet, tasks_per_dataset: int, *, order: str, o
 
 
 def pool_data_sets(name: str, data_sets: Iterable[DataSet]) -> DataSet:
-    """Merge data sets into one; each data set gets higher identity and camera numbers than the one before.
+    """Merge data sets into one; identities and cameras are renumbered, so that no two data sets share a number.
 
-    The merged data set ranks single images, even if one of the data sets ranks tracks or is single-shot.
+    The merged data set ranks single images, even if some data set ranks tracks or is single-shot.
     """
     splits: dict[str, list[Record]] = {"train": [], "query": [], "gallery": [], "held_out": []}
     pid_offset = camid_offset = 0
@@ -321,7 +324,7 @@ def pool_data_sets(name: str, data_sets: Iterable[DataSet]) -> DataSet:
 
 
 def merge_tasks(benchmark: Benchmark) -> Benchmark:
-    """Merge all tasks of a benchmark into one, for joint training; all seen test sets then belong to this task."""
+    """Merge all tasks of a benchmark into one task, for joint training; all seen test sets then belong to this task."""
     records = tuple(record for task in benchmark.tasks for record in task.records)
     held_out = tuple(record for task in benchmark.tasks for record in task.held_out)
     tests = tuple(replace(test, first_task=0) if test.kind == "seen" else test for test in benchmark.tests)
@@ -330,10 +333,10 @@ def merge_tasks(benchmark: Benchmark) -> Benchmark:
 
 
 def _shared_classes(seen: Sequence[DataSet], scenario: str, *, cut: bool) -> int:
-    """The number of classes that all tasks of a domain-incremental benchmark share; 0 for a class-incremental one.
+    """Count the classes that all tasks of a domain-incremental benchmark share; 0 if it is class-incremental.
 
     Raises:
-        ArgumentError: the data sets do not fit the scenario.
+        ArgumentError: the scenario is unknown, or the classes of the data sets contradict it.
     """
     if scenario == "class-incremental":
         home: dict[str, str] = {}
@@ -368,7 +371,7 @@ def _identities(records: Iterable[Record]) -> list[int]:
 
 
 def _first_identities(data_set: DataSet, number: int) -> DataSet:
-    """Limit a data set to its first training identities, and also its test if it shows the training classes."""
+    """Limit the training split to its first identities; for classification, also limit the test splits."""
     chosen = set(_identities(data_set.train)[:number])
     limited = ("train", "query", "gallery", "held_out") if data_set.held_out else ("train",)
     records: dict[str, Any] = {
@@ -378,13 +381,13 @@ def _first_identities(data_set: DataSet, number: int) -> DataSet:
 
 
 def _labelled(records: Iterable[Record], labels: Mapping[int, int]) -> tuple[Record, ...]:
-    """The records of the identities in ``labels``, with labels as identities, sorted by label and path."""
+    """Select the records of the identities in ``labels``, replace identities by labels, and sort by label and path."""
     chosen = [record._replace(pid=labels[record.pid]) for record in records if record.pid in labels]
     return tuple(sorted(chosen, key=lambda record: (record.pid, record.path)))
 
 
 def _require_usable(seen: Sequence[DataSet], unseen: Sequence[DataSet]) -> None:
-    """Raise ArgumentError if a name occurs twice, or a data set lacks the training or test images it is used for."""
+    """Raise ArgumentError if a name occurs twice, or a data set lacks the images for its use in training or testing."""
     names = Counter(data_set.name for data_set in (*seen, *unseen))
     seen_names, unseen_names = ({data_set.name for data_set in each} for each in (seen, unseen))
     if twice := next((name for name, count in names.items() if count > 1), None):

@@ -1,6 +1,6 @@
-"""Read data sets by torchreid: for ``torchreid:market1501`` lreid calls torchreid's reader of ``market1501``.
+"""Read data sets with torchreid's readers: ``torchreid:market1501`` uses torchreid's reader of ``market1501``.
 
-This includes image data sets that a script has registered by ``torchreid.data.register_image_dataset``.
+Image data sets that a script has registered by ``torchreid.data.register_image_dataset`` also have such names.
 """
 
 import contextlib
@@ -19,21 +19,21 @@ SPLITS = ("train", "query", "gallery")
 
 
 def load(name: str, sources: Sources, split: int = 0) -> list[DataSet]:
-    """Read a data set by torchreid.
+    """Read a data set with torchreid's reader.
 
     The data set must be in ``sources.root``, in a folder with the name that torchreid expects. If the folder is
-    missing, lreid raises an error, because torchreid would download some data sets. Records are sorted by path. Test
-    identities keep their authors' numbers. torchreid numbers training identities in the arbitrary order of a ``set``;
-    lreid numbers them by their first path instead, after the test identities. Junk (-1) is dropped; distractors (0)
-    stay in the gallery.
+    missing, lreid raises an error before torchreid tries to download the data set. Records are sorted by path. Test
+    identities have the numbers of the data set's authors. torchreid numbers training identities in the arbitrary order
+    of a ``set``. lreid instead numbers training identities in the order of their first paths, beginning after the last
+    test identity. Junk (-1) is dropped; distractors (0) stay in the gallery.
 
     Args:
         name: name of an image data set of torchreid.
-        sources: contains the folder of all data sets.
-        split: not used; torchreid reads the first of several splits.
+        sources: settings for reading; only ``root``, the folder of all data sets, is used.
+        split: not used, because torchreid always reads the first split.
 
     Raises:
-        InputError: torchreid is missing, knows no such image data set, or cannot read it.
+        InputError: torchreid is not installed, has no image data set of this name, or cannot read the data set.
     """
     reader = _reader(name)
     home = Path(sources.root, getattr(reader, "dataset_dir", ""))
@@ -57,7 +57,7 @@ def load(name: str, sources: Sources, split: int = 0) -> list[DataSet]:
 
 
 def _reader(name: str) -> Any:
-    """The class of torchreid that reads an image data set.
+    """Return torchreid's reader class for an image data set.
 
     Raises:
         InputError: torchreid is not installed, or has no image data set of this name.

@@ -1,4 +1,4 @@
-"""Read a tracker's JSON file: rows of supervision's ``JSONSink``, or Ultralytics' results of each frame."""
+"""Read a tracker's JSON file: rows of supervision's ``JSONSink``, or Ultralytics' results per frame."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,17 +13,18 @@ CORNERS = (("x_min", "x1"), ("y_min", "y1"), ("x_max", "x2"), ("y_max", "y2"))
 
 
 def json_lines(file: Path) -> Iterator[tuple[int, str]]:
-    """Yield the boxes that have a track number, as lines of MOT Challenge, with their positions in the file.
+    """Convert the boxes of a JSON file that have a track number to lines in MOT Challenge's format.
 
     Args:
-        file: a list of rows with a frame number and corners, as ``sv.JSONSink`` writes them with
-            ``custom_data={"frame_index": number}``; or a list with one list of ``Results.summary()`` per frame.
+        file: JSON file with a list. The elements are rows with a frame number and the corners of a box, as
+            ``sv.JSONSink`` writes with ``custom_data={"frame_index": number}``; or the elements are lists, the output
+            of ``Results.summary()`` for each frame.
 
     Returns:
-        Positions, counted from 1, and lines.
+        Pairs of the position in the file, from 1, and the line.
 
     Raises:
-        InputError: the file has another form.
+        InputError: the file has neither of these forms.
         OSError: the file cannot be read.
         ValueError: the file is not JSON.
     """
@@ -52,7 +53,7 @@ def json_lines(file: Path) -> Iterator[tuple[int, str]]:
 
 
 def _number(file: Path, number: int, row: dict[str, Any], names: tuple[str, ...]) -> float:
-    """The value of the first of ``names`` that is a key of the row."""
+    """Return the number of a row under the first of ``names`` that the row has as a key."""
     value = next((row[name] for name in names if name in row), None)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise InputError(f"{file}: row {number} has no {' or '.join(names)} that is a number; write it for every box")

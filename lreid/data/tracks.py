@@ -1,4 +1,4 @@
-"""Make a re-identification data set of videos and a tracker's results in the MOT Challenge format."""
+"""Make a re-identification data set from videos and a tracker's results in MOT Challenge's format."""
 
 import configparser
 import csv
@@ -39,12 +39,12 @@ LISTS = (f"gt/{TRUTH}", "mtsc/mtsc.txt")  # files with the tracks in a folder of
 
 
 class Box(NamedTuple):
-    """One line of a tracker's file: the box of a person in a frame.
+    """One line of a tracker's file: the bounding box of a person in a frame.
 
     Attributes:
         line: line number in the file, from 1.
         frame: number of the frame, from 1.
-        track: the number that the tracker gave the person.
+        track: number of the track, by which the tracker identifies the person.
         left, top, width, height: position and size of the box, pixels.
     """
 
@@ -59,14 +59,14 @@ class Box(NamedTuple):
 
 @dataclass(frozen=True)
 class Tracked:
-    """A video with its tracks.
+    """A video and the file with its tracks.
 
     Attributes:
         name: name of the camera.
         frames: a video file; a folder with one image per frame, in the order of their names; or the URL of a video,
             such as ``rtsp://…``, as text.
         tracks: file with the tracker's results.
-        rate: frames per second; None reads the rate from the video.
+        rate: frames per second; None if the rate must be read from the video.
     """
 
     name: str
@@ -77,15 +77,15 @@ class Tracked:
 
 @dataclass(frozen=True)
 class Choice:
-    """Which boxes become images.
+    """Rules for selecting the boxes that become images.
 
     Attributes:
-        every: length of a stretch in seconds; tracks are cut into stretches, and the sharpest box of each stretch
-            becomes an image.
-        most: maximum number of images per track; a long track is cut into longer stretches.
+        every: length of a stretch in seconds. A track is cut into stretches of time, and the sharpest box of each
+            stretch becomes an image.
+        most: maximum number of images per track. For long tracks, the stretches are longer than ``every``.
         height: minimum height of a box, pixels.
         sharpness: minimum sharpness of a box, see :func:`sharpness`.
-        classes: the classes of boxes to take, see :func:`read_tracks`.
+        classes: classes of the boxes to read, see :func:`read_tracks`.
     """
 
     every: float = 0.5
@@ -103,16 +103,16 @@ class Choice:
 def from_tracks(
     sources: Sequence[Path], tracks: Sequence[Path], out: Path, choice: Choice = Choice(), *, same: bool = False
 ) -> int:
-    """Write images ``out/images/CAMERA/TRACK/FRAME.jpg`` and the list of them, ``out/index.csv``.
+    """Write images ``out/images/CAMERA/TRACK/FRAME.jpg`` and their list, ``out/index.csv``.
 
-    Every camera becomes a domain with its own identities, split by :func:`lreid.data.custom.splits_of`. An identity
-    then has only one camera, so the list has no cameras. With ``same``, all cameras together become one domain, and the
-    list has cameras.
+    Every camera becomes a domain with its own identities, split by :func:`lreid.data.custom.splits_of`. As each
+    identity then has a single camera, the list has no column for cameras. With ``same``, all cameras together form one
+    domain, and the list has a column for cameras.
 
     Args:
         sources: videos, folders of frames, folders of MOT Challenge (``img1``) or MTMC (``vdo.avi``) with their
             ``gt/gt.txt``, or folders that contain such folders.
-        tracks: a tracker's file for each source; if empty, the files in the folders are used.
+        tracks: a tracker's file for each source; if empty, the files in the folders of the sources are used.
         out: folder to create.
         choice: which boxes become images.
         same: whether a track number means the same person in all videos, as in MTMC.
@@ -121,7 +121,8 @@ def from_tracks(
         The number of images written.
 
     Raises:
-        InputError: a file cannot be read, tracks do not fit the video, or no box is large and sharp enough.
+        InputError: a file cannot be read, all boxes come after the end of the video, or no box is large and sharp
+            enough.
     """
     if out.exists():
         raise InputError(f"{out}: already exists; choose another --out, or delete it")
@@ -143,20 +144,22 @@ def from_tracks(
 
 
 def read_tracks(file: Path, classes: Sequence[int] = ()) -> list[Box]:
-    """Read the boxes in a tracker's file, sorted by frame.
+    """Read the boxes of a tracker's file, sorted by frame.
 
-    :func:`lreid.data.tracker_json.json_lines` reads JSON. Other text has the MOT Challenge format: a line contains
-    frame, track, left, top, width and height, optionally followed by confidence, class and more, separated by commas or
-    spaces. Boxes with confidence 0 and boxes of other classes are left out; a log line says how many.
+    :func:`lreid.data.tracker_json.json_lines` reads JSON files. All other files have MOT Challenge's format: a line
+    contains frame, track, left, top, width and height, separated by commas or spaces; confidence, class and further
+    values may follow. Boxes with confidence 0 and boxes of other classes are left out, and a log line states the number
+    of such boxes.
 
     Args:
         file: results of a tracker, or ``gt.txt`` of MOT Challenge.
-        classes: the classes of boxes to take. If empty, all boxes of a tracker are taken; from a ``gt.txt`` with nine
-            values per line, only the pedestrians (class 1).
+        classes: classes of the boxes to read. If empty, all classes are read; from a ``gt.txt`` with nine values per
+            line, only pedestrians (class 1) are read.
 
     Raises:
         InputError: the file cannot be read, or a line is faulty: values are missing, a frame number is below 1, width
-            or height is not positive, ``classes`` are given and the line has none, or a track is twice in one frame.
+            or height is not positive, ``classes`` are given but the line has no class, or a frame has two boxes of the
+            same track.
     """
     boxes: list[Box] = []
     places: dict[tuple[int, int], int] = {}
@@ -189,7 +192,7 @@ def read_tracks(file: Path, classes: Sequence[int] = ()) -> list[Box]:
 
 
 def _lines(file: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a tracker's file that are not empty, with their numbers from 1."""
+    """Yield the number, from 1, and the text of each non-empty line of a tracker's file."""
     try:
         if file.suffix == ".json":
             from lreid.data.tracker_json import json_lines
@@ -203,7 +206,7 @@ def _lines(file: Path) -> Iterator[tuple[int, str]]:
 
 
 def _report(file: Path, left_out: Mapping[str, int], taken: Mapping[float, int], *, empty: bool) -> None:
-    """Log which boxes of a file were left out, and whether the remaining ones have several classes.
+    """Log how many boxes of a file were left out, and whether the remaining boxes have several classes.
 
     Raises:
         InputError: no box remains.
@@ -222,7 +225,7 @@ def _report(file: Path, left_out: Mapping[str, int], taken: Mapping[float, int],
 
 
 def _values(where: str, line: str) -> list[float]:
-    """The numbers in a line; raises InputError if there are fewer than six."""
+    """Parse the numbers of a line; raise InputError if the line has fewer than six numbers."""
     try:
         values = [float(value) for value in line.replace(",", " ").split()]
     except ValueError:
@@ -233,7 +236,7 @@ def _values(where: str, line: str) -> list[float]:
 
 
 def _box(where: str, number: int, values: Sequence[float]) -> Box:
-    """The box in a line with these values."""
+    """Check the values of a line and return its box."""
     frame, track, left, top, width, height = values[:6]
     if frame < 1 or frame != int(frame) or track != int(track) or max(frame, track) >= LARGEST:
         raise InputError(
@@ -250,7 +253,7 @@ def _box(where: str, number: int, values: Sequence[float]) -> Box:
 
 
 def sharpness(image: np.ndarray) -> float:
-    """Variance of the Laplacian of an image's grey values (0 to 255); 0 if the image is smaller than 3 x 3 pixels."""
+    """Compute the variance of the Laplacian of an image's grey values (0 to 255); 0 for images below 3 x 3 pixels."""
     grey = image @ np.array([0.299, 0.587, 0.114])  # (H, W)
     if min(grey.shape) < 3:
         return 0.0
@@ -259,7 +262,7 @@ def sharpness(image: np.ndarray) -> float:
 
 
 def _sequences(sources: Sequence[Path], tracks: Sequence[Path]) -> list[Tracked]:
-    """Every video with its tracks, each under its own name."""
+    """Find the file of tracks for every video, and give every video a different name."""
     if tracks and len(tracks) != len(sources):
         raise InputError(
             f"{counted(len(sources), 'video')} and {len(tracks)} --tracks; pass one file of tracks per video, in order"
@@ -291,7 +294,7 @@ def _sequences(sources: Sequence[Path], tracks: Sequence[Path]) -> list[Tracked]
 
 
 def _frames_in(folder: Path) -> Path | None:
-    """The frames in a folder of MOT Challenge or MTMC: a folder of images or a video; None if there are none."""
+    """Find the frames in a folder of MOT Challenge (subfolder ``img1``) or MTMC (``vdo.*``); None without frames."""
     if (folder / "img1").is_dir():
         return folder / "img1"
     return next(iter(list_folder(folder, "vdo.*")), None)
@@ -302,7 +305,7 @@ def _list_in(folder: Path) -> Path | None:
 
 
 def _rate_in(folder: Path) -> float | None:
-    """Frames per second in the ``seqinfo.ini`` of MOT Challenge; None if the file or the rate is missing.
+    """Read the frames per second from MOT Challenge's ``seqinfo.ini``; None if the file or the rate is missing.
 
     Raises:
         InputError: the file cannot be read, or the rate is invalid.
@@ -324,7 +327,7 @@ def open_video(sequence: Tracked) -> tuple[float, Iterator[np.ndarray]]:
     """Open a video.
 
     Returns:
-        Frames per second, and an iterator that decodes the frames one by one, (H, W, 3) uint8 RGB.
+        Frames per second, and an iterator that decodes the frames one by one as (H, W, 3) uint8 RGB.
 
     Raises:
         InputError: the video or folder cannot be read.
@@ -371,12 +374,12 @@ def open_video(sequence: Tracked) -> tuple[float, Iterator[np.ndarray]]:
 
 
 def shown(source: Path | str) -> str:
-    """A video's path, or its URL without the password."""
+    """Return the path of a video, or the URL of a video without the password, for messages."""
     return re.sub("//[^/@]*@", "//", str(source))
 
 
 def _images(sequence: Tracked, choice: Choice, folder: Path) -> list[tuple[str, str, str, int]]:
-    """Write the images of a video and return them as :func:`_cut` does."""
+    """Write the images of a video and return all rows of :func:`_cut`."""
     rows = list(_cut(sequence, choice, folder))
     if not rows:
         raise InputError(
@@ -389,7 +392,7 @@ def _images(sequence: Tracked, choice: Choice, folder: Path) -> list[tuple[str, 
 
 
 def _cut(sequence: Tracked, choice: Choice, folder: Path) -> Iterator[tuple[str, str, str, int]]:
-    """Write the images of a video one by one; yield the path in the folder, identity, camera and second of each."""
+    """Write the images of a video one by one; yield the relative path, identity, camera and second of each."""
     boxes = read_tracks(sequence.tracks, choice.classes)
     rate, frames = open_video(sequence)
     best = BestCrops(stretches_of(boxes, choice, rate))
@@ -431,7 +434,7 @@ def _cut(sequence: Tracked, choice: Choice, folder: Path) -> Iterator[tuple[str,
 
 
 class HeldCrop(NamedTuple):
-    """The best crop so far of one stretch of a track, with the stretch, the quality and the frame number."""
+    """The best crop so far in a stretch of a track, with the stretch, the quality and the frame number."""
 
     stretch: int
     quality: float
@@ -440,10 +443,10 @@ class HeldCrop(NamedTuple):
 
 
 class BestCrops:
-    """The best crop of each track in its current stretch, so that memory holds one crop per track.
+    """Stores the best crop of each track's current stretch, so that only one crop per track is in memory.
 
     Args:
-        stretch_of: function that gives the stretch of a box, see :func:`stretches_of`.
+        stretch_of: function that returns the stretch of a box, see :func:`stretches_of`.
     """
 
     def __init__(self, stretch_of: Callable[[Box], int]) -> None:
@@ -451,24 +454,24 @@ class BestCrops:
         self.held: dict[int, HeldCrop] = {}  # by track
 
     def is_complete(self, box: Box) -> bool:
-        """Whether the crop held for the box's track belongs to an earlier stretch, which this box ends."""
+        """Whether the stored crop of the box's track is final, because the box belongs to a later stretch."""
         return box.track in self.held and self.held[box.track].stretch != self.stretch_of(box)
 
     def offer(self, box: Box, quality: float, pixels: np.ndarray) -> None:
-        """Hold a crop if it is better than the one held for its track."""
+        """Store a crop if it is better than the stored crop of its track."""
         if box.track not in self.held or quality > self.held[box.track].quality:
             self.held[box.track] = HeldCrop(self.stretch_of(box), quality, box.frame, pixels)
 
     def take(self, track: int) -> HeldCrop:
-        """Remove and return the crop held for a track."""
+        """Remove and return the stored crop of a track."""
         return self.held.pop(track)
 
 
 def stretches_of(boxes: Sequence[Box], choice: Choice, rate: float) -> Callable[[Box], int]:
-    """Cut tracks into stretches, at most ``choice.most`` per track.
+    """Cut tracks into stretches of equal length, at most ``choice.most`` stretches per track.
 
     Returns:
-        A function that gives the number of a box's stretch within its track, from 0.
+        A function that returns the number of a box's stretch within its track, from 0.
     """
     first: dict[int, int] = {}
     last: dict[int, int] = {}
@@ -495,7 +498,7 @@ def crop(frame: np.ndarray, box: Box) -> np.ndarray | None:
 
 
 def _list(rows: Sequence[tuple[str, str, str, int]], same: bool) -> str:
-    """The list of the images, as the text of a CSV file."""
+    """Format the list of the images as the text of a CSV file."""
     images = [Listed(path, track, camera if same else None) for path, track, camera, _ in rows]
     cameras = same and bool(cameras_of(images))
     text = io.StringIO()

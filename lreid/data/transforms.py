@@ -1,4 +1,4 @@
-"""Augment whole batches of training images by pipelines of albumentations."""
+"""Augment whole batches of training images with albumentations pipelines."""
 
 import os
 import random
@@ -22,12 +22,12 @@ cv2 = Extra("cv2", "opencv")
 
 
 class Changes(NamedTuple):
-    """The random parameters of a pipeline's last steps for one batch, drawn on the CPU and applied on any device.
+    """The random parameters of a pipeline's last steps for one batch; drawn on the CPU, applied on any device.
 
     Attributes:
         flips: (n,) bool, whether each image is flipped.
-        shifts: (n, 2) int64, by how many pixels each image is moved down and to the right, after the flip; uncovered
-            pixels become black.
+        shifts: (n, 2) int64, number of pixels by which each image is moved down and to the right after the flip;
+            uncovered pixels become black.
         boxes: (n, 4) int64: top, bottom, left and right of the erased rectangle; an empty rectangle erases nothing.
     """
 
@@ -37,20 +37,22 @@ class Changes(NamedTuple):
 
 
 class Augment:
-    """Augments and normalises images of the input size by the steps of an albumentations pipeline.
+    """Augments images of the network's input size by the steps of an albumentations pipeline, and normalises them.
 
-    For the last steps (flip, padding with a crop, erasing) albumentations only draws the parameters. This class applies
-    these steps itself, together with the normalisation, on the CPU or another device. On the CPU the pixels equal those
-    of albumentations to the last bit, at 1.7 times the speed (``tools/bench_loading.py``).
+    The last steps of a pipeline may be a flip, padding with a crop, and erasing. For these steps, albumentations only
+    draws the parameters; this class applies the steps itself, together with the normalisation, on the CPU or a GPU. On
+    the CPU, the pixels equal albumentations' pixels to the last bit, and the class is 1.7 times as fast
+    (``tools/bench_loading.py``).
 
     Args:
-        steps: transforms of albumentations, in their order, from uint8 to uint8 of the same size. The last one may be a
-            step of :mod:`lreid.data.erasing`, which is applied after the normalisation.
+        steps: transforms of albumentations, in the order of application; they map uint8 images to uint8 images of the
+            same size. The last transform may be a step of :mod:`lreid.data.erasing`, which is applied after the
+            normalisation.
         mean, std: mean and standard deviation of RGB values in [0, 1], three each.
-        name: name of the pipeline, for errors.
+        name: name of the pipeline in error messages.
 
     Raises:
-        InputError: erasing is not the last step.
+        InputError: the pipeline has an erasing step that is not its last step.
     """
 
     def __init__(
@@ -83,7 +85,7 @@ class Augment:
             images: n uint8 RGB images (H, W, 3), at least one.
             seed: seed of all random decisions for the batch.
             progress: finished share of the task's epochs, in [0, 1].
-            rows: the k images to return; random decisions are the same as for the whole batch.
+            rows: slice of the k images to return. The random decisions for an image do not depend on ``rows``.
 
         Returns:
             (k, 3, H, W) float32.
@@ -108,7 +110,7 @@ class Augment:
         return batch.transpose(0, 3, 1, 2)  # a view: channels last in memory, with which convolutions are faster
 
     def draw(self, images: Sequence[np.ndarray], *, seed: int, progress: float) -> tuple[Sequence[np.ndarray], Changes]:
-        """Apply the first steps and draw parameters for the last ones; arguments and errors as in :meth:`__call__`."""
+        """Apply the first steps and draw parameters for the last steps; arguments and errors as in :meth:`__call__`."""
         generators = np.random.default_rng(seed), random.Random(seed)
         for step in self.steps:
             step.set_random_state(*generators)
@@ -121,7 +123,7 @@ class Augment:
         return changed, Changes(flips[:, 0].bool(), shifts, boxes)
 
     def _draw_last(self, row: np.ndarray, shape: tuple[int, ...], progress: float) -> None:
-        """Fill a row (7,) with the drawn flip, shift and box of an image."""
+        """Draw the flip, shift and erased box of an image, and write them to a row (7,)."""
         height, width, channels = shape
         if self.flip:
             row[0] = self.flip.should_apply()
@@ -149,15 +151,16 @@ class Augment:
     def left_to_device(
         self, images: Sequence[np.ndarray], *, seed: int, progress: float, rows: slice = slice(None)
     ) -> tuple[Tensor, Changes]:
-        """Apply the first steps, and draw parameters for :meth:`on_device`; arguments as in :meth:`__call__`."""
+        """Apply the first steps and draw parameters for :meth:`on_device`; arguments as in :meth:`__call__`."""
         images, changes = self.draw(images, seed=seed, progress=progress)
         return torch.from_numpy(np.stack(images[rows])), Changes(*(each[rows] for each in changes))
 
     def on_device(self, pixels: Tensor, changes: Changes) -> Tensor:
-        """Normalise images and apply the last steps on their device; equals :meth:`__call__` up to rounding.
+        """Apply the last steps on the device of the images, and normalise; equals :meth:`__call__` up to rounding.
 
         Args:
-            pixels, changes: (n, H, W, 3) uint8 images and the last steps, both from :meth:`left_to_device`.
+            pixels: (n, H, W, 3) uint8 images from :meth:`left_to_device`.
+            changes: parameters of the last steps from :meth:`left_to_device`.
 
         Returns:
             (n, 3, H, W) float32, channels last in memory.
@@ -209,7 +212,7 @@ def _is_erasing(step: Any) -> bool:
 
 
 def _is_shift(pad: Any, crop: Any) -> bool:
-    """Whether two steps pad with black on every side and then crop at random, which together shifts the image."""
+    """Whether two steps together shift an image: black padding on all sides, followed by a random crop."""
     return (
         (type(pad), type(crop)) == (albumentations.Pad, albumentations.RandomCrop)
         and isinstance(pad.padding, int)
@@ -225,7 +228,7 @@ def _with_inner(steps: Iterable[Any]) -> Iterator[Any]:
 
 
 def _shifted(image: np.ndarray, down: int, right: int) -> np.ndarray:
-    """An image (H, W, 3) shifted by a number of pixels; uncovered pixels are 0."""
+    """Shift an image (H, W, 3) by a number of pixels; uncovered pixels become 0."""
     height, width, _ = image.shape
     moved = np.zeros_like(image)
     rows, columns = max(height - abs(down), 0), max(width - abs(right), 0)  # size of the part that stays in the image
@@ -234,9 +237,9 @@ def _shifted(image: np.ndarray, down: int, right: int) -> np.ndarray:
 
 
 def _all_shifted(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """Rearrange images (n, H, W, 3): row i becomes ``rows[:, i]``, and column j becomes ``columns[:, j]``.
+    """Move the pixels of images (n, H, W, 3): row i comes from ``rows[:, i]``, column j from ``columns[:, j]``.
 
-    Pixels from outside an image are 0.
+    If an index is outside the image, the pixel becomes 0.
     """
     height, width = images.shape[1:3]
     inside = ((rows >= 0) & (rows < height))[:, :, None] & ((columns >= 0) & (columns < width))[:, None]  # (n, H, W)
@@ -246,14 +249,14 @@ def _all_shifted(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 
 
 def _of_version_2(step: dict[str, Any], *, weighted: bool = False) -> dict[str, Any]:
-    """Translate a saved pipeline step from before albumentations 2: ``always_apply`` becomes ``p=1``.
+    """Convert a pipeline step saved by albumentations 1 to version 2: ``always_apply`` becomes ``p=1``.
 
     Args:
-        step: the step with its arguments and inner steps.
-        weighted: whether the step belongs to a ``OneOf``, so that its ``p`` is a weight.
+        step: the saved step: its arguments and its inner steps.
+        weighted: whether the step belongs to a ``OneOf``; its ``p`` is then a weight.
 
     Raises:
-        ValueError: the installed version would draw differently.
+        ValueError: the installed version would draw the parameters of the step differently.
     """
     kind = step["__class_fullname__"].rpartition(".")[2]
     if kind == "SomeOf":
@@ -267,17 +270,17 @@ def _of_version_2(step: dict[str, Any], *, weighted: bool = False) -> dict[str, 
 
 
 def load_pipeline(path: str | Path, values: Mapping[str, Any] | None = None) -> list[Any]:
-    """Read the steps of a pipeline that ``albumentations.save`` wrote, YAML or JSON.
+    """Read the steps of a pipeline from a YAML or JSON file that ``albumentations.save`` wrote.
 
-    Files of albumentations 1 are also read if version 2 samples the parameters of all their steps in the same way.
+    A file of albumentations 1 is accepted if version 2 draws the parameters of all its steps in the same way.
 
     Args:
         path: path of the file.
         values: values that replace names in the file, such as ``INPUT.HEIGHT``.
 
     Raises:
-        InputError: the file is missing or is not a pipeline, or the installed version of albumentations lacks one of
-            its transforms or arguments.
+        InputError: the file is missing or is not a pipeline, or the installed version of albumentations lacks a
+            transform or argument of the pipeline.
     """
     library = albumentations.load()
     version = ""
@@ -313,7 +316,7 @@ def load_pipeline(path: str | Path, values: Mapping[str, Any] | None = None) -> 
 
 
 def _filled(content: Any, values: Mapping[str, Any]) -> Any:
-    """The content of a file in which each name is replaced by its value."""
+    """Replace each name in the content of a file by its value."""
     if isinstance(content, dict):
         return {key: _filled(value, values) for key, value in content.items()}
     if isinstance(content, list):

@@ -1,7 +1,7 @@
-"""Find and load data sets by name; a file in this package describes each, or a script registers it.
+"""Find and load data sets by name; a file of this package or a script describes each data set.
 
-Every file in this folder, and in the folder of classification data sets, contains ``SPECS``: one
-:class:`lreid.data.spec.Spec` per name. Names with a scheme, such as ``csv:PATH``, need no file: see
+Every file in this folder and in the folder of classification data sets defines ``SPECS``, which has one
+:class:`lreid.data.spec.Spec` per data set name. Names with a scheme, such as ``csv:PATH``, need no such file, see
 :mod:`lreid.data.schemes`.
 """
 
@@ -33,12 +33,12 @@ _registered: dict[str, Spec] = {}
 
 
 def register_dataset(spec: Spec) -> None:
-    """Register a data set from outside this package, for the current process.
+    """Register a data set that is defined outside this package, for the current process.
 
-    Registering a name again replaces the data set, so that a notebook cell may run twice.
+    If the name is registered already, the new data set replaces the old one, so a notebook cell may run twice.
 
     Raises:
-        ArgumentError: a data set of this package has that name.
+        ArgumentError: a data set of this package has the same name.
     """
     if any(builtin.name == spec.name for module in files() for builtin in module.SPECS):
         raise ArgumentError("spec", f"is named {spec.name}, which is a data set of lreid; choose a different name")
@@ -47,30 +47,30 @@ def register_dataset(spec: Spec) -> None:
 
 @cache
 def _modules(package: str) -> tuple[ModuleType, ...]:
-    """The modules of a package in alphabetical order."""
+    """Import the modules of a package, in alphabetical order."""
     paths = importlib.import_module(package).__path__
     return tuple(importlib.import_module(f"{package}.{module.name}") for module in pkgutil.iter_modules(paths))
 
 
 def files() -> Iterator[ModuleType]:
-    """Import the modules with data sets one by one, in alphabetical order within each package."""
+    """Yield the modules that define data sets, in alphabetical order within each package."""
     return (module for package in PACKAGES for module in _modules(package))
 
 
 def specs() -> dict[str, Spec]:
-    """The specifications of all data sets, by name."""
+    """Map the names of all data sets to their specifications."""
     return {spec.name: spec for module in files() for spec in module.SPECS} | _registered
 
 
 def find(name: str) -> Spec | None:
-    """The specification of the data set with a name; None if there is none, as for names with a scheme."""
+    """Return the specification of a data set; None if the name is unknown or has a scheme."""
     if name in _registered or ":" in name:
         return _registered.get(name)
     return next((spec for module in files() for spec in module.SPECS if spec.name == name), None)
 
 
 def spec_of(name: str) -> Spec:
-    """The specification of the data set with a name.
+    """Return the specification of a data set.
 
     Raises:
         InputError: no data set has this name; the message gives the most similar name.
@@ -91,26 +91,26 @@ def spec_of(name: str) -> Spec:
 
 
 def splits_of(name: str) -> int:
-    """The number of splits over which the figures of a data set are averaged."""
+    """Return the number of splits over which the figures of a data set are averaged."""
     spec = find(name)
     return spec.splits if spec else 1
 
 
 def load_datasets(name: str, sources: Sources = Sources(), *, split: int = 0) -> list[DataSet]:  # noqa: B008 (frozen)
-    """Load the data sets of a name.
+    """Load the data sets that a name denotes.
 
     Args:
         name: name of a data set, see :func:`specs`; ``csv:PATH`` for all domains of a CSV file, ``csv:PATH#DOMAIN`` for
             one domain; ``folder:PATH`` for a folder of classes; ``own:PATH`` for a folder of identities, or a CSV file
             without splits, see :mod:`lreid.data.custom`; ``synthetic:DOMAIN`` for synthetic images; ``rendered:DOMAIN``
-            for rendered people that come with lreid; ``rotated:DEGREES:NAME`` for a data set of image files, rotated by
-            an angle; ``torchreid:NAME`` for an image data set that torchreid reads. A relative path starts in the
-            current folder or in ``sources.root``.
-        sources: folders and settings for reading the data set.
-        split: number of the split, if the data set has several.
+            for the rendered people that lreid includes; ``rotated:DEGREES:NAME`` for a data set of image files, rotated
+            by an angle; ``torchreid:NAME`` for an image data set that torchreid reads. A relative path is relative to
+            the current folder or to ``sources.root``.
+        sources: settings for reading data sets, such as the folder of all data sets.
+        split: number of the split, from 0, for a data set with several splits.
 
     Returns:
-        One data set, or one per domain of a CSV file.
+        A list with one data set; for a CSV file, one data set per domain.
 
     Raises:
         InputError: the name is unknown, or the files of the data set are faulty.

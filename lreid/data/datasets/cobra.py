@@ -3,9 +3,9 @@
     datasets/cobra/re_identification_youngstock/
     └── ORIENTATION/COW/    11438 images of 48 cows, over two years
 
-There is no official split. lreid makes ten splits; each trains on a random half of the cows. The first image of each
-other cow in each orientation is a query, and the rest is the gallery. The two sides of a cow look different, so the
-gallery has images of every query's orientation. There are no cameras.
+CoBRA has neither an official split nor cameras. lreid draws ten splits. In each split, a random half of the cows is for
+training. For each test cow and orientation, the first image is a query, and all other images are in the gallery. The
+two sides of a cow look different, so each query has gallery images of its own orientation.
 """
 
 import os
@@ -18,7 +18,7 @@ from lreid.identities import ascending_ranks
 
 
 def read(home: Path, *, split: int = 0, seed: int = 0, cameras: CameraPolicy = "apart") -> DataSet:
-    """Read one of ten splits of CoBRA; cows are numbered from 1 in the order of their names."""
+    """Read one of ten random splits of CoBRA; cows are numbered from 1 in the order of their names."""
     folders = {Path(folder): visible_images(Path(folder)) for folder, *_ in sorted(os.walk(home))}
     folders = {folder: images for folder, images in folders.items() if images}
     pids = {name: rank + 1 for name, rank in ascending_ranks(folder.name for folder in folders).items()}

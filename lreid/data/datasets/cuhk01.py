@@ -2,8 +2,8 @@
 
     datasets/cuhk01/campus/      0001001.png …      (3884 images)
 
-CUHK02 shows the same people in its training pair P1, so a model that was trained on one of the two data sets has seen
-people of the other. CUHK02's test pair P5 shows other people.
+The training pair P1 of CUHK02 shows the people of CUHK01, so a model that was trained on CUHK02 has seen the test
+people of CUHK01. The test pair P5 of CUHK02 shows different people.
 """
 
 from pathlib import Path
@@ -17,13 +17,13 @@ PATTERN = r"(?P<pid>\d{4})(?P<camid>\d{3})"
 
 
 def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
-    """Read one of 20 splits of CUHK01.
+    """Read one of 20 random splits of CUHK01.
 
-    Images 1 and 2 of a person come from one camera, images 3 and 4 from the other. Half of the people are for training.
-    For the others, the images of one camera are queries and those of the other camera are the gallery. Splits ``2 k``
-    and ``2 k + 1`` have the same test people, with the cameras swapped.
+    Images 1 and 2 of a person come from the first camera, images 3 and 4 from the second camera. Half of the people are
+    for training. For the test people, the images of one camera are the queries, and the images of the other camera are
+    the gallery. Splits ``2 k`` and ``2 k + 1`` have the same test people, with the roles of the cameras exchanged.
 
-    lreid draws its own splits with a seed, because other toolkits draw theirs without one.
+    lreid draws the splits with a seed; other toolkits draw random splits without a seed.
     """
     records = [
         record._replace(camid=(record.camid + 1) // 2)  # 1, 2, 3, 4 -> 1, 1, 2, 2

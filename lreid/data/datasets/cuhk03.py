@@ -1,4 +1,4 @@
-"""CUHK03, with its classic protocol and the new one (Li et al., DeepReID, CVPR 2014; Zhong et al., CVPR 2017).
+"""CUHK03, with its classic protocol and its new protocol (Li et al., DeepReID, CVPR 2014; Zhong et al., CVPR 2017).
 
     datasets/cuhk03/
     ├── cuhk03_release/cuhk-03.mat
@@ -9,14 +9,14 @@
     ├── images_labeled/     1_001_1_01.png …   (14096)
     └── classic_test_sets.json
 
-`lreid data prepare cuhk03_detected` writes everything below the line. Images that torchreid has prepared also work. The
+`lreid data prepare cuhk03_detected` writes all files below the line. Images that torchreid has prepared also work. The
 two config files are from <https://github.com/zhunzhong07/person-re-ranking>. `cuhk-03.mat` may be a MATLAB file of
-version 7.3 or older; an older file is loaded as a whole, which needs several GiB of memory.
+version 7.3 or older. Reading an older file needs several GiB of memory.
 
 A file name gives the pair of cameras, the person, the view (which lreid uses as camera number) and the number of the
-image. A detector found the `detected` boxes; people drew the `labeled` ones. In a classic test set, all images of 100
-people are queries and gallery. Names with `_single_shot` follow the original protocol: Rank-k is computed on galleries
-with one randomly drawn image per person.
+image. A detector found the `detected` boxes; humans drew the `labeled` boxes. In a classic test set, every image of 100
+people is both a query and a gallery image. Data sets with `_single_shot` in their name follow the original protocol:
+Rank-k is computed on galleries with one randomly drawn image per person.
 """
 
 import json
@@ -53,7 +53,7 @@ INDICES = {"train": "train_idx", "query": "query_idx", "gallery": "gallery_idx"}
 
 
 def read(home: Path, *, boxes: Boxes) -> DataSet:
-    """Read CUHK03 with the new protocol; each of the five pairs of cameras has the views 1 and 2, used as cameras.
+    """Read CUHK03 with the new protocol; the two views of each pair of cameras serve as cameras 1 and 2.
 
     Args:
         boxes: ``"detected"`` by a detector, or ``"labeled"`` manually.
@@ -70,13 +70,14 @@ def read(home: Path, *, boxes: Boxes) -> DataSet:
 def read_classic(home: Path, *, boxes: Boxes, single_shot: bool = False, split: int = 0, seed: int = 0) -> DataSet:
     """Read one of the 20 classic test sets of CUHK03.
 
-    100 people are for testing and 1367 for training. All images of the test people are queries and also the gallery, as
-    in torchreid; by the camera filter, a query can only match images from the other view. The original figures used one
-    gallery image per person (``single_shot``). Person ``n`` of camera pair ``p`` gets the identity ``10000 p + n``.
+    100 people are for testing and 1367 people for training. Every image of the test people is both a query and a
+    gallery image, as in torchreid. The camera filter restricts the matches of a query to images from the other view.
+    The original protocol used one gallery image per person (``single_shot``). Person ``n`` of camera pair ``p`` gets
+    the identity ``10000 p + n``.
 
     Args:
         boxes: ``"detected"`` by a detector, or ``"labeled"`` manually.
-        single_shot: compute Rank-k as in the original figures, see :func:`lreid.retrieval.evaluate_single_shot`.
+        single_shot: compute Rank-k by the original protocol, see :func:`lreid.retrieval.evaluate_single_shot`.
     """
     folder = home / f"images_{boxes}"
     try:
@@ -95,7 +96,7 @@ def read_classic(home: Path, *, boxes: Boxes, single_shot: bool = False, split: 
 
 
 def _read_config(file: Path) -> tuple[list[str], list[int], dict[str, list[int]]]:
-    """Read a file of the new protocol: file names, identities and, for every split, positions from 0."""
+    """Read a config file of the new protocol: image names, identities, and the positions (from 0) of each split."""
     with MatlabFile(file) as content:
         try:
             names = [content.text(cell) for cell in np.ravel(content["filelist"])]
@@ -119,14 +120,14 @@ def _record(folder: Path, name: str, pid: int, config: Any) -> Record:
 
 
 def convert(home: Path) -> None:
-    """Write the images of ``cuhk-03.mat`` as PNG files, and its 20 classic test sets as JSON.
+    """Convert ``cuhk-03.mat``: write the images as PNG files and the 20 classic test sets as a JSON file.
 
-    Files are named as in the lists of the new protocol. The name ``1_001_2_06.png`` gives the pair of cameras, the
-    person, the view and the number of the image, all counted from 1. The first five images of a person show view 1, the
-    others view 2. Empty images are skipped.
+    Files have the same names as in the lists of the new protocol. The name ``1_001_2_06.png`` gives the pair of
+    cameras, the person, the view and the number of the image, all counted from 1. The first five images of a person are
+    from view 1, all other images are from view 2. Empty images are skipped.
 
     Raises:
-        InputError: the file is not the file of CUHK03.
+        InputError: ``cuhk-03.mat`` does not have the content of CUHK03's file.
     """
     with MatlabFile(home / RELEASE) as content:
         try:

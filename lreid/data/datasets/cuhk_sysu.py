@@ -8,14 +8,14 @@
         ├── query/                                     (2900)
         └── gallery/
 
-This is a data set for person search: it has scenes, and boxes of people in them. You need the release with `Train.mat`
-and `TestG50.mat`; another release has no identities. `lreid data prepare cuhk_sysu` crops the boxes into
-`cuhksysu4reid/`, with the file names and the JPEG quality of AKA's code. Crops that other code made in this layout also
-work, also in a folder `cuhksysu4reid/` directly in the folder of all data sets.
+CUHK-SYSU is a data set for person search: it consists of scenes with bounding boxes of people. You need the release
+with `Train.mat` and `TestG50.mat`; another release has no identities. `lreid data prepare cuhk_sysu` writes the crops
+of the boxes to `cuhksysu4reid/`, with the file names and the JPEG quality of AKA's code. lreid also reads crops that
+other code wrote in this layout. The folder `cuhksysu4reid/` may also be directly in the folder of all data sets.
 
-The gallery contains only people who are queried, which makes the data set easier than others. The data set has no
-cameras (see `BENCHMARK.CAMERAS`), which is why AKA's own code cannot score it. `cuhk_sysu_sub` leaves out people with
-fewer than four training images, as AKA does before it selects 500 people.
+The gallery contains only people who are queried, so CUHK-SYSU is easier than other data sets. CUHK-SYSU has no cameras
+(see `BENCHMARK.CAMERAS`), so AKA's own code cannot compute scores for it. `cuhk_sysu_sub` leaves out people with fewer
+than four training images, as AKA does before selecting 500 people.
 """
 
 from collections import Counter
@@ -50,13 +50,13 @@ PATTERN = r"(?P<pid>\d+)_s\d+_\d+_\d"
 def read(home: Path, *, min_images: int = 1, cameras: CameraPolicy = "apart") -> DataSet:
     """Read the crops of CUHK-SYSU.
 
-    The gallery of a query consists of the boxes of its person in the 50 scenes of ``TestG50.mat``; boxes of other
-    people are not cropped. AKA's released code gives all images the same camera (``cameras="same"``) and filters by
-    camera, so it cannot score this data set.
+    For each query, the gallery has the boxes of the same person in the query's 50 scenes of ``TestG50.mat``. Boxes of
+    other people in these scenes are not cropped. AKA's released code gives all images the same camera
+    (``cameras="same"``) and applies the camera filter, so it cannot compute scores for this data set.
 
     Args:
-        min_images: leave out people with fewer training images. AKA trains on people with 4 or more.
-        cameras: which camera numbers queries and gallery get, see :func:`lreid.data.layout.cameras_of_test`.
+        min_images: minimum number of training images of a person in ``train``; AKA uses 4.
+        cameras: policy for the camera numbers of queries and gallery, see :func:`lreid.data.layout.cameras_of_test`.
     """
     query_camera, gallery_camera = cameras_of_test(cameras)
     camid = {"train": 0, "query": query_camera, "gallery": gallery_camera}
@@ -69,7 +69,7 @@ def read(home: Path, *, min_images: int = 1, cameras: CameraPolicy = "apart") ->
 
 
 class Crop(NamedTuple):
-    """A box in a scene of CUHK-SYSU."""
+    """A bounding box in a scene of CUHK-SYSU."""
 
     scene: str
     box: tuple[int, int, int, int]  # left, top, right, bottom in pixels
@@ -79,12 +79,13 @@ class Crop(NamedTuple):
 def convert(home: Path) -> None:
     """Crop the people of CUHK-SYSU into ``cuhksysu4reid/{train,query,gallery}``.
 
-    Training crops come from ``Train.mat``, queries and galleries from ``TestG50.mat``. The gallery gets the boxes of
-    the query's person; scenes without such a box are skipped. File names and JPEG quality (75) are those of AKA's code:
-    ``00012_s00345_0000067_0.jpg`` gives person, scene, number of the crop and whether the crop is marked as hard.
+    Training crops come from ``Train.mat``; queries and gallery come from ``TestG50.mat``. The gallery has the boxes of
+    the query's person; scenes without a box of this person are skipped. File names and JPEG quality (75) are the same
+    as in AKA's code: ``00012_s00345_0000067_0.jpg`` gives person, scene, number of the crop and whether the crop is
+    marked as hard.
 
     Raises:
-        InputError: an annotation or scene is damaged, a scene is missing, or a box shows nothing of its scene.
+        InputError: an annotation or scene is damaged, a scene is missing, or a box is outside its scene.
     """
     with folder_at_once(home / CROPS) as folder:
         if folder is not None:
@@ -93,7 +94,7 @@ def convert(home: Path) -> None:
 
 
 def _read_annotations(folder: Path) -> dict[str, list[Crop]]:
-    """Boxes to crop for every split; a crop's number is its position in the annotation."""
+    """Read the boxes to crop for every split; the number of a crop is its position in the annotation."""
     file = folder / "Train.mat"
     try:
         train = []
@@ -153,7 +154,7 @@ def _write_crops(crops: Sequence[Crop], scenes: Path, folder: Path) -> None:
 
 
 def _listed(value: Any) -> list[Any]:
-    """Return a value from a MATLAB file as a list, because a list of one element may be read as the element itself."""
+    """Make sure that a value from a MATLAB file is a list; SciPy may return the element of a one-element list."""
     return [value] if isinstance(value, dict) else list(value)
 
 

@@ -2,8 +2,8 @@
 
     datasets/ilids/i-LIDS_Pedestrian/Persons/      0001001.jpg …      (476 images)
 
-The images come from the i-LIDS data set of the UK Home Office. The files do not record cameras, so lreid numbers the
-images of each person and uses the number as the camera.
+The images come from the i-LIDS data set of the UK Home Office. The release does not state the cameras, so lreid numbers
+the images of each person and uses the number of an image as its camera.
 """
 
 from pathlib import Path
@@ -20,13 +20,14 @@ PATTERN = r"(?P<pid>\d{4})(?P<camid>\d{3})"
 
 
 def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
-    """Read one of 10 splits of i-LIDS.
+    """Read one of 10 random splits of i-LIDS.
 
-    All images of 59 people are for training. For each of the other 60 people, one query and one gallery image are drawn
-    at random. The files do not record cameras. As other toolkits do, lreid numbers the images of each person and uses
-    the number as the camera. The query and the gallery image of a person therefore always have different cameras.
+    All images of 59 people are for training. For each of the 60 test people, one query and one gallery image are drawn
+    at random. The release does not state the cameras. Like other toolkits, lreid numbers the images of each person and
+    uses the number of an image as its camera. The query and the gallery image of a person therefore always have
+    different cameras.
 
-    lreid draws its own splits with a seed, because other toolkits draw theirs without one.
+    lreid draws the splits with a seed; other toolkits draw random splits without a seed.
     """
     records = read_folder(home / "Persons", PATTERN, EXAMPLE)
     trained = random_half((record.pid for record in records), seed=[seed, split])

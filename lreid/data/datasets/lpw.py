@@ -6,9 +6,9 @@
     ├── scen2/view1/ … view4/                  └── bounding_box_test/
     └── scen3/view1/ … view4/
 
-LPW has half a million frames of 7694 tracks. Each scene numbers its people from 1. Scenes 2 and 3 are for training. In
-scene 1, view 2 has the queries and views 1 and 3 the gallery. Lifelong papers that replace DukeMTMC use LPW_s2, a
-version of scene 2 in the layout of Market-1501.
+LPW has half a million frames of 7694 tracks. People are numbered from 1 in each scene. Scenes 2 and 3 are for training.
+In scene 1, the images of view 2 are the queries, and the images of views 1 and 3 are the gallery. Lifelong papers that
+replace DukeMTMC use LPW_s2, a version of scene 2 in the layout of Market-1501.
 """
 
 from pathlib import Path
@@ -46,7 +46,7 @@ def read(home: Path) -> DataSet:
 def read_s2(home: Path) -> DataSet:
     """Read LPW_s2, scene 2 of LPW in the layout of Market-1501; cameras are numbered 1 to 4.
 
-    Lifelong papers that replace DukeMTMC use this set (Xu et al., Self-Reinforcing Prototype Evolution, ICCV 2025).
+    Lifelong papers that replace DukeMTMC use LPW_s2 (Xu et al., Self-Reinforcing Prototype Evolution, ICCV 2025).
     """
     return read_folders("lpw_s2", home, S2_FOLDERS, S2_PATTERN, S2_EXAMPLE)
 

@@ -8,11 +8,12 @@
     ├── query_IDX.txt       line numbers of the queries in track_test_info.txt, from 0; the others are the gallery
     └── outfit_dates.txt   not published, for `mevid-dates`: person, outfit and date per line, such as 103 20 2018-03-07
 
-MEVID shows 158 consenting actors in 598 outfits and 8,092 tracklets. `lreid data prepare mevid --frames 16` reads the
-archives (`mevid-v1-bbox-train.tgz`, 30 GB, `mevid-v1-bbox-test.tgz`, 13 GB, and `mevid-v1-annotation-data.zip`) as
-streams and writes up to 16 frames per tracklet. A query or gallery entry is a tracklet; its feature is the mean over
-these frames. The authors' figures use all frames. `EVAL.OUTFITS` evaluates matches in the same outfit or in another
-one. In `mevid-dates` and `mevid-sites`, people of earlier tasks return. The release has no dates of outfits.
+MEVID shows 158 consenting actors in 598 outfits and 8,092 tracklets. Its archives are `mevid-v1-bbox-train.tgz` (30
+GB), `mevid-v1-bbox-test.tgz` (13 GB) and `mevid-v1-annotation-data.zip`. `lreid data prepare mevid --frames 16` reads
+the archives as streams and writes up to 16 frames per tracklet. Each query and each gallery entry is a tracklet, whose
+feature is the mean over these frames. The authors' figures use all frames. `EVAL.OUTFITS` restricts matches to the
+query's outfit or to other outfits. In the benchmarks `mevid-dates` and `mevid-sites`, a person may occur in several
+tasks. The release lacks the dates of outfits.
 """
 
 import os
@@ -39,9 +40,9 @@ class Tracklet(NamedTuple):
 
     Attributes:
         number: number of the line, from 0.
-        first, last: line numbers, from 0, of its first and last image in the file of names. In an empty tracklet,
-            ``last`` is below ``first``.
-        pid: person, -1 for junk.
+        first, last: line numbers (from 0) of the tracklet's first and last image in the file of names. For an empty
+            tracklet, ``last`` is below ``first``.
+        pid: number of the person, -1 for junk.
         outfit, camid: outfit and camera.
     """
 
@@ -54,7 +55,7 @@ class Tracklet(NamedTuple):
 
 
 def read(home: Path) -> DataSet:
-    """Read MEVID with the frames that exist on disk; cameras have the numbers of the release.
+    """Read MEVID with all frames that exist on disk; camera numbers are the same as in the release.
 
     Raises:
         InputError: a line is malformed or contradicts another file, or no frame of a tracklet exists.
@@ -77,7 +78,7 @@ def read(home: Path) -> DataSet:
 
 
 def _frames(home: Path, split: str) -> list[Frame]:
-    """The existing frames of a split, tracklet by tracklet."""
+    """List the existing frames of a split, tracklet by tracklet."""
     folder = home / f"bbox_{split}"
     files_of = {person.name: set(os.listdir(person)) for person in folder.iterdir() if person.is_dir()}
     frames, lacking = [], {}
@@ -98,7 +99,7 @@ def _frames(home: Path, split: str) -> list[Frame]:
 
 
 def _named_tracklets(home: Path, split: str) -> Iterator[tuple[Tracklet, list[str]]]:
-    """Yield the tracklets with the names of their images, except empty and junk ones."""
+    """Yield each tracklet with the names of its images; empty tracklets and junk are left out."""
     file = home / f"{split}_name.txt"
     tracklets = sorted(_tracklets(home, split), key=lambda tracklet: tracklet.first)
     with open(file, encoding="utf-8", errors="replace") as lines:
@@ -121,7 +122,7 @@ def _named_tracklets(home: Path, split: str) -> Iterator[tuple[Tracklet, list[st
 
 
 def _tracklets(home: Path, split: str) -> list[Tracklet]:
-    """The tracklets of a split, except empty and junk ones."""
+    """List the tracklets of a split, without empty tracklets and junk."""
     file = home / f"track_{split}_info.txt"
     tracklets = [Tracklet(number, *row) for number, row in enumerate(_numbers(file, 5))]
     tracklets = [each for each in tracklets if each.pid != JUNK and each.last >= each.first]
@@ -138,7 +139,7 @@ def _tracklets(home: Path, split: str) -> list[Tracklet]:
 
 
 def _numbers(file: Path, columns: int) -> Iterator[tuple[int, ...]]:
-    """Yield the whole numbers of each line, which numpy may have written with a decimal point."""
+    """Yield the integers of each line; numpy may have written these integers with a decimal point."""
     for number, line in enumerate(_lines(file), start=1):
         try:
             values = [float(value) for value in line.split()]
@@ -153,7 +154,7 @@ def _numbers(file: Path, columns: int) -> Iterator[tuple[int, ...]]:
 
 
 def _dates(file: Path) -> dict[tuple[int, int], str]:
-    """The date of each outfit; a key is a person and the number of that person's outfit."""
+    """Read the date of each outfit; keys are pairs (person, number of the person's outfit)."""
     dates: dict[tuple[int, int], str] = {}
     for number, line in enumerate(_lines(file), start=1):
         match = re.fullmatch(r"\s*(\d+)\s+(\d+)\s+(\d{4}-\d\d-\d\d)\s*", line)
@@ -172,10 +173,10 @@ def _lines(file: Path) -> list[str]:
 
 
 def unpack_frames(archives: Sequence[Path], home: Path, frames: int) -> None:
-    """Unpack the text files, and evenly spread frames of each tracklet; skip files that exist.
+    """Unpack all text files and evenly spread frames of each tracklet; skip existing files.
 
     Raises:
-        InputError: an archive is damaged, or the archives lack some of the files.
+        InputError: an archive is damaged, or the archives lack a required file.
     """
     from lreid.data.prepare import extract
 
@@ -206,7 +207,7 @@ def unpack_frames(archives: Sequence[Path], home: Path, frames: int) -> None:
 
 
 def _spread(names: Sequence[str], count: int) -> list[str]:
-    """Choose ``count`` evenly spread images of a tracklet, or all if there are not more."""
+    """Choose ``count`` evenly spread images of a tracklet; all images if the tracklet has no more than ``count``."""
     if len(names) <= count:
         return [*names]
     return [names[(2 * part + 1) * len(names) // (2 * count)] for part in range(count)]

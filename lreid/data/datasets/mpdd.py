@@ -5,8 +5,9 @@
     ├── query/      (104)
     └── gallery/    (521)
 
-The archive contains another archive, `MPDD.zip`; unpack it, too. lreid does not read its folder `val` with further
-images of the same dogs. Images show whole dogs in several poses. The authors do not define a camera.
+The downloaded archive contains a second archive, `MPDD.zip`, which you must also unpack. lreid does not read the folder
+`val`, which has further images of the training dogs. Images show whole dogs in several poses. The authors do not
+explain the camera numbers in file names.
 """
 
 from pathlib import Path
@@ -21,7 +22,7 @@ PATTERN = r"(?P<pid>\d+)_c(?P<camid>\d+)_?s\d+_\d+"  # one query is named 146_c1
 
 
 def read(home: Path) -> DataSet:
-    """Read MPDD; dogs are numbered from 1, since 0 means distractors, and cameras as in the file names."""
+    """Read MPDD; dogs are numbered from 1, because 0 means distractors; cameras have the numbers in the file names."""
     splits: dict[str, Any] = {
         split: tuple(dog._replace(pid=dog.pid + 1) for dog in read_folder(home / split, PATTERN, EXAMPLE))
         for split in SPLITS

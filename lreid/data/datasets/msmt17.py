@@ -8,11 +8,11 @@
     ├── list_query.txt    (11659)         ├── list_query.txt
     └── list_gallery.txt  (82161)         └── list_gallery.txt
 
-In V2 faces are blurred; the lifelong papers use V2. Both versions show the same people, so one version cannot be the
-unseen test of a model that was trained on the other. The lists give the identity of each image; the third number in a
-file name is the camera. The test lists number people from 0 again, so equal numbers in training and test lists mean
-different people. `msmt17_v1` and `msmt17_v2` train only on `list_train.txt`, as the DwoPP paper does. The names with
-`+val` also train on `list_val.txt`, which has other images of the same people, as many re-ID papers do.
+In V2, faces are blurred; the lifelong papers use V2. Both versions show the same people, so neither version is unseen
+data for a model that was trained on the other version. The lists give the identity of each image; the third number in a
+file name is the camera. The test lists number people from 0 again, so the same number in training and test lists means
+different people. `msmt17_v1` and `msmt17_v2` train only on `list_train.txt`, as in the DwoPP paper. The names with
+`+val` also train on `list_val.txt`, as in many re-ID papers; this list has further images of the same people.
 """
 
 from functools import partial
@@ -33,8 +33,9 @@ def read(home: Path, *, version: Literal["v1", "v2"], with_val: bool = False) ->
     """Read one version of MSMT17; cameras are numbered 1 to 15.
 
     Args:
-        version: ``"v1"``, or ``"v2"``, in which faces are blurred.
-        with_val: also train on ``list_val.txt`` (32621 images in all), as many re-ID papers do, but not DwoPP's.
+        version: ``"v1"`` or ``"v2"``; in ``"v2"``, faces are blurred.
+        with_val: also train on ``list_val.txt`` (32621 images in all), as in many re-ID papers, but not in DwoPP's
+            paper.
     """
     train_folder, test_folder = FOLDERS[version]
     train = _read_list(home / LISTS["train"], home / train_folder)

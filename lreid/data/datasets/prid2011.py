@@ -2,8 +2,8 @@
 
     datasets/prid2011/prid_2011/single_shot/{cam_a,cam_b}/      person_0001.png …      (385 and 749 images)
 
-lreid uses the single-shot part. Both cameras saw people 1 to 200. Above 200, the same number means a different person
-for each camera.
+lreid uses the single-shot part. Both cameras saw the people 1 to 200. A number above 200 means different people in the
+two cameras' folders.
 """
 
 from pathlib import Path
@@ -19,13 +19,13 @@ SHARED = 200  # both cameras saw people 1 to 200; above, a number means a differ
 
 
 def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
-    """Read one of 10 splits of PRID 2011 (single shot).
+    """Read one of 10 random splits of PRID 2011 (single shot).
 
-    Of the 200 people that both cameras saw, 100 are for training. For the other 100 people, the images from camera A
-    are the queries. The gallery has the images from camera B of these 100 people and of the 549 people that only B saw.
-    People that only camera A saw are not used.
+    Of the 200 people whom both cameras saw, 100 people are for training. For the 100 test people, the images from
+    camera A are the queries. The gallery consists of camera B's images of the 100 test people and of the 549 people
+    whom only camera B saw. People whom only camera A saw are not used.
 
-    lreid draws its own splits with a seed, because other toolkits draw theirs without one.
+    lreid draws the splits with a seed; other toolkits draw random splits without a seed.
     """
     first, second = (read_folder(home / folder, PATTERN, EXAMPLE, camid=camid) for camid, folder in FOLDERS.items())
     shared = [record for record in first if record.pid <= SHARED]

@@ -2,7 +2,7 @@
 
     datasets/sensereid/SenseReID/{test_probe,test_gallery}/      00001_0.jpg …      (1040 and 3388 images)
 
-This data set is only for testing. Most people in its gallery are never queried.
+SenseReID is only for testing. Most people in the gallery are not queried.
 """
 
 from pathlib import Path

@@ -6,9 +6,9 @@
         ├── train_list.txt           (113346 lines)
         └── test_list_800.txt, test_list_1600.txt, test_list_2400.txt
 
-The folder may also be called `VehicleID_V1.0`. One random image of every test vehicle is the gallery, and its other
-images are queries. The paper averages ten such draws; to do so, name the data set under `UNSEEN` with `SPLITS 0`. The
-data set has no cameras.
+The folder may also be called `VehicleID_V1.0`. The data set has no cameras. The gallery has one random image of every
+test vehicle, and all other images of the test vehicles are queries. The paper averages figures over ten random
+galleries. To average in the same way, list the data set under `BENCHMARK.UNSEEN` and set `BENCHMARK.SPLITS 0`.
 """
 
 from functools import partial
@@ -28,12 +28,13 @@ SIZES: dict[Size, int] = {"small": 800, "medium": 1600, "large": 2400}
 def read(home: Path, *, size: Size, split: int = 0, seed: int = 0, cameras: CameraPolicy = "apart") -> DataSet:
     """Read VehicleID with one of its test lists.
 
-    One random image of every test vehicle is the gallery, and its other images are queries. Figures are averaged over
-    10 such draws. The paper reports only Rank-k. Each query has one match, so mAP is the mean of 1 / rank.
+    The gallery has one random image of every test vehicle, and all other images of the test vehicles are queries.
+    Figures are averaged over 10 random galleries. The paper reports only Rank-k. Each query has a single match, so mAP
+    is the mean of 1 / rank over the queries.
 
     Args:
-        size: size of the test list.
-        cameras: which camera numbers queries and gallery get, see :func:`lreid.data.layout.cameras_of_test`.
+        size: size of the test list, in vehicles.
+        cameras: policy for the camera numbers of queries and gallery, see :func:`lreid.data.layout.cameras_of_test`.
     """
     files = {name: home / file for name, file in _lists(size).items()}
     train, test = (_read_list(file, home / "image") for file in files.values())

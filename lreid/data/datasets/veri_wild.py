@@ -28,7 +28,7 @@ def read(home: Path, *, size: Size) -> DataSet:
     """Read VERI-Wild with one of its test lists; ``vehicle_info.txt`` has the camera of every image.
 
     Args:
-        size: size of the test lists.
+        size: size of the test lists, in vehicles.
     """
     files = {split: home / name for split, name in _lists(size).items()}
     cameras = _read_cameras(home / CAMERAS)
@@ -42,7 +42,7 @@ def _lists(size: Size) -> dict[str, str]:
 
 
 def _read_cameras(file: Path) -> dict[str, int]:
-    """The camera of every image ``vehicle/image``; the first line names the columns."""
+    """Read the camera of every image ``vehicle/image``; the first line of the file names the columns."""
     lines = read_lines(file, r"(?P<image>\d+/\d+);(?P<camid>\d+)(;.*)?", "00001/000001;1;2018-03-11 …", first=2)
     return {line["image"]: int(line["camid"]) for line in lines}
 

@@ -2,8 +2,8 @@
 
     datasets/viper/VIPeR/{cam_a,cam_b}/      000_45.bmp …      (632 images each)
 
-The authors' page is often offline. There are 20 splits: the people are divided into halves ten times, and each
-division has queries from camera A and the gallery from camera B, and vice versa.
+The authors' page is often offline. lreid draws 20 splits: the people are divided into halves ten times, and each
+division gives two splits. The queries of the first split come from camera A, those of the second split from camera B.
 """
 
 from pathlib import Path
@@ -19,13 +19,14 @@ PATTERN = r"(?P<pid>\d+)_\d+"
 
 
 def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
-    """Read one of 20 splits of VIPeR.
+    """Read one of 20 random splits of VIPeR.
 
-    Each of two cameras took one image of each person. Half of the people are for training. For the others, the images
-    of one camera are queries and those of the other camera are the gallery. Splits ``2 k`` and ``2 k + 1`` have the
-    same test people; queries are from camera A in the first and from camera B in the second.
+    Each of two cameras took one image of each person. Half of the people are for training. For the test people, the
+    images of one camera are the queries, and the images of the other camera are the gallery. Splits ``2 k`` and
+    ``2 k + 1`` have the same test people. Queries come from camera A in split ``2 k``, and from camera B in split
+    ``2 k + 1``.
 
-    VIPeR has no official split. lreid draws its own splits with a seed, because other toolkits draw theirs without one.
+    VIPeR has no official split. lreid draws the splits with a seed; other toolkits draw random splits without a seed.
     """
     views = [read_folder(home / folder, PATTERN, EXAMPLE, camid=camid) for camid, folder in FOLDERS.items()]
     pids = [{record.pid for record in view} for view in views]

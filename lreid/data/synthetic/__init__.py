@@ -4,13 +4,13 @@ A synthetic image needs no file; its address determines the image::
 
     synthetic:<domain>/<seed>/<identity>/<camera>/<shot>
 
-The *seed* determines the population. The *domain* is the site with its cameras, backgrounds and fashions. Identities
-are numbered in the order in which they appear during a season, in which :data:`SEASON` identities appear. The colours
-of clothes and the daylight change gradually from the first to the last day of the season. So the images of an early
-task differ from those of a late task, and a model forgets the early task.
+The *seed* determines the population. The *domain* is a site with its cameras, backgrounds and fashions. A season has
+:data:`SEASON` identities, which are numbered in the order of their appearance. The colours of clothes and the daylight
+change gradually from the first to the last day of the season. Images of early tasks therefore differ from images of
+late tasks, so a model forgets early tasks.
 
-Every random choice comes from a :class:`random.Random` with a text as seed, and every pixel is computed with integers,
-so an address gives the same image on every machine.
+Every random choice comes from a :class:`random.Random` with a text as seed, and every pixel is computed with integers.
+An address therefore gives the same image on every machine.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def draw(address: str) -> np.ndarray:
     """Draw the image at an address.
 
     Args:
-        address: ``synthetic:<domain>/<seed>/<identity>/<camera>/<shot>``; identities are numbered from
-            0 to ``SEASON - 1``, cameras from 1 to ``CAMERAS``.
+        address: ``synthetic:<domain>/<seed>/<identity>/<camera>/<shot>``; identities are numbered from 0 to
+            ``SEASON - 1``, and cameras from 1 to ``CAMERAS``.
 
     Returns:
         (H, W, 3) uint8, RGB: 64 x 32 pixels for people, 48 x 64 for vehicles.
@@ -75,18 +75,19 @@ def draw(address: str) -> np.ndarray:
 def load_synthetic(
     domain: str, *, train_identities: int, test_identities: int, images_per_identity: int, distractors: int, seed: int
 ) -> DataSet:
-    """Build a data set of one domain, with training identities and other identities for testing.
+    """Build the data set of one domain, with disjoint training and test identities.
 
-    Training identities, test identities and distractors come from the whole season. Identities in ascending order of
-    ``pid`` appear one after the other, so tasks that are cut in this order drift. ``QUERIES`` images of each test
-    identity are queries, and the rest are gallery images; each query has a match from a different camera.
+    Training identities, test identities and distractors come from the whole season. Identities with a higher ``pid``
+    appear later in the season, so tasks cut in ascending order of ``pid`` drift in appearance. For each test identity,
+    ``QUERIES`` images are queries, and all other images are in the gallery. Each query has a match from a different
+    camera.
 
     Args:
         domain: a key of :data:`DOMAINS`.
         train_identities, test_identities: number of identities; ``pid`` is the identity's number in the address.
         images_per_identity: number of images, at least 3; up to ``SEEN_BY`` cameras take them in turn.
-        distractors: number of gallery images of identities that are never queried; one image each, with pid 0.
-        seed: seed of the population; another seed gives other identities in the same domain.
+        distractors: number of distractors: gallery images with pid 0, each of a different identity that is not queried.
+        seed: seed of the population; a different seed gives different identities in the same domain.
 
     Raises:
         ArgumentError: a number is out of range.

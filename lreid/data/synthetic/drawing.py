@@ -1,4 +1,4 @@
-"""Tools to draw synthetic images: random choices, colours, and a pen for shapes and patterns."""
+"""Tools for drawing synthetic images: random choices, colours, and a pen for shapes and patterns."""
 
 import random
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ COLOURS: dict[str, Colour] = {
 
 
 class Dice:
-    """A random number generator that gives the same numbers on every machine for the same key.
+    """A random number generator; the same key gives the same numbers on every machine.
 
     All methods use only ``random()``, because Python guarantees that the numbers of ``random()`` never change.
     """
@@ -52,37 +52,37 @@ class Dice:
         self._random = random.Random("/".join(map(str, key))).random
 
     def below(self, n: int) -> int:
-        """An integer in [0, n)."""
+        """Draw an integer in [0, n)."""
         return int(self._random() * n)
 
     def between(self, low: int, high: int) -> int:
-        """An integer from ``low`` to ``high``, both included."""
+        """Draw an integer from ``low`` to ``high`` (inclusive)."""
         return low + self.below(high - low + 1)
 
     def chance(self, per_cent: int) -> bool:
-        """True with this probability, in per cent."""
+        """Draw a truth value; True has a probability of ``per_cent`` per cent."""
         return self.below(100) < per_cent
 
     def one_of(self, items: Sequence[T]) -> T:
-        """One of the items, each with the same probability."""
+        """Draw an item; all items have the same probability."""
         return items[self.below(len(items))]
 
     def shuffled(self, items: Sequence[T]) -> list[T]:
-        """The items in random order."""
+        """Return the items in random order."""
         return sorted(items, key=lambda _: self._random())
 
     def colour(self, names: str) -> Colour:
-        """One of the named colours (separated by spaces), slightly changed."""
+        """Draw one of the named colours (separated by spaces), and change its brightness slightly."""
         red, green, blue = (min(255, max(0, v + self.between(-14, 14))) for v in COLOURS[self.one_of(names.split())])
         return red, green, blue
 
     def shade(self, colour: Colour) -> Colour:
-        """A colour a little darker or lighter."""
+        """Make a colour slightly darker or lighter, at random."""
         return darker(colour, self.between(6, 9 if max(colour) < 226 else 8))
 
 
 def darker(colour: Colour, eighths: int = 6) -> Colour:
-    """A colour with its brightness multiplied by ``eighths / 8``."""
+    """Multiply the brightness of a colour by ``eighths / 8``."""
     red, green, blue = (value * eighths // 8 for value in colour)
     return red, green, blue
 

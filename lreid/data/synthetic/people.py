@@ -32,7 +32,7 @@ class Person(NamedTuple):
 
     @property
     def canvas(self) -> tuple[int, int]:
-        """Height and width of the canvas: twice those of the image."""
+        """Height and width of the canvas, each twice as large as for the image."""
         return 128, 64
 
     def draw(self, pen: Pen, view: str, dice: Dice) -> None:
@@ -115,12 +115,13 @@ class Person(NamedTuple):
 
 
 def dress_person(dice: Dice, fashion: str, when: int) -> Person:
-    """A random person in the colours of a fashion.
+    """Create a random person with clothes in the colours of a fashion.
 
     Args:
         dice: random number generator.
         fashion: names of the colours, separated by spaces.
-        when: time of appearance, in per cent of the season; light clothes become more likely towards its end.
+        when: time of appearance, in per cent of the season. Light clothes become more likely towards the end of the
+            season.
     """
     warm = dice.chance(when)
     return Person(

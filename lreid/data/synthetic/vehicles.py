@@ -36,7 +36,7 @@ class Vehicle(NamedTuple):
 
     @property
     def canvas(self) -> tuple[int, int]:
-        """Height and width of the canvas: twice those of the image."""
+        """Height and width of the canvas, each twice as large as for the image."""
         return 96, 128
 
     def draw(self, pen: Pen, view: str, dice: Dice) -> None:
@@ -107,7 +107,7 @@ class Vehicle(NamedTuple):
 
 
 def build_vehicle(dice: Dice, fashion: str) -> Vehicle:
-    """A random vehicle; ``fashion`` lists the colours of its paint."""
+    """Create a random vehicle; ``fashion`` lists the possible colours of its paint."""
     paint = dice.colour(fashion)
     return Vehicle(
         body=dice.one_of(tuple(BODIES)),
