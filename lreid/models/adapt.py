@@ -16,20 +16,21 @@ from lreid.models.embedder import Embedder
 def norm_statistics(
     model: Embedder, images: Sequence[str] | Sequence[np.ndarray], *, batch_size: int = 128, seed: int = 0
 ) -> dict[str, np.ndarray]:
-    """Measure mean and variance of every BatchNorm layer over images; frozen layers keep their statistics.
+    """Measure mean and variance of every BatchNorm layer over images; the statistics of frozen layers do not change.
 
     The statistics are averaged over batches. Within a batch, every layer normalises with the statistics of that batch.
-    The images are shuffled, because a gallery sorted by identity would give batches of a few people. The batches have
-    nearly equal sizes; no batch has a single image, which has no variance.
+    The images are shuffled, because images sorted by identity would give batches of a few people. All batches have
+    nearly the same size and at least two images, because a single image has no variance.
 
     Args:
         model: the model, which does not change.
         images: n uint8 RGB images (H, W, 3), or paths.
-        batch_size: maximum number of images in a batch, except that a batch always has at least two.
+        batch_size: maximum number of images in a batch; larger batches occur only to avoid a batch with a single image.
         seed: seed of the shuffle.
 
     Returns:
-        Running mean and variance ``(C,)`` float32 of every BatchNorm layer, by name. The variance is unbiased.
+        Running mean and unbiased running variance ``(C,)`` float32 of every BatchNorm layer, under their names in the
+        state dict.
 
     Raises:
         InputError: there are fewer than two images, an image cannot be read, or the model has no BatchNorm.

@@ -1,4 +1,4 @@
-"""Linear classifiers that get a row for each new identity."""
+"""Linear classifiers that get a class weight for each new identity."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -11,12 +11,12 @@ from lreid.models.parts import bn_neck
 
 
 class GrowingClassifier(nn.Module):
-    """A linear layer without bias, as after BoT's neck, that computes logits for all identities so far.
+    """A linear classifier without bias for all identities so far, like the classifier after BoT's neck.
 
     Args:
         dim: length of the features.
         classes: initial number of identities.
-        std: standard deviation of the rows of new identities.
+        std: standard deviation of the class weights of new identities.
     """
 
     def __init__(self, dim: int, classes: int = 0, *, std: float = 0.001) -> None:
@@ -29,16 +29,16 @@ class GrowingClassifier(nn.Module):
         return len(self.weight)
 
     def grow(self, classes: int) -> None:
-        """Add normally distributed rows for new identities below the others; ``weight`` becomes a new parameter."""
+        """Add ``classes`` normally distributed class weights for new identities; ``weight`` becomes a new parameter."""
         new = torch.randn(classes, self.weight.shape[1]).to(self.weight) * self.std
         self.weight = nn.Parameter(torch.cat([self.weight.detach(), new]))
 
     def cover(self, classes: Iterable[int]) -> None:
-        """Add rows up to the highest class; identities that occurred before already have rows."""
+        """Add class weights such that all given classes have one; classes that occurred before do not change."""
         self.grow(max(0, max(classes) + 1 - len(self)))
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        """Load a state, also as part of a larger module; the classifier is resized to the rows of the state."""
+        """Resize the classifier to the number of class weights in a state dict, and load the state dict."""
         if (rows := state_dict.get(f"{prefix}weight")) is not None:
             room = self.weight.new_empty(len(rows), self.weight.shape[1])
             self.weight = nn.Parameter(room, requires_grad=self.weight.requires_grad)
@@ -57,11 +57,11 @@ class Classified(NamedTuple):
 
 
 class ClassifyingEmbedder(nn.Module):
-    """An embedder followed by a BatchNorm neck and a classifier for training; retrieval uses the embedder alone.
+    """An embedder with a BatchNorm neck and a classifier for training; retrieval only uses the embedder.
 
     Args:
-        model: the embedder, without a neck; it is shared, not copied.
-        classifier: classifier of the features after the neck; it is shared, not copied.
+        model: the embedder, without a neck (not copied).
+        classifier: classifier of the features after the neck (not copied).
     """
 
     def __init__(self, model: Embedder, classifier: GrowingClassifier) -> None:
@@ -74,22 +74,23 @@ class ClassifyingEmbedder(nn.Module):
         return self.classifier(self.neck(features))
 
     def forward(self, images: Tensor) -> Classified:
-        """Features and logits of normalised images (B, 3, H, W)."""
+        """Compute features and logits of normalised images (B, 3, H, W)."""
         features = self.model(images)  # (B, dim)
         return Classified(features, self.logits(features))
 
 
 class CosineClassifier(GrowingClassifier):
-    """A classifier whose logits are ``scale`` times the cosine of features and rows.
+    """A classifier whose logits are ``scale`` times the cosine of features and class weights.
 
-    Source: the official code of ER-ACE and ER-AML, where ``scale`` is 1 / tau of Eq. 2. Vectors are divided by ``|x| +
-    1e-5``. The length of a row does not change the logits, but the row's gradient is inversely proportional to its
-    length. New rows therefore have the standard deviation of ``torch.nn.Linear``, as in the official code.
+    Source: the official code of ER-ACE and ER-AML; ``scale`` is 1 / tau in their Eq. 2. A vector ``x`` is divided by
+    ``|x| + 1e-5``. The length of a class weight does not change the logits, but its gradient is inversely proportional
+    to its length. New class weights therefore have the standard deviation of ``torch.nn.Linear``, as in the official
+    code.
 
     Args:
         dim: width of the features.
         classes: initial number of identities.
-        scale: factor of the cosines; logits are in ``[-scale, scale]``.
+        scale: factor by which cosines are multiplied; logits are in ``[-scale, scale]``.
     """
 
     def __init__(self, dim: int, classes: int = 0, *, scale: float = 10.0) -> None:

@@ -1,4 +1,4 @@
-"""Use a model as the embedder of a tracker that works on crops."""
+"""Use a model as the embedder of a tracker that passes cropped images."""
 
 from collections.abc import Sequence
 
@@ -12,17 +12,17 @@ class CropEmbedder:
 
     Args:
         model: the model that extracts the features of crops.
-        bgr: whether the channels of crops are blue, green, red, as in OpenCV.
+        bgr: whether the channels of the crops have the order blue, green, red, as in OpenCV.
     """
 
     def __init__(self, model: Embedder, *, bgr: bool = True) -> None:
         self.model, self.bgr = model, bgr
 
     def predict(self, crops: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Extract features (dim,) float32 of each crop, (H, W, 3) uint8 or grey (H, W), of any size.
+        """Extract the features (dim,) float32 of each crop; crops have any size and are (H, W, 3) or (H, W) uint8.
 
         Raises:
-            InputError: a crop has a different form or no pixels; the message names its position.
+            InputError: a crop has a different shape or type, or no pixels; the message gives the position of the crop.
         """
         images = [crop[..., ::-1] if self.bgr and crop.ndim == 3 else crop for crop in map(np.asarray, crops)]
         return list(self.model.extract(images)) if images else []

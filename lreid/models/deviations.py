@@ -1,4 +1,4 @@
-"""DKP's network: features are normal distributions, and a second head computes the standard deviations."""
+"""DKP's network: a feature is a normal distribution, and a second head computes its standard deviation."""
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -10,11 +10,11 @@ LEAST = 1e-4  # smallest standard deviation
 
 
 class DeviationHead(nn.Module):
-    """Standard deviations (B, dim) of features from maps (B, dim, h, w), for training only.
+    """Computes the standard deviations (B, dim) of features from maps (B, dim, h, w), for training only.
 
-    The head applies an 8 x 8 convolution without padding (smaller for a smaller map), the embedder's pooling, a linear
-    layer, scaling to unit length, and ``max(x, 0) + 1e-4``. On DKP's maps of 16 x 8 with 1024 channels, the convolution
-    has 67 million weights.
+    The head consists of an 8 x 8 convolution without padding (smaller for maps below 8 x 8), the embedder's pooling, a
+    linear layer, scaling to unit length, and ``max(x, 0) + 1e-4``. DKP's maps have 16 x 8 positions and 1024 channels,
+    so the convolution has 67 million weights.
 
     Source: DKP (CVPR 2024), official code.
 
@@ -30,19 +30,19 @@ class DeviationHead(nn.Module):
         self.pooling = model.pooling
 
     def forward(self, maps: Tensor) -> Tensor:
-        """Standard deviations (B, dim), above 0, of maps (B, dim, h, w)."""
+        """Compute standard deviations (B, dim), above 0, from maps (B, dim, h, w)."""
         pooled_maps = pooled(self.conv(maps), self.pooling)  # (B, dim)
         return F.normalize(self.linear(pooled_maps), dim=1).relu() + LEAST
 
 
 class DistributionEmbedder(ClassifyingEmbedder):
-    """An embedder with neck, classifier and a head of standard deviations for training."""
+    """An embedder with a neck, a classifier and a head for standard deviations, for training."""
 
     def __init__(self, model: Embedder, classifier: GrowingClassifier) -> None:
         super().__init__(model, classifier)
         self.deviations = DeviationHead(model).to(model.mean.device)
 
     def distributions(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Means of unit length and standard deviations, both (B, dim), of normalised images (B, 3, H, W)."""
+        """Compute means of unit length and standard deviations, both (B, dim), for normalised images (B, 3, H, W)."""
         maps = self.model.maps(images)
         return F.normalize(self.model.pool(maps), dim=1), self.deviations(maps)

@@ -46,7 +46,7 @@ POOLINGS = ("avg", "gem", "class", "patches")
 
 
 class Embedder(nn.Module):
-    """A backbone with global pooling and an optional neck, which also knows the size and normalisation of its input.
+    """A network that maps images to feature vectors: a backbone, global pooling and an optional neck.
 
     Args:
         backbone: name of a backbone, see :func:`lreid.models.build_backbone`; or a custom network that maps (B, 3, H,
@@ -54,38 +54,38 @@ class Embedder(nn.Module):
         weights: ``none``, ``imagenet``, ``hub``, ``zoo:NAME``, ``package:NAME`` or a file; a custom network keeps its
             own weights.
         dim: length of the features of a custom network, if it has no attribute ``dim``.
-        height, width: input size in pixels.
-        mean, std: mean and standard deviation of RGB values in [0, 1], three each. None means the values that weights
-            from a package or timm's hub expect, and ImageNet's values for other weights.
-        neck: whether a BatchNorm without shift follows the features (BoT's neck); or a module of
-            :mod:`lreid.models.transforms`, whose ``dim`` is then the length of the features.
+        height, width: size of input images in pixels.
+        mean, std: mean and standard deviation of RGB values in [0, 1], three each. None uses the values with which the
+            weights were trained (for a package or timm's hub), otherwise ImageNet's values.
+        neck: whether a BatchNorm without shift (BoT's neck) is applied to the features. Or a module of
+            :mod:`lreid.models.transforms`; its ``dim`` is then the length of the features.
         pooling: pooling of maps: ``avg``, or ``gem``, the generalised mean ``(mean x^3)^(1/3)`` of values clamped at
             1e-6 (GeM: Radenović et al., TPAMI 2019, with a fixed exponent). For a transformer that returns vectors,
-            ``class`` takes the class token and ``patches`` the mean of the patches; with ``avg`` or ``gem``, the
-            transformer uses its own pooling.
-        norm: positions of instance norms in the backbone, see :func:`lreid.models.norms.put_norms`, and whether white
-            balance is applied to images, see :func:`lreid.models.norms.balance_white`.
-        scale: factor of the features, above 0. The scale changes losses on distances, because a margin has little
-            effect on long features. It does not change cosines.
-        adapter: ``none``, or the kind of adapter that is trained in the frozen backbone: ``lora``, ``bottleneck`` or
-            ``prompts``, see :func:`lreid.models.adapters.add_adapter`.
-        adapter_size, adapter_layers: rank, width or number of prompts; number of last blocks with an adapter, 0 for
-            all.
-        adapter_merge: let :meth:`merge_adapter` merge LoRA into the backbone; otherwise that method does nothing.
+            ``class`` selects the class token, ``patches`` selects the mean of the patches, and ``avg`` and ``gem``
+            select the transformer's own pooling.
+        norm: positions of instance norms in the backbone, see :func:`lreid.models.norms.put_norms`. With ``+grey``,
+            white balance is applied to images, see :func:`lreid.models.norms.balance_white`.
+        scale: factor by which features are multiplied, above 0. The scale changes losses that use distances, because a
+            margin has little effect on long features. The scale does not change cosines.
+        adapter: kind of adapter in the frozen backbone: ``none``, ``lora``, ``bottleneck`` or ``prompts``, see
+            :func:`lreid.models.adapters.add_adapter`.
+        adapter_size: rank of LoRA, width of the bottleneck, or number of prompts.
+        adapter_layers: number of blocks with an adapter, counted from the last block; 0 means all blocks.
+        adapter_merge: whether :meth:`merge_adapter` merges LoRA into the backbone; if False, the method does nothing.
 
     Raises:
-        ArgumentError: the backbone is unknown, has no ``dim`` or does not support the norms, the pooling or the
-            adapter, or the weights are not available.
+        ArgumentError: the weights are not available; or the backbone is unknown, has no ``dim``, or does not support
+            the norms, the pooling or the adapter.
         InputError: the weights do not match the network.
 
     Attributes:
         dim: length of the features.
-        precision: precision of the backbone: ``torch.bfloat16`` or ``torch.float16`` by autocast, or ``"tf32"``; None
-            is float32, independent of torch's settings. Features, and therefore losses, are always float32.
-        inference: builder of a faster network that extracts features on the CPU; None: this network extracts them
-            itself. Training needs None, because all its forward passes must give bitwise equal features.
-        source: name or absolute path with which :func:`lreid.load_model` loads the model; empty for other models.
-        frozen_norms: BatchNorm layers in the frozen layers.
+        precision: precision of the backbone: ``torch.bfloat16`` or ``torch.float16`` (by autocast), ``"tf32"``, or None
+            for float32 regardless of torch's settings. Features, and therefore losses, are always float32.
+        inference: builder of a faster network for feature extraction on the CPU; None uses this network. In training,
+            ``inference`` must be None, because all forward passes must give bitwise equal features.
+        source: name or absolute path from which :func:`lreid.load_model` loaded the model; empty for other models.
+        frozen_norms: BatchNorm modules inside frozen layers.
     """
 
     dim: int
@@ -167,7 +167,7 @@ class Embedder(nn.Module):
         return self.mean.device
 
     def forward(self, images: Tensor) -> Tensor:
-        """Compute pooled features (B, dim) of normalised images (B, 3, H, W); they are not of unit length.
+        """Compute pooled features (B, dim) of normalised images (B, 3, H, W), without scaling to unit length.
 
         Raises:
             ArgumentError: the images are not a tensor.
@@ -194,7 +194,7 @@ class Embedder(nn.Module):
         return outputs
 
     def map_size(self) -> tuple[int, int]:
-        """Height and width of :meth:`maps`, measured with a blank image.
+        """Measure the height and width of the feature maps of :meth:`maps` with a blank image.
 
         Raises:
             ArgumentError: the backbone returns vectors.
@@ -227,11 +227,11 @@ class Embedder(nn.Module):
         return self
 
     def adapter_parameters(self) -> list[nn.Parameter]:
-        """The trained parameters of the backbone if it has an adapter, otherwise none."""
+        """List the trained parameters of the backbone; the list is empty for a backbone without an adapter."""
         return [each for each in self.backbone.parameters() if each.requires_grad] if self.adapter != "none" else []
 
     def merge_adapter(self) -> None:
-        """With ``adapter_merge``, merge LoRA into the frozen weights and reset it; features do not change."""
+        """Merge LoRA into the frozen weights and reset LoRA, if ``adapter_merge`` is set; features do not change."""
         if self.adapter_merge:
             from lreid.models.adapters.lora import merge
 
@@ -251,7 +251,7 @@ class Embedder(nn.Module):
         return bank
 
     def remove_adapter(self) -> None:
-        """Merge LoRA into the weights of a network that is no longer trained, and remove it; other adapters stay."""
+        """Merge LoRA into the weights and remove it, after the last training step; other adapters are not removed."""
         if self.adapter == "lora" and not self.per_task:
             from lreid.models.adapters.lora import remove
 
@@ -280,17 +280,17 @@ class Embedder(nn.Module):
     def extract(
         self, images: AnyImages, *, flip: bool = False, normalize: bool = False, batch_size: int = 128
     ) -> np.ndarray:
-        """Extract features of images, in evaluation mode and float32; mode and precision are restored afterwards.
+        """Extract features of images in evaluation mode and float32; the mode and precision of the model are restored.
 
         A progress bar appears in a terminal if extraction takes more than two seconds. Files are decoded while the
         network computes. On the CPU, a model from :func:`lreid.load_model` uses merged layers and small batches, which
-        is faster. The features of this faster form have a cosine similarity of at least 0.99999 to those of the plain
-        network.
+        is faster. The features with merged layers have a cosine similarity of at least 0.99999 to the plain network's
+        features.
 
         Args:
             images: n images of any size: a path, a folder, a pattern such as ``"people/*.jpg"``, a PIL image, a uint8
-                array (H, W, 3) or grey (H, W); a list or an iterator of these; a uint8 array or tensor (n, H, W, 3); or
-                a normalised float tensor (n, 3, H, W) on any device.
+                array (H, W, 3) or grey (H, W); a list or an iterator of such images; a uint8 array or tensor (n, H, W,
+                3); or a normalised float tensor (n, 3, H, W) on any device.
             flip: add the features of the flipped images, as DwoPP's evaluation does.
             normalize: scale every row to length 1, so that the product of two rows is their cosine similarity.
             batch_size: maximum number of images in a forward pass.
@@ -300,9 +300,9 @@ class Embedder(nn.Module):
             similarity.
 
         Raises:
-            InputError: a file is missing or cannot be read, the images have none of these forms, or an image has no
-                pixels. Also if a float tensor has values that are not finite or that overflow float32 in the network.
-                The message names the position of the image.
+            InputError: a file is missing or cannot be read, ``images`` has none of the listed forms, an image has no
+                pixels, or a float tensor has values that are not finite or that overflow float32 in the network. The
+                message gives the position of the image.
         """
         require(isinstance(batch_size, int) and batch_size >= 1, "batch_size", batch_size, "1 or more")
         given = sequence_of(images)
@@ -326,13 +326,13 @@ class Embedder(nn.Module):
         return features / np.linalg.norm(features, axis=1, keepdims=True).clip(1e-12) if normalize else features
 
     def _for_extraction(self, batch_size: int) -> tuple[Embedder, int]:
-        """The network that extracts features, and the number of images per forward pass."""
+        """Return the network for feature extraction, and the number of images per forward pass."""
         if self.inference is None or self.mean.device.type != "cpu":
             return self, batch_size
         return self.inference.network(self), min(batch_size, images_per_pass(self.height, self.width))
 
     def _batches(self, images: Sequence[Any] | np.ndarray | Tensor | Iterator[Any], step: int) -> Iterator[Tensor]:
-        """Yield batches for :meth:`_features`; threads decode the next batches while the caller computes."""
+        """Yield batches for :meth:`_features`; threads decode the following batches while the caller computes."""
         with ExitStack() as stack:
             pool: ThreadPoolExecutor | None = None
             waiting: deque[Future[Tensor]] = deque()
@@ -354,10 +354,11 @@ class Embedder(nn.Module):
         return part if isinstance(part, Tensor) and part.is_floating_point() else self._decoded(part)
 
     def ready(self, images: Any) -> Tensor:
-        """Convert images that :meth:`extract` takes to float (B, 3, H, W) on the model's device, for :meth:`forward`.
+        """Convert images of any form that :meth:`extract` accepts to float (B, 3, H, W) on the model's device.
 
         Raises:
-            InputError: a file is missing or cannot be read, or the images have none of the forms.
+            InputError: a file is missing or cannot be read, or the images have a form that :meth:`extract` does not
+                accept.
         """
         if not (isinstance(images, Tensor) and images.is_floating_point()):
             images = self.normalise(self._decoded(images))
@@ -388,7 +389,7 @@ class Embedder(nn.Module):
 
 
 def pooled(maps: Tensor, pooling: str) -> Tensor:
-    """Pool maps (B, dim, h, w) to (B, dim) by a plain or a generalised mean, see :class:`Embedder`; vectors stay."""
+    """Pool maps (B, dim, h, w) to vectors (B, dim), see ``pooling`` of :class:`Embedder`; return vectors unchanged."""
     if maps.ndim != 4:
         return maps
     if pooling == "gem":
@@ -397,5 +398,5 @@ def pooled(maps: Tensor, pooling: str) -> Tensor:
 
 
 def frozen_copy(model: Network) -> Network:
-    """Copy a model, in evaluation mode, without gradients and with the same precision."""
+    """Copy a model; the copy is in evaluation mode, needs no gradients and has the same precision."""
     return copy.deepcopy(model).eval().requires_grad_(False)

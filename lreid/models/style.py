@@ -1,4 +1,4 @@
-"""DASK's style network: for each image it computes a convolution that produces the colours of a past domain."""
+"""DASK's style network, which computes a convolution for each image that produces the colours of a past domain."""
 
 from torch import Tensor, nn
 
@@ -6,12 +6,12 @@ KERNEL = 9 * 3 * 3 + 3  # weights and biases of a 3 x 3 convolution from RGB to 
 
 
 class StyleKernels(nn.Module):
-    """AKPNet, which computes 84 numbers for each image: weights and biases of a 3 x 3 convolution for that image.
+    """AKPNet, which computes 84 numbers per image: the weights and biases of a 3 x 3 convolution for the image.
 
     The network consists of a small MobileNetV3, max-pooling over all positions, and two linear layers. The convolutions
-    and linear layers have 1,105,348 weights, 4.4 MB.
+    and linear layers together have 1,105,348 weights (4.4 MB).
 
-    Source: DASK (AAAI 2025), official code. Here the initial weights are random.
+    Source: DASK (AAAI 2025), official code. lreid initialises the weights randomly.
     """
 
     def __init__(self) -> None:
@@ -22,5 +22,5 @@ class StyleKernels(nn.Module):
         self.head = nn.Sequential(nn.Linear(576, 288), nn.ReLU(inplace=True), nn.Linear(288, KERNEL))
 
     def forward(self, images: Tensor) -> Tensor:
-        """Kernels (B, 84) of images (B, 3, H, W) with values near [0, 1]."""
+        """Compute kernels (B, 84) for images (B, 3, H, W) with values near [0, 1]."""
         return self.head(self.features(images).amax((2, 3)))

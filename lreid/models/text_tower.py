@@ -1,4 +1,4 @@
-"""CLIP's text tower: features of sentences in which some tokens are trained per identity."""
+"""CLIP's text tower, which computes features of sentences; some tokens of the sentences are trained per identity."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ TEMPLATE = "A photo of a X X X X {}."
 class TextTower(nn.Module):
     """The frozen text tower of an open_clip model, for the sentence ``A photo of a [learned tokens] person``.
 
-    Source: CLIP-ReID (AAAI 2023), from which PAD (CVPR 2026) takes it.
+    Source: CLIP-ReID (AAAI 2023); PAD (CVPR 2026) uses the same text tower.
 
     Args:
         clip: a ``CLIP`` model of open_clip.
-        noun: what the images show.
+        noun: noun for the content of the images, such as ``person`` or ``vehicle``.
     """
 
     template: Tensor  # (tokens,), integers

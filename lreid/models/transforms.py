@@ -1,4 +1,4 @@
-"""Feature transforms that take the place of a neck; their matrices are computed in closed form."""
+"""Feature transforms that replace a neck; their matrices are computed in closed form."""
 
 import torch
 import torch.nn.functional as F
@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 
 class Whitening(nn.Module):
-    """Compute ``f(x) M``: ``f`` scales ``sign(x) |x|^p`` to unit length; ``M`` is the identity until it is set.
+    """Compute ``f(x) M``: ``f`` scales ``sign(x) |x|^p`` to unit length; initially, ``M`` is the identity matrix.
 
     Args:
         dim: length of the features.
@@ -23,7 +23,7 @@ class Whitening(nn.Module):
         self.register_buffer("power", torch.tensor(power))
 
     def expand(self, features: Tensor) -> Tensor:
-        """Compute ``f(x)`` of features (n, dim), in their precision."""
+        """Compute ``f(x)`` for features ``x`` (n, dim) in the precision of the features."""
         return F.normalize(features.sign() * features.abs().pow(self.power.to(features)), dim=1)
 
     def forward(self, features: Tensor) -> Tensor:
@@ -32,11 +32,11 @@ class Whitening(nn.Module):
 
 
 class RandomProjection(nn.Module):
-    """Compute ``max(x W, 0) M`` with a random ``W`` from N(0, 1); ``M`` is the identity until it is set.
+    """Compute ``max(x W, 0) M`` with a random ``W`` from N(0, 1); initially, ``M`` is the identity matrix.
 
     Args:
         dim: length of the features.
-        width: number of columns of ``W``, which is the length of the transformed features.
+        width: number of columns of ``W``; the transformed features have this length.
     """
 
     matrix: Tensor  # (width, width)
@@ -49,7 +49,7 @@ class RandomProjection(nn.Module):
         self.register_buffer("matrix", torch.eye(width))
 
     def expand(self, features: Tensor) -> Tensor:
-        """Compute ``max(x W, 0)`` of features (n, dim): (n, width), in their precision."""
+        """Compute ``max(x W, 0)`` (n, width) for features ``x`` (n, dim) in the precision of the features."""
         return F.relu(features @ self.projection.to(features))
 
     def forward(self, features: Tensor) -> Tensor:

@@ -20,19 +20,21 @@ FOREIGN = {"base.": "", "image_encoder.": "visual."}  # prefixes of TransReID an
 
 
 def load_weights(network: nn.Module, weights: str, norm: str = "batch") -> None:
-    """Load trained weights into a backbone, and log every tensor that is left out or missing.
+    """Load trained weights into a backbone, and log all tensors that are ignored or missing.
 
-    Also log a warning if a zoo entry was trained with a different norm of the input, which no tensor records. Weights
-    of a network with plain BatchNorm are loaded before the instance norms are added, other weights afterwards.
+    A warning is logged if a zoo entry was trained with a different normalisation of input images (``+input`` or
+    ``+grey``), because no tensor reveals this difference. If the weights are from a network without instance norms,
+    they are loaded before instance norms are added to the backbone. All other weights are loaded after the instance
+    norms are added.
 
     Args:
-        network: the backbone. If it wraps another network, its attribute ``inner`` is the prefix of that network's
-            tensors. If it has a method ``adapted``, that converts state dicts.
+        network: the backbone. If the backbone wraps another network, its attribute ``inner`` is the prefix of the names
+            of the inner network's tensors. If the backbone has a method ``adapted``, this method converts state dicts.
         weights: ``zoo:NAME``, ``package:NAME`` or a file.
         norm: positions of instance norms, see :func:`lreid.models.norms.put_norms`.
 
     Raises:
-        InputError: the weights are not available or do not fit.
+        InputError: the weights are not available or do not fit the backbone.
     """
     state = _backbone_state(weights, network)
     if weights.startswith(PREFIX):
@@ -48,10 +50,10 @@ def load_weights(network: nn.Module, weights: str, norm: str = "batch") -> None:
 
 
 def _fitting(weights: str, state: dict[str, Tensor], network: nn.Module) -> dict[str, Tensor]:
-    """Return the tensors that the network has, too, and log the others.
+    """Return the tensors that the network also has, and log all other tensors.
 
     Raises:
-        InputError: a tensor that the network needs is missing or has a different shape.
+        InputError: a required tensor is missing or has a different shape.
     """
     expected = network.state_dict()
     # torchreid's networks include a classifier that is not used, and files from before torch 0.4.1 have no counters.
@@ -80,7 +82,7 @@ def _fitting(weights: str, state: dict[str, Tensor], network: nn.Module) -> dict
 
 
 def _examples(names: Collection[str]) -> str:
-    """The first names in alphabetical order, for a message."""
+    """Shorten a list of names for a message; names are in alphabetical order."""
     return ", ".join(sorted(names)[:SHOWN]) + (" …" if len(names) > SHOWN else "")
 
 
@@ -88,7 +90,7 @@ def load_neck(neck: nn.Module, weights: str) -> None:
     """Load trained weights into a neck.
 
     Raises:
-        InputError: the weights have no neck, or a neck of a different width.
+        InputError: the weights contain no neck, or the neck has a different width.
     """
     state = {key.removeprefix("neck."): value for key, value in _state(weights).items() if key.startswith("neck.")}
     try:
@@ -100,7 +102,7 @@ def load_neck(neck: nn.Module, weights: str) -> None:
 
 
 def _backbone_state(weights: str, network: nn.Module) -> dict[str, Tensor]:
-    """Read the tensors of a file or a zoo entry, under the names that the backbone has for them."""
+    """Read the tensors of a file, package or zoo entry, and rename them to the backbone's names."""
     if weights.startswith(packages.PREFIX):
         return packages.packaged_state(weights, network)
     state, inner = _state(weights), getattr(network, "inner", "")
@@ -129,10 +131,11 @@ def _backbone_state(weights: str, network: nn.Module) -> dict[str, Tensor]:
 def _prefix(weights: str, state: dict[str, Tensor], network: nn.Module, inner: str) -> str:
     """Find the prefix of a network's tensors in a state dict, such as ``model.`` or ``student.backbone.``.
 
-    Only tensors of two or more dimensions are compared: their names do not depend on the kind of normalisation layer.
+    Only tensors with two or more dimensions are compared, because their names do not depend on the kind of
+    normalisation layer.
 
     Raises:
-        InputError: the state dict holds several networks that fit.
+        InputError: the state dict contains several networks with the right tensors.
     """
     adapted = hasattr(network, "adapted")  # True: embeddings will be resampled
     expected = {key.removeprefix(inner): value.shape for key, value in network.state_dict().items() if value.ndim > 1}
@@ -156,7 +159,7 @@ def _prefix(weights: str, state: dict[str, Tensor], network: nn.Module, inner: s
 
 
 def _state(weights: str) -> dict[str, Tensor]:
-    """Read the tensors of a file or a zoo entry; tensors of a fast-reid head get lreid's names."""
+    """Read the tensors of a file or a zoo entry, and rename the tensors of a fast-reid head to lreid's names."""
     in_zoo = weights.startswith(PREFIX)
     if not (in_zoo or Path(weights).exists()):
         raise InputError(f"{weights}: no such file; name one, none, imagenet, hub, zoo:NAME or package:NAME")
@@ -165,10 +168,11 @@ def _state(weights: str) -> dict[str, Tensor]:
 
 
 def _name(key: str) -> str:
-    """Return lreid's name for a tensor of a fast-reid head; fast-reid has changed the names twice.
+    """Return lreid's name for a tensor of a fast-reid head; fast-reid has changed its names twice.
 
-    The BNNeck was ``heads.bnneck`` in 2020 and is ``heads.bottleneck.0`` now; files of January 2021 have a counter
-    under the old name. The exponent of GeM belongs to the head in fast-reid, and to the backbone in lreid.
+    fast-reid's BNNeck was called ``heads.bnneck`` in 2020 and is called ``heads.bottleneck.0`` now. Files of January
+    2021 have a counter under the old name. The exponent of GeM is a part of the head in fast-reid, and a part of the
+    backbone in lreid.
     """
     for old, new in (("bnneck.", "neck."), ("bottleneck.0.", "neck."), ("pool_layer.", "backbone.pool.")):
         if key.startswith(HEADS + old):

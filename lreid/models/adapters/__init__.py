@@ -18,7 +18,7 @@ class Place(NamedTuple):
 
     Attributes:
         name: name of the block within the network.
-        linears: linear layers that the network calls in this block, by full name, in the order of the calls.
+        linears: linear layers that the network calls in this block, under their full names, in the order of the calls.
     """
 
     name: str
@@ -28,18 +28,19 @@ class Place(NamedTuple):
 def add_adapter(network: nn.Module, kind: str, size: int, layers: int, image: torch.Tensor, title: str) -> None:
     """Freeze a network and add an adapter to its last attention blocks.
 
-    An untrained adapter does not change features, because its last factor is zero.
+    An untrained adapter does not change features, because the last factor of its output is zero.
 
     Args:
-        network: the backbone, a transformer such as timm's.
-        kind: ``lora``, ``bottleneck`` or ``prompts``; each is a module of this package.
+        network: the backbone, a transformer (of timm, for instance).
+        kind: ``lora``, ``bottleneck`` or ``prompts``; each kind is a module of this package.
         size: rank of LoRA, width of the bottleneck, or number of prompts per block; 1 or more.
-        layers: number of last blocks that get an adapter; 0 means all blocks.
+        layers: number of blocks that get an adapter, counted from the last block; 0 means all blocks.
         image: a normalised image (1, 3, H, W), used for one forward pass that finds the layers.
         title: name of the network in error messages.
 
     Raises:
-        ArgumentError: the kind is unknown, the network has no attention or fewer blocks, or the size exceeds its width.
+        ArgumentError: the kind is unknown, the network has no attention blocks or fewer than ``layers`` blocks, or the
+            size exceeds the width of the network.
         InputError: peft is not installed.
     """
     require(kind in KINDS[1:], "adapter", kind, f"one of {', '.join(KINDS)}")
@@ -57,7 +58,7 @@ def add_adapter(network: nn.Module, kind: str, size: int, layers: int, image: to
 
 
 def require_narrow(size: int, places: list[Place]) -> None:
-    """Check that the rank or width of an adapter is not larger than the widest layer.
+    """Check that the rank or width of an adapter does not exceed the width of the widest layer.
 
     Raises:
         ArgumentError: ``size`` is larger than the width of all layers.
@@ -73,7 +74,7 @@ def _attends(block: nn.Module) -> bool:
 
 
 def _places(network: nn.Module, blocks: list[str], image: torch.Tensor) -> list[Place]:
-    """The blocks, each with the linear layers it calls; some attention modules use only the weight of a layer."""
+    """Find the linear layers that each block calls; some attention modules use a layer's weight without calling it."""
     places, hooks = [Place(block, {}) for block in blocks], []
 
     def note(linears: dict[str, nn.Linear], name: str, layer: nn.Linear, *_: object) -> None:

@@ -12,21 +12,21 @@ ROWS = ("values", "means", "variances")  # buffers with one row per task
 class AdapterBank(nn.Module):
     """A network with the adapters of all finished tasks, and one adapter in training.
 
-    In evaluation mode, an image first passes the network without an adapter, which gives features ``x``. The image then
-    passes the network with the adapter of the most likely task. That is the task with the smallest ``sum_d (x_d - m_d)²
-    / v_d + log v_d``, which compares normal distributions with the stored means ``m`` and variances ``v``. In training
-    mode, and before the first task is stored, the network uses the adapter in training.
+    In evaluation mode, the network first computes the features ``x`` of an image without an adapter. The network then
+    computes the image's final outputs with the adapter of the most likely task. The most likely task has the smallest
+    ``sum_d (x_d - m_d)² / v_d + log v_d``, where ``m`` and ``v`` are the stored means and variances of the task (normal
+    distributions). In training mode, and before the first task is stored, the network uses the adapter in training.
 
     Args:
         network: a backbone with an untrained adapter.
         dim: length of the features.
-        pool: function from outputs of the backbone to features (B, dim).
+        pool: function that maps outputs of the backbone to features (B, dim).
 
     Attributes:
         values: (T, P) values of the adapter of each task.
-        means, variances: (T, dim) mean and variance of the features of each task's images, without an adapter.
-        use: None: each image chooses its adapter. A task number: all images use the adapter of that task. -1: no
-            adapter.
+        means, variances: (T, dim) mean and variance of the features of each task's images, computed without an adapter.
+        use: None chooses the adapter of each image by its features. A task number, from 0, selects the adapter of this
+            task for all images; -1 selects no adapter.
     """
 
     initial: Tensor  # (P,), values of the untrained adapter, which changes no feature
@@ -51,7 +51,7 @@ class AdapterBank(nn.Module):
         return torch.cat([self.network.get_parameter(name).detach().flatten() for name in self.trained])
 
     def restart(self) -> None:
-        """Reset the adapter in training, so that it changes no feature."""
+        """Reset the adapter in training to its initial values, which do not change features."""
         self._take(self.initial)
 
     @torch.no_grad()
@@ -65,7 +65,7 @@ class AdapterBank(nn.Module):
         return {name: part.view(shape) for name, part, shape in zip(self.trained, parts, shapes, strict=True)}
 
     def add(self, features: Tensor) -> None:
-        """Store the adapter of a task, with statistics of its features (n, dim), computed without an adapter."""
+        """Store the trained adapter with statistics of the task's features (n, dim), computed without an adapter."""
         variance = features.var(0, correction=0)
         variance = variance + 1e-6 * variance.mean() + 1e-12
         for name, row in zip(ROWS, (self._current(), features.mean(0), variance), strict=True):
@@ -95,7 +95,7 @@ class AdapterBank(nn.Module):
         return functional_call(self.network, self._named(values), (images,))
 
     def make_room(self, state: Mapping[str, Tensor]) -> None:
-        """Resize the buffers to the number of tasks in a state dict, so that it can be loaded."""
+        """Resize the buffers to the number of tasks in a state dict; call this before loading the state dict."""
         for name in ROWS:
             if (rows := state.get(f"backbone.{name}")) is not None:
                 setattr(self, name, getattr(self, name).new_empty(len(rows), getattr(self, name).shape[1]))

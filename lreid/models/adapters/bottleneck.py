@@ -9,9 +9,9 @@ from lreid.models.adapters import Place, require_narrow
 
 
 class Bottleneck(nn.Module):
-    """Adds ``U relu(D x)`` to the output of a module; ``U`` is initially zero.
+    """Adds ``U relu(D x)`` to the output of a module with the input ``x``; ``U`` is initially zero.
 
-    Source: AdaptFormer (Chen et al., NeurIPS 2022), without its factor of 0.1.
+    Source: AdaptFormer (Chen et al., NeurIPS 2022), but without AdaptFormer's factor of 0.1.
 
     Args:
         inner: module that maps (..., C) to (..., C').

@@ -1,4 +1,4 @@
-"""Prompts of PAD: extra tokens in every block, some for all images and some chosen for each image."""
+"""Prompts of PAD: additional tokens in every block; general prompts for all images, expert prompts per image."""
 
 import torch
 import torch.nn.functional as F
@@ -6,20 +6,21 @@ from torch import Tensor, nn
 
 
 class PromptPool(nn.Module):
-    """General prompts and a pool of expert prompts for each block; every task opens further slots of the pool.
+    """General prompts and a pool of expert prompts for each block; every task opens additional slots of the pool.
 
-    Each image uses the open slots whose keys have the largest cosine to the mean of the image's tokens. Slots of
-    earlier tasks get no gradient.
+    A slot has several prompts and a key. An image uses the open slots whose keys have the largest cosine similarity to
+    the mean of the image's tokens. Slots of earlier tasks get no gradient.
 
-    Source: PAD (CVPR 2026), official code. There the keys are parameters, but the choice passes no gradient to them, so
-    they keep their random values. Here they are buffers. All initial values are drawn from U(-0.02, 0.02).
+    Source: PAD (CVPR 2026), official code. In the official code, the keys are parameters. The choice of slots passes no
+    gradient to the keys, so the keys never change; in lreid, the keys are therefore buffers. All initial values are
+    drawn from U(-0.02, 0.02).
 
     Args:
         blocks: number of blocks.
         width: length of a token.
         general: number of general prompts per block.
         length: number of prompts per slot.
-        slots: number of slots per block, for all tasks together.
+        slots: total number of slots per block for all tasks.
         chosen: number of slots chosen for each image.
     """
 
@@ -35,7 +36,7 @@ class PromptPool(nn.Module):
         self.chosen, self.open, self.frozen = chosen, 0, 0
 
     def begin_task(self, slots: int) -> None:
-        """Freeze the open slots, and open ``slots`` further ones, or as many as are left."""
+        """Freeze the open slots, and open up to ``slots`` of the remaining slots."""
         self.frozen, self.open = self.open, min(self.open + slots, self.experts.shape[1])
 
     def forward(self, block: int, tokens: Tensor) -> Tensor:
@@ -50,9 +51,9 @@ class PromptPool(nn.Module):
         return torch.cat([general, experts], 1).to(tokens)
 
     def get_extra_state(self) -> Tensor:
-        """The number of slots chosen per image, of open slots, and of frozen slots."""
+        """Return three numbers: slots chosen per image, open slots, and frozen slots."""
         return torch.tensor([self.chosen, self.open, self.frozen])
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Restore the numbers that :meth:`get_extra_state` returned."""
+        """Restore the three numbers that :meth:`get_extra_state` returned."""
         self.chosen, self.open, self.frozen = state.tolist()

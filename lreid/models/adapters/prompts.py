@@ -1,4 +1,4 @@
-"""Prompts: trained vectors in every block, to which all tokens attend."""
+"""Prompts: trained vectors in every block; all tokens attend to the prompts of their block."""
 
 from typing import Any
 
@@ -11,15 +11,15 @@ from lreid.models.adapters import Place
 
 
 class PromptedAttention(nn.Module):
-    """Attention to tokens plus ``tanh(g)`` times attention to learned prompts; each head has a gate ``g``, initially 0.
+    """Attention to tokens plus ``tanh(g)`` times attention to learned prompts; the gate ``g`` of a head is initially 0.
 
-    Prompts have a separate softmax, so that the attention between tokens does not change.
+    The attention to prompts has a separate softmax, so the attention between tokens does not change.
 
     Source: zero-initialised attention of LLaMA-Adapter (Zhang et al., ICLR 2024).
 
     Args:
         attn: attention module of timm with a joint projection ``qkv``.
-        count: number of prompts; their initial values are drawn from N(0, 0.02²).
+        count: number of prompts; initial values are drawn from N(0, 0.02²).
     """
 
     def __init__(self, attn: Any, count: int) -> None:
@@ -49,7 +49,7 @@ def insert(network: nn.Module, places: list[Place], count: int) -> None:
     """Add separate prompts to the attention of every block.
 
     Raises:
-        ArgumentError: an attention has no joint projection of queries, keys and values.
+        ArgumentError: an attention module has no joint projection of queries, keys and values.
     """
     for place in places:
         name = f"{place.name}.attn"

@@ -1,10 +1,10 @@
-"""Build backbones by name; a file in this folder defines them, or a script registers them.
+"""Build backbones by name; a file in this folder or a script defines each backbone.
 
-Every file contains ``BACKBONES``, a mapping from names to builders. A name that ends with ``:`` is a family: it covers
-all names that begin with it, and its builder receives the rest of the name. A builder returns a module that maps (B, 3,
-H, W) float images to (B, dim, h, w) maps or (B, dim) vectors and has an attribute ``dim``. A builder may have arguments
-that lreid passes: ``imagenet``, whether to load ImageNet weights; ``hub``, whether to load weights from its library's
-hub; ``size``, height and width of the images.
+Every file defines ``BACKBONES``, a mapping from names to builders. A name that ends with ``:`` denotes a family of
+networks, such as ``timm:``. The builder of a family receives the rest of a network's name as an argument. A builder
+returns a module that maps (B, 3, H, W) float images to (B, dim, h, w) maps or (B, dim) vectors and has an attribute
+``dim``. A builder may also have the arguments ``imagenet`` (whether to load ImageNet weights), ``hub`` (whether to load
+weights from the library's hub) and ``size`` (height and width of the images); lreid then passes their values.
 """
 
 import difflib
@@ -27,19 +27,20 @@ _registered: dict[str, Callable[..., nn.Module]] = {}
 
 
 def register_backbone(name: str) -> Callable[[Builder], Builder]:
-    """Register a network outside this package as ``MODEL.BACKBONE`` for this process.
+    """Register a network from outside this package as a value of ``MODEL.BACKBONE``, for the current process.
 
-    To load a checkpoint of such a run, register the network again. If the name is registered already, the network is
-    replaced, so that a notebook cell may run twice.
+    A process that loads a checkpoint with such a backbone must register the network, too. If the name is registered
+    already, the new network replaces the old one, so a notebook cell may run twice.
 
     Args:
         name: name of a network, or of a family if it ends with ``:``.
 
     Returns:
-        A decorator for the builder, which is a class of modules or a function that returns a module.
+        A decorator for the builder. The builder is a subclass of ``torch.nn.Module``, or a function that returns a
+        module.
 
     Raises:
-        ArgumentError: a backbone of this package has that name.
+        ArgumentError: a backbone of this package has the same name.
     """
     if _from_files(name) is not None:
         raise ArgumentError("name", f"is {name}, which is a backbone of lreid; choose a different name")
@@ -57,7 +58,7 @@ def _builders(file: str) -> dict[str, Callable[..., nn.Module]]:
 
 
 def _from_files(name: str) -> Callable[..., nn.Module] | None:
-    """Find the builder of a name; files whose name is the beginning of the backbone's name are imported first."""
+    """Find the builder of a backbone; a file whose name begins the backbone's name is imported before other files."""
     files = sorted(_files(), key=lambda file: not name.startswith(file))
     return next((builders[name] for builders in map(_builders, files) if name in builders), None)
 
@@ -77,14 +78,14 @@ def build_backbone(
     """Build a backbone by its name.
 
     Args:
-        name: ``resnet18/34/50/101`` (torchvision, last stride removed), ``resnet50_layer3`` (without the last stage),
-            ``resnet18_plain`` (with the last stride), ``resnet18_cifar``, ``resnet18_reduced`` and ``digits`` for small
-            images, ``small``, ``mobilenet_v2``, ``torchreid:NAME``, ``timm:NAME``, ``open_clip:NAME``, or a registered
-            name.
+        name: ``resnet18``, ``resnet34``, ``resnet50`` or ``resnet101`` (torchvision, last stride removed),
+            ``resnet50_layer3`` (without the last stage), ``resnet18_plain`` (with the last stride), ``resnet18_cifar``,
+            ``resnet18_reduced`` and ``digits`` for small images, ``small``, ``mobilenet_v2``, ``torchreid:NAME``,
+            ``timm:NAME``, ``open_clip:NAME``, or a registered name.
         weights: ``none`` (random), ``imagenet`` (torchvision's IMAGENET1K_V1, as in the papers; torchreid loads its
             own), ``hub`` (timm's or open_clip's weights for the name), ``zoo:NAME`` (see :mod:`lreid.zoo`),
-            ``package:NAME`` (see :mod:`lreid.models.packages`), or a file: a state dict of torchvision, torchreid,
-            timm or open_clip, a checkpoint of a run, or ``.safetensors``. Necks and classifiers in it are ignored.
+            ``package:NAME`` (see :mod:`lreid.models.packages`), or a file: a state dict of torchvision, torchreid, timm
+            or open_clip, a checkpoint of a run, or ``.safetensors``. Necks and classifiers in the file are ignored.
         norm: positions of instance norms, see :func:`lreid.models.norms.put_norms`.
         size: height and width of the images, for networks with a fixed input size.
 
@@ -93,9 +94,9 @@ def build_backbone(
         ``dim``.
 
     Raises:
-        ArgumentError: the name is unknown (the message gives the nearest name), the weights are not available, or the
-            network does not support the norms or the image size.
-        InputError: the file does not match the network.
+        ArgumentError: the name is unknown, the weights are not available, or the network does not support the norms or
+            the image size.
+        InputError: the weights in the file do not fit the network.
     """
     family, colon, rest = name.partition(":")
     builder = _registered.get(family + colon) or _from_files(family + colon)
@@ -122,7 +123,7 @@ def build_backbone(
 
 
 def give_norms(network: nn.Module, norm: str) -> None:
-    """Put instance norms into a network unless ``norm`` is ``batch``, see :func:`lreid.models.norms.put_norms`."""
+    """Add instance norms to a network unless ``norm`` is ``batch``, see :func:`lreid.models.norms.put_norms`."""
     if norm != "batch":
         from lreid.models.norms import put_norms
 
@@ -130,10 +131,10 @@ def give_norms(network: nn.Module, norm: str) -> None:
 
 
 def normalisation(backbone: str, weights: str) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-    """Return the means and deviations of RGB in [0, 1] that weights need; None for ImageNet's or unknown ones.
+    """Return the mean and deviation of RGB in [0, 1] that weights need; None if these are ImageNet's or unknown.
 
     Raises:
-        ArgumentError: timm has no such network.
+        ArgumentError: timm has no network of this name.
         InputError: no package or zoo entry has this name.
     """
     if weights == "hub" and backbone.startswith("timm:"):

@@ -8,9 +8,9 @@ from lreid.errors import ArgumentError
 
 
 class NonLocal(nn.Module):
-    """Non-local block (Wang et al., CVPR 2018) that weights positions by dot products, divided by their number.
+    """Non-local block (Wang et al., CVPR 2018) whose weights are dot products divided by the number of positions.
 
-    As in fast-reid's code and weights, it has a single inner channel.
+    The block has a single inner channel, as in fast-reid's code and weights.
     """
 
     def __init__(self, channels: int) -> None:
@@ -36,17 +36,17 @@ class LearnedGeM(nn.Module):
         self.p = nn.Parameter(torch.tensor([3.0]))
 
     def forward(self, maps: Tensor) -> Tensor:
-        """Pool maps (B, C, h, w) to vectors (B, C)."""
+        """Compute vectors (B, C) from maps (B, C, h, w)."""
         return maps.clamp(min=1e-6).pow(self.p).mean((2, 3)).pow(1 / self.p)
 
 
 class FastReidResNet50(nn.Module):
-    """ResNet-50 as fast-reid builds it: without the last stride, and with max-pooling that rounds sizes up.
+    """ResNet-50 in the form of fast-reid: the last stride is removed, and max-pooling rounds sizes up.
 
     Args:
-        nl: add a non-local block after each of the last two blocks of the second stage and the last three of the third
-            stage.
-        gem: pool maps with a learned generalised mean; if False, the network returns maps.
+        nl: add non-local blocks: one after each of the last two blocks of the second stage, and one after each of the
+            last three blocks of the third stage.
+        gem: pool maps by a generalised mean with a learned exponent; if False, the network returns maps.
     """
 
     dim = 2048
@@ -68,7 +68,7 @@ class FastReidResNet50(nn.Module):
         return [self.layer1, self.layer2, self.layer3, self.layer4]
 
     def forward(self, images: Tensor) -> Tensor:
-        """Maps (B, 2048, H/16, W/16) of images (B, 3, H, W), or vectors (B, 2048) with GeM."""
+        """Compute maps (B, 2048, H/16, W/16), or with GeM vectors (B, 2048), of images (B, 3, H, W)."""
         maps = self.layer1(self.maxpool(self.relu(self.bn1(self.conv1(images)))))
         maps = _with_non_local(self.layer2, self.NL_2, maps)
         maps = _with_non_local(self.layer3, self.NL_3, maps)
@@ -76,7 +76,7 @@ class FastReidResNet50(nn.Module):
 
 
 def _with_non_local(blocks: nn.Module, non_local: nn.ModuleList, maps: Tensor) -> Tensor:
-    """Apply a stage, with a non-local block after each of its last blocks."""
+    """Apply a stage of residual blocks; its last blocks are each followed by a non-local block."""
     before = len(list(blocks.children())) - len(non_local)
     for place, block in enumerate(blocks.children()):
         maps = block(maps)

@@ -1,4 +1,4 @@
-"""MobileNetV2 of torchvision without its last stride."""
+"""torchvision's MobileNetV2 with its last stride removed."""
 
 from itertools import pairwise
 from typing import Any
@@ -21,7 +21,7 @@ class MobileNetV2(nn.Module):
 
     @property
     def stages(self) -> list[nn.Sequential]:
-        """The blocks after the stem, grouped by the size of their maps in the original: 1/4, 1/8, 1/16, 1/32."""
+        """The blocks after the stem, grouped by their map size in the original network: 1/4, 1/8, 1/16 and 1/32."""
         return [self.features[begin:end] for begin, end in pairwise((2, 4, 7, 14, 18))]
 
     def forward(self, images: Tensor) -> Tensor:

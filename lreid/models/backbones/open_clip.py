@@ -17,7 +17,7 @@ PENULTIMATE = 10
 
 
 class Aside:
-    """Holds a module that is in no state dict and that copies of the model leave out."""
+    """Holds a module that state dicts and copies of the model leave out."""
 
     def __init__(self, module: nn.Module | None) -> None:
         self.module = module
@@ -27,9 +27,9 @@ class Aside:
 
 
 class ClipFeatures(nn.Module):
-    """CLIP's vision transformer, which returns the class token after the last norm and its projection as one vector.
+    """CLIP's vision transformer; a feature is the class token after the last norm, followed by its projection.
 
-    Source: the test features of CLIP-ReID (AAAI 2023) and PAD (CVPR 2026).
+    Source: CLIP-ReID (AAAI 2023) and PAD (CVPR 2026), which use these features for testing.
 
     Args:
         clip: a ``CLIP`` model of open_clip with a vision transformer.
@@ -37,10 +37,10 @@ class ClipFeatures(nn.Module):
     Attributes:
         width, projected: lengths of the class token and of its projection.
         dim: length of a feature, ``width + projected``.
-        all_levels: also return the class token of block ``PENULTIMATE`` in evaluation mode, before the other features.
-            Training mode always returns it.
-        prompts: prompts of PAD, or None.
-        aside: the whole CLIP model, for methods that need its text tower.
+        all_levels: in evaluation mode, put the class token of block ``PENULTIMATE`` before the feature. In training
+            mode, this class token is always included.
+        prompts: prompts of PAD; None for other methods.
+        aside: the whole CLIP model, for methods that use CLIP's text tower.
     """
 
     prompts: PromptPool | None
@@ -55,7 +55,7 @@ class ClipFeatures(nn.Module):
         self.aside = Aside(clip)
 
     def put_prompts(self, **options: int) -> PromptPool:
-        """Add PAD's prompts to every block; options are those of :class:`~lreid.models.adapters.pool.PromptPool`."""
+        """Add PAD's prompts to every block; for the options see :class:`~lreid.models.adapters.pool.PromptPool`."""
         blocks = len(self.visual.transformer.resblocks)
         self.prompts = PromptPool(blocks, self.width, **options).to(self.visual.proj.device)
         return self.prompts
@@ -81,7 +81,7 @@ class ClipFeatures(nn.Module):
         return torch.cat([*levels, last, last @ visual.proj], 1)
 
     def adapted(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Resample the position embeddings of an open_clip state to the image size, and load its text tower."""
+        """Resample the position embeddings of an open_clip state dict to the image size, and load its text tower."""
         if self.aside.module is not None and "text_projection" in state:
             state = dict(state)
             Extra("open_clip.model", "clip").resize_pos_embed(state, self.aside.module)
@@ -90,7 +90,7 @@ class ClipFeatures(nn.Module):
 
 
 def build(name: str, *, hub: bool, size: tuple[int, int]) -> nn.Module:
-    """Build a CLIP model by its name in open_clip, with random weights or published ones.
+    """Build a CLIP model by its name in open_clip, with random or published weights.
 
     Args:
         name: name of the model, a dot, and a tag of published weights, such as ``ViT-B-16-quickgelu.openai``.
@@ -98,8 +98,8 @@ def build(name: str, *, hub: bool, size: tuple[int, int]) -> nn.Module:
         size: height and width of the images; position embeddings are resampled to it.
 
     Raises:
-        ArgumentError: open_clip does not have this model or tag; the model has no vision transformer or cannot take
-            images of this size; or the weights cannot be downloaded.
+        ArgumentError: open_clip does not have this model or tag; the model has no vision transformer or does not
+            support this image size; or the weights cannot be downloaded.
         InputError: open_clip is not installed.
     """
     open_clip: Any = Extra("open_clip", "clip").load()

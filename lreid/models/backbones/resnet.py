@@ -1,4 +1,4 @@
-"""ResNets of torchvision without their last stride (as in BoT and DMML), random or with ImageNet weights."""
+"""torchvision's ResNets with the last stride removed (as in BoT and DMML), with random or ImageNet weights."""
 
 from functools import partial
 from typing import Any
@@ -11,7 +11,7 @@ from lreid.errors import ArgumentError
 
 
 class FeatureMap(nn.Module):
-    """A torchvision ResNet up to its last feature map or, with three stages, up to the one before."""
+    """A torchvision ResNet up to the feature map of its last stage, or of its third stage if ``stages`` is 3."""
 
     inner = "resnet."
 
@@ -26,7 +26,7 @@ class FeatureMap(nn.Module):
 
     @property
     def stages(self) -> list[nn.Sequential]:
-        """The four stages of residual blocks; the last may be empty."""
+        """The four stages of residual blocks; the last stage may be empty."""
         return [self.resnet.layer1, self.resnet.layer2, self.resnet.layer3, self.resnet.layer4]
 
     def forward(self, images: Tensor) -> Tensor:
@@ -37,7 +37,7 @@ class FeatureMap(nn.Module):
 
 
 def torchvision_network(name: str, imagenet: bool) -> nn.Module:
-    """Build a network of torchvision, with random weights or its first ImageNet weights (V1).
+    """Build a network of torchvision with random weights or with the weights ``IMAGENET1K_V1``.
 
     Raises:
         ArgumentError: the weights cannot be downloaded.

@@ -1,4 +1,4 @@
-"""Networks of class-incremental learning: three forms of ResNet-18, and a network of two convolutions."""
+"""Networks for class-incremental learning: three forms of ResNet-18, and a network with two convolutions."""
 
 import torch
 import torchvision
@@ -10,10 +10,10 @@ from lreid.models.backbones.resnet import FeatureMap
 
 
 def resnet18_cifar() -> FeatureMap:
-    """Build torchvision's ResNet-18 with a stem for images of 32 or 64 pixels: 3 x 3, no stride, no max-pooling.
+    """Build ResNet-18 for images of 32 or 64 pixels; the stem is a 3 x 3 convolution without stride or max-pooling.
 
     Source: SimCLR (Chen et al., ICML 2020, Appendix B.9). Co²L (ICCV 2021), CCLIS (AAAI 2024) and Contrast Scoring use
-    this network. The network maps images (B, 3, H, W) to (B, 512, H/8, W/8); the last stage keeps its stride of 2.
+    this network. The network maps images (B, 3, H, W) to (B, 512, H/8, W/8); the last stage has a stride of 2.
     """
     network = torchvision.models.resnet18()
     network.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
@@ -23,20 +23,21 @@ def resnet18_cifar() -> FeatureMap:
 
 
 def resnet18_plain() -> FeatureMap:
-    """Build torchvision's ResNet-18 with its last stride: (B, 3, H, W) to (B, 512, H/32, W/32).
+    """Build torchvision's ResNet-18 with all strides, which maps (B, 3, H, W) to (B, 512, H/32, W/32).
 
-    Source: Contrast Scoring (Wu et al., 2021, Appendix A.1) for subsets of ImageNet.
+    Source: Contrast Scoring (Wu et al., 2021, Appendix A.1), experiments on subsets of ImageNet.
     """
     return FeatureMap(torchvision.models.resnet18())
 
 
 class ReducedResNet18(nn.Module):
-    """ResNet-18 with 20 instead of 64 filters in the first stage, the network of ER-ACE and ER-AML.
+    """The network of ER-ACE and ER-AML: a ResNet-18 with 20 instead of 64 filters in its first stage.
 
     Source: GEM (Lopez-Paz and Ranzato, NeurIPS 2017); later papers on online learning use the same network. The stem is
-    3 x 3 without stride and without max-pooling. The stages have 20, 40, 80 and 160 filters. The network maps images
-    (B, 3, H, W) to (B, 160, H/8, W/8). The official codes pool parts of 4 x 4 positions; for images of 32 x 32 pixels,
-    one part is the entire map. For larger images, they concatenate several averages. Here there is always one average.
+    a 3 x 3 convolution without stride or max-pooling. The stages have 20, 40, 80 and 160 filters. The network maps
+    images (B, 3, H, W) to (B, 160, H/8, W/8). The official code averages map regions of 4 x 4 positions; for images of
+    32 x 32 pixels, a region is the entire map. For larger images, the official code concatenates the averages of
+    several regions. lreid always averages the entire map.
     """
 
     dim = 160
@@ -53,7 +54,7 @@ class ReducedResNet18(nn.Module):
 
 
 def _stage(width_in: int, width: int, stride: int) -> nn.Sequential:
-    """Two residual blocks, of which the first has the stride."""
+    """Build a stage of two residual blocks; only the first block has the stride."""
     shortcut = None
     if stride != 1 or width_in != width:
         shortcut = nn.Sequential(nn.Conv2d(width_in, width, 1, stride=stride, bias=False), nn.BatchNorm2d(width))
@@ -63,9 +64,9 @@ def _stage(width_in: int, width: int, stride: int) -> nn.Sequential:
 class DigitNet(nn.Module):
     """The network of Co²L (ICCV 2021, Appendix A.2) for R-MNIST.
 
-    The network has convolutions of 20 and 50 filters, 5 x 5 without padding, each followed by max-pooling by 2, and a
-    linear layer of width 500. The paper does not name the activation; here it is ReLU. The network maps images (B, 3,
-    28, 28) to (B, 500).
+    The network has two 5 x 5 convolutions without padding, with 20 and 50 filters. Each convolution is followed by
+    max-pooling by 2. The last layer is a linear layer of width 500. The paper does not name the activation; lreid uses
+    ReLU. The network maps images (B, 3, 28, 28) to features (B, 500).
     """
 
     dim = 500
@@ -82,7 +83,7 @@ class DigitNet(nn.Module):
         """Features, ``(B, 500)``.
 
         Raises:
-            ArgumentError: the images are not of 28 x 28 pixels.
+            ArgumentError: the images do not have 28 x 28 pixels.
         """
         height, width = images.shape[2:]
         if (height, width) != (28, 28):

@@ -1,4 +1,4 @@
-"""Networks of timm, such as ``timm:vit_base_patch16_clip_224.openai``, at the input size of the images."""
+"""Networks of timm, such as ``timm:vit_base_patch16_clip_224.openai``, built for the size of the images."""
 
 import difflib
 import logging
@@ -17,21 +17,21 @@ POOLS = {"class": "token", "patches": "avg"}  # values of MODEL.POOLING, and tim
 
 
 class TimmFeatures(nn.Module):
-    """A network of timm without its classifier; it returns maps, or vectors if it works on tokens.
+    """A network of timm without its classifier, which returns maps or, for networks of tokens, vectors.
 
-    Convolutional networks and Swin end with a map. A network of tokens pools its tokens itself, after its last norm: it
-    returns the class token, the mean of the patches, or what it was built to return.
+    Convolutional networks and Swin return a map. A network of tokens pools its tokens itself after the last norm. Such
+    a network returns the class token, the mean of the patches, or the pooling for which it was built.
 
     Args:
         network: a network of timm, built with ``num_classes=0`` and, if it has position embeddings, for the input size.
-        size: height and width of the images; the constructor tries a blank image of this size.
+        size: height and width of the images; the constructor passes a blank image of this size through the network.
         title: name of the network in error messages.
 
     Raises:
-        ArgumentError: the network cannot take images of that size.
+        ArgumentError: the network does not support images of this size.
 
     Attributes:
-        dim: width of the features.
+        dim: length of the features.
     """
 
     inner = "network."
@@ -73,14 +73,14 @@ class TimmFeatures(nn.Module):
                 )
 
     def forward(self, images: Tensor) -> Tensor:
-        """Return maps ``(B, dim, h, w)``, or vectors ``(B, dim)`` of a network of tokens."""
+        """Compute maps ``(B, dim, h, w)`` or, with a network of tokens, vectors ``(B, dim)``."""
         outputs = self.network.forward_features(images)
         if not self.gives_maps:
             return self.network.forward_head(outputs, pre_logits=True)
         return outputs.permute(0, 3, 1, 2) if getattr(self.network, "output_fmt", "") == "NHWC" else outputs
 
     def pool_by(self, pooling: str) -> None:
-        """Let the network return the class token (``class``) or the mean of all patches (``patches``).
+        """Make the network return the class token (``class``) or the mean of all patches (``patches``).
 
         Raises:
             ArgumentError: the network has no class token or no patches.
@@ -92,10 +92,10 @@ class TimmFeatures(nn.Module):
         self.network.reset_classifier(0, POOLS[pooling])
 
     def adapted(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Adapt a state dict of timm: resample its position embeddings to this network's input size.
+        """Adapt a state dict of timm: resample the position embeddings to the input size of this network.
 
-        State dicts of other libraries that timm supports, such as OpenAI's, are converted. A position grid whose sides
-        are unknown is assumed to be square.
+        State dicts of other libraries are converted if timm supports them, such as OpenAI's. If the sides of the grid
+        of position embeddings are unknown, the grid is assumed to be square.
         """
         adapt = getattr(sys.modules[type(self.network).__module__], "checkpoint_filter_fn", None)
         return state if adapt is None else adapt(state, self.network)
@@ -104,15 +104,15 @@ class TimmFeatures(nn.Module):
 def build(name: str, *, hub: bool, size: tuple[int, int]) -> nn.Module:
     """Build a network of timm by its name in timm, with random weights or weights from timm's hub.
 
-    EfficientNets and MobileNetV2 are built without their last stride, like the ResNets.
+    EfficientNets and MobileNetV2 are built without their last stride, as are the ResNets of lreid.
 
     Args:
-        name: name of the network, optionally with a dot and the weights, as in ``vit_base_patch16_clip_224.openai``.
+        name: name of the network; a dot and a name of weights may follow, as in ``vit_base_patch16_clip_224.openai``.
         hub: load the weights from timm's hub.
         size: height and width of the images.
 
     Raises:
-        ArgumentError: timm has no such network or weights, a download fails, or the network cannot take that size.
+        ArgumentError: timm has no such network or weights, a download fails, or the network does not support the size.
         InputError: timm is not installed.
     """
     timm = _checked(name)
@@ -147,7 +147,7 @@ def build(name: str, *, hub: bool, size: tuple[int, int]) -> nn.Module:
 
 
 def normalisation(name: str) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-    """Mean and deviation of the RGB values in [0, 1] that the pretrained weights expect; None if timm has no weights.
+    """Return the mean and deviation of RGB in [0, 1] for which weights were trained; None if timm has no weights.
 
     Raises:
         ArgumentError: timm has no such network or weights.
@@ -157,7 +157,7 @@ def normalisation(name: str) -> tuple[tuple[float, ...], tuple[float, ...]] | No
 
 
 def _checked(name: str) -> ModuleType:
-    """Import timm, and check that it has a network of that name."""
+    """Import timm, and check that timm has a network of the given name."""
     timm: ModuleType = Extra("timm", "timm").load()
     kind, dot, _ = name.partition(".")
     if not timm.is_model(kind):
@@ -171,7 +171,7 @@ def _checked(name: str) -> ModuleType:
 
 
 def _without_last_stride(network: Any) -> list[list[nn.Module]]:
-    """Remove the last stride of an EfficientNet; return the blocks after the stem's map size, by map size."""
+    """Remove the last stride of an EfficientNet; return the blocks after the first map size, grouped by map size."""
     stages: list[list[nn.Module]] = []
     if type(network).__name__ != "EfficientNet":
         return stages
@@ -188,7 +188,7 @@ def _without_last_stride(network: Any) -> list[list[nn.Module]]:
 
 
 def _to_fetch(name: str, cfg: Any, error: Exception) -> str:
-    """Say in a message how to get weights that cannot be downloaded."""
+    """Describe in a message how to get weights that cannot be downloaded."""
     repository, url = getattr(cfg, "hf_hub_id", None), getattr(cfg, "url", None)
     if repository:
         file = getattr(cfg, "hf_hub_filename", None) or "model.safetensors"

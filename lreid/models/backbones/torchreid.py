@@ -8,7 +8,7 @@ from lreid.extras import Extra
 
 
 class TorchreidFeatures(nn.Module):
-    """A network of torchreid that returns its features, without its logits."""
+    """A network of torchreid that returns only features, no logits."""
 
     inner = "network."
     dim: int
@@ -19,19 +19,19 @@ class TorchreidFeatures(nn.Module):
 
     @property
     def stages(self) -> list[list[nn.Module]]:
-        """The stages of an OSNet, without the transitions between them; empty for other networks."""
+        """The stages of an OSNet without the transitions between stages; empty for other networks."""
         layers = [getattr(self.network, name, nn.Identity()) for name in ("conv2", "conv3", "conv4")]
         stages = [[block for block in layer.children() if hasattr(block, "conv2a")] for layer in layers]
         return stages if all(stages) else []
 
     def forward(self, images: Tensor) -> Tensor:
-        """Features ``(B, dim)``; logits, which some networks return in training, are dropped."""
+        """Compute features ``(B, dim)``; logits, which some networks also return in training, are dropped."""
         output = self.network(images)
         return output[1] if isinstance(output, tuple) else output  # (B, dim)
 
 
 def build(name: str, *, imagenet: bool) -> nn.Module:
-    """Build a network of torchreid by its name in torchreid; torchreid chooses its ImageNet weights."""
+    """Build a network of torchreid by its name in torchreid; with ``imagenet``, torchreid chooses the weights."""
     models = Extra("torchreid", "torchreid").models
     try:
         # With the triplet loss, the network returns (logits, features) in training and otherwise features.
