@@ -1,4 +1,4 @@
-"""Build objects from a config; the classes themselves take plain arguments, never a config."""
+"""Build objects from a config; the classes of these objects accept plain arguments, never a config."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 
 def resolved(cfg: Config) -> Config:
-    """Return the frozen config with every option of its method and the input normalisation of its initial weights.
+    """Complete a config with all options of its method and the input normalisation of its initial weights; freeze it.
 
-    Weights from a package, the zoo or a model file always set the normalisation. Weights from timm's hub set it only if
-    the config has ImageNet's normalisation, which is the default.
+    Weights from a package, the zoo or a model file always set the normalisation. Weights from timm's hub set the
+    normalisation only if the config has the default, which is ImageNet's.
     """
     cfg = cfg.clone()
     cfg.defrost()
@@ -49,7 +49,7 @@ def resolved(cfg: Config) -> Config:
 
 
 def _normalisation_in(weights: str) -> tuple[list[float], list[float]] | None:
-    """Mean and standard deviation that a model file of lreid records; None for other weights."""
+    """Read the mean and standard deviation that a model file of lreid records; None for other weights."""
     if not os.path.isfile(weights):
         return None
     try:
@@ -62,13 +62,13 @@ def _normalisation_in(weights: str) -> tuple[list[float], list[float]] | None:
 
 
 def class_of(cfg: Config) -> type[Method]:
-    """The class of the method that a config names."""
+    """Return the class of the method that a config names."""
     with naming_keys("METHOD"):
         return method_class(cfg.METHOD.NAME)
 
 
 def benchmark_of(cfg: Config) -> Benchmark:
-    """The benchmark that a config describes, with separate tasks even for joint training."""
+    """Build the benchmark that a config describes; its tasks are separate even for joint training."""
     bench = cfg.BENCHMARK
     with naming_keys("BENCHMARK", **{key.lower(): f"SYNTHETIC.{key}" for key in cfg.SYNTHETIC}):
         return build_benchmark(
@@ -91,7 +91,7 @@ def benchmark_of(cfg: Config) -> Benchmark:
 
 
 def sources_of(cfg: Config) -> Sources:
-    """The sources from which a config reads data sets."""
+    """Return the settings of a config for reading data sets."""
     return Sources(
         root=cfg.DATA.ROOT,
         cameras=cfg.BENCHMARK.CAMERAS,
@@ -102,12 +102,12 @@ def sources_of(cfg: Config) -> Sources:
 
 
 def learned(cfg: Config, benchmark: Benchmark) -> Benchmark:
-    """The benchmark on which the run trains: with ``BENCHMARK.JOINT``, all tasks are merged into one."""
+    """Return the benchmark on which the run trains; ``BENCHMARK.JOINT`` merges all its tasks into one."""
     return merge_tasks(benchmark) if cfg.BENCHMARK.JOINT else benchmark
 
 
 def model_of(cfg: Config, *, pretrained: bool) -> Embedder:
-    """The network of a config, with the weights that the config names; with random weights if not ``pretrained``."""
+    """Build the network of a config; its weights are random if ``pretrained`` is False."""
     weights = cfg.MODEL.WEIGHTS if pretrained else "none"
     model = network_of(cfg, weights=weights, neck=class_of(cfg).neck)
     with naming_keys("TRAIN"):
@@ -116,7 +116,7 @@ def model_of(cfg: Config, *, pretrained: bool) -> Embedder:
 
 
 def method_of(cfg: Config, device: torch.device, *, pretrained: bool) -> Method:
-    """The method that a config describes, with its network, on a device."""
+    """Build the method that a config describes, with its network on a device."""
     model = model_of(cfg, pretrained=pretrained).to(device).to(memory_format=torch.channels_last)
     model.precision = PRECISIONS[cfg.TRAIN.PRECISION]
     with naming_keys("METHOD", backbone="MODEL.BACKBONE", adapter="MODEL.ADAPTER"):
@@ -124,18 +124,18 @@ def method_of(cfg: Config, device: torch.device, *, pretrained: bool) -> Method:
 
 
 def naming_index_keys() -> AbstractContextManager[None]:
-    """A context for building or testing an index, in which errors name config keys instead of arguments."""
+    """Replace argument names by config keys in errors that occur while an index is built or tested."""
     return naming_keys("EVAL", depth="EVAL.INDEX_DEPTH")
 
 
 def initial_model_of(cfg: Config, method: Method) -> Embedder:
-    """Return the initial model of a run: a zoo entry with its own neck, otherwise the method's network."""
+    """Return the initial model of a run: the zoo model that the config names, otherwise the method's network."""
     model = network_of_entry(cfg)
     return method.model if model is None else model.to(method.model.mean.device)
 
 
 def index_of(cfg: Config) -> FaissIndex | None:
-    """The index that a config uses to search galleries, or None."""
+    """Build the index with which a config searches galleries; None for exact search."""
     evaluation = cfg.EVAL
     if evaluation.BACKEND == "exact":
         return None
@@ -144,12 +144,13 @@ def index_of(cfg: Config) -> FaissIndex | None:
 
 
 def evaluator_of(cfg: Config, benchmark: Benchmark, dim: int = 0, stored: GalleryFeatures | None = None) -> Evaluator:
-    """The evaluator that a config describes, over the test sets of a benchmark.
+    """Build the evaluator that a config describes, for the test sets of a benchmark.
 
     Args:
-        cfg, benchmark: config of the evaluation, and its test sets.
-        dim: length of the features, with which the index ``EVAL.INDEX`` is tested beforehand; 0 skips this test.
-        stored: files for the gallery features after every task; None stores none.
+        cfg: config of the run.
+        benchmark: benchmark with the test sets.
+        dim: length of the features. With it, the evaluator tests the index ``EVAL.INDEX`` now; 0 skips this test.
+        stored: files for the gallery features after every task; None stores no features.
     """
     evaluation, size = cfg.EVAL, _test_images(cfg)
     batch_size = size.pop("batch_size")
@@ -163,7 +164,7 @@ def evaluator_of(cfg: Config, benchmark: Benchmark, dim: int = 0, stored: Galler
 
 
 def accuracy_observer_of(cfg: Config, benchmark: Benchmark, method: Method, results: Results) -> Observer | None:
-    """Create the observer of classification accuracy; without ``EVAL.ACCURACY``, return None and import nothing."""
+    """Create the observer of classification accuracy; None without ``EVAL.ACCURACY``."""
     if not cfg.EVAL.ACCURACY:
         return None
     classification = importlib.import_module("lreid.classification")
@@ -178,7 +179,7 @@ def accuracy_observer_of(cfg: Config, benchmark: Benchmark, method: Method, resu
 
 
 def _test_images(cfg: Config) -> dict[str, Any]:
-    """Options for reading and caching test images, and for their forward passes."""
+    """Return the options for reading and caching test images, and the batch size of their forward passes."""
     return {
         "height": cfg.INPUT.HEIGHT,
         "width": cfg.INPUT.WIDTH,

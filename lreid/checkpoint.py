@@ -13,7 +13,7 @@ A checkpoint is a dict of tensors and plain values:
     config      the resolved config, YAML
     results     the content of results.json so far
 
-The learning rate and the order of images are not stored, because they follow from the position and the seed.
+A checkpoint stores neither the learning rate nor the order of images: the position and the seed determine both.
 """
 
 import logging
@@ -50,20 +50,20 @@ FORM = {
 
 
 def save_checkpoint(path: Path, state: dict[str, Any], *, previous: Path | None = None) -> None:
-    """Write a checkpoint atomically; the replaced file stays under the name ``previous``.
+    """Write a checkpoint atomically; with ``previous``, an existing checkpoint is renamed to this path first.
 
     Raises:
-        InputError: the checkpoint cannot be written; the existing one does not change.
+        InputError: the checkpoint cannot be written; an existing checkpoint at ``path`` does not change.
     """
     state = {"format": FORMAT, "random": random_state(), **state}
     write_atomically(path, lambda file: torch.save(state, file), previous=previous, private=True)
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """Read a checkpoint on the CPU.
+    """Read a checkpoint to the CPU.
 
     Raises:
-        NewerFormat: a later version of lreid wrote it.
+        NewerFormat: a later version of lreid wrote the file.
         InputError: the file is missing, damaged, or not a checkpoint of lreid.
     """
     state = read_tensors(path)
@@ -76,7 +76,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def checkpoints_of(folder: Path) -> list[Path]:
-    """The checkpoints of a run, starting with the one to resume from; empty if there is no folder.
+    """List the checkpoints of a run, newest first; empty if the folder does not exist.
 
     Raises:
         InputError: the folder cannot be listed.
@@ -87,7 +87,7 @@ def checkpoints_of(folder: Path) -> list[Path]:
 
 
 def task_checkpoints(folder: Path) -> dict[int, Path]:
-    """Checkpoints of finished tasks by task number, from 1, in order; files with other names are ignored.
+    """Map the number of each finished task, from 1, to its checkpoint; files with other names are ignored.
 
     Raises:
         InputError: the folder cannot be listed.
@@ -97,11 +97,11 @@ def task_checkpoints(folder: Path) -> dict[int, Path]:
 
 
 def load_newest(folder: Path) -> tuple[Path, dict[str, Any]] | None:
-    """The newest intact checkpoint of a run, with its path; None if the run has none yet.
+    """Load the newest intact checkpoint of a run and return it with its path; None if the run has no checkpoint yet.
 
     Raises:
-        NewerFormat: a later version of lreid wrote one of them.
-        InputError: there are checkpoints, but none is intact.
+        NewerFormat: a later version of lreid wrote one of the checkpoints.
+        InputError: the run has checkpoints, but none of them is intact.
     """
     faults = []
     for path in checkpoints_of(folder):
@@ -122,7 +122,7 @@ def load_newest(folder: Path) -> tuple[Path, dict[str, Any]] | None:
 
 
 def _require_whole(state: dict[str, Any], path: Path) -> None:
-    """Check that a run can resume from a checkpoint; only the method itself can check its state."""
+    """Check that a run can resume from a checkpoint; the state of the method is not checked here."""
     fault = misfit(state, FORM | {"config": str})
     if fault is None:
         require_not_newer(path, state["results"].get("schema"), results.SCHEMA, f"not of schema {results.SCHEMA}")
@@ -143,10 +143,10 @@ def _require_whole(state: dict[str, Any], path: Path) -> None:
 
 @contextmanager
 def fitting(path: Path) -> Iterator[None]:
-    """A context for restoring the parts of a checkpoint, in which errors name the checkpoint.
+    """Add the path of the checkpoint to errors that occur while its parts are restored.
 
     Raises:
-        InputError: a part does not fit the object that is restored from it.
+        InputError: a part of the checkpoint does not fit the object into which it is loaded.
     """
     try:
         yield
@@ -184,7 +184,7 @@ def load_model_state(model: torch.nn.Module, state: dict[str, torch.Tensor], pat
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value is a complete tensor of real, finite numbers."""
+    """Whether a value is a dense tensor on the CPU with real, finite numbers."""
     return (
         isinstance(value, torch.Tensor)
         and value.device.type == "cpu"
@@ -195,7 +195,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def random_state() -> dict[str, Any]:
-    """States of the global generators of torch, numpy, Python and the current GPU, as tensors and plain values."""
+    """Return the states of the random generators of torch, numpy, Python and the GPU, as tensors and plain values."""
     numpy_state: Any = np.random.get_state()  # noqa: NPY002  a tuple, because the global generator is a Mersenne Twister
     name, keys, position, has_gauss, gauss = numpy_state
     version, words, gauss_next = random.getstate()
@@ -211,8 +211,8 @@ def set_random_state(state: dict[str, Any]) -> None:
     """Restore the states of :func:`random_state`.
 
     Raises:
-        ValueError: the position of numpy's generator is out of range, which numpy does not check. For other invalid
-            states, torch and Python raise errors of several types.
+        ValueError: the position of numpy's generator is out of range (numpy does not check this position). Other
+            invalid states raise errors of several types in torch and Python.
     """
     torch.set_rng_state(state["torch"])
     if "cuda" in state and torch.cuda.is_initialized():  # a run may resume on a different machine

@@ -1,11 +1,12 @@
-"""The configuration: merge files and overrides with the defaults of :mod:`lreid.config_keys`.
+"""Build a config: merge config files and command-line overrides with the defaults of :mod:`lreid.config_keys`.
 
-A config file can extend other files, which it lists under ``_BASE_``: one or several paths relative to the file, or
-names of lreid's own config files. Later sources override earlier ones, in this order: the files under ``_BASE_``, the
-file itself, the next file, and ``KEY VALUE`` pairs of the command line. Files of benchmarks, which set
-``BENCHMARK.TRAIN``, are applied first. ``{METHOD.RECIPE}`` in ``_BASE_`` stands for the recipe of the chosen method, so
-that a benchmark trains each method as its paper does. The functions of :mod:`lreid.build` turn a config into plain
-arguments; no class takes a config.
+A config file can extend other files, which it lists under ``_BASE_``. Each entry of ``_BASE_`` is a path relative to
+the file, or the name of one of lreid's own config files. A later source overrides an earlier one. For each file, lreid
+applies the files under ``_BASE_`` first, then the file itself. Benchmark files, which set ``BENCHMARK.TRAIN``, precede
+all other files, and the ``KEY VALUE`` pairs of the command line come last. In ``_BASE_``, the placeholder
+``{METHOD.RECIPE}`` stands for the recipe of the chosen method, so a benchmark trains each method as in the method's
+paper. The functions of :mod:`lreid.build` pass the values of a config to classes as plain arguments; no class accepts a
+config.
 """
 
 import ast
@@ -52,12 +53,12 @@ Layer = tuple[str, dict[str, Any]]  # name of a source in messages, and the keys
 
 
 def load_config(files: Sequence[Source] = (), overrides: Sequence[str] = (), *, report: bool = True) -> Config:
-    """The defaults, overridden by config files and then by ``KEY VALUE`` pairs.
+    """Build a config from the defaults, config files and ``KEY VALUE`` pairs; later values override earlier ones.
 
-    Files of benchmarks are applied first, then the other files, each kind in the given order.
+    Benchmark files are applied first, in the given order; the other files follow, in the given order.
 
     Args:
-        files: YAML files, or names of lreid's own config files; each may extend others under ``_BASE_``. The first
+        files: YAML files, or names of lreid's own config files; each file may extend others under ``_BASE_``. The first
             entry may instead be a mapping of full key names to values.
         overrides: flat list ``[key, value, key, value, …]``; values are Python literals or plain strings.
         report: warn if a file changes a key that another file sets, unless the command line also sets it; also warn if
@@ -67,9 +68,9 @@ def load_config(files: Sequence[Source] = (), overrides: Sequence[str] = (), *, 
         The resolved, frozen config.
 
     Raises:
-        InputError: a file is missing or is not a YAML mapping; a key is unknown (the message gives the most similar
-            key), has no value or occurs twice in a file; a value has the wrong type; or two files that are not
-            benchmarks name different methods, and the command line names no method.
+        InputError: a file is missing or is not a YAML mapping; a key is unknown, has no value or occurs twice in a
+            file; a value has the wrong type; or two files other than benchmarks name different methods, and the command
+            line names no method.
     """
     cfg = Config()
     given = _given(overrides, report=report)
@@ -94,7 +95,7 @@ def load_config(files: Sequence[Source] = (), overrides: Sequence[str] = (), *, 
 
 
 def layers(files: Sequence[Source] = (), overrides: Sequence[str] = ()) -> Iterator[Layer]:
-    """Yield each source of :func:`load_config` with the keys that it sets; later sources override earlier ones.
+    """Yield the name of each source of :func:`load_config` with the keys that the source sets, in order of application.
 
     Raises:
         InputError: a file is missing or is not a YAML mapping, or a key has no value.
@@ -105,7 +106,7 @@ def layers(files: Sequence[Source] = (), overrides: Sequence[str] = ()) -> Itera
 
 
 def _given(overrides: Sequence[str], *, report: bool) -> dict[str, Any]:
-    """The keys that ``KEY VALUE`` pairs set; the last value of a key counts."""
+    """Return the keys that ``KEY VALUE`` pairs set; if a key occurs several times, its last value counts."""
     if len(overrides) % 2:
         raise InputError(f"{overrides[-1]}: the key has no value; write KEY VALUE pairs")
     given: dict[str, Any] = {}
@@ -119,7 +120,7 @@ def _given(overrides: Sequence[str], *, report: bool) -> dict[str, Any]:
 
 
 def _stacks(files: Sequence[Source], given: dict[str, Any]) -> list[list[Layer]]:
-    """The layers of each file in the order in which they apply: first those of the files that it extends."""
+    """Return the layers of each file in order of application; a file comes after the files that it extends."""
     chosen = Config()  # used only to find the recipe
     for source, keys in (*chain.from_iterable(_stacks_for("", files)), (COMMAND_LINE, given)):
         _set_all(chosen, {name: keys[name] for name in ("METHOD.NAME", "METHOD.RECIPE") if name in keys}, source)
@@ -127,7 +128,7 @@ def _stacks(files: Sequence[Source], given: dict[str, Any]) -> list[list[Layer]]
 
 
 def _stacks_for(recipe: str, files: Sequence[Source]) -> list[list[Layer]]:
-    """The result of :func:`_stacks` for a recipe; with an empty name, files that extend a recipe are left out."""
+    """Return the result of :func:`_stacks` for a recipe; an empty ``recipe`` leaves out the recipe files."""
     stacks = [
         [(CHOSEN, dict(file))] if isinstance(file, Mapping) else list(_file_layers(find_config(file), recipe))
         for file in files
@@ -140,10 +141,10 @@ def _is_benchmark(stack: list[Layer]) -> bool:
 
 
 def _changes(stacks: list[list[Layer]], states: list[dict[str, Any]]) -> Iterator[tuple[str, str, list[str]]]:
-    """For each pair of files, the keys that the earlier file sets itself and the later file changes.
+    """Yield two files and the keys that the earlier file sets itself and the later file changes, for each such pair.
 
-    ``METHOD.NAME`` counts as set by a file if a file that it extends sets the key. ``states`` has the values of all
-    keys after each stack.
+    A file also counts as setting ``METHOD.NAME`` itself if it extends a file that sets this key. ``states`` lists the
+    values of all keys after each stack.
     """
     own: dict[str, tuple[str, Any]] = {}  # for each key, the file that sets it itself, and the value
     for stack, state in zip(stacks, states, strict=True):
@@ -161,12 +162,12 @@ def find_config(name: str | Path, folder: Path = Path()) -> Path:
     """Find a file relative to a folder, or one of lreid's own config files.
 
     Args:
-        name: a path; or the name of a config file of lreid: ``configs/benchmarks/vehicles.yaml``,
+        name: a path, or one of the names of a config file of lreid, such as ``configs/benchmarks/vehicles.yaml``,
             ``benchmarks/vehicles`` or ``vehicles``.
         folder: folder to which a path is relative.
 
     Raises:
-        InputError: the file does not exist, or two config files of lreid have this name.
+        InputError: the file does not exist, or several config files of lreid have this name.
     """
     local = folder / name
     if os.path.exists(local) and not local.is_dir():
@@ -189,7 +190,7 @@ def check_values(cfg: Config, group: str = "") -> None:
     """Check the values of all keys whose names begin with ``group``, before a run starts.
 
     Raises:
-        InputError: a value is out of range; the message names the first such key and its rule.
+        InputError: a value is out of range; the message names the first key with such a value and the key's rule.
     """
     for name, value in leaves(cfg):
         if not name.startswith(group):
@@ -205,7 +206,7 @@ def config_from_text(text: str, source: str, overrides: Sequence[str] = ()) -> C
     """Read the text of ``cfg.dump()`` and return a frozen config.
 
     Args:
-        text: the text, YAML.
+        text: YAML text.
         source: name of the text in errors.
         overrides: as in :func:`load_config`.
     """
@@ -217,14 +218,14 @@ def config_from_text(text: str, source: str, overrides: Sequence[str] = ()) -> C
 
 
 def method_options(cfg: Config) -> dict[str, Any]:
-    """The options among the keys of ``METHOD``, in lower case, as keyword arguments of the method's class."""
+    """Return the method's options in a config as keyword arguments of the method's class, in lower case."""
     return {key.lower(): value for key, value in cfg.METHOD.items() if f"METHOD.{key}" not in KEYS}
 
 
 def without_folders(cfg: Config) -> Config:
-    """A frozen config for publication, without folders: ``own:/home/anna/shop`` becomes ``own:shop``.
+    """Return a frozen copy for publication, without private folders: ``own:/home/anna/shop`` becomes ``own:shop``.
 
-    The folder of data sets becomes the default one. Paths in lreid's own benchmark files do not change.
+    ``DATA.ROOT`` gets its default value. Paths in lreid's own benchmark files do not change.
     """
     shared = cfg.clone()
     shared.defrost()
@@ -247,18 +248,18 @@ def _last_part(value: str) -> str:
 
 
 def method_title(cfg: Config) -> str:
-    """The name of the method in results and tables."""
+    """Return the name of the method in results and tables."""
     return cfg.METHOD.ALIAS or cfg.METHOD.NAME
 
 
 def differing_keys(one: Config, other: Config) -> list[str]:
-    """The sorted full names of the keys whose values differ."""
+    """List the full names of all keys whose values differ between two configs, sorted."""
     left, right = dict(leaves(one)), dict(leaves(other))
     return sorted(key for key in left.keys() | right.keys() if left.get(key) != right.get(key))
 
 
 def leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The full name and the value of every key."""
+    """Yield the full name and the value of every key."""
     for key, value in tree.items():
         if isinstance(value, dict):
             yield from leaves(value, f"{prefix}{key}.")
@@ -286,7 +287,7 @@ def _file_layers(file: Path, recipe: str, seen: tuple[Path, ...] = ()) -> Iterat
 
 
 def _current(keys: dict[str, Any], source: str, *, of_run: bool = False) -> dict[str, Any]:
-    """The keys of a source; keys of earlier versions are translated.
+    """Return the keys of a source, in which the key names of earlier versions are replaced by current names.
 
     Raises:
         InputError: a key was removed without a new name, and the source is not the config of a run.
@@ -310,7 +311,7 @@ def _warn_of_old_name(source: str, name: str) -> None:
 
 
 def _with_recipe(base: str, recipe: str) -> str:
-    """An entry of ``_BASE_`` in which the name of the recipe replaces the placeholder."""
+    """Replace the placeholder in an entry of ``_BASE_`` by the name of the recipe."""
     recipes = sorted(file.stem for file in CONFIGS.glob("recipes/*.yaml"))
     if RECIPE in base and recipe not in recipes:
         nearest = difflib.get_close_matches(recipe, recipes, n=1, cutoff=0.0)[0]
@@ -321,7 +322,7 @@ def _with_recipe(base: str, recipe: str) -> str:
 
 
 def _placed(name: str, value: Any, folder: Path) -> Any:
-    """A value in a file; a path relative to the folder of the file is made independent of the working directory."""
+    """Make paths in a value independent of the working directory, if they are relative to the folder of the file."""
     if isinstance(value, list):
         return [_placed(name, each, folder) for each in value]
     for kind in KEYS[name].paths if name in KEYS and isinstance(value, str) else ():
@@ -372,7 +373,7 @@ def _set(cfg: Config, name: str, value: Any, source: str) -> None:
 
 
 def _decoded(value: Any, name: str, source: str) -> Any:
-    """The number, list or truth value that a text stands for; YAML reads some numbers, such as 1e-4, as text."""
+    """Convert text to the number, list or truth value that it represents; YAML reads some numbers (1e-4) as text."""
     if not isinstance(value, str):
         return value
     try:
@@ -384,7 +385,7 @@ def _decoded(value: Any, name: str, source: str) -> Any:
 
 
 def method_file(name: Any) -> dict[str, Any]:
-    """The keys that the file ``name`` in ``configs/methods`` sets besides ``METHOD.NAME``; empty if it is missing."""
+    """Return all keys but ``METHOD.NAME`` of the file ``name`` in ``configs/methods``; empty without such a file."""
     file = CONFIGS / "methods" / f"{name}.yaml"
     if not (isinstance(name, str) and name.isidentifier() and file.exists()):
         return {}

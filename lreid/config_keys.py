@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Self = TypeVar("Self", bound="CfgNode")
 
     class CfgNode(dict[str, Any]):
-        """Types for the part of yacs that lreid uses, because yacs has no type hints."""
+        """Type hints for the methods of yacs that lreid uses, because yacs has no type hints."""
 
         def clone(self: Self) -> Self: ...  # noqa: D102
         def dump(self) -> str: ...  # noqa: D102
@@ -34,10 +34,10 @@ class Key:
     """A key of the config.
 
     Args:
-        default: default value; all values of the key have the type of this value.
-        rule: meaning of the key, and the values that it accepts.
-        paths: prefixes of values that contain a path. In a config file, such a path may be relative to the file.
-        free: whether the key may change when a run resumes, because it does not affect results.
+        default: default value; all values of the key have the type of the default.
+        rule: meaning of the key, and its allowed values.
+        paths: prefixes that mark values with a path. In a config file, such a path may be relative to the file.
+        free: whether the key may change when a run resumes; True only for keys that do not affect results.
     """
 
     default: Any
@@ -47,7 +47,7 @@ class Key:
 
 
 def key(default: T, about: str, *, paths: tuple[str, ...] = (), free: bool = False, **limits: Any) -> T:
-    """Declare a key in a :class:`Section`; for type checkers, the result has the type of the values.
+    """Declare a key in a :class:`Section`; type checkers see the type of the default.
 
     Args:
         default, paths, free: as in :class:`Key`.
@@ -57,9 +57,9 @@ def key(default: T, about: str, *, paths: tuple[str, ...] = (), free: bool = Fal
 
 
 class Section(CfgNode):
-    """A group of keys, with the values of the keys as attributes; a key without a given value has its default.
+    """A group of keys whose values are attributes; a key that is not given has its default.
 
-    ``Train(EPOCHS=3)`` equals ``cfg.TRAIN`` of a config that sets only ``TRAIN.EPOCHS 3``.
+    ``Train(EPOCHS=3)`` equals the group ``cfg.TRAIN`` of a config that sets only ``TRAIN.EPOCHS 3``.
     """
 
     declared: ClassVar[dict[str, Key]] = {}
@@ -124,7 +124,7 @@ _PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 
 
 class Benchmark(Section):
-    """Keys of the tasks, their order, and the test sets."""
+    """Keys that define the tasks, their order and the test sets."""
 
     NAME = key("synthetic-10", "name of the benchmark in tables and run folders", check=_folder_name)
     TRAIN = key(["synthetic:plaza"], "data sets to train on, in this order", **_SOURCES)
@@ -137,11 +137,11 @@ class Benchmark(Section):
     POOL = key(False, "merge the data sets of TRAIN into one before splitting them into tasks")
     GROUPS: list[list[Any]] = key(
         [],
-        "tasks of a single data set: a name and cameras or dates per task; identities that return keep their label",
+        "tasks of a single data set: per task a name and its cameras or dates; an identity has one label in all tasks",
         check=_groups,
     )
     GROUP_BY: Literal["camera", "date"] = key(
-        "camera", "what GROUPS lists: cameras or dates", choices=("camera", "date")
+        "camera", "whether GROUPS lists cameras or dates", choices=("camera", "date")
     )
     IDENTITIES = key(0, "maximum number of training identities per data set; 0 = all", least=0)
     SCENARIO = key(
@@ -172,7 +172,7 @@ class Benchmark(Section):
 
 
 class Data(Section):
-    """Where images come from, and how they are cached and loaded."""
+    """Keys for the source, cache and loading of images."""
 
     ROOT = key("datasets", "folder of the data sets; image paths in a CSV file may be relative to it", free=True)
     PATTERN = key(
@@ -191,7 +191,7 @@ class Data(Section):
 
 
 class Synthetic(Section):
-    """Size of the synthetic data sets, `synthetic:DOMAIN`."""
+    """Keys for the size of the synthetic data sets, `synthetic:DOMAIN`."""
 
     TRAIN_IDENTITIES = key(480, "number of training identities per domain", least=0)
     TEST_IDENTITIES = key(150, "number of test identities per domain", least=0)
@@ -201,7 +201,7 @@ class Synthetic(Section):
 
 
 class Input(Section):
-    """Keys of the network's input."""
+    """Keys of the network's input images."""
 
     HEIGHT = key(64, "height of input images, pixels", least=1, most=4096)
     WIDTH = key(32, "width of input images, pixels", least=1, most=4096)
@@ -220,7 +220,7 @@ class Input(Section):
 
 
 class Episode(Section):
-    """Batches of methods that sample episodes of support and query images."""
+    """Keys of episodes (support and query images), for methods that train on episodes."""
 
     IDENTITIES = key(24, "number of identities per episode", least=1)
     SUPPORT = key(4, "number of support images per identity", least=1)
@@ -228,26 +228,26 @@ class Episode(Section):
 
 
 class Batch(Section):
-    """P x K batches of all other methods."""
+    """Keys of P x K batches, for methods that do not train on episodes."""
 
     IDENTITIES = key(24, "number of identities per batch", least=1)
     IMAGES = key(5, "number of images per identity", least=1)
-    OTHER_CAMERAS = key(False, "sample one image of an identity, and the others from other cameras (LSTKC)")
-    NEIGHBOURS = key(1, "size of groups of identities seen by the same cameras, from which a batch is filled", least=1)
+    OTHER_CAMERAS = key(False, "sample one random image per identity, and its other images from other cameras (LSTKC)")
+    NEIGHBOURS = key(1, "number of identities per group of a batch; the same cameras saw all of a group", least=1)
 
 
 class Stream(Section):
-    """A single pass over each task instead of epochs of batches."""
+    """Keys of a single pass over each task (online learning), instead of epochs."""
 
     SEGMENT = key(
-        0, "number of images per step; 0 = epochs of batches (methods that need a stream: P x K images)", least=0
+        0, "number of images per step; 0 = train in epochs (methods that need a stream: steps of P x K images)", least=0
     )
     CORRELATION = key(1, "number of consecutive images of one identity", least=1)
     ITERATIONS = key(1, "number of optimiser steps per segment", least=1)
 
 
 class Model(Section):
-    """The network."""
+    """Keys of the network."""
 
     BACKBONE = key(
         "small",
@@ -291,21 +291,21 @@ class Model(Section):
 
 
 class Method(Section):
-    """The lifelong method. All further keys are its options."""
+    """Keys of the lifelong method; all keys of this group not listed here are options of the method."""
 
     NAME = key("dwopp", "lifelong method: a file of lreid/methods or configs/methods, or a registered name")
     ALIAS = key("", "name in results and tables, if the options turn it into a different method")
     LABELS = key(
         "all",
-        "labels to train on: all; those of a fraction of the identities of each task; or none. Clusters of the other "
-        "images are their pseudo-labels, for methods that train on P x K batches",
+        "labels to train on: all, none, or those of a fraction of each task's identities. Other images get their "
+        "cluster as pseudo-label, in methods that train on P x K batches",
         check=_labels,
     )
     RECIPE = key("dmml", "training recipe on benchmarks of real images: a file of configs/recipes")
 
 
 class Train(Section):
-    """The training of each task."""
+    """Keys for the training of each task."""
 
     EPOCHS = key(30, "number of epochs per task", least=1)
     FIRST_EPOCHS = key(0, "number of epochs of the first task; 0 = EPOCHS", least=0)
@@ -333,7 +333,7 @@ class Train(Section):
         0.005, "learning rate in the last epoch, relative to LR (exponential, cosine); 1 = constant", above=0, most=1
     )
     STEP_FACTOR = key(0.1, "factor by which the learning rate changes at each of MILESTONES (steps)", above=0, most=1)
-    MILESTONES: list[int] = key([], "epochs in which the learning rate falls (steps)", check=_epoch_numbers)
+    MILESTONES: list[int] = key([], "epochs at which the learning rate falls (steps)", check=_epoch_numbers)
     FIRST_EPOCH_NUMBER = key(
         1,
         "number of the first epoch, for MILESTONES and the warm-up (steps): 1 in BoT's code, 0 in LSTKC's, -1 in AKA's",
@@ -341,7 +341,7 @@ class Train(Section):
         most=1,
     )
     WARMUP_EPOCHS = key(0, "number of epochs over which the learning rate rises from a hundredth of LR", least=0)
-    ACCUMULATE = key(1, "number of batches per update, which uses their mean gradient", least=1)
+    ACCUMULATE = key(1, "number of batches whose mean gradient makes one update", least=1)
     PRECISION = key("fp32", "precision of the network in training; tf32 needs a GPU", choices=_PRECISIONS)
     DETERMINISTIC = key(False, "give the same results for the same seed on a GPU; slower")
     CHECKPOINT_MINUTES = key(5.0, "minutes between checkpoints within a task; 0 = every epoch", least=0, free=True)
@@ -352,7 +352,7 @@ class Train(Section):
 
 
 class Eval(Section):
-    """The evaluation after every task."""
+    """Keys of the evaluation after every task."""
 
     BACKEND = key(
         "faiss",
@@ -403,7 +403,7 @@ class Eval(Section):
 
 
 class Config(Section):
-    """All keys; the defaults train DwoPP (BMVC 2022) on the built-in benchmark ``synthetic-10``.
+    """The config with all keys; its defaults train DwoPP (BMVC 2022) on the built-in benchmark ``synthetic-10``.
 
     The papers' recipes for real images are in ``configs/recipes``.
     """
@@ -437,20 +437,20 @@ FREE_KEYS = frozenset(name for name, each in KEYS.items() if each.free)
 
 
 def is_key(word: str) -> bool:
-    """Whether a word of a command line is a key of the config, perhaps a misspelled or removed key of a group."""
+    """Whether a word of a command line is a config key, or has the form of one (which may be misspelled or removed)."""
     group, _, name = word.partition(".")
     return word in KEYS or (group in GROUPS and name.isupper())
 
 
 @dataclass(frozen=True)
 class Removed:
-    """Keys that earlier versions had.
+    """Keys of earlier versions that this version no longer has.
 
     Args:
         names: names of the keys.
         instead: the replacement that a message suggests.
-        translate: function that returns the new keys of an old run, from the values of the removed keys and of all
-            other keys.
+        translate: function that returns the new keys for a run of an earlier version. Its arguments are the values of
+            the removed keys, and the values of all other keys.
     """
 
     names: tuple[str, ...]
@@ -498,7 +498,7 @@ _FILES = {  # pipelines that replace values of the removed keys
 
 
 def _pipeline(values: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
-    """The pipeline that replaces the old keys of a run; for values that no recipe uses, the name of a missing file."""
+    """Return the pipeline that replaces removed keys; unusual values give the name of a file that does not exist."""
     flip, pad, erasing, probability = (values.get(name, default) for name, default in _AUGMENTATION.items())
     wanted = (flip, pad, erasing and (probability or "growing"))
     names = _FILES.get(wanted, ["flip {}, pad {}, erasing {}".format(*wanted)])

@@ -1,4 +1,4 @@
-"""Choose the device for computations, and measure the memory of a process."""
+"""Choose the device and the arithmetic of computations, and measure the memory of a process."""
 
 import ctypes
 import os
@@ -60,7 +60,7 @@ def pick_device(name: str) -> torch.device:
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """A copy of a tensor on a device; the host does not wait for the copy to a GPU."""
+    """Copy a tensor to a device; the host does not wait until a copy to a GPU is finished."""
     if device.type == "cuda" and tensor.device.type == "cpu":
         return tensor.pin_memory().to(device, non_blocking=True)  # without pinned memory, the host would wait
     return tensor.to(device)
@@ -68,12 +68,13 @@ def to_device(tensor: Tensor, device: torch.device) -> Tensor:
 
 @contextmanager
 def computing(*, rounded: bool, deterministic: bool) -> Iterator[None]:
-    """A context with settings of torch's arithmetic, which are restored afterwards.
+    """Set torch's rounding and determinism within a context, and restore the previous settings at its end.
 
     Args:
         rounded: let GPUs round the factors of float32 products to TF32, except within
-            :func:`lreid.float32.full_precision`. By torch's default, GPUs round only in convolutions.
-        deterministic: make GPUs return the same result every time, even if that is slower.
+            :func:`lreid.float32.full_precision`. If False, all factors keep float32 precision (by torch's default,
+            convolutions round them on GPUs).
+        deterministic: use only deterministic algorithms on GPUs, even slow ones.
     """
     before = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
     if deterministic:
@@ -91,16 +92,16 @@ def keep_freed_memory(most: int = ALL) -> bool:
     """Make glibc's malloc keep freed memory for reuse.
 
     By default, malloc returns freed blocks above 32 MiB, and free memory at the end of the heap, to the system. A
-    training step or a forward pass allocates and frees all activations, so each pass would map its memory again, page
-    by page. This takes a third of the time of training a ResNet-50 with 48 images, and a tenth of the time of
-    extraction.
+    training step or a forward pass allocates and frees all activations, so the system would map their memory again in
+    each pass, page by page. This mapping takes a third of the training time of a ResNet-50 with 48 images per batch,
+    and a tenth of the time of extraction.
 
     Args:
-        most: bytes at the end of the heap that the process keeps; with :data:`ALL`, it keeps its peak memory. A smaller
-            value than that of an earlier call changes nothing.
+        most: number of free bytes at the end of the heap that the process does not return. With :data:`ALL`, the
+            process never returns memory. A call with a smaller value than an earlier call has no effect.
 
     Returns:
-        Whether glibc is available.
+        Whether the process uses glibc.
     """
     global _heap_bytes
     if platform.libc_ver()[0] != "glibc":
@@ -115,12 +116,12 @@ def keep_freed_memory(most: int = ALL) -> bool:
 
 
 def arithmetic(device: torch.device) -> dict[str, str]:
-    """Return everything that influences rounding, except versions of libraries, by name.
+    """Describe the hardware and settings that influence rounding (library versions are not included).
 
     Returns:
-        ``threads``, the number of torch's threads; ``instructions``, the CPU instructions that torch uses;
-        ``instruction_limits``, environment variables (``none``, or ``NAME=VALUE`` with commas); ``processes`` of
-        torchrun; and ``device``, ``cpu`` or the name of the GPU.
+        A dict with the keys ``threads`` (number of torch's threads), ``instructions`` (CPU instructions that torch
+        uses), ``instruction_limits`` (environment variables ``NAME=VALUE``, separated by commas, or ``none``),
+        ``processes`` (number of processes of torchrun) and ``device`` (``cpu`` or the name of the GPU).
     """
     limits = [f"{name}={os.environ[name]}" for name in INSTRUCTION_LIMITS if name in os.environ]
     return {
@@ -133,7 +134,7 @@ def arithmetic(device: torch.device) -> dict[str, str]:
 
 
 def peak_memory_mib(device: torch.device) -> int:
-    """Return the peak memory of this process in MiB: memory of the GPU if ``device`` is one, otherwise of the host."""
+    """Return the peak memory of this process in MiB: GPU memory if ``device`` is a GPU, otherwise host memory."""
     if device.type == "cuda":
         return round(torch.cuda.max_memory_allocated(device) / 2**20)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in KiB; on macOS in bytes
@@ -141,9 +142,9 @@ def peak_memory_mib(device: torch.device) -> int:
 
 
 def has_instructions(device: torch.device, precision: str) -> bool:
-    """Whether a device has instructions for one of ``PRECISIONS``.
+    """Whether a device has its own instructions for a precision, which is a key of ``PRECISIONS``.
 
-    Without such instructions, half precision is emulated, which is much slower, and TF32 becomes float32.
+    Without such instructions, torch emulates half precision, which is much slower, and computes TF32 as float32.
     """
     if precision == "fp32":
         return True

@@ -2,15 +2,15 @@
 
     python -m torch.distributed.run --standalone --local_addr 127.0.0.1 --nproc_per_node 2 tools/train.py
 
-All processes run the same program with the same seed and compute the loss of the whole batch; only the work of the
-network is divided. Process r of N computes the features of the rows r, r + N, r + 2 N … of a batch, and then all
-processes exchange their features. Episodes, memories and losses are therefore the same as with one process, methods
-need no special code, and a run may resume with a different number of processes. In each process, features from other
-processes have no gradient; after ``backward`` the gradients of all processes are averaged. BatchNorm computes its
-statistics over all processes.
+All processes run the same program with the same seed and compute the loss of the whole batch. Only the forward and
+backward passes of the network are divided. Process r of N computes the features of the rows r, r + N, r + 2 N … of a
+batch, and then all processes exchange their features. Episodes, memories and losses are therefore the same as with one
+process. Methods need no special code, and a run may resume with a different number of processes. In each process,
+features from other processes have no gradient; after ``backward`` the gradients of all processes are averaged.
+BatchNorm computes its statistics over all processes.
 
-torch's DistributedDataParallel does the same for networks that are called once per step. The methods in lreid call
-their network several times per step, and also copies of the network without gradients, so lreid averages the gradients
+torch's DistributedDataParallel also averages gradients, but expects that a network is called once per step. Methods in
+lreid call their network several times per step and also call copies without gradients, so lreid averages the gradients
 itself, in one pass.
 """
 
@@ -39,7 +39,7 @@ def take_gpu(name: str) -> None:
     Call this function before any other use of a device; otherwise every process would use memory of the first GPU.
 
     Raises:
-        ArgumentError: ``name`` is a numbered GPU, or there are more processes than GPUs.
+        ArgumentError: ``name`` is a numbered GPU such as ``cuda:1``, or there are more processes than GPUs.
     """
     if not _is_one_of_several() or name == "cpu" or not torch.cuda.is_available():
         return
@@ -56,7 +56,7 @@ def take_gpu(name: str) -> None:
 
 
 def join(device: torch.device) -> None:
-    """Join the processes of ``torchrun``; do nothing without ``torchrun``.
+    """Connect to the other processes of ``torchrun``; do nothing without ``torchrun``.
 
     Raises:
         InputError: the processes cannot connect to each other.
@@ -78,18 +78,18 @@ def join(device: torch.device) -> None:
 
 
 def leave() -> None:
-    """End the connection to the processes that :func:`join` joined."""
+    """End the connection between the processes, if :func:`join` made one."""
     if dist.is_initialized():
         dist.destroy_process_group()
 
 
 def speaks() -> bool:
-    """Whether this process prints messages; also valid before :func:`join` and after :func:`leave`."""
+    """Whether this process prints messages; may be called before :func:`join` and after :func:`leave`."""
     return int(os.environ.get("RANK", 0)) == 0
 
 
 def rank() -> int:
-    """Number of this process; process 0 writes files."""
+    """Return the number of this process; process 0 writes all files."""
     return dist.get_rank() if dist.is_initialized() else 0
 
 
@@ -99,12 +99,12 @@ def world() -> int:
 
 
 def own_rows() -> slice:
-    """The rows of a batch that this process computes."""
+    """Return the slice of batch rows whose features this process computes."""
     return slice(rank(), None, world())
 
 
 def divide(model: Embedder) -> None:
-    """Make a model and its copies compute only this process's share of images, but return the features of all."""
+    """Divide a model's images among the processes; the model and its copies still return the features of all images."""
     if world() == 1:
         return
     model.backbone = _with_global_norms(model.backbone)
@@ -114,7 +114,7 @@ def divide(model: Embedder) -> None:
 
 
 def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
-    """Replace the gradients in each process by their mean over all processes."""
+    """Replace each gradient by its mean over all processes."""
     if world() == 1:
         return
     gradients = [each.grad for each in parameters if each.grad is not None]
@@ -126,7 +126,7 @@ def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
 
 
 def by_the_first(compute: Callable[[], T]) -> T:
-    """Return the result of ``compute``, which only the first process calls; the others receive the result."""
+    """Call ``compute`` in the first process only, and return its result in every process."""
     if world() == 1:
         return compute()
     result: list[Any] = [compute() if rank() == 0 else None]
@@ -161,7 +161,7 @@ def _divided_maps(model: Embedder, images: Tensor) -> Tensor:
 
 
 class _Gather(torch.autograd.Function):
-    """Gathers the rows (n, …) of all processes, in order, from the rows of each process (about n / N, …)."""
+    """Gathers the rows of all N processes into one tensor (n, …), in order; a process has about n / N of them."""
 
     @staticmethod
     def forward(ctx: Any, own: Tensor, count: int) -> Tensor:
@@ -180,7 +180,7 @@ class _Gather(torch.autograd.Function):
 
 
 def _with_global_norms(module: nn.Module) -> nn.Module:
-    """A network with the same parameters whose BatchNorms use the statistics of all processes."""
+    """Make the BatchNorm layers of a network compute their statistics over all processes; parameters are shared."""
     if next(module.parameters()).is_cuda:
         if any(hasattr(each, "act") for each in module.modules() if isinstance(each, _BatchNorm)):  # timm's
             return Extra("timm.layers", "timm").convert_sync_batchnorm(module)
@@ -192,10 +192,10 @@ def _with_global_norms(module: nn.Module) -> nn.Module:
 
 
 def _global_norm(norm: _BatchNorm, inputs: Tensor) -> Tensor:
-    """BatchNorm over the images of all processes in training mode; unchanged in evaluation mode.
+    """Forward pass of a BatchNorm; in training mode, its statistics are computed over the images of all processes.
 
     Raises:
-        InputError: the layer has no weights, or no moving averages with a momentum.
+        ArgumentError: the layer has no weights, or no moving averages with a momentum.
     """
     if not norm.training:
         return type(norm).forward(norm, inputs)
@@ -221,7 +221,7 @@ def _global_norm(norm: _BatchNorm, inputs: Tensor) -> Tensor:
 
 
 class _Sum(torch.autograd.Function):
-    """The sum over all processes; in the backward pass, the gradients of all processes are summed, too."""
+    """Sums a value over all processes; the backward pass also sums the gradients of all processes."""
 
     @staticmethod
     def forward(ctx: Any, value: Tensor) -> Tensor:

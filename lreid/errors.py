@@ -1,4 +1,4 @@
-"""Exceptions for bad input, as opposed to bugs."""
+"""Exceptions for bad input by the user; bugs raise other exceptions."""
 
 import re
 from collections.abc import Iterator
@@ -11,21 +11,21 @@ MOST_WORDS = 160  # maximum number of characters that are quoted from a library'
 class InputError(Exception):
     """Bad input: a file, a key or a value that the user can correct.
 
-    The message is one line: the file or key, what is wrong with it, and what to do. The commands print it without a
-    traceback and end with exit status 2.
+    The message is one line: it names the file or key, the fault and the remedy. A command prints this line without a
+    traceback and ends with exit status 2.
     """
 
 
 class NotConfirmed(InputError):
-    """A change was made, but the disk did not confirm it; the message says "done, but"."""
+    """A file was changed, but the disk did not confirm the change; the message contains "done, but"."""
 
 
 class NewerFormat(InputError):
-    """A later version of lreid wrote the file, so it is not damaged and must not be replaced."""
+    """A later version of lreid wrote the file; the file is not damaged, so lreid must not replace it."""
 
 
 class OutOfMemory(InputError):
-    """Memory ran out, so the input may be intact."""
+    """Memory ran out while lreid read its input; the input itself may be intact."""
 
 
 # How other errors report that memory ran out: those of torch, CUDA, cuBLAS, cuDNN, C++ and the loader of Linux.
@@ -39,10 +39,10 @@ NO_MEMORY = re.compile(
 def refuse_out_of_memory(
     error: BaseException, where: object = "", remedy: str = "close other programs and try again"
 ) -> None:
-    """Raise an error if memory ran out; call this before you treat an error as a sign of a damaged file or a bug.
+    """Raise OutOfMemory if an error means that memory ran out; call this before you blame a damaged file or a bug.
 
     Raises:
-        OutOfMemory: the error means that memory ran out.
+        OutOfMemory: ``error`` reports that memory ran out.
     """
     if isinstance(error, OutOfMemory):
         raise error
@@ -55,13 +55,14 @@ def refuse_out_of_memory(
 
 
 class ArgumentError(InputError):
-    """An invalid argument of a function or class; the message begins with its name.
+    """An invalid argument of a function or class; the message begins with the name of the argument.
 
-    The library does not know config keys; :func:`naming_keys` replaces the names of arguments by keys.
+    Library functions know only arguments, no config keys; :func:`naming_keys` replaces argument names in errors by
+    keys.
 
     Args:
         argument: name of the argument, such as ``temperature``.
-        fault: the rest of the sentence, such as ``is -1; it must be above 0``.
+        fault: rest of the message after the name, such as ``is -1; it must be above 0``.
     """
 
     def __init__(self, argument: str, fault: str) -> None:
@@ -79,7 +80,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def require(condition: bool, argument: str, value: object, rule: str) -> None:
-    """Check an argument.
+    """Check the condition that an argument must fulfil.
 
     Raises:
         ArgumentError: the condition does not hold.
@@ -92,18 +93,19 @@ def require(condition: bool, argument: str, value: object, rule: str) -> None:
 
 @contextmanager
 def naming_keys(group: str = "", **keys: str) -> Iterator[None]:
-    """A context or decorator in which errors name config keys or options instead of arguments.
+    """Replace argument names in errors by config keys or command-line options; a context manager and decorator.
 
-    An :class:`ArgumentError` begins with the name of an argument, and advice in errors is written as in Python, such as
-    ``skip_bad=True``. This context turns the names into ``DATA.SKIP_BAD_IMAGES True``, or ``--skip-bad``.
+    An :class:`ArgumentError` begins with the name of an argument, and errors give advice in Python's form, such as
+    ``skip_bad=True``. Inside this context, such advice becomes ``DATA.SKIP_BAD_IMAGES True`` or ``--skip-bad``.
 
     Args:
         group: group of config keys; in an ArgumentError, an argument ``temperature`` becomes ``GROUP.TEMPERATURE``.
             Without a group, only arguments in ``keys`` are renamed.
-        keys: by argument, the full key or the option, if its name differs from that of the argument.
+        keys: full config key or command-line option for each argument whose key has a different name.
 
     Raises:
-        InputError: the error that was raised, with renamed arguments; it replaces an :class:`ArgumentError`.
+        InputError: the error from inside the context, with the new names; an :class:`ArgumentError` becomes an
+            :class:`InputError`.
     """
 
     def renamed(argument: re.Match[str]) -> str:
@@ -125,11 +127,11 @@ def _key(group: str, error: ArgumentError) -> str:
 
 
 class Stopped(BaseException):
-    """A signal ended the run after it had saved its state.
+    """A signal ended the run, after the run had saved its state.
 
-    The commands print one line and end with exit status 128 + the signal's number, as shells do. Like
-    KeyboardInterrupt, this class is not a subclass of Exception, because code that treats any exception as a sign of a
-    damaged file must not catch a signal.
+    A command then prints one line and ends with exit status 128 plus the signal's number, like a shell. This class is
+    not a subclass of Exception (neither is KeyboardInterrupt): some code treats every Exception as a sign of a damaged
+    file, and must not catch a signal.
     """
 
     def __init__(self, signal: int) -> None:

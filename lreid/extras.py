@@ -8,20 +8,20 @@ from lreid.errors import InputError, refuse_out_of_memory
 
 
 class Extra:
-    """A module of an optional dependency, imported at its first use; if it is missing, the error names the extra.
+    """Import a module of an optional dependency at its first use; an error names the extra that installs the module.
 
         cv2 = Extra("cv2", "opencv")
         cv2.flip(image, 1)
 
     Raises:
-        InputError: at the first use, if the module cannot be imported; the message has the pip command.
+        InputError: the module cannot be imported (raised at its first use); the message gives the pip command.
     """
 
     def __init__(self, module: str, extra: str) -> None:
         self._module, self._extra = module, extra
 
     def load(self) -> Any:
-        """Import and return the module at once, to check early that it is installed."""
+        """Import and return the module now, so that a missing package is reported early."""
         try:
             return import_module(self._module)
         except ImportError as error:
@@ -39,7 +39,7 @@ class Extra:
 
 
 def installed_version(package: str) -> str | None:
-    """The version of a package; None if it is not installed, as is lreid itself in a mere source tree."""
+    """Return the version of a package; None if the package is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:

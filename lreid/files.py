@@ -38,9 +38,9 @@ NO_FOLDER_SYNC = (
 
 
 def lock(path: Path) -> filelock.BaseFileLock:
-    """Create a lock file; one process at a time can hold the lock, until the process releases it or ends in any way.
+    """Create a lock file and lock it, until this process releases the lock or ends in any way.
 
-    Processes that are forked from the holder do not hold the lock.
+    Only one process at a time can hold the lock. Processes that are forked from the holder do not hold the lock.
 
     Raises:
         filelock.Timeout: another process holds the lock.
@@ -59,11 +59,11 @@ def hold(descriptor: int, *, wait: bool = True) -> bool:
         wait: wait until other processes release the lock.
 
     Returns:
-        False if ``wait`` is False and another process holds the lock; otherwise True, also on a file system without
+        False if ``wait`` is False and another process holds the lock; otherwise True. True on a file system without
         locks.
 
     Raises:
-        OSError: the file or folder cannot be locked for a different reason.
+        OSError: the file or folder cannot be locked, although the file system has locks and no other process holds it.
     """
     try:
         return filelock.lock_descriptor(descriptor, blocking=wait)
@@ -92,15 +92,15 @@ def only_one_process(folder: Path) -> Iterator[None]:
 
 
 def real_path(path: str | Path) -> Path:
-    """The target of a symbolic link, whether it exists or not; other paths are returned unchanged."""
+    """Return the target of a symbolic link, even if the target does not exist; return other paths unchanged."""
     return Path(os.path.realpath(path) if os.path.islink(path) else path)
 
 
 def is_stream(path: Path) -> bool:
-    """Whether a path is a stream that is written directly: a device such as /dev/null, a pipe, or /dev/stdout.
+    """Whether a path is a stream: a character device such as /dev/null, a pipe, or an open file such as /dev/stdout.
 
     Raises:
-        InputError: the path can neither be written to nor replaced, because it is a folder, a socket or a disk.
+        InputError: the path is a folder, a socket or a disk, which lreid neither writes to nor replaces.
         OSError: the kind of the path cannot be determined.
     """
     if _descriptor(path) is not None:
@@ -124,7 +124,7 @@ def require_replaceable(path: Path) -> None:
 
 
 def _descriptor(path: Path) -> int | None:
-    """The descriptor of an open file of this process to which a path links, such as /dev/stdout; otherwise None."""
+    """Return the descriptor of this process to which a path such as /dev/stdout links; None for other paths."""
     while path.is_symlink() and path.exists():
         folder = os.path.realpath(path.parent)
         if folder == f"/proc/{os.getpid()}/fd":
@@ -134,7 +134,7 @@ def _descriptor(path: Path) -> int | None:
 
 
 def _write_stream(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """Write content to a stream, in one piece when it is complete."""
+    """Write content to a stream in one piece, after ``write`` has produced all of it."""
     content = io.BytesIO()
     write(content)
     number = _descriptor(path)
@@ -145,16 +145,17 @@ def _write_stream(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
 def write_atomically(
     path: str | Path, write: Callable[[IO[bytes]], Any], *, previous: Path | None = None, private: bool = False
 ) -> None:
-    """Write a file through a temporary file next to it, so that a reader never sees a part of the new content.
+    """Write a file through a temporary file in the same folder, so that readers never see incomplete content.
 
-    After this function returns, a power cut does not undo the change. Symbolic links are followed. Devices and pipes
-    are written to directly. Temporary files that killed processes left for the same path are deleted.
+    After this function has returned, a power cut does not undo the change. If the path is a symbolic link, its target
+    is written. Devices and pipes are written to directly. The function deletes temporary files of the same path that
+    killed processes left behind.
 
     Args:
-        path: the file. An existing file is replaced when the new file is complete, which gets its mode and owner.
+        path: the file. If it exists, the new file gets its mode and owner and replaces it when complete.
         write: function that writes the content; its argument is the open binary file.
-        previous: name under which the replaced file stays.
-        private: only the owner may read a new file; otherwise the umask applies.
+        previous: new path of the old file; None deletes the old file.
+        private: create a file that only its owner may read; if False, the umask determines its mode.
 
     Raises:
         InputError: the folder cannot be written to, the disk is full, or the path is a folder or a socket; the old file
@@ -189,7 +190,7 @@ def write_atomically(
 
 
 def write_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """Write a file that can be recreated: under a temporary name, then renamed, without forcing it to disk.
+    """Write a file under a temporary name and rename it, without forcing it to disk; for files that can be recreated.
 
     Raises:
         InputError: the path is a folder, a device, a pipe or a socket.
@@ -204,7 +205,7 @@ def write_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
 
 
 def require_writable(path: str | Path) -> None:
-    """Raise the errors that :func:`write_atomically` would raise; call this before long work whose result is written.
+    """Check that :func:`write_atomically` can write a file; call this function before long work on the content.
 
     Raises:
         InputError: the folder cannot be created or written to, or the existing path cannot be replaced.
@@ -230,9 +231,9 @@ def write_text(path: str | Path, text: str) -> None:
 
 @contextlib.contextmanager
 def unfinished(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
-    """A new file next to ``path``, open for writing and reading; it is deleted at the end unless it was renamed.
+    """Open a new temporary file in the folder of ``path``; delete it at the end unless the caller has renamed it.
 
-    The file is locked meanwhile, so that other processes can distinguish it from the file of a killed process.
+    The context locks the file, so other processes can distinguish it from a file that a killed process left behind.
 
     Raises:
         OSError: the file cannot be created.
@@ -261,7 +262,7 @@ def unfinished(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
 
 
 def second_name(path: Path) -> Path:
-    """Give a file a second name, in the form of an unfinished file's name; the second name can then be renamed.
+    """Give a file a second, temporary name (a hard link), which the caller can then rename.
 
     Raises:
         OSError: the name cannot be created.
@@ -276,7 +277,7 @@ def _new_name(path: Path) -> str:
 
 
 def finish(file: IO[bytes], path: Path) -> None:
-    """Force a file to disk, and copy mode and owner from the file that it replaces, if there is one.
+    """Force a file to disk, and give it the mode and owner of the existing file at ``path``, if any.
 
     Raises:
         OSError: the disk is full or broken.
@@ -291,10 +292,10 @@ def finish(file: IO[bytes], path: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder and its missing parents durably, so that a power cut does not undo this.
+    """Create a folder and its missing parents; after the call, a power cut does not remove them.
 
     Raises:
-        OSError: the folder cannot be created, or the disk does not confirm that it was.
+        OSError: the folder cannot be created, or the disk does not confirm that the folder was created.
     """
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     folder.mkdir(parents=True, exist_ok=True)
@@ -303,10 +304,10 @@ def make_folder(folder: Path) -> None:
 
 
 def sync_folder(folder: Path, changed: Path) -> None:
-    """Force the names in a folder to disk, so that a power cut does not undo the renaming of a file.
+    """Force the file names of a folder to disk, so that a power cut does not undo a renaming in it.
 
     Raises:
-        NotConfirmed: the file ``changed`` was renamed, but the disk does not confirm it.
+        NotConfirmed: the disk does not confirm that the file ``changed`` was renamed.
     """
     try:
         _sync(folder)
@@ -318,10 +319,10 @@ def sync_folder(folder: Path, changed: Path) -> None:
 
 
 def sync_below(folder: Path, top: Path) -> None:
-    """Force to disk the files below a folder, their names, and the names of the folders from ``top`` on.
+    """Force to disk all files and names below ``folder``, and the names of the folders between ``top`` and ``folder``.
 
     Raises:
-        OSError: the disk does not confirm it.
+        OSError: the disk does not confirm that everything was written.
     """
     for path in (*folder.rglob("*"), folder):
         _sync(path)
@@ -342,7 +343,7 @@ def _sync(path: Path) -> None:
 
 
 def list_folder(folder: Path, pattern: str = "*") -> list[Path]:
-    """Paths in a folder that match a pattern of :mod:`fnmatch`, sorted; empty if there is no folder.
+    """List the paths in a folder that match a pattern of :mod:`fnmatch`, sorted; empty if the folder does not exist.
 
     Raises:
         InputError: the folder cannot be listed, so its content is unknown.
@@ -358,7 +359,7 @@ def list_folder(folder: Path, pattern: str = "*") -> list[Path]:
 
 
 def files_below(folder: Path) -> list[Path]:
-    """The files in a folder and its subfolders, sorted; links to folders are not followed.
+    """List all files in a folder and its subfolders, sorted; symbolic links to folders are not followed.
 
     Raises:
         InputError: as in :func:`list_folder`.
@@ -373,7 +374,7 @@ def _require_absent(error: OSError, folder: Path) -> None:
 
 
 def leftovers(folder: Path, name: str | None = None) -> list[Path]:
-    """Temporary files in a folder, for one file name or for all, including those that are being written.
+    """List the temporary files in a folder, also those being written now; ``name`` selects one final name.
 
     Raises:
         InputError: as in :func:`list_folder`.
@@ -383,10 +384,10 @@ def leftovers(folder: Path, name: str | None = None) -> list[Path]:
 
 
 def remove_leftovers(folder: Path, name: str | None = None) -> None:
-    """Delete the temporary files of killed processes in a folder, for one file name or for all.
+    """Delete the temporary files of killed processes in a folder; ``name`` restricts this to one final file name.
 
-    Call this only before writing to the folder. If the file system has no locks, or the folder cannot be listed, the
-    files stay.
+    Call this function only before writing to the folder. It deletes nothing if the file system has no locks or the
+    folder cannot be listed.
     """
     with contextlib.suppress(InputError):
         for path in leftovers(folder, name):
@@ -398,14 +399,15 @@ def remove_leftovers(folder: Path, name: str | None = None) -> None:
 
 @contextlib.contextmanager
 def folder_at_once(folder: Path, *, empty: bool = False) -> Iterator[Path | None]:
-    """A context manager that yields a temporary folder and renames it to ``folder`` at the end; None if that exists.
+    """Yield a temporary folder and rename it to ``folder`` at the end of the context; yield None if ``folder`` exists.
 
     Args:
-        folder: the folder; until it is complete, its name is ``FOLDER.unfinished``.
-        empty: start with an empty folder; otherwise it contains the files of an attempt that was killed.
+        folder: the final folder. The temporary folder is called ``FOLDER.unfinished``.
+        empty: start with an empty temporary folder. If False, the temporary folder still contains the files of an
+            earlier attempt that was killed.
 
     Raises:
-        InputError: an existing ``FOLDER.unfinished`` would have to be emptied, but lreid did not create it.
+        InputError: with ``empty``, a ``FOLDER.unfinished`` exists that lreid did not create.
         OSError: the folder cannot be created; the caller handles this error.
     """
     if folder.is_dir():

@@ -1,4 +1,4 @@
-"""Set the precision of float32 products and convolutions; by torch's default, a GPU rounds some of them."""
+"""Set the precision of float32 matrix products and convolutions, which GPUs may compute with rounded factors."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -8,7 +8,7 @@ import torch
 
 
 def full_precision() -> AbstractContextManager[None]:
-    """A context in which products and convolutions have full float32 precision; used for features and rankings.
+    """A context in which matrix products and convolutions have full float32 precision, as for features and rankings.
 
     The context overrides torch's settings (``torch.set_float32_matmul_precision``, ``allow_tf32``, ``fp32_precision``)
     and restores them afterwards.
@@ -17,7 +17,7 @@ def full_precision() -> AbstractContextManager[None]:
 
 
 def tf32() -> AbstractContextManager[None]:
-    """A context in which GPUs may round factors to TF32, whose fraction has 10 bits instead of 23."""
+    """A context in which GPUs may round the factors of products to TF32, which has a fraction of 10 bits, not 23."""
     return _set("tf32")
 
 
@@ -35,7 +35,7 @@ def _set(precision: str) -> Iterator[None]:
 
 
 def _settings(precision: str) -> list[tuple[Any, str, str | bool]]:
-    """List the settings of torch, on GPU and CPU, that select a precision, as (object, attribute, value) triples."""
+    """List torch's settings for a precision on GPU and CPU, as triples (object, attribute, value)."""
     cuda: Any = torch.backends.cuda
     cudnn: Any = torch.backends.cudnn
     mkldnn: Any = torch.backends.mkldnn

@@ -1,10 +1,10 @@
-"""Common rules for labels (identities and cameras): when a label is missing or junk, and when two are equal.
+"""Common rules for labels (identities and cameras): which labels are missing or junk, and which labels are equal.
 
 * **Missing** labels are None, NaN, NaT, pandas' NA, masked values and blank text. Missing labels count as -1.
 * **Junk** is -1 in any spelling: ``-1``, ``-1.0``, ``"-1"``, ``"-01"``, ``" -1.0"``.
 * **Unknown labels equal no label**: a label of -1 differs from every label, even from another -1.
-* **Text is compared as written**: ``"007"`` and ``"7"`` are two labels, and a warning names such a pair.
-* **Numbers are compared as numbers**: 7.0 equals 7. Numbers mixed with text are refused.
+* **Text is compared as written**: ``"007"`` and ``"7"`` are different labels; lreid warns about such labels.
+* **Numbers are compared as numbers**: 7.0 equals 7. A list that mixes numbers and text is refused.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Outfits = Literal["both", "same", "changed"]  # the clothes in which a query's i
 
 
 def label_of(value: Any, name: str) -> int | str:
-    """One label as an integer or as text; -1 if it is missing or junk.
+    """Convert one label to an integer or text; a missing or junk label becomes -1.
 
     Args:
         value: integer, float with an integer value, or text; None, NaN, NaT, NA, masked and blank values are missing.
@@ -75,17 +75,17 @@ def is_missing(value: Any) -> bool:
 
 
 def is_junk(text: str) -> bool:
-    """Whether a cell of a file or a part of a name means junk: -1 in any spelling."""
+    """Whether a text, such as a table cell or a part of a file name, means junk: -1 in any spelling."""
     return JUNK_TEXT.fullmatch(text) is not None
 
 
 def same(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """Whether labels are known and equal: bool, for two int64 arrays that are broadcast against each other."""
+    """Compare two int64 label arrays elementwise, with broadcasting; unknown labels (-1) equal no label."""
     return (left == right) & (left != UNKNOWN)
 
 
 def as_labels(values: Any, name: str, length: int) -> np.ndarray:
-    """Labels that must be integers, as an ``(N,)`` int64 array; missing ones are -1.
+    """Convert integer labels to an ``(N,)`` int64 array; a missing label becomes -1.
 
     Raises:
         InputError: as in :func:`as_names`, or a label is text.
@@ -98,19 +98,19 @@ def as_labels(values: Any, name: str, length: int) -> np.ndarray:
 
 
 def as_names(values: Any, name: str, length: int) -> np.ndarray:
-    """Identities or cameras as an ``(N,)`` int64 array, or as an array of strings (dtype object) if any label is text.
+    """Convert labels to an ``(N,)`` int64 array, or to an array of strings (dtype object) if any label is text.
 
     Args:
         values: N labels as in :func:`label_of`, in a list, array, tensor, masked array, or table column.
         name: name of the argument in messages.
-        length: N.
+        length: the required number N of labels.
 
     Returns:
-        The labels; missing and junk labels are -1, or ``"-1"`` in an array of text.
+        The array of labels. Missing and junk labels are -1, or ``"-1"`` if the array has text.
 
     Raises:
-        InputError: a value is not a label, numbers are mixed with text, there are not ``length`` values, or NumPy may
-            have converted a missing value to text.
+        InputError: a value is not a label, numbers are mixed with text, the number of values is not ``length``, or
+            NumPy may have converted a missing value to text.
     """
     if isinstance(values, np.ma.MaskedArray):
         values = values.tolist()  # masked values become None
@@ -150,16 +150,16 @@ def as_names(values: Any, name: str, length: int) -> np.ndarray:
 
 
 def as_numbers(queries: np.ndarray, gallery: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Turn labels of queries and gallery into integers that are equal if and only if the labels are equal.
+    """Convert query and gallery labels to integers that are equal if and only if the labels are equal.
 
-    Labels that are integers do not change. Text labels are numbered from 1, except "-1", which becomes -1.
+    Integer labels do not change. Text labels are numbered from 1; the text "-1" becomes -1.
 
     Args:
         queries, gallery: labels from :func:`as_names`.
         name: name of the labels in messages.
 
     Raises:
-        InputError: the labels of one of the two are text, those of the other integers.
+        InputError: query labels are text and gallery labels are integers, or vice versa.
     """
     if queries.dtype == gallery.dtype == np.int64:
         return queries, gallery
@@ -183,9 +183,10 @@ class Labels:
 
     Attributes:
         ids: ``(N,)`` identities from :func:`as_names`; int64 after :func:`comparable`.
-        cameras: ``(N,)`` cameras, or numbers of any other origin of images; None disables the camera filter.
+        cameras: ``(N,)`` cameras or other sources of images; None disables the camera filter.
         outfits: ``(N,)`` int64 outfits, numbered separately for each identity; None disables the outfit filter.
-        worn: which matches of a query count: matches in the query's outfit (same), in other outfits (changed), or both.
+        worn: which matches of a query count: images in the query's outfit (``same``), images in other outfits
+            (``changed``), or ``both``.
     """
 
     ids: Any
@@ -197,20 +198,20 @@ class Labels:
         return len(self.ids)
 
     def __getitem__(self, rows: Any) -> Labels:
-        """The labels of some rows, by any numpy index."""
+        """Select the labels of some images by any numpy index."""
         cameras, outfits = (None if each is None else each[rows] for each in (self.cameras, self.outfits))
         return Labels(self.ids[rows], cameras, outfits, self.worn)
 
 
 def comparable(query: Labels, gallery: Labels, shape: tuple[int, int]) -> tuple[Labels, Labels]:
-    """Turn labels of queries and gallery into integers, see :func:`as_numbers`.
+    """Convert identities and cameras of queries and gallery to integers, see :func:`as_numbers`.
 
     Args:
-        query, gallery: labels with identities; either both have cameras, or neither.
+        query, gallery: labels of the queries and of the gallery. Either both have cameras, or neither has.
         shape: ``(Q, G)``, the numbers of queries and of gallery images.
 
     Raises:
-        InputError: as in :func:`as_names` and :func:`as_numbers`, or only one of the two has cameras.
+        InputError: as in :func:`as_names` and :func:`as_numbers`, or only ``query`` or only ``gallery`` has cameras.
     """
 
     def numbers(queries: Any, others: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -225,18 +226,18 @@ def comparable(query: Labels, gallery: Labels, shape: tuple[int, int]) -> tuple[
 
 
 def usable(query: Labels, gallery: Labels) -> np.ndarray:
-    """Decide which gallery images count in the ranking of a query: all except junk and some images of its identity.
+    """Decide which gallery images count in a query's ranking: all but junk and some images of the query's identity.
 
-    Images of the query's identity do not count if they come from the same camera. With an outfit filter, images of this
-    identity also do not count if they show the query's outfit (``changed``) or another outfit (``same``), as in MEVID's
+    The camera filter leaves out images of the query's identity from the query's camera. The outfit filter leaves out
+    images of the query's identity in the query's outfit (``changed``) or in another outfit (``same``), as in MEVID's
     official evaluation.
 
     Args:
-        query, gallery: labels from :func:`comparable`, which are broadcast against each other. Without cameras there is
-            no camera filter, without outfits no outfit filter.
+        query, gallery: labels from :func:`comparable`, which are broadcast against each other. A filter is off if its
+            labels (cameras or outfits) are None.
 
     Returns:
-        bool, in the broadcast shape.
+        Array of bool in the broadcast shape of the labels; True for images that count.
     """
     ranked = np.broadcast_to(gallery.ids != JUNK, np.broadcast_shapes(query.ids.shape, gallery.ids.shape))
     own = same(query.ids, gallery.ids)
@@ -248,7 +249,7 @@ def usable(query: Labels, gallery: Labels) -> np.ndarray:
 
 
 def ascending_ranks(names: Iterable[str]) -> dict[str, int]:
-    """Number names from 0 in ascending order, which is numerical if all are integers, otherwise alphabetical."""
+    """Map each name to its rank from 0; the order is numerical if all names are integers, otherwise alphabetical."""
     distinct = sorted(set(names))
     if all(re.fullmatch(r"[+-]?[0-9]{1,1000}", name) for name in distinct):
         distinct.sort(key=int)
@@ -256,7 +257,7 @@ def ascending_ranks(names: Iterable[str]) -> dict[str, int]:
 
 
 def warn_of_spellings(texts: Iterable[str], name: str) -> None:
-    """Log a warning about different text labels that mean the same number, such as ``007`` and ``7``."""
+    """Log a warning if different text labels spell the same number, such as ``007`` and ``7``."""
     by_number: dict[tuple[bool, str | None], list[str]] = {}
     for text in texts:
         if number := NUMBER_TEXT.fullmatch(text):

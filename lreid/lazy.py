@@ -14,7 +14,8 @@ def public_names(
 
     Args:
         package: full name of the package.
-        homes: the module of each public name; if empty, the module ``api`` of the package imports all public names.
+        homes: mapping from each public name to its module; if empty, the names come from the module ``api`` of the
+            package.
     """
     api = f"{package}.api"
 
@@ -33,5 +34,5 @@ def public_names(
 
 
 def _is_file(package: str, name: str) -> bool:
-    """Whether a name is a module of the package, or a special name that Python looks up in every package."""
+    """Whether a name belongs to a module of the package, or is a special name such as ``__path__``."""
     return name.startswith("__") or importlib.util.find_spec(f"{package}.{name}") is not None

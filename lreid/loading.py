@@ -1,4 +1,4 @@
-"""Load a trained model by the name of its file or of an entry in the zoo."""
+"""Load a trained model from a file, a folder, the model zoo or Hugging Face's hub."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ HUB = "hub:"  # prefix for repositories on Hugging Face's hub
 
 
 def load_model(source: str | Path, device: str | torch.device = "auto", *, engine: Engine = "torch") -> Embedder:
-    """Load a trained network in evaluation mode, whose ``extract`` computes features.
+    """Load a trained network in evaluation mode; its method ``extract`` computes features.
 
-    On every device and with every engine, the features are equal up to float32 rounding, and the
-    :func:`~lreid.models.fingerprint.fingerprint` is the same. A gallery can therefore be built on one device and
-    searched on another.
+    The features are the same on all devices and with all engines, up to float32 rounding, and so is the
+    :func:`~lreid.models.fingerprint.fingerprint`. A gallery that was built on one device can therefore be searched on
+    another device.
 
     Args:
-        source: a checkpoint ``.pt`` of a run; ``zoo:NAME``, or ``NAME`` if there is no file of this name, for an entry
-            of the zoo (see :mod:`lreid.zoo`); a ``.safetensors`` file with its card next to it; an ``.onnx`` file of
+        source: a checkpoint ``.pt`` of a run; ``zoo:NAME`` for an entry of the zoo (see :mod:`lreid.zoo`), or ``NAME``
+            alone if no file has this name; a ``.safetensors`` file with its card next to it; an ``.onnx`` file of
             :func:`lreid.export.export`; the folder of a run; a folder with exactly one ``.safetensors`` or ``.onnx``
             file; or ``hub:OWNER/NAME`` or ``hub:OWNER/NAME@REVISION`` for a repository on Hugging Face's hub that
-            contains one such file.
+            contains exactly one ``.safetensors`` or ``.onnx`` file.
         device: ``auto`` (a GPU if there is one), ``cpu``, ``cuda:1`` …
         engine: ``torch``, or ``onnx`` for onnxruntime on the CPU.
 
@@ -80,7 +80,7 @@ def load_model(source: str | Path, device: str | torch.device = "auto", *, engin
 
 
 def _torch_model(source: str | Path) -> Embedder:
-    """The network of a file or an entry, on the CPU."""
+    """Load the network of a file or of a zoo entry to the CPU."""
     entry = _entry(source)
     if entry is not None and isinstance(entry, zoo.Published):
         return _published_model(entry)
@@ -99,7 +99,7 @@ def _torch_model(source: str | Path) -> Embedder:
 
 
 def add_parts(model: Embedder, state: Mapping[str, Tensor]) -> None:
-    """Add the parts of a state dict that a method gave to the backbone: one adapter per task, or PAD's prompts."""
+    """Add the modules that a state dict has besides the network: one adapter per task, or PAD's prompts."""
     if "backbone.values" in state:
         model.store_adapters()
     if "backbone.prompts.experts" in state:
@@ -115,7 +115,7 @@ def _onnx_model(source: str | Path) -> OnnxEmbedder:
 
 
 def _published_model(entry: zoo.Published) -> Embedder:
-    """The network of a third-party checkpoint: a backbone, and a neck if the checkpoint's features need one."""
+    """Load the network of a third-party checkpoint: the backbone, and the neck if the checkpoint has one."""
     weights = f"{zoo.PREFIX}{entry.name}"
     cfg = config_from_text(yaml.safe_dump(entry.config), weights)
     model = network_of(cfg, weights=weights, neck=entry.neck)
@@ -127,7 +127,7 @@ def _published_model(entry: zoo.Published) -> Embedder:
 
 
 def network_of_entry(cfg: CfgNode) -> Embedder | None:
-    """The zoo model that ``MODEL.WEIGHTS`` names, with its own neck, for the input size of a config.
+    """Load the zoo model that ``MODEL.WEIGHTS`` names, including its neck, for the input size of a config.
 
     Returns:
         The model in evaluation mode, on the CPU; None if ``MODEL.WEIGHTS`` names no entry of the zoo.
@@ -145,7 +145,7 @@ def network_of_entry(cfg: CfgNode) -> Embedder | None:
 
 
 def network_of(cfg: CfgNode, *, weights: str = "none", neck: bool | nn.Module = False) -> Embedder:
-    """The network that the groups ``MODEL`` and ``INPUT`` of a config describe.
+    """Build the network that the groups ``MODEL`` and ``INPUT`` of a config describe.
 
     Args:
         cfg: a resolved config.
@@ -174,7 +174,7 @@ def network_of(cfg: CfgNode, *, weights: str = "none", neck: bool | nn.Module = 
 
 
 def model_config(source: str | Path, overrides: Sequence[str] = ()) -> CfgNode:
-    """The config with which a model was trained.
+    """Read the config with which a model was trained.
 
     Args:
         source: as in :func:`load_model`.
@@ -189,10 +189,10 @@ def model_config(source: str | Path, overrides: Sequence[str] = ()) -> CfgNode:
 
 
 def read_checkpoint(source: str | Path) -> dict[str, Any]:
-    """Read a model as a dictionary with ``model``, a state dict, and ``config``, YAML.
+    """Read a model as a dictionary: ``model`` is its state dict, and ``config`` is its config as YAML text.
 
-    For the checkpoint of a run, the dictionary has the whole content. For a third-party checkpoint, the state dict is
-    that of the network that :func:`load_model` builds.
+    For the checkpoint of a run, the dictionary also has all other parts of the checkpoint. For a third-party
+    checkpoint, ``model`` is the state dict of the network that :func:`load_model` builds.
 
     Args:
         source: as in :func:`load_model`.
@@ -214,10 +214,10 @@ def read_checkpoint(source: str | Path) -> dict[str, Any]:
 
 
 def single_file(source: str | Path) -> str | Path:
-    """The model file in a folder or in a repository on the hub; other sources are returned unchanged.
+    """Find the model file in a folder or in a repository on the hub; return other sources unchanged.
 
     Raises:
-        InputError: the folder contains no model of lreid or several, or the repository cannot be downloaded.
+        InputError: the folder contains no model of lreid or several models, or the repository cannot be downloaded.
     """
     if str(source).startswith(HUB):
         folder = _from_hub(str(source).removeprefix(HUB))
@@ -241,7 +241,7 @@ def single_file(source: str | Path) -> str | Path:
 
 
 def _from_hub(name: str) -> Path:
-    """The folder of a repository in the cache of huggingface_hub, which downloads missing files."""
+    """Download the missing files of a repository, and return its folder in the cache of huggingface_hub."""
     repository, _, revision = name.partition("@")
     hub = Extra("huggingface_hub", "hub").load()
     try:
@@ -255,7 +255,7 @@ def _from_hub(name: str) -> Path:
 
 
 def lasting_name(source: str | Path) -> str:
-    """A name of the model that is valid in every working directory: an absolute path, or ``zoo:NAME``."""
+    """Return a name that finds the model from every working directory: an absolute path, or ``zoo:NAME``."""
     if str(source).startswith(HUB):
         return str(source)
     if not zoo.is_entry(source):
@@ -265,7 +265,7 @@ def lasting_name(source: str | Path) -> str:
 
 
 def _entry(source: str | Path) -> zoo.Card | zoo.Published | None:
-    """The card of an entry or a ``.safetensors`` file, or a third-party entry; None for a checkpoint."""
+    """Find the card of a zoo entry or ``.safetensors`` file, or a third-party zoo entry; None for other files."""
     if zoo.is_entry(source):
         return zoo.find(str(source).removeprefix(zoo.PREFIX))
     path = Path(source)

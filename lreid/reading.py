@@ -1,4 +1,4 @@
-"""Read untrusted text, JSON and YAML; refuse endless devices, duplicate keys and formats of later versions."""
+"""Read untrusted text, JSON and YAML; refuse devices, duplicate keys and file formats of later lreid versions."""
 
 import json
 import os
@@ -15,9 +15,9 @@ from lreid.errors import InputError, NewerFormat, refuse_out_of_memory
 
 
 def require_regular(path: str | Path) -> None:
-    """Refuse paths whose reading may never end: FIFOs, sockets and devices.
+    """Refuse FIFOs, sockets and devices, because reading from them may never end.
 
-    Missing paths and folders are accepted, because reading them raises an error.
+    Missing paths and folders are accepted, because reading such a path raises an error anyway.
 
     Raises:
         InputError: the path is a FIFO, a socket or a device.
@@ -32,13 +32,13 @@ def require_regular(path: str | Path) -> None:
 
 
 def require_not_newer(path: str | Path, version: Any, newest: int, fault: str) -> None:
-    """Refuse a file of a later version of lreid, by its format number, so that it does not count as damaged.
+    """Refuse a file whose format number is too new; without this check, the file would be reported as damaged.
 
     Args:
         path: the file, for the message.
         version: format number in the file.
         newest: largest supported format number.
-        fault: what the message says about the file.
+        fault: description of the file in the message, such as ``not a gallery of this version``.
 
     Raises:
         NewerFormat: ``version`` is larger than ``newest``.
@@ -50,7 +50,7 @@ def require_not_newer(path: str | Path, version: Any, newest: int, fault: str) -
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """The content of a file.
+    """Read the content of a file.
 
     Raises:
         InputError: as in :func:`require_regular`.
@@ -61,7 +61,7 @@ def read_bytes(path: str | Path) -> bytes:
 
 
 def read_text(path: str | Path, *, errors: str = "strict") -> str:
-    """The content of a UTF-8 text file, without its byte-order mark.
+    """Read a UTF-8 text file, without its byte-order mark.
 
     Raises:
         InputError: as in :func:`require_regular`.
@@ -73,12 +73,13 @@ def read_text(path: str | Path, *, errors: str = "strict") -> str:
 
 
 def escaped(value: Any) -> Any:
-    r"""Replace lone surrogates in plain data by text like ``\udcff``, so that all text can be written as UTF-8.
+    r"""Replace lone surrogates in plain data by text such as ``\udcff``, so that all text can be written as UTF-8.
 
-    Python uses lone surrogates for bytes of file names that are not UTF-8, such as names in GBK.
+    If a file name is not UTF-8 (but GBK, for example), Python represents its bytes by lone surrogates.
 
     Args:
-        value: text, numbers, None, and lists, tuples and dicts of these. Text without lone surrogates does not change.
+        value: text, a number, None, or a list, tuple or dict of such values. Text without lone surrogates does not
+            change.
     """
     if isinstance(value, str):
         return value.encode(errors="backslashreplace").decode()
@@ -90,15 +91,15 @@ def escaped(value: Any) -> Any:
 
 
 def sealed(content: bytes) -> bytes:
-    """The content with its checksum, four bytes of CRC-32, appended."""
+    """Append a checksum to the content: four bytes of CRC-32."""
     return content + zlib.crc32(content).to_bytes(4, "little")
 
 
 def unsealed(content: bytes) -> bytes:
-    """The content that was passed to :func:`sealed`.
+    """Remove the checksum that :func:`sealed` appended, after verifying it.
 
     Raises:
-        ValueError: the content was changed or truncated since.
+        ValueError: the checksum is wrong, so the content was changed or truncated.
     """
     if sealed(content[:-4]) != content:
         raise ValueError("its checksum is wrong")
@@ -110,8 +111,7 @@ def compare_checksums(path: str | Path, *, legacy: bool = True) -> None:
 
     Args:
         path: the file.
-        legacy: whether to accept, without a check, a file that is not a zip archive; torch wrote such files before
-            version 1.6.
+        legacy: accept a file that is not a zip archive, without any check. torch before version 1.6 wrote such files.
 
     Raises:
         InputError: the file is a TorchScript archive.
@@ -136,7 +136,7 @@ def compare_checksums(path: str | Path, *, legacy: bool = True) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file, :func:`escaped`.
+    """Read a JSON file and apply :func:`escaped` to its content.
 
     Raises:
         InputError: as in :func:`require_regular`.
@@ -158,12 +158,12 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def parse_yaml(text: str, *, aliases: bool = False) -> Any:
-    """Parse YAML to plain values; refuse duplicate keys and, unless ``aliases``, aliases.
+    """Parse YAML to plain values; refuse duplicate keys, and also aliases if ``aliases`` is False.
 
     Aliases are refused by default because nine lines with aliases can expand to a billion values.
 
     Raises:
-        ValueError: the text is invalid; the message is one line, and gives both line numbers of a duplicate key.
+        ValueError: the text is invalid; the message has one line and, for a duplicate key, both line numbers.
     """
     try:
         return yaml.load(text, _Loader if aliases else _NoAliasLoader)
@@ -185,7 +185,7 @@ class _Loader(yaml.SafeLoader):
         return node
 
     def _names(self, node: yaml.Node | None, name: str, seen: set[int]) -> Iterator[tuple[str, int]]:
-        """The full name and the line of every key; ``A.B`` at the top is the same as ``B`` in ``A``."""
+        """Yield the full name and the line of every key; the key ``B`` of a mapping ``A`` is called ``A.B``."""
         if id(node) in seen:  # the node is an alias
             return
         seen.add(id(node))
@@ -215,12 +215,13 @@ def misfit(value: Any, form: Any, key: str = "") -> str | None:
     Args:
         value: plain data: numbers, text, lists and dicts.
         form: a type or a tuple of types (``True`` is not an ``int``); ``[form]`` for a list of values of this form; or
-            a dict of forms by key. A question mark after a key makes the key optional. The form at the key ``str``
-            (the type) is that of all other keys. Values of keys without a form are not checked; all keys must be text.
-        key: name of the value, for the message.
+            a dict from keys to forms. A question mark after a key makes the key optional. The form under the key
+            ``str`` (the type) applies to all keys that the dict does not list; without it, their values are not
+            checked. All keys must be text.
+        key: name of the value in the message.
 
     Returns:
-        Position and fault, as text; None if there is no fault.
+        Text with the position and the fault there; None if the data have the required form.
     """
     if isinstance(form, dict):
         if not isinstance(value, dict):

@@ -10,20 +10,20 @@ DEVICES = re.compile(r"auto|(cpu|cuda|hip|hpu|maia|meta|mps|mtia|npu|xla|xpu)(:\
 
 
 def device_fault(name: object) -> str:
-    """What the name of a device must be, as text; "" for a valid name, even if this computer lacks the device."""
+    """Return "" for a valid device name (the device need not exist), otherwise a text with the valid names."""
     return "" if DEVICES.fullmatch(str(name)) else "it must be auto, cpu, cuda, or a numbered GPU such as cuda:1"
 
 
 @dataclass(frozen=True)
 class Rule:
-    """The meaning of a value, and the values that it accepts.
+    """The meaning of a config key or option, and the values that it may have.
 
     Args:
-        about: meaning of the value in words.
+        about: meaning of the value, in words.
         least, most: inclusive limits of a number.
         above, below: exclusive limits of a number.
         choices: the allowed values of a text, or of the texts in a list.
-        check: function that returns "" for a valid value, and otherwise a text about what the value must be.
+        check: function that returns "" for a valid value, otherwise a text such as ``it must be a list of files``.
     """
 
     about: str
@@ -35,7 +35,7 @@ class Rule:
     check: Callable[[Any], str] | None = None
 
     def fault(self, value: Any) -> str:
-        """The rule that a value of the right type violates, as text; "" if the value is valid."""
+        """Return "" for a valid value, otherwise the violated rule as text; the value must have the right type."""
         if self.least is not None and value < self.least:
             return f"it must be {self.least} or more"
         if self.above is not None and value <= self.above:

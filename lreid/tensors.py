@@ -1,4 +1,4 @@
-"""Read files of tensors without running code, and without allocating more numbers than a file contains."""
+"""Read tensors from untrusted files, without running code from a file or filling the memory."""
 
 import re
 from pathlib import Path
@@ -11,13 +11,13 @@ from lreid.reading import compare_checksums, require_regular
 
 
 def read_tensors(path: str | Path) -> dict[str, Any]:
-    """Read a dictionary from a ``torch.save`` file, on the CPU; only tensors and plain values are loaded, never code.
+    """Read a dictionary of tensors and plain values from a ``torch.save`` file to the CPU, without running code.
 
-    ``torch.save`` writes a zip archive with a checksum of every part. ``torch.load`` does not verify the checksums;
-    this function does, so it refuses a corrupted file.
+    ``torch.save`` writes a zip archive with a checksum of every part. ``torch.load`` does not verify these checksums.
+    This function verifies them, so it refuses a corrupted file.
 
     Raises:
-        InputError: the file is missing, truncated, or contains something else.
+        InputError: the file is missing, damaged, or contains anything else.
     """
     require_regular(path)
     try:
@@ -44,10 +44,9 @@ def read_tensors(path: str | Path) -> dict[str, Any]:
 
 
 def _not_all_there(content: Any) -> str | None:
-    """Describe the first tensor with more numbers than the file contains; None if there is none.
+    """Describe the first tensor that has more numbers than the file contains; None if no tensor has.
 
-    A file of a few bytes can describe a tensor of any size (expanded, sparse or meta), which would fill the memory when
-    it is used.
+    A small file can describe a tensor of any size (expanded, sparse or meta), which would fill the memory when used.
     """
     waiting = [("", content)]
     while waiting:
@@ -64,7 +63,7 @@ def _not_all_there(content: Any) -> str | None:
 
 
 def _reason(error: Exception) -> str:
-    """Why torch did not load a file, in one line without torch's advice to allow code in the file."""
+    """Return torch's reason for not loading a file in one line, without its advice to allow code in the file."""
     text = str(error).strip()
     if "weights_only" not in text:
         return text.splitlines()[0] if text else type(error).__name__
