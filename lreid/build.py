@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def resolved(cfg: Config) -> Config:
-    """Complete a config with all options of its method and the input normalisation of its initial weights; freeze it.
+    """Add all options of the method and the input normalisation of the initial weights to a config, and freeze it.
 
     Weights from a package, the zoo or a model file always set the normalisation. Weights from timm's hub set the
     normalisation only if the config has the default, which is ImageNet's.
@@ -102,7 +102,7 @@ def sources_of(cfg: Config) -> Sources:
 
 
 def learned(cfg: Config, benchmark: Benchmark) -> Benchmark:
-    """Return the benchmark on which the run trains; ``BENCHMARK.JOINT`` merges all its tasks into one."""
+    """Return the benchmark on which the run trains; with ``BENCHMARK.JOINT``, all tasks are merged into one."""
     return merge_tasks(benchmark) if cfg.BENCHMARK.JOINT else benchmark
 
 
@@ -149,7 +149,7 @@ def evaluator_of(cfg: Config, benchmark: Benchmark, dim: int = 0, stored: Galler
     Args:
         cfg: config of the run.
         benchmark: benchmark with the test sets.
-        dim: length of the features. With it, the evaluator tests the index ``EVAL.INDEX`` now; 0 skips this test.
+        dim: length of the features, for an early test of the index ``EVAL.INDEX``; 0 skips this test.
         stored: files for the gallery features after every task; None stores no features.
     """
     evaluation, size = cfg.EVAL, _test_images(cfg)
@@ -164,7 +164,7 @@ def evaluator_of(cfg: Config, benchmark: Benchmark, dim: int = 0, stored: Galler
 
 
 def accuracy_observer_of(cfg: Config, benchmark: Benchmark, method: Method, results: Results) -> Observer | None:
-    """Create the observer of classification accuracy; None without ``EVAL.ACCURACY``."""
+    """Create the observer of classification accuracy; return None if ``EVAL.ACCURACY`` is False."""
     if not cfg.EVAL.ACCURACY:
         return None
     classification = importlib.import_module("lreid.classification")

@@ -35,10 +35,10 @@ from lreid.tensors import read_tensors
 logger = logging.getLogger("lreid")
 
 FORMAT = 1
-CURRENT = "last.pt"  # checkpoint of the current task; those of finished tasks are task-01.pt, task-02.pt …
+CURRENT = "last.pt"  # checkpoint of the current task; finished tasks have task-01.pt, task-02.pt …
 PREVIOUS = "previous.pt"  # the last.pt that was replaced
 
-# What a checkpoint must contain to resume a run, in the notation of lreid.reading.misfit; loading a model needs less.
+# What a checkpoint must contain to resume a run, in the notation of lreid.reading.misfit.
 FORM = {
     "method": dict,
     "updates": (dict, type(None)),
@@ -50,7 +50,7 @@ FORM = {
 
 
 def save_checkpoint(path: Path, state: dict[str, Any], *, previous: Path | None = None) -> None:
-    """Write a checkpoint atomically; with ``previous``, an existing checkpoint is renamed to this path first.
+    """Write a checkpoint atomically; ``previous`` is the new path of an existing checkpoint (None deletes it).
 
     Raises:
         InputError: the checkpoint cannot be written; an existing checkpoint at ``path`` does not change.
@@ -60,7 +60,7 @@ def save_checkpoint(path: Path, state: dict[str, Any], *, previous: Path | None 
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """Read a checkpoint to the CPU.
+    """Load a checkpoint to the CPU.
 
     Raises:
         NewerFormat: a later version of lreid wrote the file.

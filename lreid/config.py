@@ -141,7 +141,7 @@ def _is_benchmark(stack: list[Layer]) -> bool:
 
 
 def _changes(stacks: list[list[Layer]], states: list[dict[str, Any]]) -> Iterator[tuple[str, str, list[str]]]:
-    """Yield two files and the keys that the earlier file sets itself and the later file changes, for each such pair.
+    """Yield pairs of files, each with the keys that the earlier file sets itself and the later file changes.
 
     A file also counts as setting ``METHOD.NAME`` itself if it extends a file that sets this key. ``states`` lists the
     values of all keys after each stack.
@@ -328,7 +328,7 @@ def _placed(name: str, value: Any, folder: Path) -> Any:
     for kind in KEYS[name].paths if name in KEYS and isinstance(value, str) else ():
         path = value.removeprefix(kind)
         exists = {"folder:": os.path.isdir, "own:": os.path.exists}.get(kind, os.path.isfile)
-        parts = (path, path.rpartition("#")[0])  # the second for csv:PATH#DOMAIN
+        parts = (path, path.rpartition("#")[0])  # the second is the path in csv:PATH#DOMAIN
         if value.startswith(kind) and any(part and exists(folder / part) for part in parts):
             full, configs = (folder / path).resolve(), CONFIGS.resolve()
             if full.is_relative_to(configs):  # use a name that does not depend on where lreid is installed
@@ -354,7 +354,7 @@ def _set_all(cfg: Config, keys: dict[str, Any], source: str) -> None:
 
 
 def _set(cfg: Config, name: str, value: Any, source: str) -> None:
-    """Set a key after checking that it exists and that the value has its type."""
+    """Set a key after checking that the key exists and that the value has the right type."""
     group, _, last = name.rpartition(".")
     section = cfg.get(group) if group else cfg
     value = _decoded(value, name, source)
@@ -385,7 +385,7 @@ def _decoded(value: Any, name: str, source: str) -> Any:
 
 
 def method_file(name: Any) -> dict[str, Any]:
-    """Return all keys but ``METHOD.NAME`` of the file ``name`` in ``configs/methods``; empty without such a file."""
+    """Return all keys but ``METHOD.NAME`` of the file ``name`` in ``configs/methods``; {} if there is no such file."""
     file = CONFIGS / "methods" / f"{name}.yaml"
     if not (isinstance(name, str) and name.isidentifier() and file.exists()):
         return {}

@@ -437,7 +437,7 @@ FREE_KEYS = frozenset(name for name, each in KEYS.items() if each.free)
 
 
 def is_key(word: str) -> bool:
-    """Whether a word of a command line is a config key, or has the form of one (which may be misspelled or removed)."""
+    """Whether a word of a command line is a config key, or looks like a misspelled or removed config key."""
     group, _, name = word.partition(".")
     return word in KEYS or (group in GROUPS and name.isupper())
 
@@ -449,8 +449,8 @@ class Removed:
     Args:
         names: names of the keys.
         instead: the replacement that a message suggests.
-        translate: function that returns the new keys for a run of an earlier version. Its arguments are the values of
-            the removed keys, and the values of all other keys.
+        translate: function that returns the new keys for a run of an earlier version. The arguments of the function are
+            the values of the removed keys, and the values of all other keys.
     """
 
     names: tuple[str, ...]
@@ -498,7 +498,7 @@ _FILES = {  # pipelines that replace values of the removed keys
 
 
 def _pipeline(values: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the pipeline that replaces removed keys; unusual values give the name of a file that does not exist."""
+    """Return the pipeline that replaces removed keys; for unusual values, its file does not exist."""
     flip, pad, erasing, probability = (values.get(name, default) for name, default in _AUGMENTATION.items())
     wanted = (flip, pad, erasing and (probability or "growing"))
     names = _FILES.get(wanted, ["flip {}, pad {}, erasing {}".format(*wanted)])

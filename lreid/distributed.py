@@ -180,7 +180,7 @@ class _Gather(torch.autograd.Function):
 
 
 def _with_global_norms(module: nn.Module) -> nn.Module:
-    """Make the BatchNorm layers of a network compute their statistics over all processes; parameters are shared."""
+    """Make the BatchNorm layers of a network compute their statistics over the images of all processes."""
     if next(module.parameters()).is_cuda:
         if any(hasattr(each, "act") for each in module.modules() if isinstance(each, _BatchNorm)):  # timm's
             return Extra("timm.layers", "timm").convert_sync_batchnorm(module)

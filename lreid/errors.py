@@ -28,7 +28,7 @@ class OutOfMemory(InputError):
     """Memory ran out while lreid read its input; the input itself may be intact."""
 
 
-# How other errors report that memory ran out: those of torch, CUDA, cuBLAS, cuDNN, C++ and the loader of Linux.
+# Words in messages of torch, CUDA, cuBLAS, cuDNN, C++ and Linux's loader which say that memory ran out.
 NO_MEMORY = re.compile(
     r"can't allocate memory|cannot allocate memory|out of memory|not enough memory|ALLOC_FAILED|bad_alloc|"
     r"can't start new thread|failed to map segment|Unable to allocate",
@@ -96,7 +96,8 @@ def naming_keys(group: str = "", **keys: str) -> Iterator[None]:
     """Replace argument names in errors by config keys or command-line options; a context manager and decorator.
 
     An :class:`ArgumentError` begins with the name of an argument, and errors give advice in Python's form, such as
-    ``skip_bad=True``. Inside this context, such advice becomes ``DATA.SKIP_BAD_IMAGES True`` or ``--skip-bad``.
+    ``skip_bad=True``. Inside this context, the advice ``skip_bad=True`` becomes ``DATA.SKIP_BAD_IMAGES True`` or
+    ``--skip-bad``.
 
     Args:
         group: group of config keys; in an ArgumentError, an argument ``temperature`` becomes ``GROUP.TEMPERATURE``.
@@ -129,9 +130,9 @@ def _key(group: str, error: ArgumentError) -> str:
 class Stopped(BaseException):
     """A signal ended the run, after the run had saved its state.
 
-    A command then prints one line and ends with exit status 128 plus the signal's number, like a shell. This class is
-    not a subclass of Exception (neither is KeyboardInterrupt): some code treats every Exception as a sign of a damaged
-    file, and must not catch a signal.
+    A command then prints one line and ends with exit status 128 plus the signal's number, like a shell. Like
+    KeyboardInterrupt, this class is not a subclass of Exception. Some code treats every Exception as a sign of a
+    damaged file, and such code must not catch a signal.
     """
 
     def __init__(self, signal: int) -> None:

@@ -40,7 +40,7 @@ NO_FOLDER_SYNC = (
 def lock(path: Path) -> filelock.BaseFileLock:
     """Create a lock file and lock it, until this process releases the lock or ends in any way.
 
-    Only one process at a time can hold the lock. Processes that are forked from the holder do not hold the lock.
+    Only one process at a time can hold the lock. Child processes of the locking process do not hold the lock.
 
     Raises:
         filelock.Timeout: another process holds the lock.
@@ -152,7 +152,8 @@ def write_atomically(
     killed processes left behind.
 
     Args:
-        path: the file. If it exists, the new file gets its mode and owner and replaces it when complete.
+        path: the file. If the file exists, the new file gets the old file's mode and owner, and replaces the old file
+            when complete.
         write: function that writes the content; its argument is the open binary file.
         previous: new path of the old file; None deletes the old file.
         private: create a file that only its owner may read; if False, the umask determines its mode.
@@ -304,7 +305,7 @@ def make_folder(folder: Path) -> None:
 
 
 def sync_folder(folder: Path, changed: Path) -> None:
-    """Force the file names of a folder to disk, so that a power cut does not undo a renaming in it.
+    """Force the file names of a folder to disk, so that a power cut does not undo the renaming of a file.
 
     Raises:
         NotConfirmed: the disk does not confirm that the file ``changed`` was renamed.
@@ -374,7 +375,7 @@ def _require_absent(error: OSError, folder: Path) -> None:
 
 
 def leftovers(folder: Path, name: str | None = None) -> list[Path]:
-    """List the temporary files in a folder, also those being written now; ``name`` selects one final name.
+    """List all temporary files in a folder (even locked ones), or only those for the final file name ``name``.
 
     Raises:
         InputError: as in :func:`list_folder`.
@@ -384,10 +385,10 @@ def leftovers(folder: Path, name: str | None = None) -> list[Path]:
 
 
 def remove_leftovers(folder: Path, name: str | None = None) -> None:
-    """Delete the temporary files of killed processes in a folder; ``name`` restricts this to one final file name.
+    """Delete temporary files of killed processes in a folder, or only those for the final file name ``name``.
 
-    Call this function only before writing to the folder. It deletes nothing if the file system has no locks or the
-    folder cannot be listed.
+    Call this function only before writing to the folder. The function deletes nothing if the file system has no locks
+    or the folder cannot be listed.
     """
     with contextlib.suppress(InputError):
         for path in leftovers(folder, name):

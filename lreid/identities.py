@@ -207,7 +207,7 @@ def comparable(query: Labels, gallery: Labels, shape: tuple[int, int]) -> tuple[
     """Convert identities and cameras of queries and gallery to integers, see :func:`as_numbers`.
 
     Args:
-        query, gallery: labels of the queries and of the gallery. Either both have cameras, or neither has.
+        query, gallery: labels of the queries and of the gallery. Cameras must be given for both or for neither.
         shape: ``(Q, G)``, the numbers of queries and of gallery images.
 
     Raises:

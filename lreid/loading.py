@@ -36,9 +36,9 @@ HUB = "hub:"  # prefix for repositories on Hugging Face's hub
 def load_model(source: str | Path, device: str | torch.device = "auto", *, engine: Engine = "torch") -> Embedder:
     """Load a trained network in evaluation mode; its method ``extract`` computes features.
 
-    The features are the same on all devices and with all engines, up to float32 rounding, and so is the
-    :func:`~lreid.models.fingerprint.fingerprint`. A gallery that was built on one device can therefore be searched on
-    another device.
+    The features are the same on all devices and with all engines, up to float32 rounding. The
+    :func:`~lreid.models.fingerprint.fingerprint` is also the same. A gallery that was built on one device can therefore
+    be searched on another device.
 
     Args:
         source: a checkpoint ``.pt`` of a run; ``zoo:NAME`` for an entry of the zoo (see :mod:`lreid.zoo`), or ``NAME``
@@ -189,7 +189,7 @@ def model_config(source: str | Path, overrides: Sequence[str] = ()) -> CfgNode:
 
 
 def read_checkpoint(source: str | Path) -> dict[str, Any]:
-    """Read a model as a dictionary: ``model`` is its state dict, and ``config`` is its config as YAML text.
+    """Read a model as a dictionary with the keys ``model`` (the state dict) and ``config`` (YAML text).
 
     For the checkpoint of a run, the dictionary also has all other parts of the checkpoint. For a third-party
     checkpoint, ``model`` is the state dict of the network that :func:`load_model` builds.
@@ -247,7 +247,7 @@ def _from_hub(name: str) -> Path:
     try:
         patterns = ["*.json", "*.safetensors", "*.onnx", "*.md"]  # only files that run no code when they are loaded
         return Path(hub.snapshot_download(repository, revision=revision or None, allow_patterns=patterns))
-    except Exception as error:  # the hub's client raises many kinds for network errors, names and terms to accept
+    except Exception as error:  # the hub's client raises exceptions of many kinds
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise InputError(
             f"{HUB}{name}: cannot be downloaded from the hub ({reason}); download it manually and pass its folder"

@@ -195,7 +195,7 @@ class _Loader(yaml.SafeLoader):
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:
                 plain = isinstance(key, yaml.ScalarNode) and key.value not in ("<<", "=")
-                # The parsed key, because yes and true are the same key.
+                # Parse the key, because YAML's yes and true are the same key.
                 last = self.construct_object(key) if plain else key.value
                 full = f"{name}.{last}" if name else f"{last}"
                 yield full, key.start_mark.line + 1
@@ -216,12 +216,12 @@ def misfit(value: Any, form: Any, key: str = "") -> str | None:
         value: plain data: numbers, text, lists and dicts.
         form: a type or a tuple of types (``True`` is not an ``int``); ``[form]`` for a list of values of this form; or
             a dict from keys to forms. A question mark after a key makes the key optional. The form under the key
-            ``str`` (the type) applies to all keys that the dict does not list; without it, their values are not
-            checked. All keys must be text.
+            ``str`` (the type) applies to all keys that the dict does not list. Without a form under ``str``, the values
+            of unlisted keys are not checked. All keys must be text.
         key: name of the value in the message.
 
     Returns:
-        Text with the position and the fault there; None if the data have the required form.
+        Text with the position and the fault; None if the data have the required form.
     """
     if isinstance(form, dict):
         if not isinstance(value, dict):

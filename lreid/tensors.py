@@ -14,7 +14,7 @@ def read_tensors(path: str | Path) -> dict[str, Any]:
     """Read a dictionary of tensors and plain values from a ``torch.save`` file to the CPU, without running code.
 
     ``torch.save`` writes a zip archive with a checksum of every part. ``torch.load`` does not verify these checksums.
-    This function verifies them, so it refuses a corrupted file.
+    This function verifies all checksums, so it refuses a corrupted file.
 
     Raises:
         InputError: the file is missing, damaged, or contains anything else.
@@ -63,7 +63,7 @@ def _not_all_there(content: Any) -> str | None:
 
 
 def _reason(error: Exception) -> str:
-    """Return torch's reason for not loading a file in one line, without its advice to allow code in the file."""
+    """Return torch's reason for not loading a file in one line, without torch's advice to allow code in the file."""
     text = str(error).strip()
     if "weights_only" not in text:
         return text.splitlines()[0] if text else type(error).__name__

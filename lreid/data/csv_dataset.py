@@ -281,7 +281,7 @@ def _row(file: Path, line: int, header: list[str], values: list[str], *, named: 
 
 
 def _load_named(name: str, sources: Sources, split: int) -> list[DataSet]:
-    """Load ``PATH`` or ``PATH#DOMAIN``. If the path itself contains ``#``, the longest existing path counts."""
+    """Load ``PATH`` or ``PATH#DOMAIN``. If ``PATH`` contains ``#``, the longest existing path is used."""
     parts = name.split("#")
     for end in range(len(parts), 0, -1):
         path, domain = "#".join(parts[:end]), "#".join(parts[end:])

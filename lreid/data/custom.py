@@ -29,7 +29,7 @@ FEWEST = 2  # minimum number of identities for training, and for testing
 
 
 class TooFew(InputError):
-    """Too few images per identity for training; the data set ``gallery`` has all images as a gallery to search."""
+    """There are too few images per identity for training; ``gallery`` is a data set with all images in its gallery."""
 
     def __init__(self, message: str, gallery: DataSet) -> None:
         super().__init__(message)
@@ -41,7 +41,7 @@ class CustomSet:
     """A data set of custom images; the labels come from their paths or from a list.
 
     Attributes:
-        data_set: the images. Its query and gallery are empty if there are too few identities for a test.
+        data_set: the images. The splits ``query`` and ``gallery`` are empty if there are too few identities for a test.
         cameras: names of the cameras; empty if cameras are unknown, or if most identities were seen by a single camera.
         notes: remarks for the user, such as how many images were skipped.
     """

@@ -103,12 +103,13 @@ class RandomErasing(Erasing):
 class GrowingErasing(Erasing):
     """Erase more images and larger rectangles as the training of a task progresses, as DMML's official code does.
 
-    With ``q = min(progress, 0.8)``, the step erases a share ``0.3 + 0.4 q`` of the images. In each of these images, it
-    erases a share ``0.1 + 0.3 q`` of the area. Source: Chen et al., "Deep Meta Metric Learning", ICCV 2019.
+    With ``q = min(progress, 0.8)``, the step erases a share ``0.3 + 0.4 q`` of the images. The rectangle covers a share
+    ``0.1 + 0.3 q`` of the image. Source: Chen et al., "Deep Meta Metric Learning", ICCV 2019.
 
     Args:
         ratio, fill: as in :class:`Erasing`.
-        p: probability that the step is applied to an image, in [0, 1]. ``0.3 + 0.4 q`` is then a share of these images.
+        p: probability that the step is applied to an image, in [0, 1]. The share ``0.3 + 0.4 q`` refers to the images
+            to which the step is applied.
 
     Raises:
         ValueError: as in :class:`Erasing`.

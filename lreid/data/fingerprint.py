@@ -18,13 +18,13 @@ SAMPLE = 1000  # number of files whose content is hashed
 def protocol_fingerprint(benchmark: Benchmark) -> str:
     """Compute the fingerprint of a protocol: twelve hexadecimal digits.
 
-    The fingerprint depends on the images, identities and labels of every task, and on the order of tasks. It also
-    depends on each test set: the name, kind and first task of the test set; the query and gallery images with
-    identities and cameras; the splits and tracks; and whether Rank-k is single-shot. File names identify the images, so
-    the fingerprint depends neither on the folder of the data nor on the titles of tasks.
+    The fingerprint depends on the images, identities and labels of every task, and on the order of tasks. The
+    fingerprint also depends on each test set: the name, kind and first task of the test set; the query and gallery
+    images with identities and cameras; the splits and tracks; and whether Rank-k is single-shot. File names identify
+    the images, so the fingerprint depends neither on the folder of the data nor on the titles of tasks.
 
     The fingerprint does not cover the scoring (AP, camera filter, metric). Compute the fingerprint before joint
-    training merges the tasks (:func:`lreid.data.tasks.merge_tasks`), because merging changes it.
+    training merges the tasks (:func:`lreid.data.tasks.merge_tasks`), because merging changes the fingerprint.
     """
     description = {
         "tasks": [_described(task.records) for task in benchmark.tasks],
@@ -91,6 +91,6 @@ def _tracks(test: QueryGallery) -> list[list[str]]:
 
 
 def _file_name(path: str) -> str:
-    """Return the file name without its folder; for a rotated image, with the angle."""
+    """Return the file name without its folder; the name of a rotated image includes the angle."""
     file = file_of(path)
     return path if file is None else path.removesuffix(file) + PurePath(file).name

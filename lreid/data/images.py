@@ -142,7 +142,8 @@ class Images(Described):
         cached_gib: memory that the cached images take, in GiB.
 
     Raises:
-        InputError: a file is missing, empty or damaged. With ``skip_bad``: no image can be read.
+        InputError: a file is missing, empty or damaged; with ``skip_bad``, this error only means that no image can be
+            read.
     """
 
     def __init__(
@@ -217,8 +218,8 @@ def unreadable(records: Sequence[Record]) -> list[str]:
 def decoding_threads(count: int | None) -> Iterator[ThreadPoolExecutor]:
     """Create a pool of decoding threads; at its end, the context waits until no thread of the pool exists any more.
 
-    While a thread ends, it holds a lock of OpenCV. A loader process that is forked while this lock is held would wait
-    forever.
+    While a thread ends, it holds a lock of OpenCV. A loader process that is forked while a thread holds the lock would
+    wait forever.
     """
     numbers: list[int] = []
     with ThreadPoolExecutor(count, initializer=lambda: numbers.append(threading.get_native_id())) as pool:

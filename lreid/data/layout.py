@@ -44,7 +44,7 @@ def visible_images(folder: Path, others: Counter[str] | None = None) -> list[Pat
     Args:
         folder: folder to list.
         others: counter to which this function adds the suffixes of all other files; the caller passes it to
-            :func:`warn_of_others`. If None, this function logs the warning itself.
+            :func:`warn_of_others`. If ``others`` is None, this function logs the warning itself.
     """
     with os.scandir(folder) as entries:
         names = [entry.name for entry in entries if not entry.name.startswith(".") and not entry.is_dir()]
@@ -173,8 +173,8 @@ def require_splits(data_set: DataSet, sources: Mapping[str, Path]) -> DataSet:
 
     Args:
         data_set: the data set.
-        sources: mapping from each split to check to its folder or file. ``train`` is not checked if the mapping lacks
-            it.
+        sources: folder or file of each split to check; the split ``train`` is only checked if ``sources`` contains
+            ``train``.
 
     Raises:
         InputError: a split has no image.

@@ -60,8 +60,8 @@ def list_folder(folder: Path, *, by_name: bool | None = None, pattern: Pattern |
     Args:
         folder: folder of the images. Hidden files and folders are skipped.
         by_name: whether file names give the labels; None means True if all file names have Market-1501's form.
-        pattern: pattern that reads the labels from the paths, see :func:`listed_by_pattern`; it replaces the rules
-            above.
+        pattern: pattern that reads the labels from the paths, see :func:`listed_by_pattern`; with a pattern, the rules
+            above do not apply.
 
     Raises:
         InputError: the folder does not exist, contains no image, or contains splits (``train``, ``query``) instead of
@@ -251,8 +251,8 @@ def own_test(name: str, query: Sequence[Listed], gallery: Sequence[Listed]) -> Q
     """Build a test set from listed images; identities and cameras are numbered from 1 in ascending order of names.
 
     If the camera of an image is unknown, the cameras of all images are set to -1. An image may be both a query and a
-    gallery image; ``in_gallery`` counts such images. If such an image has no identity, it is only a distractor in the
-    gallery and no query.
+    gallery image; ``in_gallery`` counts such images. An image without identity in both lists is only used as a
+    distractor in the gallery.
 
     Raises:
         InputError: a list is empty, a query that is not in the gallery has no identity, or a query has a different

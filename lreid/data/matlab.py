@@ -22,7 +22,7 @@ def read_matlab(file: Path) -> dict[str, Any]:
     loadmat = scipy_io.loadmat  # outside the try block, so that a missing SciPy is not reported as a damaged file
     try:
         return loadmat(file, simplify_cells=True)
-    except Exception as error:  # damage shows in many ways
+    except Exception as error:  # damaged files raise exceptions of many kinds
         raise _unreadable(file, error) from None
 
 
@@ -66,7 +66,7 @@ class MatlabFile:
             return loadmat(self._file, variable_names=[name])[name]
         except KeyError:
             raise
-        except Exception as error:  # damage shows in many ways
+        except Exception as error:  # damaged files raise exceptions of many kinds
             raise _unreadable(self._file, error) from None
 
     def value(self, cell: Any) -> np.ndarray:

@@ -54,8 +54,8 @@ class Pattern:
             path: path relative to the folder of the images.
 
         Returns:
-            The pair (identity, camera); a value is None if the pattern lacks its field. None instead of a pair if the
-            path does not match the pattern.
+            The pair (identity, camera); a value is None if the pattern lacks its field. If the path does not match the
+            pattern, the result is None instead of a pair.
         """
         match = self._regex.fullmatch(path.as_posix())
         return None if match is None else (match.groupdict().get("pid"), match.groupdict().get("camid"))

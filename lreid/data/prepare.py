@@ -125,8 +125,8 @@ def extract(archive: Path, wanted: dict[str, Path]) -> None:
             dict.
 
     Raises:
-        InputError: the archive is missing, the disk is full, or the archive is truncated or damaged. Files that precede
-            the damage have then been written.
+        InputError: the archive is missing, the disk is full, or the archive is truncated or damaged. The files before
+            the damaged part of an archive are written.
     """
     for place in {path.parent for path in wanted.values()}:
         place.mkdir(parents=True, exist_ok=True)
@@ -142,7 +142,7 @@ def extract(archive: Path, wanted: dict[str, Path]) -> None:
 
 
 def _write(file: Path, source: IO[bytes]) -> None:
-    """Write one file of an archive; an error of the disk is distinguished from a damaged archive."""
+    """Write one file of an archive; raise different errors for a full disk and for a damaged archive."""
     try:
         write_file(file, partial(shutil.copyfileobj, source))
     except OSError as error:
@@ -182,7 +182,7 @@ def _members(archive: Path, folder: Path) -> Iterator[Iterator[Member]]:
     except RuntimeError as error:  # how zipfile reports a password
         refuse_out_of_memory(error, archive)
         raise InputError(f"{archive}: cannot be unpacked ({error}); unpack it manually into {folder}") from None
-    except Exception as error:  # damage shows in the many ways of two kinds of archives
+    except Exception as error:  # damaged archives raise exceptions of many kinds
         refuse_out_of_memory(error, archive)
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"{archive}: cannot be unpacked ({reason}); download it again if it is damaged") from None

@@ -36,13 +36,13 @@ class Record(NamedTuple):
 
 
 class Frame(Record):
-    """An image of a tracklet: a record that also has an outfit and a tracklet; unpacking gives three values only."""
+    """An image of a tracklet: a record with an outfit and a tracklet; unpacks into path, identity and camera only."""
 
     outfit = UNKNOWN
     tracklet = UNKNOWN
 
     def __new__(cls, path: str, pid: int, camid: int, outfit: int = UNKNOWN, tracklet: int = UNKNOWN) -> Frame:
-        """Create a frame; outfit numbers are relative to the identity."""
+        """Create a frame; the same outfit number of two identities means different outfits."""
         frame = super().__new__(cls, path, pid, camid)
         frame.outfit, frame.tracklet = outfit, tracklet
         return frame
@@ -54,7 +54,7 @@ class Frame(Record):
 
 @dataclass(frozen=True)
 class Names:
-    """Names for the numbers of identities and cameras. The name of a number without an entry is the number itself."""
+    """Names for the numbers of identities and cameras. If a number has no name, the number itself serves as a name."""
 
     identities: Mapping[int, str] = field(default_factory=dict)
     cameras: Mapping[int, str] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Names:
         return f"cam {self.cameras.get(camid, camid)}"
 
     def behind(self, other: Names, pid_offset: int, camid_offset: int) -> Names:
-        """Merge these names with the names of a second data set, after adding offsets to the second's numbers."""
+        """Merge with the names of a second data set, after adding offsets to the numbers of the second data set."""
         return Names(
             {**self.identities, **{pid + pid_offset: name for pid, name in other.identities.items()}},
             {**self.cameras, **{camid + camid_offset: name for camid, name in other.cameras.items()}},
@@ -140,7 +140,7 @@ class QueryGallery:
     Attributes:
         name: column of the results tables.
         kind: ``"seen"`` if a task trains on the same domain, ``"unseen"`` if no task does. ``"merged"`` if the test set
-            merges other test sets of the benchmark; averages over test sets then leave it out.
+            merges other test sets of the benchmark; averages over test sets exclude merged test sets.
         query, gallery: records. The same number means the same identity or camera in both lists.
         first_task: index of the first task on the domain of the test set; None if the test set is not seen.
         splits: for each random split over which figures are averaged, the positions of the split's images in ``query``

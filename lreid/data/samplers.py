@@ -18,18 +18,19 @@ class Sampler(data.Sampler[list[int]]):
     image of a batch from the data set separately. ``DataLoader(…, sampler=sampler, batch_size=None)`` requests all
     images of a batch at once.
 
-    An epoch depends only on ``(seed, epoch)``, so it can be repeated without drawing the epochs before it. Exemplars
-    are appended to batches of task images, so the number of batches per epoch and the frequency of task images do not
-    depend on the memory. The official code of iCaRL, Co2L and CCLIS instead shuffles exemplars and task images
-    together, which gives more batches per epoch; lreid's batches are larger.
+    An epoch depends only on ``(seed, epoch)``, so every epoch can be drawn without drawing the earlier epochs.
+    Exemplars are appended to batches of task images, so the number of batches per epoch and the frequency of task
+    images do not depend on the memory. The official code of iCaRL, Co2L and CCLIS instead shuffles exemplars and task
+    images together, which gives more batches per epoch; lreid's batches are larger.
 
     Args:
         labels: class label of every image.
         seed: one integer or several, such as the run's seed and the number of the task.
-        exemplars: class labels of the exemplars. These labels do not occur in ``labels``. The index of the first
-            exemplar is ``len(labels)``.
-        exemplar_share: share of exemplars in a batch, in [0, 1); the share is lower if the memory is too small. With 0,
-            an exemplar is drawn as often as an image of the task, on average. A batch has at least one exemplar.
+        exemplars: class labels of the exemplars; ``labels`` must not contain any of these labels. The index of the
+            first exemplar is ``len(labels)``.
+        exemplar_share: share of exemplars in a batch, in [0, 1); the share is lower if the memory is too small. If
+            ``exemplar_share`` is 0, an exemplar is drawn as often as an image of the task, on average. A batch has at
+            least one exemplar.
         steps: number of batches per epoch; 0 means one pass over the task. If ``steps`` exceeds the batches of one
             pass, an epoch makes several passes.
 
@@ -155,7 +156,7 @@ class IdentitySampler(Sampler):
         self.batches_per_pass = len(self.images) // identities
         if passes == "images":
             groups = np.array([max(len(rows) // images, 1) for rows in self.images])  # number of groups per identity
-            # A batch has at most one group of an identity, so it gives `count` batches at most `count` groups.
+            # A batch has at most one group per identity, so `count` batches use at most `count` groups of an identity.
             fits = [
                 np.minimum(groups, count).sum() >= count * identities
                 for count in range(1, groups.sum() // identities + 1)
@@ -284,8 +285,8 @@ class EpisodeSampler(IdentitySampler):
         labels: class label of every image.
         identities: N, number of identities per episode.
         num_support, num_query: numbers of support and query images per identity. In an episode, the supports of an
-            identity precede its queries. Exemplars are drawn in the same way, so ``exemplar_share`` is a share of
-            identities.
+            identity precede its queries. Exemplars are also drawn in blocks of one identity, so ``exemplar_share`` is a
+            share of identities.
         options: further arguments of :class:`IdentitySampler`.
 
     Raises:

@@ -49,7 +49,7 @@ class Sources:
     synthetic: Mapping[str, Any] = field(default_factory=dict)
 
     def existing(self, path: str, kind: str) -> Path:
-        """Return the path if it exists, otherwise the same path in ``root``; ``kind`` is its name in errors.
+        """Return the path if it exists, otherwise the same path in ``root``; errors call the missing path a ``kind``.
 
         Raises:
             InputError: the path exists neither in the working directory nor in ``root``.

@@ -21,8 +21,8 @@ def published(cameras: int | None = None, **splits: tuple[int | None, int | None
     Args:
         cameras: number of cameras of the whole data set.
         splits: identities and images of ``train``, ``query`` and ``gallery``; None for a count that is not published.
-            For a data set with several random splits, the counts of a single split. All distractors together count as
-            one identity.
+            If a data set has several random splits, the counts refer to a single split. All distractors together count
+            as one identity.
     """
     numbers = {f"{split} {kind}": n for split, pair in splits.items() for kind, n in zip(KINDS, pair, strict=True)}
     return {column: count for column, count in {**numbers, "cameras": cameras}.items() if count is not None}

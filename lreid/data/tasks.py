@@ -91,7 +91,7 @@ def build_benchmark(
     cut: Cut = Cut(),
     sources: Sources = Sources(),  # noqa: B008
 ) -> Benchmark:
-    """Build a sequence of tasks with the test sets of ``learned``, then of ``train``, then of ``unseen``.
+    """Build a sequence of tasks, and the test sets of ``learned``, ``train`` and ``unseen``, in this order.
 
     The class label of an identity is its position in the sequence. Without ``cut.groups``, no two tasks share an
     identity.
@@ -108,7 +108,7 @@ def build_benchmark(
     Raises:
         ArgumentError: a data set occurs twice, lacks the training or test images that it is used for, or has fewer
             identities than tasks; a class is in two data sets of a class-incremental benchmark; or a value is invalid.
-            The message names the key of ``BENCHMARK``.
+            The message names the config key.
         InputError: a data set cannot be loaded.
     """
     _require_allowed(train, unseen, learned, cut, sources)
@@ -333,7 +333,7 @@ def merge_tasks(benchmark: Benchmark) -> Benchmark:
 
 
 def _shared_classes(seen: Sequence[DataSet], scenario: str, *, cut: bool) -> int:
-    """Count the classes that all tasks of a domain-incremental benchmark share; 0 if it is class-incremental.
+    """Count the classes that all tasks of a domain-incremental benchmark share; 0 for class-incremental benchmarks.
 
     Raises:
         ArgumentError: the scenario is unknown, or the classes of the data sets contradict it.

@@ -1,6 +1,7 @@
 """Read data sets with torchreid's readers: ``torchreid:market1501`` uses torchreid's reader of ``market1501``.
 
-Image data sets that a script has registered by ``torchreid.data.register_image_dataset`` also have such names.
+The prefix ``torchreid:`` also works for data sets that a script registered by
+``torchreid.data.register_image_dataset``.
 """
 
 import contextlib

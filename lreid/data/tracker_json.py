@@ -24,7 +24,7 @@ def json_lines(file: Path) -> Iterator[tuple[int, str]]:
         Pairs of the position in the file, from 1, and the line.
 
     Raises:
-        InputError: the file has neither of these forms.
+        InputError: the content of the file has a different form.
         OSError: the file cannot be read.
         ValueError: the file is not JSON.
     """
@@ -53,7 +53,7 @@ def json_lines(file: Path) -> Iterator[tuple[int, str]]:
 
 
 def _number(file: Path, number: int, row: dict[str, Any], names: tuple[str, ...]) -> float:
-    """Return the number of a row under the first of ``names`` that the row has as a key."""
+    """Return the number that a row stores under the first matching key of ``names``."""
     value = next((row[name] for name in names if name in row), None)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise InputError(f"{file}: row {number} has no {' or '.join(names)} that is a number; write it for every box")

@@ -294,7 +294,7 @@ def _sequences(sources: Sequence[Path], tracks: Sequence[Path]) -> list[Tracked]
 
 
 def _frames_in(folder: Path) -> Path | None:
-    """Find the frames in a folder of MOT Challenge (subfolder ``img1``) or MTMC (``vdo.*``); None without frames."""
+    """Find the frames in a folder of MOT Challenge (``img1``) or MTMC (``vdo.*``); None if the folder has no frames."""
     if (folder / "img1").is_dir():
         return folder / "img1"
     return next(iter(list_folder(folder, "vdo.*")), None)

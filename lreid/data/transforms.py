@@ -99,7 +99,7 @@ class Augment:
         mean, scale = np.tile(self.mean, (height, width, 1)), np.tile(self.scale, (height, width, 1))
         wanted = range(len(images))[rows]
         batch = np.empty((len(wanted), height, width, 3), np.float32)
-        for number, row in zip(wanted, batch, strict=True):  # each step while the image is in the processor's cache
+        for number, row in zip(wanted, batch, strict=True):  # apply all steps while an image is in the CPU's cache
             image = images[number]
             flipped = cv2.flip(image, 1) if flips[number] else image
             row[:] = _shifted(flipped, *shifts[number]) if self.crop else flipped

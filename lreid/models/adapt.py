@@ -29,8 +29,8 @@ def norm_statistics(
         seed: seed of the shuffle.
 
     Returns:
-        Running mean and unbiased running variance ``(C,)`` float32 of every BatchNorm layer, under their names in the
-        state dict.
+        Running mean and unbiased running variance ``(C,)`` float32 of every BatchNorm layer; keys are the layers' names
+        in the state dict.
 
     Raises:
         InputError: there are fewer than two images, an image cannot be read, or the model has no BatchNorm.

@@ -34,7 +34,7 @@ class GrowingClassifier(nn.Module):
         self.weight = nn.Parameter(torch.cat([self.weight.detach(), new]))
 
     def cover(self, classes: Iterable[int]) -> None:
-        """Add class weights such that all given classes have one; classes that occurred before do not change."""
+        """Add class weights up to the highest of the given classes; existing class weights do not change."""
         self.grow(max(0, max(classes) + 1 - len(self)))
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
@@ -82,10 +82,10 @@ class ClassifyingEmbedder(nn.Module):
 class CosineClassifier(GrowingClassifier):
     """A classifier whose logits are ``scale`` times the cosine of features and class weights.
 
-    Source: the official code of ER-ACE and ER-AML; ``scale`` is 1 / tau in their Eq. 2. A vector ``x`` is divided by
-    ``|x| + 1e-5``. The length of a class weight does not change the logits, but its gradient is inversely proportional
-    to its length. New class weights therefore have the standard deviation of ``torch.nn.Linear``, as in the official
-    code.
+    Source: the official code of ER-ACE and ER-AML; ``scale`` is 1 / tau in Eq. 2 of the paper. For a cosine, each
+    vector ``x`` is divided by ``|x| + 1e-5``. The length of a class weight does not change the logits, but the gradient
+    of a class weight is inversely proportional to this length. New class weights therefore have the standard deviation
+    of ``torch.nn.Linear``, as in the official code.
 
     Args:
         dim: width of the features.

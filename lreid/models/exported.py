@@ -76,10 +76,10 @@ class OnnxEmbedder(Embedder):
         self.register_buffer("std", std, persistent=False)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> OnnxEmbedder:
-        return self  # it never changes, and a session cannot be copied
+        return self  # the model never changes, and a session cannot be copied
 
     def forward(self, images: Tensor) -> Tensor:
-        """Compute features (B, dim) of images on the CPU; the file defines the form of the images (``takes``)."""
+        """Compute features (B, dim) of images on the CPU; the attribute ``takes`` describes the form of the images."""
         size = _size(self.takes, self.height, self.width)
         if images.shape[1:] != size or images.is_floating_point() == (self.takes == RAW):
             raise InputError(
@@ -181,10 +181,10 @@ def _session(content: bytes, name: str) -> Any:
         raise _unreadable(name, error) from None
     if _elsewhere(model, onnx.TensorProto):
         raise InputError(f"{name}: its weights are in other files; write a single file with lreid export")
-    del model  # the session takes the content
+    del model  # the session only needs the content
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()
-    options.log_severity_level = 3  # errors only, which are raised anyway
+    options.log_severity_level = 3  # log only errors, which are also raised
     try:
         return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's exceptions share no base class

@@ -8,7 +8,7 @@ from lreid.models.embedder import Embedder
 
 
 def fingerprint(model: Embedder) -> str:
-    """Compute sixteen hexadecimal digits that change whenever a change to the network would change its features.
+    """Compute sixteen hexadecimal digits; networks that compute different features have different digits.
 
     The digits are a hash of the backbone's name, the size and normalisation of input images, and all bits of every
     weight and statistic. Pooling, norm and scale are also hashed if they differ from the defaults.

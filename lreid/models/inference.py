@@ -90,7 +90,7 @@ def merged(model: Embedder) -> Embedder:
                 return network
         except OutOfMemory:
             raise
-        except Exception as error:  # other packages' layers, other versions of torch
+        except Exception as error:  # layers of other packages may raise anything
             refuse_out_of_memory(error, "extract")
     return model
 
@@ -108,7 +108,7 @@ def _folded(network: Embedder, images: Tensor) -> None:
             conv.weight, conv.bias, norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias
         )
         conv.weight, conv.bias = (nn.Parameter(each.detach(), requires_grad=False) for each in (weight, bias))
-        network.set_submodule(_name(network, norm), getattr(norm, "act", nn.Identity()))  # included in timm's norms
+        network.set_submodule(_name(network, norm), getattr(norm, "act", nn.Identity()))  # act: of a timm norm
 
 
 def _folded_and_fused(network: Embedder, images: Tensor) -> None:
@@ -176,7 +176,7 @@ def _symmetric(conv: nn.Conv2d, size: torch.Size) -> tuple[Tensor, tuple[int, ..
 def _neighbours(
     network: nn.Module, images: Tensor, first: type[nn.Module], second: type[nn.Module]
 ) -> list[tuple[Any, Any]]:
-    """Find pairs of modules in which the second module is applied to the output of the first; each is called once."""
+    """Find pairs of modules, called once each, in which the second module is applied to the first one's output."""
     outputs: dict[int, tuple[nn.Module, Tensor]] = {}  # by id; tensors stay alive, so that no two share one
     pairs: list[tuple[nn.Module, nn.Module]] = []
     calls: Counter[nn.Module] = Counter()

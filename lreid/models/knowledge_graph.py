@@ -49,7 +49,7 @@ class KnowledgeGraph(nn.Module):
         self.bias = nn.Parameter(torch.zeros(dim))
 
     def forward(self, features: Tensor) -> Tensor:
-        """Compute the summands (B, dim), in (-1, 1), for features (B, dim); the features get no gradient."""
+        """Compute the graph's output (B, dim), in (-1, 1), for features (B, dim); the features get no gradient."""
         features = features.detach()
         edges = self.edges(features)  # (B, B + V)
         nodes = self._drop(torch.cat([features, self.vertices]))  # (B + V, dim)

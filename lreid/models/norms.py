@@ -2,9 +2,9 @@
 
 At a new place, a network loses accuracy mainly because colours, contrast and light differ. Colours, contrast and light
 determine the mean and the standard deviation of each channel of an image. An instance norm removes the mean and the
-standard deviation, and thereby also information about people. IBN-Net (Pan et al., ECCV 2018) limits this loss by
-normalising only half of the channels, or the output of some blocks. White balance removes only the colour cast of an
-image; light and contrast remain.
+standard deviation, and thereby also information about people. To keep more information about people, IBN-Net (Pan et
+al., ECCV 2018) normalises only half of the channels, or the output of some blocks. White balance removes only the
+colour cast of an image; light and contrast remain.
 """
 
 from collections.abc import Callable, Sequence

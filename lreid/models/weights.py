@@ -171,8 +171,8 @@ def _name(key: str) -> str:
     """Return lreid's name for a tensor of a fast-reid head; fast-reid has changed its names twice.
 
     fast-reid's BNNeck was called ``heads.bnneck`` in 2020 and is called ``heads.bottleneck.0`` now. Files of January
-    2021 have a counter under the old name. The exponent of GeM is a part of the head in fast-reid, and a part of the
-    backbone in lreid.
+    2021 have a counter under the name ``heads.bnneck``. The exponent of GeM is a part of the head in fast-reid, and a
+    part of the backbone in lreid.
     """
     for old, new in (("bnneck.", "neck."), ("bottleneck.0.", "neck."), ("pool_layer.", "backbone.pool.")):
         if key.startswith(HEADS + old):

@@ -1,7 +1,7 @@
 """Find and load data sets by name; a file of this package or a script describes each data set.
 
 Every file in this folder and in the folder of classification data sets defines ``SPECS``, which has one
-:class:`lreid.data.spec.Spec` per data set name. Names with a scheme, such as ``csv:PATH``, need no such file, see
+:class:`lreid.data.spec.Spec` per data set name. Names with a scheme, such as ``csv:PATH``, are not in ``SPECS``, see
 :mod:`lreid.data.schemes`.
 """
 

@@ -127,7 +127,7 @@ def convert(home: Path) -> None:
     from view 1, all other images are from view 2. Empty images are skipped.
 
     Raises:
-        InputError: ``cuhk-03.mat`` does not have the content of CUHK03's file.
+        InputError: ``cuhk-03.mat`` is not a valid file of CUHK03.
     """
     with MatlabFile(home / RELEASE) as content:
         try:

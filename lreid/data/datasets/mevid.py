@@ -8,7 +8,7 @@
     ├── query_IDX.txt       line numbers of the queries in track_test_info.txt, from 0; the others are the gallery
     └── outfit_dates.txt   not published, for `mevid-dates`: person, outfit and date per line, such as 103 20 2018-03-07
 
-MEVID shows 158 consenting actors in 598 outfits and 8,092 tracklets. Its archives are `mevid-v1-bbox-train.tgz` (30
+MEVID shows 158 consenting actors in 598 outfits and 8,092 tracklets. The archives are `mevid-v1-bbox-train.tgz` (30
 GB), `mevid-v1-bbox-test.tgz` (13 GB) and `mevid-v1-annotation-data.zip`. `lreid data prepare mevid --frames 16` reads
 the archives as streams and writes up to 16 frames per tracklet. Each query and each gallery entry is a tracklet, whose
 feature is the mean over these frames. The authors' figures use all frames. `EVAL.OUTFITS` restricts matches to the

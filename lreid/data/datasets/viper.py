@@ -3,7 +3,7 @@
     datasets/viper/VIPeR/{cam_a,cam_b}/      000_45.bmp …      (632 images each)
 
 The authors' page is often offline. lreid draws 20 splits: the people are divided into halves ten times, and each
-division gives two splits. The queries of the first split come from camera A, those of the second split from camera B.
+division gives two splits. Queries come from camera A in the first split, and from camera B in the second split.
 """
 
 from pathlib import Path

@@ -14,7 +14,7 @@ IN_FASHION = 6  # number of colours that are in fashion at any time
 class Domain(NamedTuple):
     """A site: the colours of its people or vehicles, its cameras and its background.
 
-    A text with colours has names from :data:`~lreid.data.synthetic.drawing.COLOURS`, separated by spaces.
+    Colours are written as names from :data:`~lreid.data.synthetic.drawing.COLOURS`, separated by spaces.
     """
 
     fashion: str  # colours of clothes or paint, in the order in which they come into fashion during the season

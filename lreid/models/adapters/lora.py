@@ -1,4 +1,4 @@
-"""LoRA: trainable low-rank matrices that are added to the weights of linear layers and can be merged into them."""
+"""LoRA: trainable low-rank matrices that are added to, and can be merged into, the weights of linear layers."""
 
 import math
 from collections.abc import Iterator

@@ -29,8 +29,8 @@ _registered: dict[str, Callable[..., nn.Module]] = {}
 def register_backbone(name: str) -> Callable[[Builder], Builder]:
     """Register a network from outside this package as a value of ``MODEL.BACKBONE``, for the current process.
 
-    A process that loads a checkpoint with such a backbone must register the network, too. If the name is registered
-    already, the new network replaces the old one, so a notebook cell may run twice.
+    A process that loads a checkpoint with a registered backbone must register the network, too. If the name is
+    registered already, the new network replaces the old one, so a notebook cell may run twice.
 
     Args:
         name: name of a network, or of a family if it ends with ``:``.
@@ -58,7 +58,7 @@ def _builders(file: str) -> dict[str, Callable[..., nn.Module]]:
 
 
 def _from_files(name: str) -> Callable[..., nn.Module] | None:
-    """Find the builder of a backbone; a file whose name begins the backbone's name is imported before other files."""
+    """Find the builder of a backbone; for ``resnet50``, for instance, the file ``resnet.py`` is imported first."""
     files = sorted(_files(), key=lambda file: not name.startswith(file))
     return next((builders[name] for builders in map(_builders, files) if name in builders), None)
 

@@ -81,7 +81,7 @@ class ClipFeatures(nn.Module):
         return torch.cat([*levels, last, last @ visual.proj], 1)
 
     def adapted(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Resample the position embeddings of an open_clip state dict to the image size, and load its text tower."""
+        """Resample the position embeddings in a state dict to the image size, and load the state dict's text tower."""
         if self.aside.module is not None and "text_projection" in state:
             state = dict(state)
             Extra("open_clip.model", "clip").resize_pos_embed(state, self.aside.module)
@@ -115,7 +115,7 @@ def build(name: str, *, hub: bool, size: tuple[int, int]) -> nn.Module:
         raise ArgumentError("weights", f"is hub, but open_clip:{name} names none of the tags {', '.join(tags)}")
     try:
         clip = open_clip.create_model(kind, tag if hub else None, force_image_size=size)
-    except Exception as error:  # whatever a download or an invalid size may raise
+    except Exception as error:  # a download or an invalid size may raise anything
         refuse_out_of_memory(error, f"open_clip:{name}")
         reason = " ".join(str(error).split())[:200]
         if hub:

@@ -19,8 +19,8 @@ POOLS = {"class": "token", "patches": "avg"}  # values of MODEL.POOLING, and tim
 class TimmFeatures(nn.Module):
     """A network of timm without its classifier, which returns maps or, for networks of tokens, vectors.
 
-    Convolutional networks and Swin return a map. A network of tokens pools its tokens itself after the last norm. Such
-    a network returns the class token, the mean of the patches, or the pooling for which it was built.
+    Convolutional networks and Swin return a map. A network of tokens pools its tokens itself after the last norm. The
+    pooled output is the class token, the mean of the patches, or the result of timm's own pooling.
 
     Args:
         network: a network of timm, built with ``num_classes=0`` and, if it has position embeddings, for the input size.
@@ -136,7 +136,7 @@ def build(name: str, *, hub: bool, size: tuple[int, int]) -> nn.Module:
     features = TimmFeatures(network, size, f"timm:{name}")
     features.stages = stages
     if hub:
-        for name_of in ("timm", "huggingface_hub"):  # keeps lreid's error one line
+        for name_of in ("timm", "huggingface_hub"):  # so that only lreid's one-line error appears
             logging.getLogger(name_of).setLevel(logging.ERROR)
         try:
             network.load_state_dict(made(True).state_dict())
@@ -171,7 +171,7 @@ def _checked(name: str) -> ModuleType:
 
 
 def _without_last_stride(network: Any) -> list[list[nn.Module]]:
-    """Remove the last stride of an EfficientNet; return the blocks after the first map size, grouped by map size."""
+    """Remove the last stride of an EfficientNet; return the blocks from the first stride on, grouped by map size."""
     stages: list[list[nn.Module]] = []
     if type(network).__name__ != "EfficientNet":
         return stages
@@ -182,7 +182,7 @@ def _without_last_stride(network: Any) -> list[list[nn.Module]]:
             strided = layers
         for stage in stages[-1:]:
             stage += blocks
-    for each in strided:  # of the last blocks with a stride
+    for each in strided:  # layers of the last blocks with a stride
         each.stride = (1, 1)
     return stages
 
