@@ -1,4 +1,4 @@
-"""Build objects from a config; the classes of these objects accept plain arguments, never a config."""
+"""Build objects from a config; the classes of the objects accept plain arguments, never a config."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ Layer = tuple[str, dict[str, Any]]  # name of a source in messages, and the keys
 def load_config(files: Sequence[Source] = (), overrides: Sequence[str] = (), *, report: bool = True) -> Config:
     """Build a config from the defaults, config files and ``KEY VALUE`` pairs; later values override earlier ones.
 
-    Benchmark files are applied first, in the given order; the other files follow, in the given order.
+    Benchmark files are applied first; within benchmark files and within all other files, the given order counts.
 
     Args:
         files: YAML files, or names of lreid's own config files; each file may extend others under ``_BASE_``. The first
@@ -190,7 +190,7 @@ def check_values(cfg: Config, group: str = "") -> None:
     """Check the values of all keys whose names begin with ``group``, before a run starts.
 
     Raises:
-        InputError: a value is out of range; the message names the first key with such a value and the key's rule.
+        InputError: a value is out of range; the message names the first invalid key and its rule.
     """
     for name, value in leaves(cfg):
         if not name.startswith(group):

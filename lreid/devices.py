@@ -93,7 +93,7 @@ def keep_freed_memory(most: int = ALL) -> bool:
 
     By default, malloc returns freed blocks above 32 MiB, and free memory at the end of the heap, to the system. A
     training step or a forward pass allocates and frees all activations, so the system would map their memory again in
-    each pass, page by page. This mapping takes a third of the training time of a ResNet-50 with 48 images per batch,
+    each pass, page by page. Mapping memory takes a third of the training time of a ResNet-50 with 48 images per batch,
     and a tenth of the time of extraction.
 
     Args:

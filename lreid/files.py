@@ -1,4 +1,4 @@
-"""Write files atomically and durably, list folders and lock them."""
+"""Write files atomically and durably, and list and lock folders."""
 
 import contextlib
 import errno
@@ -293,7 +293,7 @@ def finish(file: IO[bytes], path: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder and its missing parents; after the call, a power cut does not remove them.
+    """Create a folder and its missing parents, and force all new folder names to disk.
 
     Raises:
         OSError: the folder cannot be created, or the disk does not confirm that the folder was created.

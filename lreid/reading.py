@@ -15,7 +15,7 @@ from lreid.errors import InputError, NewerFormat, refuse_out_of_memory
 
 
 def require_regular(path: str | Path) -> None:
-    """Refuse FIFOs, sockets and devices, because reading from them may never end.
+    """Refuse FIFOs, sockets and devices, because reading such a file may never end.
 
     Missing paths and folders are accepted, because reading such a path raises an error anyway.
 

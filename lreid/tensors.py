@@ -13,8 +13,8 @@ from lreid.reading import compare_checksums, require_regular
 def read_tensors(path: str | Path) -> dict[str, Any]:
     """Read a dictionary of tensors and plain values from a ``torch.save`` file to the CPU, without running code.
 
-    ``torch.save`` writes a zip archive with a checksum of every part. ``torch.load`` does not verify these checksums.
-    This function verifies all checksums, so it refuses a corrupted file.
+    ``torch.save`` writes a zip archive with a checksum of every part. ``torch.load`` does not verify the checksums of a
+    file. ``read_tensors`` verifies all checksums, so it refuses a corrupted file.
 
     Raises:
         InputError: the file is missing, damaged, or contains anything else.

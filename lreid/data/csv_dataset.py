@@ -46,8 +46,8 @@ def load(file: Path, *, cameras: CameraPolicy = "apart", root: Path | None = Non
     The first line names the columns in any order, separated by commas, semicolons or tabs. The reader ignores all
     columns except these:
 
-    * ``path``: image file in the folder of the CSV file or in ``root``. The path is absolute, or relative to one of
-      these two folders.
+    * ``path``: image file in the folder of the CSV file or in ``root``; the path is absolute, or relative to one of the
+      two folders.
     * ``pid``: identity, any text. The reader drops lines with ``-1`` or ``-1.0``, which mark junk. The same identity in
       two domains means two different people.
     * ``camid``: optional; camera, any text. An empty cell or ``-1`` means an unknown camera. Within a domain, either
@@ -71,7 +71,7 @@ def load(file: Path, *, cameras: CameraPolicy = "apart", root: Path | None = Non
 
     Raises:
         InputError: the file cannot be read, lacks a column or has a faulty line (the message gives the line number), or
-            a domain has queries but no gallery, or a gallery but no queries.
+            only one of query and gallery exists in a domain.
     """
     rows = read_rows(file, root=root)
     # One existing path proves that the base folder is right. The others need not exist: a user may have deleted the

@@ -107,15 +107,15 @@ def read_custom(path: Path, sources: Sources = Sources()) -> list[CustomSet]:  #
 def splits_of(images: Sequence[Listed]) -> list[str]:
     """Assign each image to a split: ``train``, ``query`` or ``gallery``.
 
-    About a quarter of the identities become test identities: the names of these identities have the smallest hashes.
-    The hash of a name does not depend on other identities, so a training identity does not become a test identity when
-    the folder grows. There are at least two test identities. At most half of the identities with several images become
-    test identities. If fewer than four identities have several images, there is no test identity.
+    About a quarter of the identities become test identities, namely the identities whose names have the smallest
+    hashes. The hash of a name does not depend on other identities, so a training identity does not become a test
+    identity when the folder grows. There are at least two test identities. At most half of the identities with several
+    images become test identities. If fewer than four identities have several images, there is no test identity.
 
-    If cameras are known (:func:`cameras_of`), only identities seen by several cameras become test identities. A camera
-    with several images of a test identity contributes the first of these images as a query. If cameras are unknown, or
-    no camera has several images of the identity, the identity's first image is its only query. All other images of test
-    identities form the gallery, together with the images of identities that have a single image.
+    If cameras are known (:func:`cameras_of`), only identities seen by several cameras become test identities. If a
+    camera has several images of a test identity, the first of the camera's images is a query. If cameras are unknown,
+    or no camera has several images of the identity, the identity's first image is its only query. All other images of
+    test identities form the gallery, together with the images of identities that have a single image.
 
     Args:
         images: images in a stable order, for instance sorted by path. Images without identity are distractors.

@@ -124,16 +124,17 @@ class Described(Sequence[np.ndarray]):
 class Images(Described):
     """The images of a list of records, decoded and resized.
 
-    If the images fit into ``cache_gib``, threads decode all of them into one array. Otherwise, an image is decoded each
-    time it is read, and the constructor only checks that all files exist. With ``skip_bad``, the constructor decodes
-    every file once to find bad files. Cached images are read-only, so that no augmentation can change them. Forked
-    processes share the cache. Files that change later do not change the cache.
+    If the images fit into ``cache_gib``, threads decode all images into one array. If the images do not fit, an image
+    is decoded each time it is read, and the constructor only checks that all files exist. With ``skip_bad``, the
+    constructor decodes every file once to find bad files. Cached images are read-only, so that no augmentation can
+    change them. Forked processes share the cache. Files that change later do not change the cache.
 
     Args:
         records: records of the images.
         height, width: size of the images in pixels.
         cache_gib: maximum size of the images in memory, in GiB.
-        skip_bad: leave out missing, empty and damaged files; if False, such a file raises an error.
+        skip_bad: leave out missing, empty and damaged files. If False, a missing, empty or damaged file raises an
+            error.
         workers: number of decoding threads; None means one per core.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Check which data sets exist, and whether their sizes equal the published ones."""
+"""Check which data sets exist, and whether their sizes equal the published sizes."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -108,8 +108,8 @@ def differences(measured: Counts, published: Counts) -> list[str]:
 def faults(data_set: DataSet, *, renumbered: bool = False) -> list[str]:
     """List faults that invalidate a test.
 
-    Such faults are test identities in ``train``, queries without a match, and queries whose only matches come from the
-    query's own camera.
+    The function finds test identities in ``train``, queries without a match, and queries whose only matches come from
+    the query's own camera.
 
     Args:
         data_set: the loaded data set.

@@ -153,7 +153,7 @@ def listed_by_folder(folder: Path, files: Sequence[Path]) -> list[Listed]:
 def image_files(folder: Path) -> list[Path]:
     """List the image files in a folder and its subfolders, sorted; symbolic links to folders are followed.
 
-    Folders of training runs are skipped, because the images in them are plots.
+    Folders of training runs are skipped, because images in such folders are plots.
 
     Raises:
         InputError: the folder does not exist or contains no image, or a subfolder cannot be read.

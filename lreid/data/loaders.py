@@ -31,8 +31,8 @@ class Batch(NamedTuple):
 
     Attributes:
         images: (B, 3, H, W) float32 images, augmented and normalised. Before the call of :meth:`to`, ``images`` may be
-            (B, H, W, 3) uint8 to which ``changes`` have not been applied yet, and may contain only the ``rows`` of the
-            batch.
+            (B, H, W, 3) uint8 images without ``changes``. Before the call, ``images`` may also contain only the
+            ``rows`` of the batch.
         labels: (B,) int64 class labels on the CPU. Code that derives shapes from labels therefore does not wait for a
             GPU. Copy the labels to a GPU with ``non_blocking=True``.
         num_support: number of support images per label. For each label, the support images come first, then the query
@@ -61,7 +61,7 @@ class Batch(NamedTuple):
     def to(self, device: torch.device, augment: Augment) -> Batch:
         """Move the images to a device and augment them there.
 
-        Images of other processes are filled with NaN, so that accidental use of these images is noticed.
+        Images of other processes are filled with NaN, so that their accidental use is noticed.
         """
         images = to_device(self.images, device)
         if self.changes is not None:

@@ -117,7 +117,7 @@ def unpack(archive: Path, folder: Path) -> None:
 
 
 def extract(archive: Path, wanted: dict[str, Path]) -> None:
-    """Write selected files of an archive to disk in one pass, which stops when all these files are written.
+    """Write selected files of an archive to disk in one pass, which stops when all selected files are written.
 
     Args:
         archive: a zip or tar file; it may be larger than the memory.

@@ -105,8 +105,7 @@ class Size(NamedTuple):
 def typical_size(data_sets: Sequence[DataSet]) -> Size | None:
     """Compute the median size of the training images, from a sample if there are many; None without images.
 
-    Only the headers of the files are read. This function skips unreadable files; decoding such a file raises an error
-    later.
+    Only the headers of the files are read. Unreadable files are skipped; decoding such a file raises an error later.
     """
     records = [record for data_set in data_sets for record in data_set.train]
     stride = max(len(records) // SAMPLE, 1)

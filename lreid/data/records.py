@@ -78,7 +78,7 @@ class Names:
 
 @dataclass(frozen=True)
 class DataSet:
-    """A data set as loaded: lists of records; identity and camera numbers are those of the data set's authors.
+    """A data set as loaded: lists of records; identities and cameras have the numbers that the authors gave.
 
     ``train`` is empty if the data set is only for testing. ``tracks``, ``single_shot`` and ``tracklets`` mean the same
     as in :class:`QueryGallery`. For image classification, ``held_out`` lists test images of the training classes, and
@@ -149,8 +149,8 @@ class QueryGallery:
             search). If empty, images are ranked. A test set cannot have both tracks and splits.
         single_shot: whether the CMC curve is computed on galleries with one randomly drawn image per identity (the
             first protocol of CUHK03).
-        in_gallery: number of queries that are also gallery images. The ranking of such a query leaves out the query
-            image itself, even if the camera filter is off.
+        in_gallery: number of queries that are also gallery images. If a query is also a gallery image, its ranking
+            leaves out the query image itself, even if the camera filter is off.
         names: names of the identities and cameras.
         has_cameras: whether cameras are known. If cameras are unknown, the camera filter leaves out no image.
         tracklets: whether queries and gallery entries are tracklets. The feature of a tracklet is the mean over its

@@ -116,9 +116,9 @@ class IdentitySampler(Sampler):
       into batches of P identities. The remaining identities (fewer than P) do not occur in the pass.
     * ``images``, as in BoT's official code: nearly every image occurs once. The images of each identity are shuffled
       and cut into groups of K images; the remaining images do not occur in the pass. A batch consists of one group from
-      each of P identities. BoT's code draws these identities at random until fewer than P identities have groups left.
-      lreid instead deals the groups to the batches in turn, identity after identity in random order. With lreid's
-      procedure, fewer groups remain unused, and every epoch has the same number of batches.
+      each of P identities. BoT's code draws the P identities of a batch at random, until fewer than P identities have
+      groups left. lreid instead deals the groups to the batches in turn, identity after identity in random order. With
+      lreid's procedure, fewer groups remain unused, and every epoch has the same number of batches.
 
     If an identity has fewer than K images, some of its images occur several times.
 

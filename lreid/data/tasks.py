@@ -35,7 +35,7 @@ class Cut:
         scenario: in ``"class-incremental"``, no two tasks share a class or identity. In ``"domain-incremental"``, every
             data set is one task, and all data sets have the same classes.
         groups: the tasks of a single data set; each group has a name, followed by cameras or dates. An identity may be
-            in several tasks and has the same label in all of them. Images that belong to no group are left out.
+            in several tasks and has the same label in all its tasks. Images that belong to no group are left out.
         group_by: ``"camera"`` or ``"date"``, see :attr:`lreid.data.records.DataSet.dates`.
     """
 
@@ -106,9 +106,9 @@ def build_benchmark(
         sources: settings for reading data sets.
 
     Raises:
-        ArgumentError: a data set occurs twice, lacks the training or test images that it is used for, or has fewer
-            identities than tasks; a class is in two data sets of a class-incremental benchmark; or a value is invalid.
-            The message names the config key.
+        ArgumentError: a data set occurs twice, lacks required training or test images, or has fewer identities than
+            tasks; a class is in two data sets of a class-incremental benchmark; or a value is invalid. The message
+            names the config key.
         InputError: a data set cannot be loaded.
     """
     _require_allowed(train, unseen, learned, cut, sources)
@@ -274,7 +274,7 @@ def split_identities(data_set: DataSet, tasks_per_dataset: int, *, order: str, o
     """Cut the training identities of a data set into tasks.
 
     All tasks get the same number of identities, and the first task also gets the remainder. With ascending order, the
-    result is DwoPP's split: for 751 identities, the first of ten tasks has 76 identities and the others have 75.
+    result is DwoPP's split: for 751 identities, the first of ten tasks has 76 identities, and each later task has 75.
     DwoPP's authors also used random orders, but did not publish their seed.
 
     Returns:

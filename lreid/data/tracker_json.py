@@ -16,15 +16,15 @@ def json_lines(file: Path) -> Iterator[tuple[int, str]]:
     """Convert the boxes of a JSON file that have a track number to lines in MOT Challenge's format.
 
     Args:
-        file: JSON file with a list. The elements are rows with a frame number and the corners of a box, as
-            ``sv.JSONSink`` writes with ``custom_data={"frame_index": number}``; or the elements are lists, the output
-            of ``Results.summary()`` for each frame.
+        file: JSON file with a list. In supervision's form, an element is a row with a frame number and the corners of a
+            box, as written by ``sv.JSONSink`` with ``custom_data={"frame_index": number}``. In Ultralytics' form, an
+            element is the list that ``Results.summary()`` returns for a frame.
 
     Returns:
         Pairs of the position in the file, from 1, and the line.
 
     Raises:
-        InputError: the content of the file has a different form.
+        InputError: the content of the file has neither supervision's nor Ultralytics' form.
         OSError: the file cannot be read.
         ValueError: the file is not JSON.
     """

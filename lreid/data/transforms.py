@@ -37,11 +37,11 @@ class Changes(NamedTuple):
 
 
 class Augment:
-    """Augments images of the network's input size by the steps of an albumentations pipeline, and normalises them.
+    """Augments and normalises images of the network's input size, using the steps of an albumentations pipeline.
 
-    The last steps of a pipeline may be a flip, padding with a crop, and erasing. For these steps, albumentations only
-    draws the parameters; this class applies the steps itself, together with the normalisation, on the CPU or a GPU. On
-    the CPU, the pixels equal albumentations' pixels to the last bit, and the class is 1.7 times as fast
+    The last steps of a pipeline may be a flip, padding with a crop, and erasing. For these last steps, albumentations
+    only draws the parameters. The class applies the last steps itself, together with the normalisation, on the CPU or a
+    GPU. On the CPU, the pixels equal albumentations' pixels to the last bit, and the class is 1.7 times as fast
     (``tools/bench_loading.py``).
 
     Args:
@@ -123,7 +123,7 @@ class Augment:
         return changed, Changes(flips[:, 0].bool(), shifts, boxes)
 
     def _draw_last(self, row: np.ndarray, shape: tuple[int, ...], progress: float) -> None:
-        """Draw the flip, shift and erased box of an image, and write them to a row (7,)."""
+        """Draw the parameters of an image's flip, shift and erased box, and write the parameters to a row (7,)."""
         height, width, channels = shape
         if self.flip:
             row[0] = self.flip.should_apply()

@@ -18,9 +18,9 @@ def norm_statistics(
 ) -> dict[str, np.ndarray]:
     """Measure mean and variance of every BatchNorm layer over images; the statistics of frozen layers do not change.
 
-    The statistics are averaged over batches. Within a batch, every layer normalises with the statistics of that batch.
-    The images are shuffled, because images sorted by identity would give batches of a few people. All batches have
-    nearly the same size and at least two images, because a single image has no variance.
+    BatchNorm statistics are averaged over batches. Within a batch, every layer normalises with the statistics of that
+    batch. The images are shuffled, because images sorted by identity would give batches of a few people. All batches
+    have nearly the same size and at least two images, because a single image has no variance.
 
     Args:
         model: the model, which does not change.

@@ -155,8 +155,8 @@ def _symmetric(conv: nn.Conv2d, size: torch.Size) -> tuple[Tensor, tuple[int, ..
     """Return weights and padding of a convolution such that the padding is the same on both sides.
 
     The convolutions that timm adopted from TensorFlow compute their padding from the input size. An odd padding has one
-    pixel more on the right or at the bottom. In this case, a column or row of zeros is added before the weights, so the
-    padding becomes the same on both sides.
+    pixel more on the right or at the bottom. For an odd padding, a column or row of zeros is added before the weights,
+    so the padding becomes the same on both sides.
 
     Raises:
         ValueError: the padding is odd, and the weights are dilated.

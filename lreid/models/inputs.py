@@ -33,7 +33,7 @@ def sequence_of(images: Any) -> Sequence[Any] | np.ndarray | Tensor | Iterator[A
         images: as in :meth:`lreid.models.Embedder.extract`.
 
     Returns:
-        A container with one item per image. This function neither reads files nor checks items, see :func:`pixels_of`.
+        A container with one item per image. Files are read and items are checked later, see :func:`pixels_of`.
 
     Raises:
         ArgumentError: the argument has an unsupported type; the message shows a valid call.

@@ -17,9 +17,9 @@ class KnowledgeGraph(nn.Module):
 
     Source: Pu et al., "Lifelong Person Re-Identification via Adaptive Knowledge Accumulation" (AKA), CVPR 2021, as
     implemented in the official code. The official code also computes edges that start at vertices. In a single layer,
-    such edges have no effect on images, so lreid leaves them out. The official code draws ``W`` and ``w`` with a
-    standard deviation of 1, which saturates the tanh and leaves almost no gradient. In lreid, ``W`` and ``w`` have a
-    standard deviation of ``1 / sqrt(dim)``.
+    edges that start at vertices have no effect on images, so lreid leaves out these edges. The official code draws
+    ``W`` and ``w`` with a standard deviation of 1, which saturates the tanh and leaves almost no gradient. In lreid,
+    ``W`` and ``w`` have a standard deviation of ``1 / sqrt(dim)``.
 
     All random numbers of the graph (including dropout) come from a separate generator on the CPU, whose state is in the
     state dict. The graph therefore does not affect other random numbers, and a resumed run draws the same numbers as an
@@ -58,7 +58,7 @@ class KnowledgeGraph(nn.Module):
     def edges(self, features: Tensor) -> Tensor:
         """Compute the edge weights (B, B + V) from each image to all images, then to all vertices.
 
-        These weights are the upper B rows of ``A + I``.
+        The edge weights are the upper B rows of ``A + I``.
         """
         height = features @ self.edge_weight  # (B,)
         among = torch.sigmoid(height[:, None] - height + self.edge_bias)  # (B, B)

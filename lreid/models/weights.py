@@ -102,7 +102,7 @@ def load_neck(neck: nn.Module, weights: str) -> None:
 
 
 def _backbone_state(weights: str, network: nn.Module) -> dict[str, Tensor]:
-    """Read the tensors of a file, package or zoo entry, and rename them to the backbone's names."""
+    """Read the tensors of a file, package or zoo entry, and give each tensor its name in the backbone."""
     if weights.startswith(packages.PREFIX):
         return packages.packaged_state(weights, network)
     state, inner = _state(weights), getattr(network, "inner", "")

@@ -50,8 +50,8 @@ PATTERN = r"(?P<pid>\d+)_s\d+_\d+_\d"
 def read(home: Path, *, min_images: int = 1, cameras: CameraPolicy = "apart") -> DataSet:
     """Read the crops of CUHK-SYSU.
 
-    For each query, the gallery has the boxes of the same person in the query's 50 scenes of ``TestG50.mat``. Boxes of
-    other people in these scenes are not cropped. AKA's released code gives all images the same camera
+    For each query, the gallery has the boxes of the same person in the query's 50 scenes of ``TestG50.mat``. In the
+    query's scenes, boxes of other people are not cropped. AKA's released code gives all images the same camera
     (``cameras="same"``) and applies the camera filter, so it cannot compute scores for this data set.
 
     Args:

@@ -11,7 +11,7 @@
 MEVID shows 158 consenting actors in 598 outfits and 8,092 tracklets. The archives are `mevid-v1-bbox-train.tgz` (30
 GB), `mevid-v1-bbox-test.tgz` (13 GB) and `mevid-v1-annotation-data.zip`. `lreid data prepare mevid --frames 16` reads
 the archives as streams and writes up to 16 frames per tracklet. Each query and each gallery entry is a tracklet, whose
-feature is the mean over these frames. The authors' figures use all frames. `EVAL.OUTFITS` restricts matches to the
+feature is the mean over its frames. The authors' figures use all frames. `EVAL.OUTFITS` restricts matches to the
 query's outfit or to other outfits. In the benchmarks `mevid-dates` and `mevid-sites`, a person may occur in several
 tasks. The release lacks the dates of outfits.
 """
@@ -139,7 +139,7 @@ def _tracklets(home: Path, split: str) -> list[Tracklet]:
 
 
 def _numbers(file: Path, columns: int) -> Iterator[tuple[int, ...]]:
-    """Yield the integers of each line; numpy may have written these integers with a decimal point."""
+    """Yield the integers of each line, which may have a decimal point if numpy wrote the file."""
     for number, line in enumerate(_lines(file), start=1):
         try:
             values = [float(value) for value in line.split()]

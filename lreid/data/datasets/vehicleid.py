@@ -8,7 +8,7 @@
 
 The folder may also be called `VehicleID_V1.0`. The data set has no cameras. The gallery has one random image of every
 test vehicle, and all other images of the test vehicles are queries. The paper averages figures over ten random
-galleries. To average in the same way, list the data set under `BENCHMARK.UNSEEN` and set `BENCHMARK.SPLITS 0`.
+galleries. To average over ten galleries, list the data set under `BENCHMARK.UNSEEN` and set `BENCHMARK.SPLITS 0`.
 """
 
 from functools import partial

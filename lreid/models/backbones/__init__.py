@@ -3,8 +3,8 @@
 Every file defines ``BACKBONES``, a mapping from names to builders. A name that ends with ``:`` denotes a family of
 networks, such as ``timm:``. The builder of a family receives the rest of a network's name as an argument. A builder
 returns a module that maps (B, 3, H, W) float images to (B, dim, h, w) maps or (B, dim) vectors and has an attribute
-``dim``. A builder may also have the arguments ``imagenet`` (whether to load ImageNet weights), ``hub`` (whether to load
-weights from the library's hub) and ``size`` (height and width of the images); lreid then passes their values.
+``dim``. If a builder has an argument ``imagenet`` (whether to load ImageNet weights), ``hub`` (whether to load weights
+from the library's hub) or ``size`` (height and width of the images), lreid passes its value.
 """
 
 import difflib
@@ -131,7 +131,7 @@ def give_norms(network: nn.Module, norm: str) -> None:
 
 
 def normalisation(backbone: str, weights: str) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-    """Return the mean and deviation of RGB in [0, 1] that weights need; None if these are ImageNet's or unknown.
+    """Return the mean and deviation of RGB in [0, 1] that weights need; None for ImageNet's or unknown values.
 
     Raises:
         ArgumentError: timm has no network of this name.

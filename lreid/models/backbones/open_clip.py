@@ -29,7 +29,7 @@ class Aside:
 class ClipFeatures(nn.Module):
     """CLIP's vision transformer; a feature is the class token after the last norm, followed by its projection.
 
-    Source: CLIP-ReID (AAAI 2023) and PAD (CVPR 2026), which use these features for testing.
+    Source: the features that CLIP-ReID (AAAI 2023) and PAD (CVPR 2026) use for testing.
 
     Args:
         clip: a ``CLIP`` model of open_clip with a vision transformer.
@@ -38,7 +38,7 @@ class ClipFeatures(nn.Module):
         width, projected: lengths of the class token and of its projection.
         dim: length of a feature, ``width + projected``.
         all_levels: in evaluation mode, put the class token of block ``PENULTIMATE`` before the feature. In training
-            mode, this class token is always included.
+            mode, the class token of block ``PENULTIMATE`` is always included.
         prompts: prompts of PAD; None for other methods.
         aside: the whole CLIP model, for methods that use CLIP's text tower.
     """

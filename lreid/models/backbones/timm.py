@@ -94,8 +94,8 @@ class TimmFeatures(nn.Module):
     def adapted(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
         """Adapt a state dict of timm: resample the position embeddings to the input size of this network.
 
-        State dicts of other libraries are converted if timm supports them, such as OpenAI's. If the sides of the grid
-        of position embeddings are unknown, the grid is assumed to be square.
+        State dicts of other libraries that timm supports are converted, such as OpenAI's. If the sides of the grid of
+        position embeddings are unknown, the grid is assumed to be square.
         """
         adapt = getattr(sys.modules[type(self.network).__module__], "checkpoint_filter_fn", None)
         return state if adapt is None else adapt(state, self.network)
