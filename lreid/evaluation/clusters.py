@@ -43,7 +43,7 @@ def cluster(features: np.ndarray, units: np.ndarray, cameras: np.ndarray) -> np.
     points = images.new_zeros(len(sizes), images.shape[1]).index_add_(0, torch.from_numpy(unit), images)  # (u, D)
     scores = ReRankedScores(unit_rows(points, "features"), 0, NEIGHBOURS)  # no image is a query
     count = len(points)
-    distances = np.empty(count * (count - 1) // 2)  # of each pair once, as SciPy stores them
+    distances = np.empty(count * (count - 1) // 2)  # each pair once, as in SciPy
     filled = 0
     for start in range(0, count, BLOCK):
         block = (-scores(slice(start, min(start + BLOCK, count)))).clamp(min=0).numpy()  # (B, u)

@@ -28,9 +28,9 @@ CURVES: dict[str, tuple[str, DriftMetric]] = {
 def feature_drift(before: np.ndarray | Tensor, after: np.ndarray | Tensor, metric: DriftMetric = "euclidean") -> float:
     """Compute the mean distance between unit-length features of the same images by two models.
 
-    Source: Section 3.3 of ER-ACE's paper. ``euclidean`` is ``|f(x; before) - f(x; after)|``, as in the paper's Fig. 2
+    Source: Section 3.3 of ER-ACE's paper. ``euclidean`` is ``|f(x; before) - f(x; after)|``, as in ER-ACE's Fig. 2
     right and Table 3, which measure one update. ``cosine`` is ``1 - cos``, half the square of the Euclidean distance,
-    as in the paper's Fig. 2 left.
+    as in ER-ACE's Fig. 2 left.
 
     Args:
         before, after: (n, D) float features of the same images by the two models; they need not be unit vectors.

@@ -113,8 +113,8 @@ def gradient_norms(loss: Tensor, features: Tensor) -> Tensor:
     """Compute norms of the loss gradient at features, ``|d loss / d f(x)|``.
 
     Source: Fig. 8 in Appendix C of ER-ACE's paper, which plots the mean over images of the first task during training
-    on the second task. The paper does not say how the loss is reduced or whether ``f`` is scaled to unit length; in
-    lreid, this depends on the arguments. For a loss of incoming images, the norm is 0 at old images that are not
+    on the second task. ER-ACE's paper does not say how the loss is reduced or whether ``f`` is scaled to unit length.
+    In lreid, both depend on the arguments. For a loss of incoming images, the norm is 0 at old images that are not
     negatives in the loss.
 
     Args:

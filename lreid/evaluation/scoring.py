@@ -22,7 +22,7 @@ from lreid.retrieval.scores import BlockScores, Metric, Scorer, cosines_of, scor
 if TYPE_CHECKING:
     from lreid.retrieval.rerank import KReciprocal
 
-Features = tuple[np.ndarray, np.ndarray | None]  # queries (Q, D); gallery (G, D), or None if only a search has it
+Features = tuple[np.ndarray, np.ndarray | None]  # queries (Q, D); gallery (G, D), None if only a search has it
 Searches = Sequence[Search | None]  # one per split; None compares with every image
 
 
@@ -105,12 +105,13 @@ def row_of(
         rerank, device: as in :func:`score`.
 
     Returns:
-        Values for JSON, rates in per cent: :data:`lreid.results.METRICS`; the numbers of queries ``num_valid``,
-        ``num_absent`` and ``num_filtered`` of :class:`lreid.retrieval.Evaluation`; and ``open_set``, a list of
-        ``false_accept_rate``, ``threshold`` (a cosine similarity) and ``true_positive_rate``. The list ``open_set`` is
-        empty if no query can serve as an impostor or if the gallery is re-ranked. Open-set rates always compare images
-        by cosine similarity, even if the metric is different or tracks are ranked. With ``cost`` and an index,
-        ``index`` contains the name and the ``depth`` of the index and the values of :class:`lreid.retrieval.IndexCost`.
+        Values for JSON, with rates in per cent. The values are the metrics in :data:`lreid.results.METRICS`, and the
+        numbers of queries ``num_valid``, ``num_absent`` and ``num_filtered`` of :class:`lreid.retrieval.Evaluation`.
+        The list ``open_set`` contains ``false_accept_rate``, ``threshold`` (a cosine similarity) and
+        ``true_positive_rate``. The list ``open_set`` is empty if no query can serve as an impostor or if the gallery is
+        re-ranked. Open-set rates always compare images by cosine similarity, even if the metric is different or tracks
+        are ranked. With ``cost`` and an index, ``index`` contains the name and the ``depth`` of the index and the
+        values of :class:`lreid.retrieval.IndexCost`.
 
     Raises:
         InputError: no query has a match.

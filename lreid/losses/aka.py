@@ -11,8 +11,8 @@ def plasticity_loss(features: Tensor, labels: Tensor, *, margin: float = 0.3) ->
     """Batch-hard triplet loss on ``log(1 + exp(d))`` instead of the Euclidean distance ``d``.
 
     Source: Pu et al., "Lifelong Person Re-Identification via Adaptive Knowledge Accumulation", CVPR 2021, in the form
-    of the official code. In float32, the official code overflows for distances above 88; this function computes in
-    float64.
+    of the official code. In float32, AKA's official code overflows for distances above 88. This function computes the
+    loss in float64.
 
     Args:
         features: ``(B, D)`` float, for each image the sum of its feature and the output of the knowledge graph.
@@ -34,7 +34,7 @@ def plasticity_loss(features: Tensor, labels: Tensor, *, margin: float = 0.3) ->
 def stability_loss(student_vertices: Tensor, teacher_vertices: Tensor) -> Tensor:
     """Squared distance between the old and the new unit vector of each vertex, mean over the vertices.
 
-    Source: the same as for :func:`plasticity_loss`. The official code multiplies this term by 0.0005.
+    Source: the same as for :func:`plasticity_loss`. AKA's official code multiplies the stability loss by 0.0005.
 
     Args:
         student_vertices: ``(V, D)`` float vertices of the graph in training.

@@ -29,8 +29,8 @@ def sample_nce_loss(
 
     Source: Li et al., "Contrastive Continual Learning with Importance Sampling and Prototype-Instance Relation
     Distillation" (CCLIS), AAAI 2024, Eqs. 9 and 10; the paper prints the sum over the batch. If tasks do not have
-    exactly two classes, the official code treats the current task like a past task; an empty ``current_classes``
-    reproduces this. A weight of 0 gives NaN in the official code. This function then uses ``w_jk = 1``, because an
+    exactly two classes, CCLIS's official code treats the current task like a past task; an empty ``current_classes``
+    reproduces this. In CCLIS's official code, a weight of 0 gives NaN. This function then uses ``w_jk = 1``, because an
     image with weight 0 was not drawn by importance. The loss is computed in float64 from log-probabilities.
 
     Args:
@@ -72,7 +72,7 @@ def prototype_relation_loss(
     mean over all images of the batch. Equal models have a loss above 0, because the teacher's entropy is not
     subtracted.
 
-    Source: CCLIS, Eqs. 13 and 14, as in the official code. The paper prints the sum over the batch, and its softmax
+    Source: CCLIS, Eqs. 13 and 14, as in the official code. CCLIS's paper prints the sum over the batch, and its softmax
     includes the prototypes of the current classes.
 
     Args:
@@ -99,10 +99,10 @@ def importance_scores(scores: Tensor, labels: Tensor, *, temperature: float = 0.
     For each prototype, a softmax over all images gives each image a probability. An image's score is its mean
     probability over the prototypes of other classes.
 
-    Source: CCLIS, Eq. 12. The official code averages the scores over five passes with augmented images. Its last pass
-    still contains the term of an image's own class, because the code removes this term only at the start of each pass.
-    To reproduce the official scores, average over several passes and set ``own_class`` in the last pass only. If there
-    is one class, all images get the same score.
+    Source: CCLIS, Eq. 12. CCLIS's official code averages the scores over five passes with augmented images. The last
+    pass still contains the term of an image's own class, because the code removes this term only at the start of each
+    pass. To reproduce the official scores, average over several passes and set ``own_class`` in the last pass only. If
+    there is one class, all images get the same score.
 
     Args:
         scores: ``(N, C)`` float cosines of all candidate images with the prototypes of all classes so far.

@@ -9,13 +9,13 @@ def dask_color_resample(images: Tensor, *, generator: torch.Generator | None = N
     """Give each channel of an image a random mean and contrast, drawn from the statistics of the batch.
 
     For each channel, the new mean of an image is drawn from a normal distribution fitted to the means of the batch. The
-    new standard deviation is drawn from a normal distribution fitted to the standard deviations of the batch. As in the
-    official code, a drawn deviation may be below 0, and pixel values may leave [0, 1].
+    new standard deviation is drawn from a normal distribution fitted to the standard deviations of the batch. As in
+    DASK's official code, a drawn deviation may be below 0, and pixel values may leave [0, 1].
 
     Source: "DASK: Distribution Rehearsing via Adaptive Style Kernel Learning for Exemplar-Free Lifelong Person
     Re-Identification", AAAI 2025, official code (``ColorTransformer``), which trains the style network on recoloured
-    images. In a channel whose pixels are all equal, every pixel becomes the drawn mean; the official code divides by 0
-    in this case.
+    images. In a channel whose pixels are all equal, every pixel becomes the drawn mean; DASK's official code divides by
+    0 in this case.
 
     Args:
         images: ``(B, C, H, W)`` float, B of 2 or more.
@@ -44,7 +44,8 @@ def dask_color_resample(images: Tensor, *, generator: torch.Generator | None = N
 def dask_decode(images: Tensor, kernels: Tensor, *, groups: int = 1) -> Tensor:
     """Apply one or several 3 x 3 convolutions to each image, with separate kernels per image.
 
-    Source: the same as for :func:`dask_color_resample`. One grouped convolution replaces the official loop over images.
+    Source: the same as for :func:`dask_color_resample`. One grouped convolution replaces the loop over images in DASK's
+    official code.
 
     Args:
         images: ``(B, C, H, W)`` float.

@@ -8,10 +8,10 @@ from lreid.losses._ops import check_logits, to_loss
 def dark_experience_loss(student_logits: Tensor, teacher_logits: Tensor) -> Tensor:
     """Mean squared difference between the current logits of stored images and the logits stored with the images.
 
-    Source: Buzzega et al., "Dark Experience for General Continual Learning" (DER, DER++), NeurIPS 2020. The paper sums
-    over the classes. This function takes the mean over images and classes, like the official code (mammoth). The
-    official classifier has all classes from the start. lreid's classifier grows, so the mean leaves out classes that
-    did not exist when an image was stored. The loss is computed in float64.
+    Source: Buzzega et al., "Dark Experience for General Continual Learning" (DER, DER++), NeurIPS 2020. DER's paper
+    sums over the classes. This function takes the mean over images and classes, like the official code (mammoth). In
+    mammoth, the classifier has all classes from the start. lreid's classifier grows, so the mean leaves out classes
+    that did not exist when an image was stored. The loss is computed in float64.
 
     Args:
         student_logits: ``(B, K)`` float logits of replayed images.

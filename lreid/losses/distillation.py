@@ -8,7 +8,7 @@ from torch import Tensor
 from lreid.losses._ops import Metric, check_alike, check_rows, log_probabilities, to_loss, without_column
 from lreid.losses.episodes import Episode, prototype_logits, split_episode
 
-MIXTURE = 1e-5  # weight of the uniform distribution that the official code adds at temperatures other than 1
+MIXTURE = 1e-5  # weight of the uniform distribution that DwoPP's official code adds at temperatures other than 1
 
 
 def dwpp_loss(
@@ -29,11 +29,11 @@ def dwpp_loss(
     probabilities of the student have no gradient. The loss is computed in float64 from log-probabilities.
 
     Source: Wang et al., "Positive Pair Distillation Considered Harmful", BMVC 2022, Eqs. 5 and 6. The paper prints a
-    sum over queries, a plain Euclidean distance and no floor; the defaults follow the official code. To get the form in
-    the paper, pass ``metric="euclidean", prob_floor=0`` and multiply by the number of queries. At temperatures other
-    than 1, the official code adds a uniform distribution with the weight 1e-5 to both distributions. This function also
-    adds the uniform distribution, except for ``prob_floor=0``. The official code takes a root of a float32 softmax,
-    whose gradient is NaN if the softmax underflows; the gradient of this function is finite.
+    sum over queries, a plain Euclidean distance and no floor; the defaults follow DwoPP's official code. To get the
+    form in the paper, pass ``metric="euclidean", prob_floor=0`` and multiply by the number of queries. At temperatures
+    other than 1, DwoPP's official code adds a uniform distribution with the weight 1e-5 to both distributions. This
+    function also adds the uniform distribution, except for ``prob_floor=0``. DwoPP's official code takes a root of a
+    float32 softmax, whose gradient is NaN if the softmax underflows. The gradient of this function is always finite.
 
     Args:
         student: ``(B, D)`` float features of the model in training, not normalised.
@@ -94,7 +94,7 @@ def decoupled_distillation_loss(
     ``KL(p_old || p_new) = TCKD + (1 - rho_old) * NCKD``. At ``T = 1``, NCKD equals DwoPP's loss with ``prob_floor=0``.
 
     Source: Zhao et al., "Decoupled Knowledge Distillation", CVPR 2022; the BMVC 2022 paper on DwoPP, Table 3. To
-    exclude the target class, the official code subtracts 1000 from the logit of this class. Squared distances can
+    exclude the target class, DKD's official code subtracts 1000 from the logit of this class. Squared distances can
     exceed 1000, so this function removes the column of the target class instead. The loss is computed in float64 from
     log-probabilities.
 

@@ -13,7 +13,7 @@ def dkp_set_triplet_loss(features: Tensor, labels: Tensor) -> Tensor:
     """Soft-margin triplet loss of samples against mean features.
 
     Every image has a mean feature and some samples around this mean. Each sample is an anchor. The positive is the
-    farthest mean of the same identity, which may be the mean of the same image; the negative is the nearest mean of
+    farthest mean feature of the same identity, possibly of the same image. The negative is the nearest mean feature of
     another identity. The loss is ``log(1 + exp(d+ - d-))``, averaged over the anchors, with Euclidean distances to the
     positive and the negative.
 

@@ -32,9 +32,9 @@ def dmml_loss(
     is computed in float64.
 
     Source: Chen et al., "Deep Meta Metric Learning", ICCV 2019; Wang et al., "Positive Pair Distillation Considered
-    Harmful", BMVC 2022, Eq. 2. The papers print a sum over queries. Compared with the official code, the BMVC paper
-    also prints the opposite sign, a plain Euclidean distance, no clamp at 0 and no penalty. The defaults follow the
-    official code. To get the form in the paper with the correct sign, pass
+    Harmful", BMVC 2022, Eq. 2. Both papers print a sum over queries. Compared with DwoPP's official code, the BMVC
+    paper also prints the opposite sign, a plain Euclidean distance, no clamp at 0 and no penalty. The defaults follow
+    DwoPP's official code. To get the form in the BMVC paper with the correct sign, pass
     ``metric="euclidean", clamp=False, feature_penalty=0`` and multiply by the number of queries.
 
     Args:

@@ -73,8 +73,8 @@ def prototype_logits(features: Tensor, episode: Episode, metric: Metric = "sqeuc
         episode: the split of the batch, on the same device.
         metric: ``sqeuclidean`` (official code) or ``euclidean`` (paper): the negative distance of the raw features.
             ``cosine``: the cosine similarity to the prototype. Each dimension of a prototype is first divided by its
-            norm over the supports of the class, because DwoPP's official code normalises along the axis of the
-            supports.
+            norm over the supports of the class. DwoPP's official code does the same, because it normalises along the
+            axis of the supports.
 
     Returns:
         ``(Q, N)`` float64.

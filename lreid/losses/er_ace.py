@@ -14,7 +14,7 @@ def asymmetric_cross_entropy(logits: Tensor, labels: Tensor, seen: Tensor | None
     learns to distinguish old from new classes by a plain cross-entropy over all classes on the replayed batch.
 
     Source: Caccia et al., "Reducing Representation Drift in Online Continual Learning" (ER-ACE), Section 3.4, where the
-    loss is a sum over images. In the official code, the denominator also includes the highest class seen so far
+    loss is a sum over images. In ER-ACE's official code, the denominator also includes the highest class seen so far
     (including this batch) and all classes with higher numbers. These additional classes depend only on how classes are
     numbered, and a growing classifier has hardly any. The default is therefore the paper's form, and ``seen`` selects
     the form of the official code. The loss is computed in float64.
@@ -26,7 +26,7 @@ def asymmetric_cross_entropy(logits: Tensor, labels: Tensor, seen: Tensor | None
             official code; None for the denominator of the paper.
 
     Returns:
-        Scalar in the precision of ``logits``, at least float32. The paper's form is 0 for a batch of one class.
+        Scalar in the precision of ``logits``, at least float32. For a batch of one class, the paper's form is 0.
 
     Raises:
         ValueError: ``logits`` is not ``(B, K)`` with one row for each label.

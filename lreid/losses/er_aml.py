@@ -88,11 +88,11 @@ def er_aml_loss(
 
     The candidates are the positives and negatives of all anchors together. A candidate is a positive of every anchor
     with its label, even if it was drawn as the negative of another anchor. Every feature ``x`` is divided by
-    ``|x| + 1e-5``, as in the official code.
+    ``|x| + 1e-5``, as in ER-AML's official code.
 
     Source: Caccia et al. (ER-AML), Eq. 1. Equation 1 sums over anchors, and its denominator contains only the
-    negatives. This function follows the official code: the denominator contains all candidates, the loss is multiplied
-    by ``temperature / 0.07``, and the paper's weight gamma is not applied. The loss is computed in float64.
+    negatives. This function follows ER-AML's official code. The denominator contains all candidates, and the loss is
+    multiplied by ``temperature / 0.07``. The paper's weight gamma is not applied. The loss is computed in float64.
 
     Args:
         anchors: ``(V, D)`` float, features of incoming images that have a positive and a negative.
@@ -128,8 +128,8 @@ def er_aml_triplet_loss(anchors: Tensor, positives: Tensor, negatives: Tensor, *
     """Triplet loss of each anchor with its own positive and negative, mean over anchors.
 
     Source: Caccia et al. (ER-AML), Appendix E, where the loss is a sum over anchors. The caller multiplies this loss by
-    the official code's weight gamma = 2. Features are scaled as in :func:`er_aml_loss`. Distances are Euclidean; torch
-    adds 1e-6 to every coordinate difference. The loss is computed in float64.
+    the weight gamma = 2 of ER-AML's official code. Features are scaled as in :func:`er_aml_loss`. Distances are
+    Euclidean; torch adds 1e-6 to every coordinate difference. The loss is computed in float64.
 
     Args:
         anchors: ``(V, D)`` float.

@@ -44,7 +44,7 @@ def erd_losses(
     check_rows(teacher, labels, "teacher")
     if is_previous.dtype != torch.bool or is_previous.shape != labels.shape:
         raise ValueError(f"is_previous must be (B,) bool, got {tuple(is_previous.shape)} {is_previous.dtype}")
-    before, now = (  # rows instead of masks: to index by a mask, the CPU waits until the GPU has counted its entries
+    before, now = (  # rows instead of masks, because the CPU would wait until the GPU has counted a mask's entries
         mask.nonzero()[:, 0].to(student.device, non_blocking=True) for mask in (is_previous, ~is_previous)
     )
     previous, old = labels[is_previous], teacher[before]

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from lreid.losses._ops import unit
 
-ROWS = 1024  # rows of the affinity matrices at a time; the matrices of 10,000 images would take 800 MB each
+ROWS = 1024  # rows of the affinity matrices per block; a full matrix of 10,000 images would take 800 MB
 
 
 def lstkc_alpha(new: Tensor, old: Tensor, *, scale: float = 100.0) -> float:

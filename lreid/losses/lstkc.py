@@ -8,7 +8,7 @@ from torch import Tensor
 from lreid.losses._ops import check_pairs, check_rows, to_loss
 from lreid.losses.affinity import log_affinities
 
-LEAST_PEAK = 1e-6  # the official code adds this to the largest affinity of a row before dividing by it
+LEAST_PEAK = 1e-6  # the official code adds this number to the largest affinity of a row and divides by the sum
 
 
 def lstkc_rskt_loss(
@@ -26,8 +26,9 @@ def lstkc_rskt_loss(
     The rows of the target are then normalised. The loss is ``KL(target || student)``, mean over the rows.
 
     Source: Xu et al., "LSTKC: Long Short-Term Knowledge Consolidation for Lifelong Person Re-identification", AAAI
-    2024, in the form of its official code, where the gradient also flows through the student's entries in the target.
-    If both models are equal, the loss is above 0 as soon as one entry is wrong. The loss is computed in float64.
+    2024, in the form of its official code. As in LSTKC's official code, the gradient also flows through the student's
+    entries in the target. If both models are equal, the loss is above 0 as soon as one entry is wrong. The loss is
+    computed in float64.
 
     Args:
         student: ``(B, D)`` float features of the model in training; they need not be unit vectors.
@@ -84,8 +85,8 @@ def lstkcpp_dual_loss(
 
     Args:
         student: ``(B, D)`` float features of the model in training; they need not be unit vectors.
-        short: ``(B, D')`` float features of the same images by the short-term teacher, which is the model at the end of
-            the last task's training, before averaging.
+        short: ``(B, D')`` float features of the same images by the short-term teacher: the model at the end of the last
+            task's training, before averaging.
         long: ``(B, D'')`` float features of the same images by the long-term teacher, which is the fused older model.
             No gradient flows to the teachers' features.
         labels: ``(B,)`` integers, in any order, with any number of images per label.

@@ -89,8 +89,9 @@ def pad_text_anchor_loss(
 ) -> Tensor:
     """Anchor loss of the trained text tokens: ``T²`` times the KL divergence from anchors to texts, mean over images.
 
-    For each image, ``anchors`` and ``texts`` each give a distribution over the sentences: the softmax of ``scale / T``
-    times the cosines between the image and the sentences. The loss is ``T² KL(anchors || texts)``.
+    ``anchors`` and ``texts`` each give a distribution over the sentences for each image. The distribution is the
+    softmax of ``scale / T`` times the cosines between the image and the sentences. The loss is
+    ``T² KL(anchors || texts)``.
 
     Source: PAD (CVPR 2026), official code (``TEXTKD``). The loss is computed in float64.
 

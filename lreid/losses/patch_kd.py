@@ -87,7 +87,8 @@ def patchkd_rd_loss(student: Tensor, teacher: Tensor) -> Tensor:
 def patchkd_div_loss(features: Tensor, patches: int) -> Tensor:
     """Mean cosine similarity between different patches of one image, averaged over images; small if patches differ.
 
-    Source: the same as for :func:`patchkd_kd_loss`. For one patch the loss is 0; the official code divides by 0.
+    Source: the same as for :func:`patchkd_kd_loss`. For one patch per image, the loss is 0; PatchKD's official code
+    divides by 0.
 
     Args:
         features: ``(n * k, D)`` float; the k patches of an image are consecutive rows.
@@ -110,7 +111,7 @@ def patchkd_div_loss(features: Tensor, patches: int) -> Tensor:
 def patchkd_patch_features(feature_map: Tensor, theta: Tensor) -> Tensor:
     """Features of patches: weighted sums over the positions of a feature map.
 
-    Source: the same as for :func:`patchkd_kd_loss`. In the official code, ``theta`` is one-hot over the positions
+    Source: the same as for :func:`patchkd_kd_loss`. In PatchKD's official code, ``theta`` is one-hot over the positions
     (straight-through Gumbel), so each patch is one position.
 
     Args:

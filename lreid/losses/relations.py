@@ -16,10 +16,10 @@ def relation_distillation_loss(
     both models are equal, the loss is above 0, because the teacher's entropy is not subtracted and the two temperatures
     differ.
 
-    Source: Cha et al., "Co²L: Contrastive Continual Learning", ICCV 2021, Eqs. 11-13. The paper prints the sum over the
-    rows; this function takes the mean, like the official code. Applied to outputs of the projection head, the loss is
-    IRD. Applied to outputs of the encoder, the loss is "SEED" in the paper's Table 6 (Eqs. 14-16). The loss is computed
-    in float64 from log-probabilities.
+    Source: Cha et al., "Co²L: Contrastive Continual Learning", ICCV 2021, Eqs. 11-13. Co²L's paper prints the sum over
+    the rows. This function takes the mean, like Co²L's official code. Applied to outputs of the projection head, the
+    loss is IRD. Applied to outputs of the encoder, the loss is "SEED" in Co²L's Table 6 (Eqs. 14-16). The loss is
+    computed in float64 from log-probabilities.
 
     Args:
         student: ``(B, D)`` float unit vectors by the model in training, one row for each view of each image.

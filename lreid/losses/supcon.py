@@ -25,10 +25,10 @@ def asymmetric_supcon_loss(
     multiplied by ``temperature / base_temperature``.
 
     Source: Cha et al., "Co²L: Contrastive Continual Learning", ICCV 2021, Eq. 10. The divisor and the factor come from
-    Co²L's official code; they balance this loss with the distillation. The paper prints the sum over the anchors, which
-    is ``B * V`` times this loss with ``base_temperature=temperature``. If ``current_classes`` contains all labels, the
-    loss is plain SupCon (Khosla et al., NeurIPS 2020). If a class has only one row, the term of this row is 0; the
-    official code gives NaN. The loss is computed in float64 from log-probabilities.
+    Co²L's official code; they balance this loss with the distillation. Co²L's paper prints the sum over the anchors,
+    which is ``B * V`` times this loss with ``base_temperature=temperature``. If ``current_classes`` contains all
+    labels, the loss is plain SupCon (Khosla et al., NeurIPS 2020). If a class has only one row, the term of this row is
+    0; Co²L's official code gives NaN. The loss is computed in float64 from log-probabilities.
 
     Args:
         projections: ``(B, V, D)`` float unit vectors, ``V >= 1`` views of each image.

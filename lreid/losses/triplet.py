@@ -22,7 +22,7 @@ def batch_hard_triplet_loss(
     Source: Hermans et al., "In Defense of the Triplet Loss", 2017; Luo et al., "Bag of Tricks" (BoT), 2019. BoT's
     official code assumes that every identity of a batch has the same number of images; for such batches, this function
     returns the same value. If the numbers of images differ, or if the batch has one identity, BoT's official code
-    returns a wrong value or an error; this function computes the loss correctly. The loss is computed in float64.
+    returns a wrong value or an error. This function also handles such batches. The loss is computed in float64.
 
     Args:
         features: ``(B, D)`` float; BoT takes the features before its BatchNorm neck.

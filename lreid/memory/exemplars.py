@@ -305,7 +305,7 @@ class ExemplarMemory(ExemplarStore):
         identities = sorted(sizes, key=self._rank)[: self.budget // quota]
         if not self.fill:
             return Counter({label: min(quota, sizes[label]) for label in identities})
-        # Every identity gets its first image, then every identity its second one, and so on.
+        # Every identity gets its first image, then every identity gets its second image, and so on.
         places = sorted(
             (number, rank, label) for rank, label in enumerate(identities) for number in range(sizes[label])
         )

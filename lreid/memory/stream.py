@@ -22,9 +22,9 @@ class StreamMemory(ExemplarStore):
       is full, an incoming image replaces a random image of an identity with the most images. An incoming image of an
       identity with the most images is not stored.
 
-    ``scored``, ``fifo`` and ``random`` come from Contrast Scoring ("Enabling Efficient On-Device Self-Supervised
-    Contrastive Learning by Data Selection", Equations 1 and 2 and the baselines of Section 4.1). The paper does not say
-    which of two images with equal scores is kept; lreid keeps the earlier image.
+    ``scored`` is Contrast Scoring ("Enabling Efficient On-Device Self-Supervised Contrastive Learning by Data
+    Selection", Equations 1 and 2). ``fifo`` and ``random`` are baselines in Section 4.1 of the same paper. Contrast
+    Scoring's paper does not say which of two images with equal scores is kept; lreid keeps the earlier image.
 
     Args:
         budget: maximum number of images.
@@ -49,7 +49,7 @@ class StreamMemory(ExemplarStore):
         if policy not in (*POLICIES, "balanced"):
             raise ValueError(f"unknown policy {policy!r}; use {', '.join(POLICIES)} or balanced")
         self.policy, self.seen, self.steps = policy, 0, 0
-        self._random = np.random.default_rng(seed)  # for the policies; _draws is for draw
+        self._random = np.random.default_rng(seed)  # for the policies; draw() uses _draws
         self._draws = np.random.default_rng([seed, 1])
 
     @property

@@ -29,9 +29,9 @@ class AKA(LwF):
     * Stability: ``mean_v |v / |v| - v' / |v'||²``, where ``v'`` is the value of vertex ``v`` after the previous task.
 
     AKA's official code smooths labels over the identities of all tasks and keeps the old model in training mode; in
-    lreid, both are options. lreid differs from AKA's official code in two points. First, the official ResNet has no
-    ReLU in its stem. Second, the official code trains all later tasks at the low final learning rate of the first task;
-    in lreid, every task begins with a new optimiser. The graph is trained at the learning rate of the network.
+    lreid, both are options. lreid differs from AKA's official code in two points. First, AKA's official ResNet has no
+    ReLU in its stem. Second, AKA's official code trains all later tasks at the low final learning rate of the first
+    task. In lreid, every task begins with a new optimiser. The graph is trained at the learning rate of the network.
 
     DwoPP's authors (BMVC 2022) did not publish how they built AKA on BoT. lreid has one neck for all tasks. The metric
     loss combines AKA's plasticity loss, with the weight ``plasticity_share``, and BoT's plain triplet loss, with the
@@ -54,7 +54,7 @@ class AKA(LwF):
         smoothing_classes: Annotated[
             int,
             Rule(
-                "divisor of the label smoothing; 0 means the number of classes of the task; the official code has 2494",
+                "divisor of the label smoothing; 0 means the number of classes of the task; AKA's code uses 2494",
                 least=0,
             ),
         ] = 0,

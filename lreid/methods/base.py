@@ -83,26 +83,26 @@ class Method:
         self,
         model: Embedder,
         *,
-        exemplars: Annotated[int, Rule("total number of images of past tasks that are stored")] = 0,
+        exemplars: Annotated[int, Rule("total number of stored images of past tasks")] = 0,
         exemplar_mib: Annotated[
-            float, Rule("limit of all stored pixels in MiB, at the network's input size; 0 means no limit")
+            float, Rule("maximum size of all stored pixels in MiB, at the network's input size; 0 means no limit")
         ] = 0.0,
         store: Annotated[
             str,
             Rule(
-                "images stores pixels, so that files of past tasks may be deleted; paths stores the names of "
-                "the same images and reads the files whenever they are drawn",
+                "images stores pixels, so that files of past tasks may be deleted; paths stores file names and reads "
+                "the files whenever exemplars are drawn",
                 choices=("images", "paths"),
             ),
         ] = "images",
         selection: Annotated[
             str,
             Rule(
-                "which images of an identity are kept: herding, nearest or random; importance where images are scored"
+                "rule that selects images of an identity: herding, nearest, random, or importance if images are scored"
             ),
         ] = "herding",
         fill_memory: Annotated[
-            bool, Rule("give the memory that equal shares leave unused to identities with more images")
+            bool, Rule("use memory that equal shares leave unused for identities with more images")
         ] = False,
         least_images: Annotated[
             int, Rule("minimum number of images per stored identity; a small memory stores fewer identities", least=1)
@@ -110,8 +110,8 @@ class Method:
         exemplar_share: Annotated[
             float,
             Rule(
-                "share of a batch that comes from the memory, in [0, 1); 0 is natural frequency: an exemplar "
-                "is seen as often as an image of the task. Exemplars come on top of the batch",
+                "share of exemplars in a batch, in [0, 1); with 0, an exemplar is drawn as often as an image of the "
+                "task. Exemplars are added to the images of the batch and make it larger",
                 least=0,
                 below=1,
             ),
@@ -126,7 +126,7 @@ class Method:
         self.replayed = 0
         self.store, self.selection = store, selection
         budget = budget_of(exemplars, exemplar_mib, height=model.height, width=model.width)
-        # The run's seed itself: drawing a new one here would change all later random numbers.
+        # The memory uses the run's seed itself, because drawing a new seed would change all later random numbers.
         seed = torch.initial_seed()
         self.memory: ExemplarStore = ExemplarMemory(
             budget, least=least_images, selection=selection, fill=fill_memory, seed=seed
@@ -239,7 +239,7 @@ class Method:
         for name, kind in self.keeps.items():
             by_kind.setdefault(kind, []).extend(_tensors(state.get(name)))
         total = {kind: sum(each.nbytes for each in tensors) for kind, tensors in by_kind.items()}
-        # A template has one row per identity, but perhaps only identities of the last task.
+        # A template has one row per identity; some methods store templates of the last task only.
         templates = sum(each.nbytes // max(len(each), 1) for each in by_kind.get("template", ()))
         return {
             "networks": total.get("network", 0),
@@ -263,7 +263,7 @@ class Method:
         self.model.merge_adapter()
         if self.keeps_teacher:
             self.teacher = self.frozen_network()
-        stored = set(self.memory.labels.tolist())  # identities that return keep their stored images
+        stored = set(self.memory.labels.tolist())  # if an identity occurs again, its stored images are kept
         task = replace(task, records=tuple(each for each in task.records if each.pid not in stored))
         if isinstance(self.memory, ExemplarMemory) and self.memory.budget and task.records:
             size: dict[str, Any] = {"height": self.model.height, "width": self.model.width}

@@ -22,10 +22,10 @@ from lreid.rules import Rule
 class BoTFineTuning(Method):
     """Bag of Tricks (BoT; Luo et al., 2019), trained task by task: "BoT-FT" of DwoPP (BMVC 2022, Table 1).
 
-    The loss is the sum of two terms: cross-entropy with label smoothing on the features after a BatchNorm neck, and the
-    batch-hard triplet loss on the features before the neck. DwoPP's authors do not say how they extend the classifier
-    for a new task. In lreid, the classifier gets a row for each new identity, and the cross-entropy covers only the
-    identities of the current task.
+    The loss is the sum of two terms. The first term is the cross-entropy with label smoothing on features after a
+    BatchNorm neck. The second term is the batch-hard triplet loss on features before the neck. DwoPP's authors do not
+    say how they extend the classifier for a new task. In lreid, the classifier gets a row for each new identity, and
+    the cross-entropy covers only the identities of the current task.
 
     With exemplars, this method is "FT+" in DwoPP's Table 1 (``configs/methods/bot_ft_plus.yaml``). DwoPP's paper states
     only the number of exemplars. lreid selects exemplars by herding, gives every identity an equal share of the memory,

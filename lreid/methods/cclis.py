@@ -40,8 +40,8 @@ class CCLIS(Co2L):
     ``selection=random`` is the ablation of CCLIS's Table 3, in which all images have the same probability.
 
     Two faults of CCLIS's official code are options. With ``weigh_current``, images of the current task are also
-    weighted, as if each had been drawn with a probability of 1 / number of images of its identity. CCLIS's official
-    code weights images of the current task unless tasks have two identities. With ``score_leak``, the last scoring pass
+    weighted, as if an image was drawn with a probability of 1 / number of images of its identity. CCLIS's official code
+    weights images of the current task unless tasks have two identities. With ``score_leak``, the last scoring pass
     includes an image's own identity.
 
     Args:
@@ -72,7 +72,7 @@ class CCLIS(Co2L):
             float,
             Rule("factor of the learning rate for prototypes; the official code uses 0.01 (at rate 1.0)", least=0),
         ] = 0.01,
-        passes: Annotated[int, Rule("number of passes over the images for their scores", least=1)] = 5,
+        passes: Annotated[int, Rule("number of passes over the images to compute their scores", least=1)] = 5,
         weighted: Annotated[
             bool,
             Rule(

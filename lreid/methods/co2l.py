@@ -54,10 +54,11 @@ class Co2L(Method):
         *,
         temperature: Annotated[float, Rule("temperature of the contrastive loss, tau", above=0)] = 0.5,
         asymmetric: Annotated[
-            bool, Rule("use no exemplars as anchors; False is the plain supervised contrastive loss (Table 3)")
+            bool, Rule("use only images of the task as anchors; False gives plain supervised contrast (Table 3)")
         ] = True,
         replay: Annotated[
-            bool, Rule('add exemplars to batches; if False, only the probe uses them (Table 2, "without buffer")')
+            bool,
+            Rule('add exemplars to batches; if False, only the linear probe uses them (Table 2, "without buffer")'),
         ] = True,
         distillation: Annotated[str, Rule("ird, seed, embedding, projection or none (Table 6)")] = "ird",
         distillation_weight: Annotated[float, Rule("weight of the distillation, lambda in Equation 9", least=0)] = 1.0,

@@ -29,9 +29,9 @@ class ContrastScoring(Method):
     ``configs/recipes/contrast_scoring.yaml``. Labels are stored only for diagnostics, and tasks have no influence.
     Retrieval compares features, not projections.
 
-    Contrast Scoring has no official code. The paper does not say whether images are scored in evaluation mode; lreid
-    scores them in evaluation mode. :class:`~lreid.memory.StreamMemory` defines the age of a new image, and the order of
-    images with equal scores. If a stream is repeated, as in the paper, an image can be in the buffer twice. If a
+    Contrast Scoring has no official code. Its paper does not say whether images are scored in evaluation mode. lreid
+    scores images in evaluation mode. :class:`~lreid.memory.StreamMemory` defines the age of a new image, and the order
+    of images with equal scores. If a stream is repeated, as in the paper, an image can be in the buffer twice. If a
     segment has several steps, only the first step updates the buffer.
 
     Attributes:
@@ -55,13 +55,12 @@ class ContrastScoring(Method):
         model: Embedder,
         *,
         buffer: Annotated[
-            int,
-            Rule("number of images in the buffer, which is the mini-batch; 0: the size of the first segment", least=0),
+            int, Rule("number of images in the buffer (the mini-batch); 0 means the size of the first segment", least=0)
         ] = 0,
         policy: Annotated[
             str,
             Rule(
-                "rule for the images that stay: scored or, for comparison, another policy of StreamMemory, such as "
+                "rule that selects the images of the buffer: scored, or another policy of StreamMemory, such as "
                 "fifo or random",
                 choices=POLICIES,
             ),
@@ -81,7 +80,7 @@ class ContrastScoring(Method):
         self.seed = torch.initial_seed()  # seed of the run
         self.generator = torch.Generator().manual_seed(self.seed)  # draws the augmentations
         self.memory = self.new_buffer(buffer)
-        self.taken: set[int] = set()  # ids of the segments that the buffer has received
+        self.taken: set[int] = set()  # Python ids of segments that were offered to the buffer
         self.rescored = 0
 
     def new_buffer(self, size: int) -> StreamMemory:

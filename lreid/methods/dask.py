@@ -22,7 +22,7 @@ from lreid.rules import Rule
 StyleSteps = Annotated[int, Rule("number of updates of the style network after a task; 20,000 in the paper", least=0)]
 StyleBatch = Annotated[int, Rule("number of images per update of the style network; 128 in the paper", least=2)]
 StylePad = Annotated[
-    int, Rule("black border of a rehearsed image before a random crop, in pixels; 10 in the official code", least=0)
+    int, Rule("width in pixels of the black border added before a random crop; 10 in the official code", least=0)
 ]
 
 
@@ -32,11 +32,11 @@ class StyleRehearser:
     Images of the past domain get random colours (:func:`~lreid.losses.dask.dask_color_resample`). A small style network
     learns to restore the original images. For each image, the style network computes a 3 x 3 convolution
     (:func:`~lreid.losses.dask.dask_decode`). Applied to images of another domain, the style network gives these images
-    the colours of the past domain. As in DASK's official code, the style network is trained by Adam at a learning rate
-    of 2e-4 with betas of 0 and 0.999, on the mean absolute error of normalised values. The style network's BatchNorm
-    always uses the statistics of the batch. DASK's official code trains the style network before the run, on batches of
-    P x K flipped and cropped images. DASK's official code stores a style network for every domain but uses only the
-    last one. lreid stores only the last style network, and trains it on random images without augmentation.
+    the colours of the past domain. As in DASK's official code, the style network is trained by Adam with a learning
+    rate of 2e-4 and betas of 0 and 0.999. Its loss is the mean absolute error of normalised values. The style network's
+    BatchNorm always uses the statistics of the batch. DASK's official code trains the style network before the run, on
+    batches of P x K flipped and cropped images. DASK's official code stores a style network for every domain but uses
+    only the last one. lreid stores only the last style network, and trains it on random images without augmentation.
 
     Args:
         model: the network, which defines image size, normalisation and device.
@@ -123,10 +123,10 @@ class DASK(FusedFineTuning):
 
     After a task, a :class:`StyleRehearser` learns the style of the task's images. DASK stores nothing else about a
     domain than the style network (4.4 MB). In the next task, every batch is also rehearsed: a second forward pass
-    trains on the images of the batch in the style of the previous domain. The loss is
-    ``L(batch) + rehearsal * L(rehearsed)`` with ``L = softmax + triplet + distill``. The term ``distill`` is
-    :func:`~lreid.losses.affinity.affinity_kl_loss` with the previous, fused network as the teacher. After a task, the
-    new and the old network are averaged with equal weights.
+    trains on the batch in the style of the previous domain. The loss is ``L(batch) + rehearsal * L(rehearsed)`` with
+    ``L = softmax + triplet + distill``. The term ``distill`` is :func:`~lreid.losses.affinity.affinity_kl_loss` with
+    the previous, fused network as the teacher. After a task, the new and the old network are averaged with equal
+    weights.
 
     The triplet loss uses unnormalised features, so set ``EVAL.METRIC`` to ``euclidean``.
     """
@@ -144,7 +144,7 @@ class DASK(FusedFineTuning):
             float, Rule("weight of the distillation, for original and rehearsed images", least=0)
         ] = 1.0,
         rehearsal_weight: Annotated[
-            float, Rule("weight of all terms of rehearsed images; 0 leaves them out", least=0)
+            float, Rule("weight of all loss terms of rehearsed images; 0 leaves out the rehearsal", least=0)
         ] = 4.5,
         temperature: Annotated[float, Rule("temperature of the affinities", above=0)] = 0.1,
         style_steps: StyleSteps = 200,

@@ -28,7 +28,7 @@ class Decoupled(DwPP):
         *,
         alpha: Annotated[float, Rule("weight of the positive pairs")] = 0.5,
         beta: Annotated[
-            float, Rule("weight of the negative pairs; -1 means 1 minus the teacher's probability of the own class")
+            float, Rule("weight of negative pairs; -1 means 1 minus the teacher's probability of the query's own class")
         ] = 0.5,
         temperature: Annotated[float, Rule("temperature of both distributions", above=0)] = 1.0,
         **options: Any,

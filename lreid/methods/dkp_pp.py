@@ -19,11 +19,11 @@ from lreid.rules import Rule
 class DKPpp(DKP):
     """DKP++ (TPAMI 2025), in the form of its official code.
 
-    From the second task on, the images of every batch are also rehearsed: the method trains on copies of the images in
-    the style of the previous domain (:class:`~lreid.methods.dask.StyleRehearser`). The loss terms of :class:`DKP` are
-    computed for original and for rehearsed images. DKP++ adds two terms:
+    From the second task on, every batch is also rehearsed: DKP++ trains on copies of the images in the style of the
+    previous domain (:class:`~lreid.methods.dask.StyleRehearser`). The loss terms of :class:`DKP` are computed for
+    original and for rehearsed images. DKP++ adds two terms:
 
-    * ``triplet_both``: the set triplet loss with the mean feature of the rehearsed image; the samples come from the
+    * ``triplet_both``: the set triplet loss with the mean feature of the rehearsed image and samples of both the
       original and the rehearsed image;
     * ``distill_rehearsed``: distillation of the previous, fused network's affinities between rehearsed images. Compared
       with DASK, the arguments of the KL divergence are swapped (``reverse=True`` in
@@ -40,10 +40,10 @@ class DKPpp(DKP):
         self,
         model: Embedder,
         *,
-        distillation_weight: Annotated[float, Rule("weight of distill_rehearsed", least=0)] = 0.75,
-        both_weight: Annotated[float, Rule("weight of triplet_both", least=0)] = 0.75,
+        distillation_weight: Annotated[float, Rule("weight of the loss term distill_rehearsed", least=0)] = 0.75,
+        both_weight: Annotated[float, Rule("weight of the loss term triplet_both", least=0)] = 0.75,
         rehearsal: Annotated[
-            bool, Rule("also train on the images in the previous style; if False, this is DKP")
+            bool, Rule("also train on images in the previous style; if False, the method equals DKP")
         ] = True,
         distillation_temperature: Annotated[float, Rule("temperature of the affinities", above=0)] = 0.1,
         style_steps: StyleSteps = 200,

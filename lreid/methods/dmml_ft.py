@@ -34,14 +34,14 @@ class DMMLFineTuning(Method):
             ),
         ] = "sqeuclidean",
         clamp: Annotated[
-            bool, Rule("raise distances that the margin makes negative to 0, where they have no gradient")
+            bool, Rule("raise distances that are negative after the margin is subtracted to 0, without gradient")
         ] = True,
         feature_penalty: Annotated[float, Rule("weight of the mean squared norm of the features")] = 5e-4,
         mining: Annotated[
             Literal["hard", "center"],
             Rule(
-                "hard uses the farthest own support and the nearest other supports; center uses the mean "
-                "support of each class, without margin and clamp",
+                "hard uses the farthest support of the own class and the nearest support of each other class; center "
+                "uses the mean support of each class, without margin and clamp",
                 choices=MININGS,
             ),
         ] = "hard",

@@ -28,7 +28,7 @@ class DwPP(DMMLFineTuning):
         temperature: Annotated[float, Rule("temperature of both distributions", above=0)] = 10.0,
         prob_floor: Annotated[
             float,
-            Rule("minimum probability; smaller probabilities are raised to it and get no gradient", least=0, below=1),
+            Rule("minimum probability; smaller ones are raised to the minimum and get no gradient", least=0, below=1),
         ] = 1e-4,
         **dmml: Any,
     ) -> None:

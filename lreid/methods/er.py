@@ -63,16 +63,16 @@ class ER(Method):
         store: str = "images",
         replay: Annotated[int, Rule("number of stored images per step; 0: as many as incoming images", least=0)] = 0,
         task_free: Annotated[
-            bool, Rule("also replay images of the current task; official ER leaves them out if tasks are known")
+            bool, Rule("also replay images of the current task; the official ER does so only if tasks are unknown")
         ] = True,
         replay_weight: Annotated[float, Rule("weight of the loss of stored images", least=0)] = 1.0,
         reid_head: Annotated[
             bool,
             Rule(
-                "for re-identification, use the classifier of LSTKC's baseline: it follows a BatchNorm, "
-                "and rows of new identities start as the directions of their mean features, which "
-                "preserves a trained network. It needs the features of all images of a task before training, "
-                "so streams cannot use it"
+                "for re-identification, use the classifier of LSTKC's baseline. This classifier follows a BatchNorm, "
+                "and rows of new identities start as the directions of their mean features, which preserves a trained "
+                "network. Streams cannot use this option, because the features of all images of a task must be "
+                "available before training"
             ),
         ] = False,
     ) -> None:
@@ -86,7 +86,7 @@ class ER(Method):
         self.classifier = self.new_classifier().to(model.mean.device)
         self.head_neck: nn.Module = bn_neck(model.dim).to(model.mean.device) if reid_head else nn.Identity()
         self.task_classes: tuple[int, ...] = ()
-        if replay == 1 and type(self).loss is ER.loss and self.needs_pairs:  # other losses show both kinds together
+        if replay == 1 and type(self).loss is ER.loss and self.needs_pairs:  # other losses process all images together
             raise ArgumentError(
                 "replay", "is 1, an image that BatchNorm cannot normalise alone; set it to 2 or more, or 0"
             )

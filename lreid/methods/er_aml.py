@@ -34,15 +34,17 @@ class ERAML(ER):
         ] = "supcon",
         negatives: Annotated[
             Literal["incoming", "all"],
-            Rule("incoming: images of identities of the batch; all: of any identity", choices=("incoming", "all")),
+            Rule(
+                "incoming draws negatives from identities of the batch; all draws negatives from any identity",
+                choices=("incoming", "all"),
+            ),
         ] = "incoming",
         temperature: Annotated[
-            float,
-            Rule("temperature of supcon, which is multiplied by temperature / 0.07 as in the official code", above=0),
+            float, Rule("temperature of supcon; the loss is multiplied by temperature / 0.07 (official code)", above=0)
         ] = 0.2,
         margin: Annotated[float, Rule("margin of the triplet loss", least=0)] = 0.2,
         incoming_weight: Annotated[
-            float, Rule("weight of the incoming loss; the official code has 2 for triplet and 1 for supcon", least=0)
+            float, Rule("weight of the incoming loss; the official code uses 2 for triplet and 1 for supcon", least=0)
         ] = 1.0,
         **er: Any,
     ) -> None:

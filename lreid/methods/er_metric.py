@@ -39,7 +39,7 @@ class ERMetric(ER):
             ),
         ] = "triplet",
         asymmetric: Annotated[bool, Rule("compare an incoming image with incoming images only")] = False,
-        margin: Annotated[float, Rule("margin of the loss; BoT has 0.3 for triplets, DMML 0.4", least=0)] = 0.3,
+        margin: Annotated[float, Rule("margin of the loss; BoT uses 0.3 (triplet), DMML uses 0.4", least=0)] = 0.3,
         supports: Annotated[
             int, Rule("number of supports per identity, with which dmml compares the other images", least=1)
         ] = 2,

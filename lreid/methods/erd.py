@@ -27,19 +27,20 @@ class ERD(DwPP):
 
     ERD's official code is for few-shot learning. DwoPP (BMVC 2022, Table 1) replaces ERD's cross-entropy by the DMML
     loss and gives no other details. Three choices follow ERD's official code. First, 6 of the 2 x 5 identities of a
-    batch come from the memory, so a batch is 2.5 times as large as a batch without exemplars. Second, exemplars are the
-    images nearest to the mean feature of their identity. Third, probabilities have a minimum. Three other choices are
-    lreid's. First, every identity has an equal share of the memory. Second, if the memory has too few exemplars, the
-    previous part of a batch is smaller. Third, the DMML loss covers the entire batch, including the exemplars; in ERD's
-    official code, the loss covers the current part only. Without exemplars, the method equals DMML-FT.
+    batch come from the memory. A batch is therefore 2.5 times as large as a batch without exemplars. Second, exemplars
+    are the images nearest to the mean feature of their identity. Third, probabilities have a minimum. Three other
+    choices are lreid's. First, every identity has an equal share of the memory. Second, if the memory has too few
+    exemplars, the previous part of a batch is smaller. Third, the DMML loss covers the entire batch, including the
+    exemplars; in ERD's official code, the loss covers the current part only. Without exemplars, the method equals
+    DMML-FT.
     """
 
     def __init__(
         self,
         model: Embedder,
         *,
-        distillation_weight: Annotated[float, Rule("weight of the term distill", least=0)] = 0.5,
-        alignment_weight: Annotated[float, Rule("weight of the term align", least=0)] = 0.5,
+        distillation_weight: Annotated[float, Rule("weight of the loss term distill", least=0)] = 0.5,
+        alignment_weight: Annotated[float, Rule("weight of the loss term align", least=0)] = 0.5,
         temperature: Annotated[float, Rule("temperature of all distributions", above=0)] = 1.0,
         whole_batch: Annotated[
             bool, Rule("compute the DMML loss over the entire batch; if False, over the current part only")

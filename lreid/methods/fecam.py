@@ -34,7 +34,7 @@ class FeCAM(SimpleCIL):
         model: Embedder,
         *,
         power: Annotated[
-            float, Rule("exponent of Tukey's power transform of the features; 1: no transform", above=0)
+            float, Rule("exponent of Tukey's power transform of the features; 1 means no transform", above=0)
         ] = 0.5,
         shrink_variance: Annotated[
             float, Rule("a: weight of the mean variance in the shrunk covariance", above=0)

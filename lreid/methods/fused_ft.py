@@ -55,7 +55,7 @@ class FusedFineTuning(BoTFineTuning):
         *,
         label_smoothing: float = 0.0,
         soft_margin: bool = True,
-        fusion: Annotated[float, Rule("weight of the new network, alpha", least=0)] = 0.5,
+        fusion: Annotated[float, Rule("weight alpha of the new network in the average", least=0)] = 0.5,
         measured_fusion: Annotated[
             bool, Rule("measure alpha on the images of the task, as LSTKC does, instead of using fusion")
         ] = False,
@@ -63,7 +63,7 @@ class FusedFineTuning(BoTFineTuning):
             bool,
             Rule(
                 "after each task and its fusion, re-estimate the BatchNorm statistics of the embedder on "
-                "the images of the task, without labels; no official code does"
+                "the images of the task, without labels; no official code has this step"
             ),
         ] = False,
         later_rate: Annotated[float, Rule("factor of the learning rate from the second task on", least=0)] = 1.0,
@@ -76,7 +76,7 @@ class FusedFineTuning(BoTFineTuning):
         self.fusion, self.measured_fusion = fusion, measured_fusion
         self.adapt_norm, self.later_rate = adapt_norm, later_rate
         self.network = ClassifyingEmbedder(model, self.classifier)
-        self.share: float | None = None  # alpha of the last task; None after the first
+        self.share: float | None = None  # alpha of the last task; None after the first task
 
     def begin_task(self, task: Task) -> None:
         """Add a classifier row for each new identity; in later tasks, the row is the direction of the mean feature."""

@@ -55,10 +55,10 @@ class LSTKCpp(FusedFineTuning):
         self.weights = {"distill": distillation_weight}
         self.temperature = temperature
         self.long_teacher: ClassifyingEmbedder | None = None
-        # The network before it was fused, and the network it was fused with, until the end of the task.
+        # The new network before fusion, and the averaged teachers, until the end of the task.
         self.trained: ClassifyingEmbedder | None = None
         self.old: ClassifyingEmbedder | None = None
-        self.long_share: float | None = None  # beta of the last task; None before the third
+        self.long_share: float | None = None  # beta of the last task; None before the third task
 
     def retention_terms(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
         """Compute the distillation loss on the corrected affinities of one or two teachers."""

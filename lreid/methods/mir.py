@@ -31,8 +31,8 @@ class MIR(ER):
         candidates: Annotated[
             int,
             Rule(
-                "number of stored images to choose from; 0 means five times the replayed images, which is "
-                "the official code's 50 for 10",
+                "number of stored images to choose from; 0 means five times the number of replayed images "
+                "(official code: 50 for 10)",
                 least=0,
             ),
         ] = 0,

@@ -63,7 +63,7 @@ class PAD(Method):
     """
 
     batches = "identities"
-    relabels = False  # the text features are those of the identities at the start of the task
+    relabels = False  # text features are computed for the identities at the start of the task
     finishing = "finishing the task"
     keeps: ClassVar = {**Method.keeps, "text": "network", "necks": "network", "heads": "identity", "bank": "identity"}
     saves: ClassVar = ["text", "necks", "heads", "bank", "generator", "finished", "labels"]
@@ -80,25 +80,25 @@ class PAD(Method):
         temperature: Annotated[float, Rule("temperature of the distilled logits", above=0)] = 4.0,
         momentum: Annotated[float, Rule("weight of the old value in the moving average", least=0, most=1)] = 0.997,
         last_blocks: Annotated[int, Rule("number of blocks that train after the first task", least=0)] = 4,
-        prompt_rate: Annotated[float, Rule("learning rate of prompts, relative to other weights", above=0)] = 1000.0,
-        first_prompt_rate: Annotated[float, Rule("relative rate of prompts in the first task", above=0)] = 400.0,
+        prompt_rate: Annotated[float, Rule("factor of the prompts' learning rate, later tasks", above=0)] = 1000.0,
+        first_prompt_rate: Annotated[float, Rule("factor of the prompts' learning rate, first task", above=0)] = 400.0,
         slots: Annotated[int, Rule("number of prompt slots per block, for all tasks", least=1)] = 36,
         new_slots: Annotated[int, Rule("number of slots that a task opens", least=1)] = 8,
         chosen_slots: Annotated[int, Rule("number of slots chosen for each image", least=1)] = 4,
-        prompt_length: Annotated[int, Rule("general prompts per block, and prompts per slot", least=1)] = 6,
-        text_epochs: Annotated[int, Rule("epochs of stage 1", least=0)] = 12,
-        first_text_epochs: Annotated[int, Rule("epochs of stage 1 in the first task", least=0)] = 20,
-        text_batch: Annotated[int, Rule("images in a batch of stage 1", least=1)] = 64,
-        text_rate: Annotated[float, Rule("learning rate of stage 1", above=0)] = 5e-3,
+        prompt_length: Annotated[int, Rule("number of general prompts per block, and per slot", least=1)] = 6,
+        text_epochs: Annotated[int, Rule("number of epochs of stage 1 after the first task", least=0)] = 12,
+        first_text_epochs: Annotated[int, Rule("number of epochs of stage 1 in the first task", least=0)] = 20,
+        text_batch: Annotated[int, Rule("number of images per batch of stage 1", least=1)] = 64,
+        text_rate: Annotated[float, Rule("learning rate of stage 1 after the first task", above=0)] = 5e-3,
         first_text_rate: Annotated[float, Rule("learning rate of stage 1 in the first task", above=0)] = 2e-3,
         text_teacher: Annotated[
             str,
             Rule("text teacher of stage 1: the initial random tokens, as in the official code; or none",
                  choices=("initial", "none")),
         ] = "initial",
-        anchor_weight: Annotated[float, Rule("weight of the text teacher", least=0)] = 0.5,
-        negatives: Annotated[int, Rule("identities outside the batch that the teacher compares", least=0)] = 256,
-        noun: Annotated[str, Rule("what the images show, a word in the sentence of each identity")] = "person",
+        anchor_weight: Annotated[float, Rule("weight of the text teacher's term", least=0)] = 0.5,
+        negatives: Annotated[int, Rule("number of identities outside the batch in that term", least=0)] = 256,
+        noun: Annotated[str, Rule("noun for what the images show, used in the sentence of each identity")] = "person",
         **options: Any,
     ) -> None:  # fmt: skip
         super().__init__(model, **options)
@@ -126,7 +126,7 @@ class PAD(Method):
         self.necks = nn.ModuleList(map(bn_neck, self.widths)).to(device)
         self.average: Embedder | None = None  # the teacher within a task
         self.finished = 0
-        self.labels = torch.empty(0, dtype=torch.int64)  # of the task, ascending
+        self.labels = torch.empty(0, dtype=torch.int64)  # labels of the task, ascending
         self.bank = torch.empty(0, self.widths[1], device=device)  # text features (identities, projected)
         self.generator = torch.Generator().manual_seed(torch.initial_seed())
         self._new_heads(0)

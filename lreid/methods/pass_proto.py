@@ -26,10 +26,10 @@ class PASS(BoTFineTuning):
 
     * ``L`` is BoT's softmax-triplet loss. Each image is used four times, rotated by 0, 90, 180 and 270 degrees.
       Rotation ``k`` of identity ``y`` is a separate class ``4y + k``.
-    * ``m`` is the prototype of a past identity: the mean feature of its upright images in evaluation mode, computed
-      once after the task of this identity. For each image of the batch, one prototype is drawn. ``e`` is normal noise.
-      The radius ``r`` is the root mean variance within identities, per feature dimension, measured after the first
-      task.
+    * ``m`` is the prototype of a past identity: the mean feature of its upright images in evaluation mode. Prototypes
+      are computed once, after the task of the identity. For each image of the batch, one prototype is drawn. ``e`` is
+      normal noise. The radius ``r`` is the root mean variance within identities, per feature dimension, measured after
+      the first task.
     * ``F`` and ``F'`` are the features that the new and the previous model compute for all rotated images. The norm
       ``|F - F'|`` covers the entire batch and is neither squared nor averaged; ``w`` is the weight of the norm.
 
@@ -62,7 +62,7 @@ class PASS(BoTFineTuning):
         *,
         prototype_weight: Annotated[float, Rule("weight of the cross-entropy of prototypes", least=0)] = 10.0,
         distillation_weight: Annotated[float, Rule("weight w of the feature distillation", least=0)] = 0.03,
-        rotate: Annotated[bool, Rule("rotate images; if False and both weights are 0, this is BoT-FT")] = True,
+        rotate: Annotated[bool, Rule("rotate images; with False and both weights 0, the method equals BoT-FT")] = True,
         **bot: Any,
     ) -> None:
         super().__init__(model, **bot)

@@ -43,11 +43,11 @@ class PatchKD(LwF):
     ``confidence`` and ``diversity`` train the sampler. ``patch_distill``, ``relations`` and ``diversity`` train the
     network.
 
-    PatchKD's official code has one learning rate schedule for the entire sequence of tasks, so all tasks after the
-    first train with a hundredth of the initial learning rate. The schedule of the sampler begins with the second task.
-    ``configs/recipes/patch_kd.yaml`` sets both schedules. lreid differs from PatchKD's official code in four points.
-    All tasks share one neck. The neck of the previous network is in evaluation mode. Label smoothing covers the classes
-    of the task instead of 2,500 classes. The stem of the ResNet has a ReLU.
+    PatchKD's official code has one learning rate schedule for the entire sequence of tasks. All tasks after the first
+    therefore train with a hundredth of the initial learning rate. The schedule of the sampler begins with the second
+    task. ``configs/recipes/patch_kd.yaml`` sets both schedules. lreid differs from PatchKD's official code in four
+    points. All tasks share one neck. The neck of the previous network is in evaluation mode. Label smoothing covers the
+    classes of the task instead of 2,500 classes. The stem of the ResNet has a ReLU.
 
     Args:
         model: the network, which must have a neck and feature maps.
@@ -61,10 +61,10 @@ class PatchKD(LwF):
         model: Embedder,
         *,
         patches: Annotated[int, Rule("number of patches per image", least=2)] = 3,
-        patch_weight: Annotated[float, Rule("weight of the term patch_distill", least=0)] = 0.1,
-        relation_weight: Annotated[float, Rule("weight of the term relations", least=0)] = 100.0,
-        confidence_weight: Annotated[float, Rule("weight of the term confidence", least=0)] = 1.0,
-        diversity_weight: Annotated[float, Rule("weight of the term diversity", least=0)] = 0.5,
+        patch_weight: Annotated[float, Rule("weight of the loss term patch_distill", least=0)] = 0.1,
+        relation_weight: Annotated[float, Rule("weight of the loss term relations", least=0)] = 100.0,
+        confidence_weight: Annotated[float, Rule("weight of the loss term confidence", least=0)] = 1.0,
+        diversity_weight: Annotated[float, Rule("weight of the loss term diversity", least=0)] = 0.5,
         sampler_rate: Annotated[float, Rule("factor of the learning rate of the sampler", least=0)] = 1.0,
         **lwf: Any,
     ) -> None:

@@ -37,7 +37,7 @@ class RanPAC(SimpleCIL):
         width: Annotated[
             int, Rule("length of the projected features, 10000 in the paper; memory grows with its square", least=1)
         ] = 2000,
-        ridge: Annotated[float, Rule("ridge r; 0: chosen after each task", least=0)] = 0.0,
+        ridge: Annotated[float, Rule("ridge r; 0 means that r is chosen after each task", least=0)] = 0.0,
     ) -> None:
         super().__init__(model)
         self.given_ridge = self.ridge = ridge

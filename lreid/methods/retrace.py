@@ -72,7 +72,7 @@ class Retrace(TaskHeadFineTuning):
     ) -> None:
         super().__init__(model, label_smoothing=0.0, soft_margin=True)
         self.rate, self.keep, self.centre = rate, keep, centre
-        model.neck.requires_grad_(False)  # it stores a mean and is not trained
+        model.neck.requires_grad_(False)  # the neck stores a mean and is not trained
         self.began: Embedder | None = None  # the previous network, until the end of the task
         self.share = 1.0  # alpha of the last task
 

@@ -19,7 +19,7 @@ class History(Observer):
     def __init__(self, results: Results, log: Callable[[dict[str, float], int], None], epochs: Sequence[int]) -> None:
         self.results, self.log, self.epochs = results, log, epochs
         self.task = 0
-        self.sums: dict[str, Tensor] = {}  # on the device, because copying them to the CPU would wait for it
+        self.sums: dict[str, Tensor] = {}  # on the device, because a copy to the CPU would wait for the device
         self.updates = 0  # number of updates in the sums
 
     def before_task(self, task: Task) -> None:

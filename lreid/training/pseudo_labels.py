@@ -32,9 +32,9 @@ class PseudoLabels:
     Images outside all clusters are left out of the epoch. The teacher is the exponential moving average of the
     network's weights, with a time constant of one epoch.
 
-    A cluster gets the label of the previous epoch's cluster with which it shares the most images, so that the meaning
-    of classifier rows does not change. Each task reserves as many labels as it can have clusters. All images of a
-    tracklet get the same label. A tracklet outside all clusters is a separate identity.
+    A cluster gets the label of the previous epoch's cluster with which it shares the most images. Classifier rows
+    therefore keep their meaning. Each task reserves as many labels as it can have clusters. All images of a tracklet
+    get the same label. A tracklet outside all clusters is a separate identity.
 
     Args:
         method: the method in training.

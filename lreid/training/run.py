@@ -151,8 +151,8 @@ def _train(
     benchmark = learned(cfg, benchmark)
     method = method_of(cfg, device, pretrained=start is None and before is None)
     _divide(cfg, method)
-    # cuDNN's benchmark mode tries its algorithms for every new input shape. It is off if shapes vary, and if runs must
-    # be deterministic, because algorithms round differently.
+    # cuDNN's benchmark mode tries several algorithms for every new input shape. Benchmark mode is off if shapes vary,
+    # and if runs must be deterministic, because algorithms round differently.
     torch.backends.cudnn.benchmark = not (cfg.TRAIN.DETERMINISTIC or cfg.STREAM.SEGMENT or method.memory.of_stream)
     evaluator = evaluator_of(cfg, benchmark, method.model.dim, _stored_features(cfg, folder))
     results = new_results(cfg, benchmark, protocol, evaluator, before)

@@ -52,7 +52,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
 
     def __init__(self, path: Path, *, writes: bool = True) -> None:
         self.path, self.checkpoints, self.writes = path, path / "checkpoints", writes
-        self.config = ""  # YAML; checkpoints contain it, too
+        self.config = ""  # config as YAML, also for checkpoints
         self.loggers: list[Logger] = []
         self.handler: logging.Handler | None = None  # writes log.txt
         self.live: Results | None = None  # results on the report page that are not saved yet
@@ -107,7 +107,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             each.close()
         if self.handler is not None:
             logger.removeHandler(self.handler)
-            with suppress(OSError):  # saving a file reports a full disk, not the log
+            with suppress(OSError):  # a full disk is reported when a file is saved
                 self.handler.close()
         if not self.writes:
             return

@@ -81,7 +81,7 @@ class StopSignals(AbstractContextManager["StopSignals"]):
             self._unraisable(event)
             return
         self.received, self._raised = None, False
-        # A thread sends the signal later; here Python would discard it again.
+        # A thread sends the signal later; a signal sent by this function would be discarded again.
         threading.Timer(0.01, os.kill, (os.getpid(), event.exc_value.signal)).start()
 
     def _receive(self, number: int, frame: FrameType | None) -> None:

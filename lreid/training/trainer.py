@@ -386,8 +386,8 @@ class Trainer:
     def _left(self) -> float:
         """Estimate the remaining seconds of the run from the mean time per step and the mean time after each task.
 
-        Before the first task has ended, the time after a task is estimated from the number of images that the method
-        and the evaluation pass through the network.
+        During the first task, the time after a task is estimated. The estimate uses the number of images that the
+        method and the evaluation pass through the network.
         """
         tasks = self.benchmark.tasks[self.at.task :]
         trained = max(self._steps_done - self.steps_then, 1)
