@@ -20,10 +20,10 @@ BLOCK = 512  # rows of distances that are computed at once
 def cluster(features: np.ndarray, units: np.ndarray, cameras: np.ndarray) -> np.ndarray:
     """Cluster features by average linkage on Jaccard distances between sets of k-reciprocal neighbours.
 
-    SpCL and MMT cluster by DBSCAN on the same Jaccard distances. DBSCAN merges two clusters that have one pair of
-    similar images, and training on the wrong labels then makes the two identities more similar. Average linkage merges
-    two clusters only if their images are similar on average. For n units, distances and linkage need 8 n (n - 1) bytes
-    of memory.
+    SpCL and MMT also use these Jaccard distances, but cluster by DBSCAN. DBSCAN merges two clusters that have one pair
+    of similar images, and training on the wrong labels then makes the two identities more similar. Average linkage
+    merges two clusters only if their images are similar on average. For n units, distances and linkage need 8 n (n - 1)
+    bytes of memory.
 
     Args:
         features: (n, D) float features of images. units: (n,) integers, such as tracklets. The features of a unit are

@@ -33,7 +33,7 @@ class GradientRecorder:
     Attributes:
         norms: two lists, ``stored`` and ``incoming``, with one value per update. A value is the mean of
             :func:`gradient_norms` over images, where the norm of an image uses the loss of the image's batch. A value
-            is None if the update has no images for the list, or if the mean is not finite.
+            is None if the update has no stored or no incoming images, respectively, or if the mean is not finite.
     """
 
     def __init__(self, method: Learner, *, steps: int) -> None:

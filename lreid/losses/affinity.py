@@ -8,10 +8,10 @@ from lreid.losses._ops import check_pairs, log_probabilities, to_loss, unit
 def affinity_kl_loss(student: Tensor, teacher: Tensor, *, temperature: float = 0.1, reverse: bool = False) -> Tensor:
     """Kullback-Leibler (KL) divergence between the affinities of teacher and student in a batch, mean over the rows.
 
-    Row ``i`` of an affinity matrix is the softmax of the cosines of image ``i`` to all images (also to itself), divided
-    by a temperature. The loss is ``KL(teacher || student)``.
+    Row ``i`` of an affinity matrix is the softmax of the cosines between image ``i`` and all images, itself included.
+    The cosines are divided by a temperature. The loss is ``KL(teacher || student)``.
 
-    Source: the official code of DASK (AAAI 2025), which leaves out LSTKC's rectification
+    Source: the official code of DASK (AAAI 2025). DASK leaves out LSTKC's rectification
     (:func:`~lreid.losses.lstkc.lstkc_rskt_loss`). DKP++'s official code (TPAMI 2025) uses ``KL(student || teacher)``,
     which ``reverse=True`` selects. The loss is computed in float64 from log-probabilities.
 

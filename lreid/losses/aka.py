@@ -58,8 +58,8 @@ def smoothed_cross_entropy(
 
     If ``num_classes`` is the number of classes of the head, the loss equals
     ``torch.nn.functional.cross_entropy(..., label_smoothing=smoothing)``. AKA's official code divides by 2494, the
-    number of identities of all tasks, although a head has 500 classes. In AKA's official code, the targets of an image
-    therefore sum to about 0.92.
+    number of identities of all tasks, although a head has 500 classes. With 500 classes and a divisor of 2494, the
+    targets of an image sum to about 0.92.
 
     Args:
         logits: ``(B, K)`` float logits of one head.

@@ -30,8 +30,9 @@ def sample_nce_loss(
     Source: Li et al., "Contrastive Continual Learning with Importance Sampling and Prototype-Instance Relation
     Distillation" (CCLIS), AAAI 2024, Eqs. 9 and 10; the paper prints the sum over the batch. If tasks do not have
     exactly two classes, CCLIS's official code treats the current task like a past task; an empty ``current_classes``
-    reproduces this. In CCLIS's official code, a weight of 0 gives NaN. This function then uses ``w_jk = 1``, because an
-    image with weight 0 was not drawn by importance. The loss is computed in float64 from log-probabilities.
+    reproduces this. In CCLIS's official code, a weight of 0 gives NaN. This function replaces a weight of 0 by
+    ``w_jk = 1``, because an image with weight 0 was not drawn by importance. The loss is computed in float64 from
+    log-probabilities.
 
     Args:
         scores: ``(B, C)`` float cosines of each image with each prototype.
@@ -69,8 +70,8 @@ def prototype_relation_loss(
     """Prototype-instance relation distillation (PRD), which preserves each image's similarities to old prototypes.
 
     The loss is the cross-entropy from the teacher's to the student's softmax over the prototypes of previous classes,
-    mean over all images of the batch. Equal models have a loss above 0, because the teacher's entropy is not
-    subtracted.
+    mean over all images of the batch. If teacher and student are equal, the loss is above 0, because the teacher's
+    entropy is not subtracted.
 
     Source: CCLIS, Eqs. 13 and 14, as in the official code. CCLIS's paper prints the sum over the batch, and its softmax
     includes the prototypes of the current classes.
@@ -94,15 +95,15 @@ def prototype_relation_loss(
 
 
 def importance_scores(scores: Tensor, labels: Tensor, *, temperature: float = 0.5, own_class: bool = False) -> Tensor:
-    """Score of each image by its similarity to other classes; CCLIS draws images into the memory by this score.
+    """Score images by their similarity to other classes; CCLIS draws images into the memory by these scores.
 
     For each prototype, a softmax over all images gives each image a probability. An image's score is its mean
     probability over the prototypes of other classes.
 
-    Source: CCLIS, Eq. 12. CCLIS's official code averages the scores over five passes with augmented images. The last
-    pass still contains the term of an image's own class, because the code removes this term only at the start of each
-    pass. To reproduce the official scores, average over several passes and set ``own_class`` in the last pass only. If
-    there is one class, all images get the same score.
+    Source: CCLIS, Eq. 12. CCLIS's official code averages the scores over five passes with augmented images. In CCLIS's
+    official code, the last pass still contains the term of an image's own class, because this term is removed only at
+    the start of each pass. To reproduce the official scores, average over several passes and set ``own_class`` in the
+    last pass only. If there is one class, all images get the same score.
 
     Args:
         scores: ``(N, C)`` float cosines of all candidate images with the prototypes of all classes so far.

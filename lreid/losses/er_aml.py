@@ -10,7 +10,7 @@ from lreid.losses._ops import check_rows, to_loss
 
 
 class Pairs(NamedTuple):
-    """A positive and a negative for each of V anchors, which are incoming images. All fields are ``(V,)`` int64.
+    """V triplets of an incoming image (anchor), a positive and a negative. All fields are ``(V,)`` int64.
 
     Attributes:
         anchor: rows of the incoming batch, ascending.

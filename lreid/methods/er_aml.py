@@ -19,8 +19,8 @@ class ERAML(ER):
     The metric loss pulls each incoming image towards one image of its identity and pushes it away from one image of
     another identity. Both images come from the batch or the memory. By default, the negative has an identity of the
     batch (``incoming`` negatives), which protects old identities. Stored images are trained by cross-entropy, with
-    cosines times 10 as logits. While the memory is empty, incoming images are also trained by cross-entropy, as in the
-    official code. An image without another image of its identity has no positive and is left out.
+    cosines times 10 as logits. While the memory is empty, incoming images are also trained by cross-entropy, as in
+    ER-AML's official code. An image without another image of its identity has no positive and is left out.
 
     Positives and negatives from the memory are augmented; the network processes them together with the batch.
     """

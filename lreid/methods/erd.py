@@ -20,10 +20,10 @@ class ERD(DwPP):
     remaining identities from the memory. Two distillation terms are added to the DMML loss, each with the weight 0.5,
     as in ERD's official code:
 
-    * ``distill`` covers the queries of the previous part. The term compares the two models' distributions over the
-      prototypes of the previous part; each model computes its own prototypes.
-    * ``align`` covers all images of the current part. The term compares the two models' distributions over the
-      prototypes of the previous part, which the previous model computes.
+    * ``distill`` covers the queries of the previous part. The term compares the distributions of the current and the
+      previous model over the prototypes of the previous part; each model computes its own prototypes.
+    * ``align`` covers all images of the current part. The term compares the distributions of the current and the
+      previous model over the prototypes of the previous part, which the previous model computes.
 
     ERD's official code is for few-shot learning. DwoPP (BMVC 2022, Table 1) replaces ERD's cross-entropy by the DMML
     loss and gives no other details. Three choices follow ERD's official code. First, 6 of the 2 x 5 identities of a
