@@ -12,8 +12,8 @@ from lreid.extras import Extra
 KINDS = ("flat", "hnsw", "ivfpq")
 IVFPQ_LEAST = 39 * 256  # faiss asks for 39 training vectors for each of the 256 codes
 MOST_ON_GPU = 2048  # maximum number of images that a GPU finds per query (GpuIndex.cu of faiss)
-# faiss multiplies by BLAS if the queries have at least this many numbers together. Its own limit, 128,000 in version 1.15,
-# makes a search with 50 queries of 512 numbers ten times slower.
+# faiss multiplies by BLAS if the queries have at least this many numbers together. The limit of faiss 1.15 is 128,000,
+# which makes a search with 50 queries of 512 numbers ten times slower.
 BLAS_FROM = 4096
 TABLE_BYTES = 48 * 2**10  # shared memory of a GPU block, which holds the tables for a query of an index with codes
 
