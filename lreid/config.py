@@ -55,7 +55,7 @@ Layer = tuple[str, dict[str, Any]]  # name of a source in messages, and the keys
 def load_config(files: Sequence[Source] = (), overrides: Sequence[str] = (), *, report: bool = True) -> Config:
     """Build a config from the defaults, config files and ``KEY VALUE`` pairs; later values override earlier ones.
 
-    Benchmark files are applied first; within benchmark files and within all other files, the given order counts.
+    Benchmark files are applied before all other files; apart from this rule, files are applied in the given order.
 
     Args:
         files: YAML files, or names of lreid's own config files; each file may extend others under ``_BASE_``. The first

@@ -72,8 +72,8 @@ def computing(*, rounded: bool, deterministic: bool) -> Iterator[None]:
 
     Args:
         rounded: let GPUs round the factors of float32 products to TF32, except within
-            :func:`lreid.float32.full_precision`. If False, all factors keep float32 precision. (By torch's default,
-            GPUs round the factors of convolutions.)
+            :func:`lreid.float32.full_precision`. If ``rounded`` is False, all factors keep float32 precision. (By
+            torch's default, GPUs round the factors of convolutions.)
         deterministic: use only deterministic algorithms on GPUs, even slow ones.
     """
     before = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark

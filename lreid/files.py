@@ -59,8 +59,8 @@ def hold(descriptor: int, *, wait: bool = True) -> bool:
         wait: wait until other processes release the lock.
 
     Returns:
-        False if ``wait`` is False and another process holds the lock; otherwise True. True on a file system without
-        locks.
+        False if ``wait`` is False and another process holds the lock; otherwise True. On a file system without locks,
+        the result is True.
 
     Raises:
         OSError: the file or folder cannot be locked, although the file system has locks and no other process holds it.
@@ -404,8 +404,8 @@ def folder_at_once(folder: Path, *, empty: bool = False) -> Iterator[Path | None
 
     Args:
         folder: the final folder. The temporary folder is called ``FOLDER.unfinished``.
-        empty: start with an empty temporary folder. If False, the temporary folder still contains the files of an
-            earlier attempt that was killed.
+        empty: start with an empty temporary folder. If ``empty`` is False, the temporary folder still contains the
+            files of an earlier attempt that was killed.
 
     Raises:
         InputError: with ``empty``, a ``FOLDER.unfinished`` exists that lreid did not create.

@@ -36,9 +36,9 @@ HUB = "hub:"  # prefix for repositories on Hugging Face's hub
 def load_model(source: str | Path, device: str | torch.device = "auto", *, engine: Engine = "torch") -> Embedder:
     """Load a trained network in evaluation mode; its method ``extract`` computes features.
 
-    The features are the same on all devices and with all engines, up to float32 rounding. The
-    :func:`~lreid.models.fingerprint.fingerprint` is also the same. A gallery that was built on one device can therefore
-    be searched on another device.
+    The features are the same on all devices and with all engines, up to float32 rounding. The model's
+    :func:`~lreid.models.fingerprint.fingerprint` does not depend on the device and the engine. A gallery that was built
+    on one device can therefore be searched on another device.
 
     Args:
         source: a checkpoint ``.pt`` of a run; ``zoo:NAME`` for an entry of the zoo (see :mod:`lreid.zoo`), or ``NAME``

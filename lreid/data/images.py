@@ -133,8 +133,8 @@ class Images(Described):
         records: records of the images.
         height, width: size of the images in pixels.
         cache_gib: maximum size of the images in memory, in GiB.
-        skip_bad: leave out missing, empty and damaged files. If False, a missing, empty or damaged file raises an
-            error.
+        skip_bad: leave out missing, empty and damaged files. If ``skip_bad`` is False, a missing, empty or damaged file
+            raises an error.
         workers: number of decoding threads; None means one per core.
 
     Attributes:
@@ -277,7 +277,7 @@ def decode(path: str | Path, content: BytesIO | None = None) -> np.ndarray:
 
     Args:
         path: the image file.
-        content: content of the file. If given, ``path`` is not read and only appears in messages.
+        content: content of the file. If ``content`` is given, ``path`` is not read and only appears in messages.
 
     Raises:
         InputError: the image is damaged, or has 32-bit grey values.

@@ -144,9 +144,9 @@ class QueryGallery:
         query, gallery: records. The same number means the same identity or camera in both lists.
         first_task: index of the first task on the domain of the test set; None if the test set is not seen.
         splits: for each random split over which figures are averaged, the positions of the split's images in ``query``
-            and ``gallery``. If empty, every query is compared with the whole gallery.
+            and ``gallery``. If ``splits`` is empty, every query is compared with the whole gallery.
         tracks: track of each gallery image, for tests that rank tracks instead of images (VeRi-776's image-to-track
-            search). If empty, images are ranked. A test set cannot have both tracks and splits.
+            search). If ``tracks`` is empty, images are ranked. A test set cannot have both tracks and splits.
         single_shot: whether the CMC curve is computed on galleries with one randomly drawn image per identity (the
             first protocol of CUHK03).
         in_gallery: number of queries that are also gallery images. If a query is also a gallery image, its ranking

@@ -106,7 +106,7 @@ def from_tracks(
     """Write images ``out/images/CAMERA/TRACK/FRAME.jpg`` and their list, ``out/index.csv``.
 
     Every camera becomes a domain with its own identities, split by :func:`lreid.data.custom.splits_of`. As each
-    identity then has a single camera, the list has no column for cameras. With ``same``, all cameras together form one
+    identity has a single camera, the list has no column for cameras. With ``same``, all cameras together form one
     domain, and the list has a column for cameras.
 
     Args:
@@ -153,8 +153,8 @@ def read_tracks(file: Path, classes: Sequence[int] = ()) -> list[Box]:
 
     Args:
         file: results of a tracker, or ``gt.txt`` of MOT Challenge.
-        classes: classes of the boxes to read. If empty, all classes are read; from a ``gt.txt`` with nine values per
-            line, only pedestrians (class 1) are read.
+        classes: classes of the boxes to read. If ``classes`` is empty, all classes are read; from a ``gt.txt`` with
+            nine values per line, only pedestrians (class 1) are read.
 
     Raises:
         InputError: the file cannot be read, or a line is faulty: values are missing, a frame number is below 1, width

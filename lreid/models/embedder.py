@@ -55,10 +55,11 @@ class Embedder(nn.Module):
             own weights.
         dim: length of the features of a custom network, if it has no attribute ``dim``.
         height, width: size of input images in pixels.
-        mean, std: mean and standard deviation of RGB values in [0, 1], three each. None uses the values with which the
-            weights were trained (for a package or timm's hub), otherwise ImageNet's values.
-        neck: whether a BatchNorm without shift (BoT's neck) is applied to the features. Or a module of
-            :mod:`lreid.models.transforms`; its ``dim`` is then the length of the features.
+        mean, std: mean and standard deviation of RGB values in [0, 1], three each. If ``mean`` is None, images are
+            normalised as in the training of the weights (for a package or timm's hub) or with ImageNet's values (for
+            other weights).
+        neck: whether a BatchNorm without shift (BoT's neck) is applied to the features. ``neck`` may also be a module
+            of :mod:`lreid.models.transforms`, whose ``dim`` is then the length of the features.
         pooling: pooling of maps: ``avg``, or ``gem``, the generalised mean ``(mean x^3)^(1/3)`` of values clamped at
             1e-6 (GeM: Radenović et al., TPAMI 2019, with a fixed exponent). For a transformer that returns vectors,
             ``class`` selects the class token, ``patches`` selects the mean of the patches, and ``avg`` and ``gem``

@@ -24,8 +24,8 @@ def load_weights(network: nn.Module, weights: str, norm: str = "batch") -> None:
 
     A warning is logged if a zoo entry was trained with a different normalisation of input images (``+input`` or
     ``+grey``), because no tensor reveals this difference. If the weights are from a network without instance norms,
-    they are loaded before instance norms are added to the backbone. All other weights are loaded after the instance
-    norms are added.
+    they are loaded before instance norms are added to the backbone. Weights of a network with instance norms are loaded
+    after instance norms are added to the backbone.
 
     Args:
         network: the backbone. If the backbone wraps another network, its attribute ``inner`` is the prefix of the names

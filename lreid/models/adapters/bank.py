@@ -25,8 +25,8 @@ class AdapterBank(nn.Module):
     Attributes:
         values: (T, P) values of the adapter of each task.
         means, variances: (T, dim) mean and variance of the features of each task's images, computed without an adapter.
-        use: None chooses the adapter of each image by its features. A task number, from 0, selects the adapter of this
-            task for all images; -1 selects no adapter.
+        use: If ``use`` is None, the features of each image choose its adapter. A task number, from 0, selects the
+            adapter of this task for all images; -1 selects no adapter.
     """
 
     initial: Tensor  # (P,), values of the untrained adapter, which changes no feature
