@@ -113,13 +113,7 @@ class Contestant:
         self.folder = tempfile.TemporaryDirectory()
         self.batching = batching_of(cfg, self.device)
         self.trainer = Trainer(
-            self.method,
-            benchmark,
-            evaluator,
-            RunFolder(Path(self.folder.name)),
-            self.results,
-            batching=self.batching,
-            train=cfg.TRAIN,
+            self.method, benchmark, evaluator, RunFolder(Path(self.folder.name)), self.results, batching=self.batching
         )
         self.tasks = list(benchmark.tasks)
         for task in self.tasks[:-1]:

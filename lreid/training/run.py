@@ -178,7 +178,6 @@ def _train(
             folder,
             results,
             batching=batching_of(cfg, device),
-            train=cfg.TRAIN,
             stop=stop,
             labelled=labelled,
         )

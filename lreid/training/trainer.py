@@ -18,7 +18,6 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 from lreid import distributed
 from lreid import results as ledger
 from lreid.checkpoint import fitting
-from lreid.config_keys import Train
 from lreid.data.images import require_files, unreadable
 from lreid.data.loaders import Batch, TaskBatches, WithExemplars, batch_loader, naming_dead_workers, progress_of
 from lreid.data.records import Benchmark, Task
@@ -70,7 +69,6 @@ class Trainer:
         folder: run folder, to which the trainer writes all files.
         results: content of ``results.json``; the trainer adds its results.
         batching: options from which batches are built.
-        train: the section ``TRAIN`` of a config.
         stop: signals that end the run.
         labelled: share of the identities of each task whose labels are used; images of other identities get
             pseudo-labels.
@@ -91,14 +89,13 @@ class Trainer:
         results: Results,
         *,
         batching: Batching,
-        train: Train,
         stop: StopSignals | None = None,
         labelled: float = 1.0,
     ) -> None:
         self.method, self.benchmark, self.evaluator = method, benchmark, evaluator
         self.folder, self.results, self.unfused = folder, results, False
-        self.batching, self.train, self.device = batching, train, method.model.mean.device
-        self.schedule = Schedule(train)
+        self.batching, self.train, self.device = batching, batching.train, method.model.mean.device
+        self.schedule = Schedule(self.train)
         self.stop = stop or StopSignals()
         self.epochs = [batching.epochs_of(task.index) for task in benchmark.tasks]
         self.observers: dict[str, Observer] = {"history": History(results, folder.log_scalars, self.epochs)}
