@@ -26,7 +26,7 @@ def as_features(values: Any, name: str, device: torch.device | str | None = None
         ``(N, D)`` float32 or float64 tensor that needs no gradient.
 
     Raises:
-        InputError: ``values`` is not a non-empty two-dimensional floating-point array.
+        InputError: ``values`` is empty, not two-dimensional, or not of a floating-point type.
     """
     if not isinstance(values, Tensor):
         try:
@@ -54,11 +54,11 @@ def as_comparable(
     """Convert query and gallery features to one dtype and device: ``(Q, D)`` and ``(G, D)``.
 
     Args:
-        query_features, gallery_features: see :func:`as_features`. If one of them is float64, both results are float64.
+        query_features, gallery_features: see :func:`as_features`. If either array is float64, both results are float64.
         device: target device; ``None`` means the device of the gallery features.
 
     Raises:
-        InputError: a fault that :func:`as_features` reports, or the widths differ.
+        InputError: an array is invalid (see :func:`as_features`), or query and gallery features differ in length.
     """
     gallery = as_features(gallery_features, "gallery features", device)
     queries = as_features(query_features, "query features", gallery.device)
@@ -82,10 +82,10 @@ def unit_rows(features: Tensor, name: str) -> Tensor:
 
 
 def directions(features: Tensor, name: str) -> tuple[Tensor, Tensor]:
-    """Return features to compare by direction, and the inverse norm of every row ``(N,)``, 1 for a zero vector.
+    """Return features for cosine similarity, and the inverse norm ``(N,)`` of every row; a zero vector gets 1.
 
-    Rows whose norm is so small that squares lose digits or become 0 are scaled up. If there are no such rows, nothing
-    is copied.
+    Very short rows, whose squares would lose digits or become 0, are scaled up in a copy of the features. Without very
+    short rows, the features are not copied.
 
     Raises:
         InputError: see :func:`squared_norms`.
@@ -104,9 +104,9 @@ def directions(features: Tensor, name: str) -> tuple[Tensor, Tensor]:
 def positions(queries: Tensor, gallery: Tensor) -> tuple[Tensor, Tensor]:
     """Return features ``(Q, D)`` and ``(G, D)`` in a precision that suffices for Euclidean distances.
 
-    Distances are computed from dot products. Two cases need float64: features that are much nearer to each other than
-    to zero (checked on up to 256 gallery images), because digits cancel; and numbers below 2^-51, because their squares
-    lose digits.
+    Distances are computed from dot products. The result is float64 in two cases. If features are much nearer to each
+    other than to zero (checked on up to 256 gallery images), subtraction cancels digits. If a feature is nearly zero,
+    squaring loses digits.
 
     Raises:
         InputError: see :func:`squared_norms`.
@@ -124,7 +124,7 @@ def positions(queries: Tensor, gallery: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def squared_norms(features: Tensor, name: str) -> Tensor:
-    """Compute the squared Euclidean norm of every row; this is also the fastest check for values that are not finite.
+    """Compute the squared Euclidean norm of every row, and refuse values that are not finite.
 
     Returns:
         ``(N,)`` tensor of the features' dtype.

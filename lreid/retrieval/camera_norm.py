@@ -3,8 +3,9 @@
 Light, colours, background and angle of a camera shift the features of all its images in the same way, especially if the
 model was not trained on similar cameras. Camera-specific feature normalisation subtracts each camera's mean and divides
 by its standard deviation, which removes this shift without labels (Song, Park & Lee, "Exploring the Camera Bias of
-Person Re-identification", ICLR 2025). The statistics come from the test images, so results are *transductive*. Each
-camera must see many people, and all cameras similar ones; otherwise the statistics describe the people.
+Person Re-identification", ICLR 2025). The means and deviations come from the test images, so results are
+*transductive*. Every camera must see many people, and all cameras must see similar people; otherwise a camera's mean
+describes its people.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 from lreid.identities import as_labels
 from lreid.retrieval.arrays import as_features, unit_rows
 
-PRIOR = 20  # weight, in images, of the statistics of all cameras within the statistics of one
+PRIOR = 20  # number of images as which the statistics of all cameras count in the statistics of each camera
 SMALLEST = 1e-6  # minimum standard deviation; it avoids a division by 0 where a dimension is equal in all images
 PREFIX = "norm/features/"  # prefix of the arrays in a file
 
@@ -27,8 +28,8 @@ PREFIX = "norm/features/"  # prefix of the arrays in a file
 class CameraNorm:
     """Means and standard deviations of unit features per camera, which standardise new features.
 
-    The paper uses each camera's own statistics. Here they are computed as if each camera had ``PRIOR`` further images
-    with the mean and variance of all cameras together, so that a camera with few images needs no special case.
+    Song, Park & Lee use only the images of a camera for its statistics. lreid adds ``PRIOR`` virtual images with the
+    mean and variance of all cameras together, so that a camera with few images needs no special case.
 
     Attributes:
         whole: (2, D) float32, mean and standard deviation over all images; used for new cameras.
@@ -44,7 +45,8 @@ class CameraNorm:
 
         Args:
             features: (N, D) floats, array or tensor.
-            cameras: (N,) integers. A missing or negative camera counts only for the statistics of all images.
+            cameras: (N,) integers. An image whose camera is missing or negative counts only for the statistics of all
+                images.
 
         Raises:
             InputError: the arrays are invalid, or features are not finite.
@@ -86,7 +88,7 @@ class CameraNorm:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray], width: int) -> CameraNorm | None:
-        """Read the statistics, for features of this width, from arrays of :meth:`to_arrays`; None if there are none.
+        """Read statistics for features of length ``width`` from arrays of :meth:`to_arrays`; None if there are none.
 
         Raises:
             KeyError, ValueError: the arrays are damaged.
@@ -106,7 +108,7 @@ def _units(features: Any) -> np.ndarray:
 
 
 def _moments(units: np.ndarray) -> np.ndarray:
-    """Means of the features and of their squares, (2, D) float64."""
+    """Means of features and means of squared features, (2, D) float64."""
     squares = np.einsum("nd,nd->d", units, units, dtype=np.float64)
     return np.stack([units.mean(0, dtype=np.float64), squares / len(units)])
 

@@ -15,7 +15,7 @@ MOST_ON_GPU = 2048  # maximum number of images that a GPU finds per query (GpuIn
 # faiss multiplies by BLAS if the queries have at least this many numbers together. The limit of faiss 1.15 is 128,000,
 # which makes a search with 50 queries of 512 numbers ten times slower.
 BLAS_FROM = 4096
-TABLE_BYTES = 48 * 2**10  # shared memory of a GPU block, which holds the tables for a query of an index with codes
+TABLE_BYTES = 48 * 2**10  # shared memory of a GPU block, which holds the lookup tables of codes for one query
 
 
 def import_faiss() -> Any:
@@ -31,7 +31,7 @@ def import_faiss() -> Any:
 
 
 def reason_of(error: RuntimeError) -> str:
-    """The message of a faiss error without the line of faiss's source code."""
+    """The message of a faiss error, without the position in faiss's source code."""
     return str(error).split(" failed: ")[-1].split("cpp:", 1)[-1].split(": ", 1)[-1].strip().removesuffix(".")
 
 
@@ -40,9 +40,9 @@ def new_index(name: str, vectors: np.ndarray, *, euclidean: bool = False) -> Any
 
     Args:
         name: ``flat``: exact search. ``hnsw`` (Malkov and Yashunin, 2018): a graph with 32 links per image. ``ivfpq``
-            (Jégou et al., 2011): about four times the square root of N lists, of which a search visits 32, and one byte
-            for every 4 numbers. Or any string of faiss's ``index_factory``, with search parameters after a semicolon,
-            such as ``IVF256,Flat;nprobe=16``.
+            (Jégou et al., 2011): about 4 sqrt(N) lists, of which a search visits 32, and one byte for every 4 numbers.
+            Other names are strings for faiss's ``index_factory``, with search parameters after a semicolon, such as
+            ``IVF256,Flat;nprobe=16``.
         vectors: ``(N, D)`` float32, the vectors that the caller will add.
         euclidean: score by squared Euclidean distance.
 
@@ -89,10 +89,9 @@ def new_index(name: str, vectors: np.ndarray, *, euclidean: bool = False) -> Any
 
 
 def _parts(index: Any) -> Iterator[Any]:
-    """Iterate over an index and the indexes that it contains; :func:`new_index` turns off their polysemous training.
+    """Iterate over an index and the indexes that it contains, to turn off the polysemous training of each index.
 
-    Polysemous training orders the codes of a product quantiser for a rarely used filter. This training always takes a
-    minute.
+    Polysemous training orders the codes of a product quantiser for a rarely used filter, and always takes a minute.
     """
     yield index
     for name in ("index", "base_index", "storage"):
@@ -111,7 +110,7 @@ def gpus_of(device: str) -> list[int]:
         The numbers of the GPUs; empty for the CPU.
 
     Raises:
-        ArgumentError: ``device`` is invalid, or faiss does not see that GPU. The error names ``index_device``.
+        ArgumentError: ``device`` is invalid, or names a GPU that faiss does not see. The error names ``index_device``.
     """
     count = import_faiss().get_num_gpus()
     if device == "auto":
@@ -149,8 +148,8 @@ def copies_on_gpu(indexes: list[Any], gpus: list[int], argument: str, *, float16
         indexes: faiss indexes.
         gpus: numbers of the GPUs.
         argument: name of the argument that an error names.
-        float16: store vectors and the tables of codes in 16 bits, which halves the memory and keeps three digits.
-            Tables that do not fit into a GPU's shared memory in 32 bits are always stored in 16 bits.
+        float16: store vectors and the lookup tables of codes in 16 bits, which halves the memory and keeps three
+            digits. If float32 lookup tables exceed a GPU's shared memory, they are stored in 16 bits in any case.
 
     Raises:
         ArgumentError: faiss has no such index for GPUs, or the memory of a GPU does not suffice.
@@ -165,12 +164,12 @@ def copies_on_gpu(indexes: list[Any], gpus: list[int], argument: str, *, float16
             for number, index in enumerate(indexes)
             for gpu in [gpus[number % len(gpus)]]
         ]
-    except RuntimeError as error:  # codes of a length that GPUs lack, or too little memory
+    except RuntimeError as error:  # GPUs do not support this length of codes, or have too little memory
         raise ArgumentError(argument, f"is a GPU, to which faiss cannot copy the index: {reason_of(error)}") from None
 
 
 def _has_large_tables(index: Any) -> bool:
-    """Whether the float32 tables of an index with codes exceed ``TABLE_BYTES``."""
+    """Whether the float32 lookup tables of an index with codes exceed ``TABLE_BYTES``."""
     codes = getattr(index, "pq", None)
     return codes is not None and 4 * codes.M * codes.ksub > TABLE_BYTES
 

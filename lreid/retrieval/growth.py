@@ -1,4 +1,4 @@
-"""Retrieval metrics at several sizes of a gallery: they fall as it grows, which can be mistaken for forgetting."""
+"""Retrieval metrics at several gallery sizes: a fall caused by a larger gallery can be mistaken for forgetting."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -15,14 +15,15 @@ from lreid.retrieval.scores import Metric, cosines_of, scores_of
 
 
 class GrowthPoint(NamedTuple):
-    """Metrics at one size of the gallery, each a mean and a standard deviation over the draws.
+    """Metrics at one gallery size. Each metric has a mean and a standard deviation over the random draws.
 
     Attributes:
         identities: number of enrolled identities that have queries.
         images: mean number of gallery images.
         mAP, rank1: fractions in [0, 1], over the queries of enrolled identities.
         threshold: cosine similarity that only the allowed share of impostors (FPIR) reaches.
-        true_positive_rate: share of these queries whose best image is a match and reaches the threshold (TPIR).
+        true_positive_rate: share of the queries of enrolled identities whose best image is a match and reaches the
+            threshold (TPIR).
     """
 
     identities: int
@@ -48,14 +49,14 @@ def gallery_growth(
 
     A part contains all images of some identities, and the same share of the images without a query. With more enrolled
     identities, accuracy falls and the threshold for a fixed FPIR rises for every model (Grother et al., NIST IR 8271,
-    2019; distractors: Zheng et al., ICCV 2015). Compare models only at the same size.
+    2019; distractors: Zheng et al., ICCV 2015). Compare models only at the same gallery size.
 
     Args:
-        features: ``(Q, D)`` of the queries and ``(G, D)`` of the gallery.
+        features: features ``(Q, D)`` of the queries and ``(G, D)`` of the gallery.
         query, gallery: labels of the queries and of the gallery.
         metric, ap, device: as in :func:`lreid.retrieval.evaluate`.
-        false_accept_rate: FPIR of the threshold, in [0, 1). Every query also serves as an impostor, searched in the
-            gallery without its identity; see :func:`lreid.retrieval.open_set_rates`.
+        false_accept_rate: FPIR for which the threshold is set, in [0, 1). Every query also serves as an impostor,
+            searched in the gallery without its identity; see :func:`lreid.retrieval.open_set_rates`.
         draws: number of random parts of each size. Every call draws the same parts.
 
     Returns:
@@ -84,11 +85,11 @@ def gallery_growth(
 
 
 def _matched(query: Labels, gallery: Labels) -> np.ndarray:
-    """Identities of the queries that have a match in the gallery, ascending."""
+    """Return the identities with a query that has a match in the gallery, ascending."""
     rows, columns = SameIdentity(gallery.ids)(query.ids)
     matched = np.unique(query.ids[rows[usable(query[rows], gallery[columns])]])
     if len(matched) < 2:
-        raise InputError(f"growth of the gallery: {len(matched)} identities have a match; it needs 2 or more")
+        raise InputError(f"gallery growth: {len(matched)} identities have a match; at least 2 are needed")
     return matched
 
 
@@ -100,7 +101,7 @@ def _mean_and_spread(values: Sequence[float]) -> tuple[float, float]:
 def _draw(
     query_ids: np.ndarray, gallery_ids: np.ndarray, matched: np.ndarray, size: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw a part of a gallery: a mask (Q,) of the queries of its identities, and its gallery rows, ascending."""
+    """Draw ``size`` identities; return a mask (Q,) of their queries, and the gallery rows of the part, ascending."""
     enrolled = rng.permutation(matched)[:size]
     others = rng.permutation(np.flatnonzero(~np.isin(gallery_ids, [*matched, JUNK])))
     others = others[: round(len(others) * size / len(matched))]

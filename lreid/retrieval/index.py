@@ -1,6 +1,7 @@
 """Search through a faiss index instead of comparing all gallery images, and measure the loss of accuracy.
 
-Metrics are computed from the scores of an index as from exact scores. Images that it does not return rank last.
+Metrics are computed in the same way from the scores of an index and from exact scores. Images that an index does not
+return rank last.
 """
 
 from __future__ import annotations
@@ -40,13 +41,14 @@ class Search(Protocol):
 
     @property
     def max_results(self) -> int:
-        """The maximum number of gallery images per query."""
+        """The maximum number of results per query."""
 
     def __call__(self, queries: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return scores and gallery rows ``(B, k)`` of the images found for ``(B, D)`` queries, on the CPU.
 
-        The scores approximate those of :class:`lreid.retrieval.scores.Scorer`, in any order. Where fewer than k images
-        were found, the row is -1. If all images were found and are in the gallery's order, None replaces the rows.
+        The scores approximate the scores of :class:`lreid.retrieval.scores.Scorer`, and results may have any order. A
+        query with fewer than k results has row -1 in the remaining places. None instead of rows means that the scores
+        are those of all images, in the gallery's order.
         """
 
 
@@ -65,7 +67,7 @@ class MeasuredSearch(Search, Protocol):
     def megabytes(self) -> float | None: ...  # noqa: D102
 
     def nearest(self, queries: Tensor) -> np.ndarray:
-        """Rows ``(B, depth)`` of the nearest images, nearest first; -1 where fewer were found."""
+        """Rows ``(B, depth)`` of the nearest gallery images, nearest first; -1 for missing results."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +78,8 @@ class FaissIndex:
         index: see :func:`new_index`.
         depth: number of images per query; a ``flat`` index returns all images.
         device: where faiss searches, see :func:`lreid.retrieval.faiss_module.gpus_of`. Several GPUs share the gallery.
-            ``auto`` uses the CPU where GPUs do not support the search, that is for graphs and for a depth above 2048.
-        float16: store vectors on the GPU in 16 bits. Then scores differ from the exact scores.
+            GPUs support neither graphs nor a depth above 2048; for them, ``auto`` uses the CPU.
+        float16: store vectors on the GPU in 16 bits. Scores of 16-bit vectors differ from the exact scores.
 
     Raises:
         ArgumentError: ``depth`` is below 1.
@@ -121,7 +123,8 @@ class FaissIndex:
         """Numbers of the GPUs that search; empty if the CPU searches.
 
         Raises:
-            ArgumentError: there is no such GPU, a GPU cannot return ``depth`` images, or the CPU should store 16 bits.
+            ArgumentError: the GPU does not exist, a GPU cannot return ``depth`` images, or ``float16`` is set for the
+                CPU.
         """
         if self.float16 and self.device == "cpu":
             raise ArgumentError("index_float16", "is True, but the CPU stores 32 bits; set it to False")
@@ -142,7 +145,7 @@ def _require_gpu_copy(index: Any) -> None:
     if not isinstance(index, kinds):
         raise ArgumentError(
             "index_device",
-            f"is a GPU, but {type(index).__name__} is searched by the processor; use cpu, or a flat or ivfpq index",
+            f"is a GPU, but {type(index).__name__} runs only on the CPU; use cpu, or a flat or ivfpq index",
         )
 
 
@@ -215,7 +218,7 @@ class FaissSearch:
 
     @property
     def max_results(self) -> int:
-        """The maximum number of gallery images per query: ``depth``, or all of them for a ``flat`` index."""
+        """The maximum number of results per query: ``depth``, or the size of the gallery for a ``flat`` index."""
         return self.index.ntotal if self.exhaustive else min(self.kind.depth, self.index.ntotal)
 
     def __call__(self, queries: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -234,7 +237,7 @@ class FaissSearch:
         return values, None if rows is None else torch.from_numpy(rows)
 
     def _search(self, vectors: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray]:
-        """Scores and rows ``(B, k)`` of up to ``depth`` images of each piece of the gallery."""
+        """Search every piece of the gallery for up to ``depth`` images; return scores and rows, both ``(B, k)``."""
         parts = []
         for first, index in self.copies or [(0, self.index)]:
             scores, rows = index.search(vectors, min(depth, index.ntotal))
@@ -243,7 +246,7 @@ class FaissSearch:
         return scores, rows
 
     def nearest(self, queries: Tensor) -> np.ndarray:
-        """Rows ``(B, k)`` of the ``depth`` nearest images, nearest first; -1 where fewer were found."""
+        """Rows ``(B, k)`` of the ``depth`` nearest gallery images, nearest first; -1 for missing results."""
         depth = min(self.kind.depth, self.index.ntotal)
         scores, rows = self._search(self._vectors(queries)[0], depth)
         if len(self.copies) > 1:
@@ -265,7 +268,7 @@ class FaissSearch:
         return sum(sizes) / 2**20
 
     def _vectors(self, queries: Tensor) -> tuple[np.ndarray, Tensor]:
-        """Vectors to search for (B, D) float32, and per query (B, 1) its norm, or its squared norm for distances.
+        """Return query vectors (B, D) float32, and the norm of each query (B, 1), squared if the metric is a distance.
 
         Raises:
             InputError: a query is so much longer than the gallery's features that their distance overflows float32.
@@ -283,7 +286,8 @@ class IndexScores:
     """Scores of the images that a search finds; all other images get the score :func:`unfound`.
 
     A score that differs from the exact score only by rounding is replaced by the exact score. An index that stores full
-    vectors therefore ranks the images that it finds exactly, including ties. An index of codes ranks by its own scores.
+    vectors therefore ranks the images that it finds exactly, including ties. An index that stores codes ranks by
+    approximate scores.
 
     Args:
         search: search of the gallery.
@@ -318,12 +322,12 @@ class IndexScores:
 
 
 def unfound(dtype: torch.dtype) -> float:
-    """Score of an image that a search has not found; it is below every other score."""
+    """Score of an image that a search has not found. The score is below every other score."""
     return torch.finfo(dtype).min / 2
 
 
 def unfound_last(scores: Tensor, rows: np.ndarray, columns: np.ndarray) -> None:
-    """Rank the matches ``scores[rows, columns]`` that a search did not find after all other images, in place."""
+    """Move matches ``scores[rows, columns]`` that a search did not find to the end of the ranking, in place."""
     missing = (scores[rows, columns] <= unfound(scores.dtype)).cpu().numpy()
     if missing.any():
         scores[rows[missing], columns[missing]] = torch.finfo(scores.dtype).min
@@ -377,7 +381,7 @@ def cost_of(search: MeasuredSearch, exact: ExactScores, depths: tuple[int, ...] 
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Limit faiss to one thread; several threads would link a graph in a different order each time."""
+    """Limit faiss to one thread, because several threads would build a different graph in every run."""
     faiss = import_faiss()
     threads = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)

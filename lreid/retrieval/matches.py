@@ -11,7 +11,7 @@ from lreid.identities import JUNK
 # These constants affect only the speed, not the results. They were tuned for numpy with AVX-512.
 SORT = 17  # sorting a gallery takes as long as comparing this many matches with the entire gallery
 FEW = 1 / 64  # share of a gallery up to which the values to sort are copied out first
-SAMPLED = 256  # number of scores that estimate such shares
+SAMPLED = 256  # number of scores from which this share is estimated
 
 
 class SameIdentity:
@@ -44,7 +44,7 @@ def count_ahead(scores: Tensor, rows: np.ndarray, columns: np.ndarray, scale: Te
         scores: ``(B, G)``; ``-inf`` where an image is left out of the ranking.
         rows: ``(P,)`` ascending query rows.
         columns: ``(P,)`` gallery columns; their scores are finite.
-        scale: ``(G,)`` positive factors. The scores are multiplied by them first, in place.
+        scale: ``(G,)`` positive factors. The scores are first multiplied by the factors, in place.
 
     Returns:
         ``(P,)`` int64, the same on every device.
@@ -55,7 +55,7 @@ def count_ahead(scores: Tensor, rows: np.ndarray, columns: np.ndarray, scale: Te
 
 
 def _count_by_comparing(scores: Tensor, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """:func:`count_ahead` for devices on which comparing entire rows is fast."""
+    """Implementation of :func:`count_ahead` for devices that compare entire rows quickly, such as GPUs."""
     places = torch.arange(scores.shape[1], device=scores.device)  # (G,)
     rows, columns = (torch.from_numpy(index).to(scores.device) for index in (rows, columns))
     step = max(1, len(scores) // 4)  # limits the memory of a step to the size of the scores
@@ -71,11 +71,12 @@ def _count_by_comparing(scores: Tensor, rows: np.ndarray, columns: np.ndarray) -
 def _count_by_sorting(
     scores: np.ndarray, rows: np.ndarray, columns: np.ndarray, scale: np.ndarray | None = None
 ) -> np.ndarray:
-    """:func:`count_ahead` for CPUs, where numpy sorts values at a few nanoseconds each.
+    """Implementation of :func:`count_ahead` for CPUs, where numpy sorts values at a few nanoseconds each.
 
-    Sorted values show how many values exceed a match and how many equal it. Positions matter only among equal values.
-    Values below a match do not matter: they are left out or, if many values remain, set to one value, which sorts fast.
-    A few matches rank so low that sorting would take longer; they are compared with all images instead.
+    In the sorted scores, the place of a match's score shows how many images have higher scores and how many equal
+    scores. Only images with equal scores are compared by position. Scores below the lowest match are left out or, if
+    many scores remain, set to one value, which sorts fast. For a few matches of very low rank, comparing with all
+    images is faster than sorting.
     """
     targets = scores[rows, columns] if scale is None else scores[rows, columns] * scale[columns]  # (P,)
     order = np.lexsort((targets, rows))
@@ -91,7 +92,7 @@ def _count_by_sorting(
         if scale is not None:
             line *= scale  # here, because the steps below need this row in the cache
         sample = np.sort(line[::SAMPLED])
-        place = sample.searchsorted(targets[start:stop])  # estimates how many images are behind each match
+        place = sample.searchsorted(targets[start:stop])  # estimates how many images rank after each match
         behind = (numbers[: stop - start] - SORT / len(sample) * place).argmin()
         first = start + behind
         if len(sample) - place[behind] < FEW * len(sample):

@@ -18,7 +18,7 @@ class OpenSetRate:
     """The true positive identification rate at one false accept rate.
 
     Attributes:
-        false_accept_rate: the allowed share of impostors, in [0, 1].
+        false_accept_rate: share of impostors that may reach the threshold, in [0, 1].
         threshold: cosine similarity from which a query is accepted.
         true_positive_rate: share of the enrolled queries whose best image is a match and reaches the threshold.
     """
@@ -31,8 +31,8 @@ class OpenSetRate:
 def threshold_for(impostor_scores: np.ndarray, false_accept_rate: float) -> float:
     """Find the lowest threshold that at most the allowed share of impostors reaches.
 
-    With fewer than ``1 / false_accept_rate`` impostors, no impostor may reach the threshold, which is just above their
-    best score.
+    With fewer than ``1 / false_accept_rate`` impostors, no impostor may reach the threshold. The threshold is then just
+    above the best impostor score.
 
     Args:
         impostor_scores: ``(S,)`` best scores of queries whose identity is not in the gallery.
@@ -53,7 +53,7 @@ def threshold_for(impostor_scores: np.ndarray, false_accept_rate: float) -> floa
 def pair_scores(score: BlockScores, query: Labels, gallery: Labels) -> tuple[np.ndarray, np.ndarray]:
     """Cosine similarities of all genuine and all impostor pairs of a query and a gallery image.
 
-    These scores are for verification, where two images are compared. Arguments are those of :func:`open_set_rates`. The
+    Verification compares two images, so it needs scores of pairs. Arguments are those of :func:`open_set_rates`. The
     camera filter leaves out pairs with the same identity and camera.
 
     Returns:
@@ -73,7 +73,7 @@ def pair_scores(score: BlockScores, query: Labels, gallery: Labels) -> tuple[np.
 
 
 def _own_and_others(query: Labels, gallery: Labels) -> tuple[np.ndarray, np.ndarray]:
-    """Usable gallery images of each query's identity, and of other identities: two masks ``(B, G)``; none for junk."""
+    """Masks ``(B, G)`` of the gallery images of each query's identity, and of other identities, without junk images."""
     query = query[:, None]
     ranked, own = usable(query, gallery), same(query.ids, gallery.ids)
     return ranked & own, ranked & ~own & (query.ids != JUNK)
@@ -86,7 +86,8 @@ def best_scores(score: BlockScores, query: Labels, gallery: Labels) -> tuple[np.
         score, query, gallery: as in :func:`open_set_rates`.
 
     Returns:
-        Two arrays ``(Q,)`` float32; -inf where there is no such image.
+        Best scores for the own identity and for other identities, ``(Q,)`` float32 each; -inf if the gallery has no
+        image for the score.
 
     Raises:
         InputError: the labels are invalid.
@@ -106,19 +107,19 @@ def open_set_rates(
 ) -> list[OpenSetRate]:
     """True-positive rates of open-set search (detection and identification rate, Phillips et al., 2011).
 
-    Every query has two roles. As an impostor, the query is searched in the gallery without the images of its identity;
-    its best score there is an impostor score. As a genuine query, it is searched in the same gallery as in
-    :func:`lreid.retrieval.evaluate`, if that contains a match.
+    Every query is searched as an impostor, in the gallery without the images of the query's identity. The best score of
+    this search is an impostor score. A query with a match is also searched as a genuine query, in the same gallery as
+    in :func:`lreid.retrieval.evaluate`.
 
     Args:
         score: function from a slice of the queries to their ``(B, G)`` cosine similarities, see
             :func:`lreid.retrieval.cosines_of`; ``score.shape`` is ``(Q, G)``.
         query, gallery: labels of queries and gallery; without cameras there is no camera filter. Images whose identity
             is missing or -1 are left out, because they may show an enrolled person.
-        false_accept_rates: allowed shares of impostors, each in [0, 1).
+        false_accept_rates: shares of impostors that may reach the threshold, each in [0, 1).
 
     Raises:
-        InputError: the labels are invalid, no query has a match, or the gallery has no other identity.
+        InputError: the labels are invalid, no query has a match, or the gallery has only one identity.
     """
     own, others = best_scores(score, query, gallery)
     enrolled = np.isfinite(own)

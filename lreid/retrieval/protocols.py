@@ -79,7 +79,7 @@ def evaluate_single_shot(
     Args:
         score, query, gallery: as in :func:`evaluate_image_to_track`.
         repeats: number of draws, 1 or more.
-        seed: seed of the draws. All queries share a draw, except for the image of their own identity.
+        seed: seed of the draws. In a draw, all queries get the same images of other identities.
         ap, max_rank, block: as in :func:`lreid.retrieval.evaluate`, which raises the same errors.
     """
     if repeats < 1:
@@ -88,7 +88,7 @@ def evaluate_single_shot(
     query, gallery = comparable(query, gallery, score.shape)
     full_gallery = evaluate_scores(score, query, gallery, ap=ap, max_rank=max_rank, block=block)
     rng = np.random.default_rng(seed)
-    lots = np.stack([rng.permutation(num_gallery) for _ in range(repeats)])  # (R, G): the lowest of an identity wins
+    lots = np.stack([rng.permutation(num_gallery) for _ in range(repeats)])  # (R, G): the lowest lot is drawn
     same_identity = SameIdentity(gallery.ids)
     counted = np.flatnonzero(gallery.ids != JUNK)
     hits = np.zeros(max_rank)
@@ -112,7 +112,7 @@ def evaluate_single_shot(
 
 
 def _lowest(groups: np.ndarray, images: np.ndarray, lot: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct groups, ascending, and for each group its image with the lowest number in ``lot``."""
+    """Return the distinct ``groups``, ascending, and the image with the lowest number in ``lot`` for each group."""
     order = np.lexsort((lot[images], groups))
     distinct, first = np.unique(groups[order], return_index=True)
     return distinct, images[order][first]
@@ -121,13 +121,14 @@ def _lowest(groups: np.ndarray, images: np.ndarray, lot: np.ndarray) -> tuple[np
 def average_evaluations(evaluations: Sequence[Evaluation]) -> Evaluation:
     """Average the evaluations of random splits, as papers do for VIPeR, PRID, GRID, i-LIDS and VehicleID.
 
-    mAP, mINP and CMC are plain means over the splits. APs are concatenated, numbers of queries summed.
+    mAP, mINP and CMC are plain means over the splits. The APs per query are concatenated, and the numbers of queries
+    are summed.
 
     Raises:
         InputError: there is no evaluation, or CMC curves have different lengths.
     """
     if len({len(each.cmc) for each in evaluations}) != 1:
-        raise InputError("average_evaluations: needs evaluations of one max_rank, and at least one")
+        raise InputError("average_evaluations: needs at least one evaluation, and the same max_rank in all")
     return Evaluation(
         mAP=float(np.mean([each.mAP for each in evaluations])),
         mINP=float(np.mean([each.mINP for each in evaluations])),

@@ -1,8 +1,8 @@
 """Exact CMC, AP, mAP and mINP over the full ranking, at about the cost of one matrix product.
 
-All metrics follow from the ranks of the matches, and a match's rank is the number of gallery images ahead of it. So
-lreid does not sort rankings. The queries are processed in blocks, and memory never holds the full query × gallery
-matrix.
+All metrics follow from the ranks of the matches, and a match's rank is the number of gallery images ahead of it. lreid
+therefore counts these images instead of sorting. The queries are processed in blocks, and memory never holds the full
+query × gallery matrix.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Evaluation:
 
     @property
     def warning(self) -> str:
-        """One line with the number of queries without a match and the reasons; empty if there are none."""
+        """A message with the number of queries without a match and the reasons; empty if all queries have a match."""
         if self.num_valid == len(self.ap):
             return ""
         return (
@@ -85,11 +85,12 @@ def evaluate(
     """Rank the gallery for every query and compute the metrics of the rankings.
 
     A query's ranking leaves out gallery images with identity -1 (junk) and, with ``camera_filter``, images with the
-    query's identity *and* camera. All other images stay, so distractors count against the query.
+    query's identity *and* camera. All other images are ranked, also distractors (images of people without a query).
 
     Images with equal scores keep the order of the gallery, on every device. Gallery rows that are equal bit for bit
-    always have equal scores, which a plain matrix product does not guarantee. Scores of different rows have rounding
-    errors, whose last bit may depend on ``block`` and device. Re-ranked scores have none of these guarantees.
+    always have equal scores, which a plain matrix product does not guarantee. The last bit of a score may depend on
+    ``block`` and on the device, because of rounding. With re-ranking, neither the order of equal scores nor equal
+    scores of equal rows are guaranteed.
 
     Args:
         query_features: ``(Q, D)`` floats, array or tensor. float64 features give float64 scores.
@@ -99,7 +100,7 @@ def evaluate(
             gallery image from all rankings.
         query_cams, gallery_cams: ``(Q,)`` and ``(G,)``, all integers or all text; not needed without the camera filter.
             An image whose camera is missing or -1 is never filtered.
-        metric: ``cosine`` compares directions; a zero vector has cosine 0 with everything. ``euclidean`` and
+        metric: ``cosine`` compares directions; a zero vector has cosine similarity 0 to every vector. ``euclidean`` and
             ``sqeuclidean`` give the same ranking.
         ap: ``rectangular`` averages the precision at the matches, and mAP is the mean over the queries with a match, as
             in reid-strong-baseline and torchreid. ``trapezoidal`` is the AP of the first Market-1501 code: the i-th
@@ -111,8 +112,8 @@ def evaluate(
         device: device for the computation; ``None`` means the device of the gallery features.
         rerank: re-ranking that is applied first, see :class:`lreid.retrieval.KReciprocal`.
         search: search that returns the images to rank, such as ``FaissIndex("hnsw").over(gallery_features, metric)``.
-            Images that it does not return are ranked last, matches after non-matches. A search that returns all images,
-            like a ``flat`` index, gives the figures of the exact ranking.
+            Images that the search does not return are ranked last, matches after non-matches. A search that returns all
+            images, like a ``flat`` index, gives the same metrics as exact ranking.
 
     Raises:
         InputError: the input is invalid, or no query has a match; the message says which filter removed the matches.
@@ -141,7 +142,7 @@ def evaluate_scores(
         score: scores of shape ``(Q, G)``; called with a slice of the queries, it returns their finite scores ``(B, G)``
             in a tensor that may be overwritten.
         query, gallery: labels of queries and gallery; without cameras there is no camera filter.
-        ap, max_rank, block: as in :func:`evaluate`, which also describes the result and the errors.
+        ap, max_rank, block: as in :func:`evaluate`, where result and errors are described, too.
     """
     _require(ap, max_rank, block)
     num_queries, num_gallery = score.shape
@@ -181,14 +182,14 @@ def evaluate_scores(
 
 
 def _ranks(score: BlockScores, chunk: slice, matches: Pairs, filtered: Pairs, junk: np.ndarray) -> np.ndarray:
-    """Ranks ``(P,)`` from 0 of the P matches of the queries in a slice.
+    """Return the ranks ``(P,)``, from 0, of all P matches of the queries in a slice.
 
     Args:
         score: as in :func:`evaluate_scores`.
         chunk: the slice of the queries.
         matches: query rows, ascending, and gallery columns of the matches.
         filtered: query rows and gallery columns of the images that the camera filter leaves out.
-        junk: gallery columns that are in no ranking.
+        junk: gallery columns of the junk images, which no ranking contains.
     """
     exact = score if isinstance(score, Scorer) else None  # count_ahead applies the scale, which is faster
     scores = exact.unscaled(chunk) if exact else score(chunk)  # (B, G)

@@ -20,13 +20,13 @@ class KReciprocal:
     """k-reciprocal re-ranking (Zhong et al., CVPR 2017), an argument of :func:`lreid.retrieval.evaluate`.
 
     A sparse vector over all N = Q + G images describes the k-reciprocal neighbours of each image. The re-ranked
-    distance is a weighted mean of the Jaccard distance of these vectors and the original distance. As in the authors'
-    code, the original distance is the squared Euclidean distance (of unit vectors for ``cosine``), divided by the
-    largest distance in its row. The ranking equals that of the authors' code, but needs no dense N × N matrices.
-    Re-ranking uses all queries together, so do not compare its metrics with those of plain rankings.
+    distance is a weighted mean of the Jaccard distance between two such vectors and the original distance. The original
+    distance is the squared Euclidean distance (of unit vectors for ``cosine``), divided by the largest distance in its
+    row. lreid ranks like the authors' code, but without dense N × N matrices. Re-ranking uses all queries together, so
+    do not compare its metrics with those of plain rankings.
 
     Attributes:
-        k1: number of nearest neighbours among which reciprocal ones are searched.
+        k1: number of nearest neighbours among which reciprocal neighbours are searched.
         k2: number of neighbours whose vectors are averaged; 1 means no averaging.
         weight: weight of the original distance, in [0, 1] (lambda in the paper).
     """
@@ -59,7 +59,7 @@ class SparseRows(NamedTuple):
     values: np.ndarray  # (nonzero,)
 
     def entries(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the positions of all entries of some rows, and for each entry the position of its row in ``rows``."""
+        """Return the positions of all entries in the given rows, and the index into ``rows`` for each entry."""
         count = self.bounds[rows + 1] - self.bounds[rows]
         row_of = np.repeat(np.arange(len(rows)), count)
         within = np.arange(len(row_of)) - np.repeat(np.cumsum(count) - count, count)
@@ -102,7 +102,7 @@ class ReRankedScores:
         return products.mul_(-2).add_(self.squares).add_(self.squares[here, None]).clamp_(min=0)
 
     def _nearest(self, count: int) -> tuple[np.ndarray, Tensor]:
-        """Find the nearest images of every image, itself included, ``(N, count)``, and its largest distance."""
+        """Return the ``count`` nearest images of each image, including the image itself, and its largest distance."""
         neighbours, furthest = [], []
         for chunk in blocks(len(self.features), len(self.features)):
             distances = self._distances(chunk)
@@ -181,7 +181,7 @@ def _transpose_gallery(vectors: SparseRows, num_queries: int) -> SparseRows:
 
 
 def _bounds(rows: np.ndarray, num_rows: int) -> np.ndarray:
-    """Positions where each row starts in an ascending list of row numbers, and where the last row ends."""
+    """Return the position where each row starts in ascending row numbers, and the position where the last row ends."""
     return np.searchsorted(rows, np.arange(num_rows + 1))
 
 
@@ -191,7 +191,7 @@ def expand_queries(
     """Average query expansion, weighted by similarity (Chum et al., 2007; Radenović et al., 2018).
 
     A query becomes the sum of itself and its ``k`` nearest gallery images. The weight of an image is its cosine
-    similarity to the power ``alpha``, or 0 if the similarity is negative. With ``alpha`` 0 all weights are 1.
+    similarity to the power ``alpha``, or 0 if the similarity is negative. If ``alpha`` is 0, all weights are 1.
 
     Args:
         query_features: ``(Q, D)`` floats, array or tensor.

@@ -51,7 +51,7 @@ class ExactScores(BlockScores, Protocol):
     queries: Tensor
 
     def sizes(self, queries: Tensor, columns: Tensor | slice) -> Tensor:
-        """Return the scale of the rounding errors in the scores of ``(B, D)`` queries with ``(B, k)`` gallery images.
+        """Return the magnitude that rounding errors are proportional to, for ``(B, D)`` queries and ``(B, k)`` images.
 
         If ``columns`` is a slice, it selects the same images for all queries.
         """
@@ -130,21 +130,21 @@ class Scorer:
         return scores
 
     def sizes(self, queries: Tensor, columns: Tensor | slice) -> Tensor:
-        """See :class:`ExactScores`: the lengths of the queries, or the sums of both squared lengths."""
+        """Norms of the queries for cosine, or sums of both squared norms for distances, see :class:`ExactScores`."""
         if self.term is None:
             return queries.norm(dim=1, keepdim=True)
         return queries.square().sum(1, keepdim=True) + 2 * self.term[columns]
 
 
 def blocks(count: int, width: int, block: int | None = None) -> Iterator[slice]:
-    """Yield slices of ``block`` rows; if ``block`` is None, a slice of ``width`` float32 per row takes about 64 MB."""
+    """Yield slices of ``block`` rows. By default, a slice with ``width`` float32 numbers per row takes about 64 MB."""
     block = block or max(1, BLOCK_SCORES // width)
     for start in range(0, count, block):
         yield slice(start, min(start + block, count))
 
 
 def _repeated_rows(features: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Find the rows that equal an earlier row, and for each of them the first equal row."""
+    """Find rows that repeat an earlier row, and the first row equal to each repeated row."""
     rows = features.cpu().numpy()
     columns = np.ascontiguousarray(rows[:, :: max(1, rows.shape[1] // 16)])  # these columns distinguish nearly all rows
     bits = columns.view(f"u{columns.itemsize}").astype(np.uint64)
@@ -174,7 +174,7 @@ def scores_of(
     if rerank is None:
         return _searched(Scorer(queries, gallery, metric), search)
     if search:
-        raise InputError("re-ranking compares all images with all, so it takes no search")
+        raise InputError("re-ranking compares all images with all, so it cannot use a search")
     return rerank(queries, gallery, metric)
 
 

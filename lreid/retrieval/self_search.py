@@ -1,4 +1,4 @@
-"""Retrieval within a sample of images, which shows how well a network distinguishes their identities."""
+"""Retrieval within a sample of images, which shows how well a network distinguishes the identities in the sample."""
 
 import numpy as np
 
@@ -10,10 +10,12 @@ from lreid.retrieval.scores import Metric
 def self_retrieval(
     features: np.ndarray, labels: np.ndarray, cameras: np.ndarray, *, metric: Metric = "cosine"
 ) -> float:
-    """Search every image among all others, without those of the same identity and camera, and return the mAP.
+    """Use every image as a query among all other images of the sample, and return the mAP.
 
-    If no identity was seen by two cameras, every image is treated as coming from a separate camera. The same holds for
-    an image whose camera is unknown.
+    The camera filter leaves out images with the query's identity and camera.
+
+    If no identity was seen by two cameras, every image is treated as coming from a separate camera. An image of unknown
+    camera is also treated as coming from a separate camera.
 
     Args:
         features: ``(n, D)`` float.
