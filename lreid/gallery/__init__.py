@@ -1,4 +1,4 @@
-"""Galleries: features of images with their identities, to search, save and change. Galleries need faiss or pymilvus."""
+"""Galleries: features and identities of images, to search, save and change. They need faiss or pymilvus."""
 
 from lreid.gallery.filters import Filter
 from lreid.gallery.gallery import Gallery, Matches

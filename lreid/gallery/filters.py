@@ -1,4 +1,4 @@
-"""Filters of a search: conditions on the images that it may return."""
+"""Filters of a search: conditions on the images that the search may return."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Filter:
 
     Attributes:
         cameras, identities: allowed values; ``None`` allows all. -1 means images whose camera or identity is unknown.
-        not_cameras, not_identities: excluded values; -1 means the same as above.
+        not_cameras, not_identities: excluded values; -1 excludes images whose camera or identity is unknown.
         since, until: limits of the time in seconds, ``since <= time < until``; ``None`` means no limit. If there is a
             limit, images without a time are excluded.
-        not_both: pairs of an identity and a camera; images that have both are excluded. A pair with -1 excludes
-            nothing, because an unknown label is not equal to any label.
+        not_both: pairs of an identity and a camera; images with this identity from this camera are excluded. A pair
+            with -1 excludes nothing, because an unknown label is not equal to any label.
 
     Raises:
         InputError: a value is missing, is neither a 64-bit integer nor text, or is a single value instead of a list.
@@ -58,7 +58,7 @@ class Filter:
             object.__setattr__(self, each.name, value)
 
     def numbered(self, number_of: Callable[[str, int | str], int]) -> Filter:
-        """The filter with labels as integers."""
+        """The same filter, with labels as integers."""
         ids, cams = partial(number_of, "identity"), partial(number_of, "camera")
         return replace(
             self,

@@ -45,8 +45,8 @@ class Matches:
             object), ``None`` if unknown.
         times: ``(Q, k)`` int64.
         paths: ``(Q, k)`` strings.
-        known: ``(Q, k)`` bool, whether the image has an identity and its score reaches the gallery's threshold. If the
-            gallery has no threshold, True for every match.
+        known: ``(Q, k)`` bool, whether the image has an identity and its score reaches the gallery's threshold. Without
+            a threshold, ``known`` is True for every match.
     """
 
     scores: np.ndarray
@@ -59,7 +59,7 @@ class Matches:
 
     @property
     def unknown(self) -> np.ndarray:
-        """``(Q,)`` bool: no image with an identity reaches the threshold."""
+        """``(Q,)`` bool: True for a query if no image with an identity reaches the threshold."""
         return self.known.sum(1) == 0
 
     def to_frame(self) -> pandas.DataFrame:
@@ -120,7 +120,7 @@ class Gallery:
 
         Args:
             what: ``identity`` or ``camera``.
-            label: the label; the number of an integer is the integer itself.
+            label: the label; an integer label is its own number.
 
         Raises:
             InputError: no image has this label (the message lists some existing labels), or numbers are mixed with
@@ -189,13 +189,13 @@ class Gallery:
                 ``(N, D)`` floats, which this method normalises.
             paths: N different names of the images (default: the absolute paths of the files).
             ids, cams: ``(N,)`` identities and cameras, all integers or all text, see :mod:`lreid.identities`. A missing
-                value or -1 is unknown; ``None`` means that all are unknown. If both are ``None`` and ``images`` is a
-                folder, lreid reads them from the paths in the folder.
+                value or -1 means unknown; ``None`` means that all labels are unknown. If both are ``None`` and
+                ``images`` is a folder, lreid reads them from the paths in the folder.
             times: ``(N,)`` integers, seconds; -1 or ``None`` as for ``ids``.
             model: for images, the network or its name for :func:`lreid.load_model`; for features, the fingerprint of
                 the network. Only features of this model can be added and searched.
-            at: place of the gallery, see :func:`lreid.gallery.store.place_of`; ``None`` keeps it in memory until
-                :meth:`save` names a file.
+            at: place of the gallery, see :func:`lreid.gallery.store.place_of`; ``None`` keeps the gallery in memory
+                until :meth:`save` names a file.
             device: as in :meth:`load`.
             about: ``kind``, ``shards``, ``names``, ``extras`` and ``whole``, see :class:`lreid.gallery.store.About`.
                 Pass ``whole=False`` to fill the gallery by :meth:`add` and then complete it by :meth:`finish`.
@@ -227,7 +227,7 @@ class Gallery:
     ) -> None:
         """Add images; arguments as in :meth:`build`. The threshold does not change; calibrate after many additions.
 
-        Milvus has stored the images when this method returns; a file contains them when :meth:`save` returns.
+        A gallery in Milvus is stored when this method returns; a gallery in a file is written by :meth:`save`.
 
         Raises:
             InputError: the input is invalid, a path is already in the gallery, the model is a different one, or the
@@ -286,9 +286,9 @@ class Gallery:
             model: as in :meth:`build`; for images, ``None`` means the network that built the gallery.
             where: allowed cameras, identities and times.
             exclude_same_camera: exclude images from the query's camera that show the query's identity; if ``query_ids``
-                is not given, exclude all images from the query's camera. An unknown camera or identity excludes
-                nothing.
-            cross_model: accept features of a different model, for models with comparable features.
+                is not given, exclude all images from the query's camera. A query with an unknown camera or identity
+                excludes no images.
+            cross_model: accept query features of a different model, for models with comparable features.
 
         Raises:
             InputError: the input is invalid, the features come from a different model, or the gallery lacks a name in
@@ -318,15 +318,15 @@ class Gallery:
     def calibrate(self, images: Any, ids: Any, *, model: Model | None = None, false_accept_rate: float = 0.01) -> float:
         """Set the threshold for a false accept rate.
 
-        Every labelled image serves as an impostor: the gallery is searched with the image, leaving out the images of
-        its identity. The threshold is set so that at most a share ``false_accept_rate`` of the best scores reaches it.
-        A larger gallery contains more similar people, so calibrate again after many additions.
+        Every labelled image serves as an impostor: lreid searches the gallery with the image, but without the images of
+        its identity. At most a share ``false_accept_rate`` of the impostors' best scores reaches the threshold. A
+        larger gallery contains more similar people, so calibrate again after many additions.
 
         Args:
             images: Q images, or their features ``(Q, D)``, as in :meth:`build`; preferably images that are not in the
                 gallery.
-            ids: ``(Q,)`` identities, integers or text as in the gallery; they need not be in the gallery. Images whose
-                identity is missing or -1 are left out, because they may show an enrolled person.
+            ids: ``(Q,)`` identities, integers or text as in the gallery. Identities may be new to the gallery. Images
+                whose identity is missing or -1 are left out, because they may show an enrolled person.
             model: as in :meth:`search`.
             false_accept_rate: a share in [0, 1). Use many more images than ``1 / false_accept_rate``.
 
@@ -340,7 +340,7 @@ class Gallery:
         vectors = self._vectors(images, model, "calibration features")
         ids = self._numbers("identity", ids, "calibration identities", len(vectors))
         if not self._has_labels("identity"):
-            raise InputError("the gallery's images have no identities; a threshold cannot be calibrated on it")
+            raise InputError("the gallery's images have no identities; a threshold cannot be calibrated")
         labelled = ids != UNKNOWN
         if not labelled.any():
             raise InputError("calibration identities: all are unknown; a threshold needs images with an identity")
@@ -356,7 +356,7 @@ class Gallery:
         """Save the gallery at its place, or write a gallery in memory to a file.
 
         Args:
-            path: the file. An existing file is replaced when the new one is complete.
+            path: the file. An existing file is replaced when the new file is complete.
 
         Raises:
             InputError: the file cannot be written, or another process has changed it since this process read it.
@@ -381,16 +381,16 @@ class Gallery:
 
         Args:
             where: address of the gallery, see :func:`lreid.gallery.store.place_of`.
-            memory_map: leave the features of a file on disk; searches read the parts that they need. The gallery then
-                cannot be changed.
+            memory_map: leave the features of a file on disk, where searches read only the parts that they need. A
+                memory-mapped gallery cannot be changed.
             unfinished: accept a gallery that is not complete, for a caller that continues to fill it.
             device: ``cpu``, ``cuda`` or ``cuda:N``. On a GPU, a copy of the index runs searches without a filter and
                 with up to 2048 matches per query; faiss supports filters only on the CPU. A saved file does not depend
                 on the device.
 
         Raises:
-            InputError: the gallery is missing, truncated, of a different version, not complete or not reachable; the
-                file is no gallery; or the GPU does not exist or does not support the kind of index.
+            InputError: the gallery is missing, truncated, from another version of lreid, not complete or not reachable;
+                the file is not a gallery; or the GPU does not exist or does not support the kind of index.
         """
         place = where if hasattr(where, "load") else place_of(where)
         gallery = cls(place.load(memory_map))
@@ -429,7 +429,7 @@ class Gallery:
         return Matches(scores, **vars(self._named(labels)), known=recognised)
 
     def _named(self, labels: Rows) -> Rows:
-        """The labels with their numbers replaced by names, if they have names."""
+        """The labels, with numbers replaced by names if the gallery has names."""
         names = self.about.names
         ids, cams = (
             _as_given(numbers, names.get(what)) for what, numbers in zip(LABELS, (labels.ids, labels.cams), strict=True)
@@ -437,7 +437,7 @@ class Gallery:
         return replace(labels, ids=ids, cams=cams)
 
     def _numbers(self, what: str, labels: Any, name: str, count: int) -> np.ndarray:
-        """``(N,)`` int64 numbers of query labels in the gallery; a hash for text that the gallery lacks."""
+        """``(N,)`` int64 numbers of query labels. The number of a text is a hash if the gallery lacks the text."""
         given, names = as_names(labels, name, count), self.about.names.get(what, {})
         self._check_kind(what, given)
         if given.dtype == object:
@@ -515,7 +515,7 @@ def _names(paths: Files) -> list[str]:
 
 
 def _check_labels(count: int, ids: Any, cams: Any, times: Any, paths: list[str], names: Names) -> tuple[Rows, Names]:
-    """Labels of new images as the store needs them, without keys, and all names including new ones."""
+    """Return the labels of new images as integers, without keys, and all names, including new names."""
     if len(paths) != count:
         raise ArgumentError("paths", f"has {len(paths)} names, but there are {count} feature rows")
     if len(set(paths)) != count:
@@ -535,7 +535,7 @@ def _check_labels(count: int, ids: Any, cams: Any, times: Any, paths: list[str],
 
 
 def _numbers(labels: np.ndarray, names: dict[int, str]) -> np.ndarray:
-    """``(N,)`` int64 numbers of labels. A text gets its existing number, otherwise its hash; "-1" means unknown."""
+    """``(N,)`` int64 numbers of labels. The number of a new text is its hash; "-1" means unknown."""
     if labels.dtype == np.int64:
         return labels
     numbers = {name: number for number, name in names.items()} | {str(UNKNOWN): UNKNOWN}
@@ -543,7 +543,7 @@ def _numbers(labels: np.ndarray, names: dict[int, str]) -> np.ndarray:
 
 
 def _as_given(numbers: np.ndarray, names: dict[int, str] | None) -> np.ndarray:
-    """Labels as they were given to the gallery: text (dtype object, None if unknown) if there are names."""
+    """Labels as the gallery got them: integers, or text (dtype object, None if unknown) if there are names."""
     if not names:
         return numbers
     given = np.empty(numbers.size, dtype=object)

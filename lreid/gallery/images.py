@@ -18,7 +18,7 @@ Model: TypeAlias = "str | Embedder"  # the fingerprint of a network for features
 
 
 class Named(NamedTuple):
-    """Images or features, with their paths, identities and cameras; None if all are unknown."""
+    """Images or features, with paths, identities and cameras; None where all identities or cameras are unknown."""
 
     images: Any
     paths: Any
@@ -27,7 +27,7 @@ class Named(NamedTuple):
 
 
 def named(images: Any, paths: Any, ids: Any, cams: Any) -> Named:
-    """Add absolute paths and labels to images; labels of a folder's images that are not given come from the paths.
+    """Add absolute paths and labels to images. Labels that are not given are read from the paths in a folder.
 
     Args:
         images: features (n, D), or images as in :meth:`lreid.models.Embedder.extract`.
@@ -71,7 +71,7 @@ def are_features(images: Any) -> bool:
 
 
 def model_of(images: Any, model: Model | None, extras: dict[str, np.ndarray]) -> tuple[str, Embedder | None]:
-    """Return the fingerprint of a model, and its network, which is None if only the fingerprint is given.
+    """Return the fingerprint and the network of a model. The network is None if only a fingerprint is given.
 
     Args:
         images: as in :func:`named`.

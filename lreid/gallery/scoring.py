@@ -1,4 +1,4 @@
-"""Score queries by the search of a gallery, so that ``lreid test`` measures the gallery as it is."""
+"""Score queries by the search of a gallery, so that ``lreid test`` measures the existing gallery."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lreid.retrieval.scores import Metric
 
 
 class GallerySearch:
-    """Lets an evaluation rank by the search of a gallery (cosine similarity), instead of building an index.
+    """Search for an evaluation that ranks by an existing gallery (cosine similarity), instead of building an index.
 
     This class has the interfaces of :class:`lreid.retrieval.FaissIndex` and of the search that such an index builds.
 
@@ -27,8 +27,8 @@ class GallerySearch:
 
     Attributes:
         index: kind of the gallery's index.
-        depth: the argument.
-        labels: labels of all images, as numbers; row numbers in scores refer to these rows.
+        depth: number of images per query.
+        labels: labels of all images, as numbers; row numbers of a search refer to these rows.
         seconds, megabytes: None, because the time to build the index and its size are unknown.
     """
 

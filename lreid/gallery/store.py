@@ -1,4 +1,4 @@
-"""The interface of a gallery's storage engine: store rows and find the nearest ones."""
+"""The interface of a gallery's storage engine, which stores rows and finds the nearest rows."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class About:
             measured.
         threshold: cosine similarity below which a search returns "unknown"; ``None`` before calibration.
         false_accept_rate: share of impostors that the threshold accepts.
-        calibrated_on: number of images that set the threshold; None if unknown.
+        calibrated_on: number of images from which the threshold was computed; None if unknown.
         names: under ``identity`` and ``camera``, the text label of each number. A number without a name is itself the
             label.
         extras: arrays stored with the gallery, for instance statistics that normalise its features. The extras are set
@@ -75,7 +75,7 @@ class About:
 
 
 class Store(Protocol):
-    """Storage engine of one gallery; :class:`lreid.gallery.gallery.Gallery` checks all arguments beforehand.
+    """Storage engine of one gallery. :class:`lreid.gallery.gallery.Gallery` checks all arguments before its calls.
 
     Attributes:
         about: description of the gallery; stored by :meth:`save`.
@@ -91,7 +91,7 @@ class Store(Protocol):
         """The number of images that a filter allows."""
 
     def add(self, vectors: np.ndarray, labels: Rows) -> None:
-        """Add ``(N, D)`` float32 rows of unit length, and before them any new names. The store chooses the keys."""
+        """Add new names, then ``(N, D)`` float32 rows of unit length. The store chooses the keys of the rows."""
 
     def remove(self, keys: np.ndarray) -> None:
         """Delete existing rows."""
@@ -141,7 +141,7 @@ class Place(Protocol):
         """
 
     def build(self, vectors: np.ndarray, labels: Rows, about: About) -> Store:
-        """Create a gallery with these rows; it exists after it was saved, or, if not ``about.whole``, finished."""
+        """Create a gallery with these rows. It exists once saved, or once finished if ``about.whole`` is False."""
 
     def bytes(self) -> int | None:
         """Size of the gallery on disk; None if unknown."""
@@ -150,7 +150,7 @@ class Place(Protocol):
         """Delete this version of the gallery, but no other version."""
 
     def others(self) -> list[Any]:
-        """Places of all other existing versions, older and newer ones."""
+        """Places of all other existing versions, both older and newer."""
 
     def beside(self) -> list[str]:
         """Names of other stored data: other versions, and unfinished files."""
@@ -165,10 +165,10 @@ class Place(Protocol):
         """Replace this version by the next version in one step; this version becomes the previous one.
 
         Args:
-            current: the store that was here when the next version was finished.
+            current: the store at this place when the next version was finished.
 
         Raises:
-            InputError: this version has changed since then; nothing is done.
+            InputError: the gallery is no longer ``current``; the versions stay as they are.
         """
 
     def roll_back(self) -> None:
@@ -197,14 +197,15 @@ def hash_of(text: str) -> int:
 
 
 def place_of(where: str | Path) -> Place:
-    """The place that an address names.
+    """Parse the address of a gallery.
 
     Args:
-        where: a file; ``milvus:FILE.db`` for a database of Milvus Lite in this process; or ``milvus:http://host:port``
-            for a Milvus server or cluster. A Milvus address ends in ``/NAME`` if the database has several galleries.
+        where: a file name; ``milvus:FILE.db`` for a database of Milvus Lite in this process; or
+            ``milvus:http://host:port`` for a Milvus server or cluster. A Milvus address ends in ``/NAME`` if the
+            database has several galleries.
 
     Raises:
-        InputError: the address is not text, is on the web, or is an invalid address of Milvus.
+        InputError: the address is not text, is a web address, or is an invalid address of Milvus.
     """
     text = str(where)
     on_the_web = "://" in text and not text.startswith(SCHEME)

@@ -1,4 +1,4 @@
-"""Galleries in this process: a faiss index and its labels in memory, in one file on disk."""
+"""Galleries in this process: a faiss index and labels, in memory and in one file on disk."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class FaissStore:
     """A :class:`lreid.gallery.store.Store` in the memory of this process.
 
     Attributes:
-        next_key: key that the next added image gets.
+        next_key: key of the next image to be added.
         path: path of the file; None if the gallery has no file yet.
         seen: stamp of the file when it was read or written; None if there was no file.
         read_only: whether the file is memory-mapped, so that images cannot be added or removed.
@@ -134,7 +134,7 @@ class FaissStore:
         """Write the file; an existing file is replaced when the new file is complete.
 
         Raises:
-            InputError: the file cannot be written, or another process has created or changed it in the meantime.
+            InputError: the file cannot be written, or another process has created or changed the file in the meantime.
         """
         if path is None and self.path is None:
             raise InputError("is missing; a gallery that was built in memory needs a path to be saved")
@@ -192,7 +192,7 @@ class FilePlace:
 
     @classmethod
     def named(cls, path: str) -> FilePlace:
-        """The place at a path, after following symbolic links."""
+        """Create the place of a file from its path, after following symbolic links."""
         return cls(real_path(path))
 
     def __str__(self) -> str:
@@ -257,8 +257,8 @@ class FilePlace:
     def _take(self, chosen: Path, aside: Path, seen: Stamp | None) -> None:
         """Rename the chosen file to the name of this place, and the current file to the name ``aside``.
 
-        If a call is killed, repeating the call completes it. A file that is not a gallery is not replaced. If ``seen``
-        is None, there must be no current file.
+        If a call is killed, the same call completes the renaming. A file that is not a gallery is not replaced. If
+        ``seen`` is None, the current file must not exist.
         """
         try:
             require_replaceable(self.path)
@@ -268,7 +268,7 @@ class FilePlace:
             if seen is None:
                 chosen.rename(self.path)
             else:
-                with unchanged(self.path, seen):  # the lock keeps other processes from deleting the second name
+                with unchanged(self.path, seen):  # the lock prevents other processes from deleting ``aside``
                     second = second_name(self.path)
                     try:
                         second.replace(aside)

@@ -1,7 +1,7 @@
 """The file of a gallery: one or several faiss indexes, then a zip archive with all other data.
 
-All data are in a single file, so that one rename replaces them. Both ``faiss.read_index`` and ``unzip -l`` can open the
-file: faiss stops reading at the end of its index, and can map the index into memory, while zip readers search for the
+All data are in a single file, so that one rename replaces all data. Both ``faiss.read_index`` and ``unzip -l`` can open
+the file. faiss stops reading at the end of its index, and can map the index into memory. Zip readers search for the
 archive from the end of the file.
 """
 
@@ -44,7 +44,7 @@ Stamp = tuple[int, ...]  # identity and state of a file, as the operating system
 
 
 def stamp(path: str | Path | int) -> Stamp:
-    """Return a stamp of a file (a path or a descriptor); it changes if the file is replaced or changed.
+    """Return a stamp of a file (a path or a descriptor). The stamp differs after the file was replaced or changed.
 
     Raises:
         OSError: the file does not exist.
@@ -55,10 +55,10 @@ def stamp(path: str | Path | int) -> Stamp:
 
 @contextmanager
 def unchanged(path: str | Path, seen: Stamp | None) -> Iterator[None]:
-    """A context that locks a file, so that other lreid processes cannot replace it meanwhile.
+    """A context that locks a file, so that other lreid processes cannot replace the file within the context.
 
     Raises:
-        InputError: the file was replaced or changed since its stamp was ``seen``.
+        InputError: the file was replaced or changed, so its stamp differs from ``seen``.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY)
@@ -87,16 +87,18 @@ def write_gallery(
 ) -> Stamp:
     """Write a gallery through a temporary file next to ``path``, so that a reader never sees a part of the new file.
 
-    After this function returns, a power cut does not undo the change. Only the owner can read a new file.
+    After this function returns, a power cut does not undo the change. A file that did not exist before is readable only
+    by its owner.
 
     Args:
-        path: the file. An existing file is replaced when the new file is complete, which gets its mode and owner.
+        path: the file. An existing file is replaced when the new file is complete. The new file gets the mode and owner
+            of the old file.
         indexes: faiss indexes.
         header: JSON values.
         arrays: numeric arrays by name.
-        seen: stamp of the file from which the index was read; if another process has replaced this file, nothing is
-            written.
-        new: whether the file must not exist yet.
+        seen: stamp of the file from which the index was read. If another process has replaced this file, the gallery is
+            not written.
+        new: True refuses an existing file.
 
     Returns:
         The stamp of the new file.
@@ -143,7 +145,7 @@ def require_gallery(path: Path) -> None:
 
 
 def _create(path: Path, source: str) -> None:
-    """Give a new file its name; if several processes try this at once, only one succeeds."""
+    """Link a file to its final name. If several processes create the same name, only one process succeeds."""
     try:
         os.link(source, path)
     except FileExistsError:
@@ -155,11 +157,12 @@ def read_gallery(path: str | Path, memory_map: bool) -> tuple[list[Any], dict[st
 
     Args:
         path: the file.
-        memory_map: leave the index on disk. The index must then not be changed: faiss would write to read-only memory.
+        memory_map: leave the index on disk. A memory-mapped index must not be changed, because faiss would write to
+            read-only memory.
 
     Raises:
-        InputError: the file is missing, truncated, damaged, of a different version or not a gallery; or it has shards,
-            which cannot be mapped.
+        InputError: the file is missing, truncated, damaged, from another version of lreid, or not a gallery; or a file
+            with shards was to be memory-mapped.
     """
     import_faiss()  # here, so that a missing module is not reported as a damaged file
     try:
@@ -195,11 +198,12 @@ def _read_archive(path: str | Path, file: IO[bytes]) -> tuple[Any, dict[str, np.
     """Header, arrays, checksum of the indexes, and the position in the file where the indexes end.
 
     Raises:
-        InputError: the file is of a later version. Many kinds of other exceptions mean that the file is damaged.
+        InputError: a later version of lreid wrote the file. Exception: the file is damaged. The type of
+            the exception varies.
     """
     with np.lib.npyio.NpzFile(file, allow_pickle=False) as archive:
         if any(part.compress_type != zipfile.ZIP_STORED for part in archive.zip.infolist()):
-            raise ValueError("it is compressed, so that a few bytes could fill the memory")
+            raise ValueError("its archive is compressed, so a few bytes could fill the memory")
         arrays = {name: archive[name] for name in archive.files}
         if unreadable := [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]:
             raise ValueError(f"{unreadable[0]} is not an array")  # numpy returns bytes for unknown content
@@ -211,7 +215,7 @@ def _read_archive(path: str | Path, file: IO[bytes]) -> tuple[Any, dict[str, np.
 
 
 def _fault(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> str | None:
-    """Describe the first inconsistency of header and columns, whose types have been checked; None if there is none."""
+    """Describe the first inconsistency between header and columns of checked types; None if all are consistent."""
     if unknown := sorted(header.keys() - {name.removesuffix("?") for name in HEADER}):
         return f"{unknown[0]} is unknown"
     if header["kind"] not in KINDS:
@@ -240,7 +244,7 @@ def _fault(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> str | None:
 
 
 def _crc32(file: IO[bytes], count: int) -> int:
-    """The checksum of the first ``count`` bytes of a file; leaves the file position after these bytes."""
+    """Compute the checksum of the first ``count`` bytes, and leave the file position after these bytes."""
     file.seek(0)
     checksum = 0
     while count > 0 and (block := file.read(min(count, 1 << 20))):
@@ -286,9 +290,9 @@ def _read_indexes(
         for index in indexes:
             require_kind(index, kind)
         if len({index.d for index in indexes}) > 1:
-            raise ValueError("its parts have different widths")
+            raise ValueError("its parts have features of different lengths")
         return indexes, [keys_in(index, kind) for index in indexes]
     except Exception as error:  # faiss raises many kinds of exceptions for damaged files
-        if not memory_map:  # a mapped index has no checksum test, so a damaged size may request any amount of memory
+        if not memory_map:  # a mapped index is not checked, so a damaged size may request any amount of memory
             refuse_out_of_memory(error, path)
         raise InputError(f"{path}: its index is damaged; build it again") from None

@@ -1,4 +1,4 @@
-"""The kinds of faiss index for a gallery; all contain unit vectors, whose inner product is the cosine similarity.
+"""Kinds of faiss index for a gallery. An index contains unit vectors: their inner product is cosine similarity.
 
 ========  ==============================================  =========================  ==================
 kind      how it searches                                 bytes per image            good for
@@ -9,8 +9,9 @@ ivfpq     searches the nearest of many lists of codes     D / 4 + 8             
 ========  ==============================================  =========================  ==================
 
 An index may have several parts that are searched in parallel (:class:`Shards`). Parts and selectors use the keys of the
-whole gallery. faiss's own ``IndexShards`` is not used, because it returns images that a selector forbids (faiss issue
-5581): with ``successive_ids`` it numbers the images of each part from 0, but passes the selector on unchanged.
+whole gallery. lreid does not use ``IndexShards`` of faiss, because that class returns images that a selector forbids
+(faiss issue 5581). With ``successive_ids``, the class numbers the images of each part from 0, but passes the selector
+on unchanged.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from lreid.errors import ArgumentError, InputError
 from lreid.retrieval.faiss_module import KINDS, MOST_ON_GPU, copies_on_gpu, import_faiss, require_gpu
 from lreid.retrieval.faiss_module import new_index as empty_index
 
-FEW = 4096  # if (number of allowed images) x (their share) is at most this, exact comparison is as fast as the graph
+FEW = 4096  # up to this (number of allowed images) x (share of allowed images), exact search takes no longer
 
 
 def new_index(kind: str, vectors: np.ndarray, keys: np.ndarray | None = None) -> Any:
@@ -48,9 +49,9 @@ def without(index: Any, kind: str, keys: np.ndarray, drop: np.ndarray) -> Any:
     """Delete images with their vectors from an index, and return the index.
 
     Args:
-        index: result of :func:`new_index`; changed in place if its kind can delete.
-        kind: kind of the index. A graph cannot delete, so it is rebuilt from the remaining vectors, which takes a
-            while.
+        index: result of :func:`new_index`. An index of a kind that supports deletion is changed in place.
+        kind: kind of the index. A graph does not support deletion, so it is rebuilt from the remaining vectors, which
+            is slow.
         keys: ``(N,)`` keys of all images, ascending.
         drop: ``(N,)`` bool, True for images to delete.
     """
@@ -72,8 +73,8 @@ def gpu_copy(index: Any, kind: str, gpu: int) -> Any:
     ``GpuIndex.cu`` returns at most 2048 images. Graphs have no GPU version.
 
     Raises:
-        ArgumentError: faiss or the machine has no such GPU, or the index has no GPU version; the error names
-            ``device``.
+        ArgumentError: the GPU does not exist, faiss does not support it, or the index has no GPU version. The error
+            names ``device``.
     """
     require_gpu(gpu, "device")
     if kind == "hnsw":
@@ -84,10 +85,10 @@ def gpu_copy(index: Any, kind: str, gpu: int) -> Any:
 
 
 def require_kind(index: Any, kind: str) -> None:
-    """Refuse an index of a different kind, or one that does not score by inner product.
+    """Refuse an index that is not of this kind, or that does not score by inner product.
 
     Raises:
-        ValueError: :func:`new_index` could not have built it.
+        ValueError: the index does not come from :func:`new_index`.
     """
     faiss = import_faiss()
     inner = faiss.downcast_index(index.index) if isinstance(index, faiss.IndexIDMap) else index
@@ -128,8 +129,8 @@ def nearest(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Scores and keys of the best ``k`` images, both ``(Q, k)``; missing results have the key -1.
 
-    Graphs and lists find the nearest images whether these are allowed or not, so a stricter filter needs a wider
-    search. A query that gets fewer results than requested, although more images are allowed, is compared with all
+    Graphs and lists find the nearest images first and then apply the filter, so a stricter filter needs a wider search.
+    If a query gets fewer results than requested, although more images are allowed, the query is compared with all
     allowed images.
 
     Args:
@@ -162,7 +163,7 @@ def nearest(
 
 
 def _compared_with_all(index: Any, vectors: np.ndarray, k: int, allowed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Search like :func:`nearest` in a graph, but compare exactly with all allowed images."""
+    """Search a graph index as in :func:`nearest`, but compare each query exactly with all allowed images."""
     faiss = import_faiss()
     keys = faiss.vector_to_array(index.id_map)  # (N,) key of each row
     selector = faiss.IDSelectorBitmap(np.packbits(allowed[keys], bitorder="little"))
@@ -172,7 +173,7 @@ def _compared_with_all(index: Any, vectors: np.ndarray, k: int, allowed: np.ndar
 
 
 def measure_recall(index: Any, vectors: np.ndarray, depths: tuple[int, ...] = (1, 10)) -> dict[int, float]:
-    """The recall of an index: the share of the true nearest neighbours that it returns.
+    """The recall of an index: the share of the true nearest neighbours that the index returns.
 
     Up to 256 images, evenly spread over the gallery, are the queries; an image does not count as its own neighbour.
 
@@ -219,7 +220,7 @@ class Shards:
         self.copies: list[Any] = []  # copies of the parts on the GPU, each None until it is needed
 
     def put_on(self, gpu: int) -> None:
-        """Let a GPU run the searches without a filter; the parts themselves stay on the CPU.
+        """Run searches without a filter on a GPU, by copies of the parts; the parts themselves stay on the CPU.
 
         Raises:
             InputError: as :func:`lreid.gallery.faiss.index.gpu_copy`.
@@ -235,7 +236,7 @@ class Shards:
             InputError: ``count`` is below 1, the kind is unknown, or a part has too few images for this kind.
         """
         if count < 1:
-            raise ArgumentError("shards", f"is {count}; a gallery has at least one")
+            raise ArgumentError("shards", f"is {count}; a gallery has at least one shard")
         if count == 1:
             return cls(kind, [new_index(kind, vectors, keys)])
         members = [keys % count == part for part in range(count)]
@@ -243,12 +244,12 @@ class Shards:
 
     @property
     def d(self) -> int:
-        """D, the length of a vector, under the name that faiss uses."""
+        """D, the length of a vector; faiss indexes use the same name."""
         return self.parts[0].d
 
     @property
     def ntotal(self) -> int:
-        """The number of images in all shards, under the name that faiss uses."""
+        """The number of images in all shards; faiss indexes use the same name."""
         return sum(part.ntotal for part in self.parts)
 
     def add(self, vectors: np.ndarray, keys: np.ndarray) -> None:
@@ -260,7 +261,7 @@ class Shards:
                 part.add_with_ids(vectors[in_shard], keys[in_shard])
 
     def remove(self, keys: np.ndarray, drop: np.ndarray) -> None:
-        """Delete the images that ``drop``, ``(N,)`` bool, select from all ``keys``, ``(N,)`` ascending."""
+        """Delete images: ``keys`` ``(N,)`` are all keys, ascending; ``drop`` ``(N,)`` is True for images to delete."""
         self.copies = []
         for number, part in enumerate(self.parts):
             in_shard = keys % len(self.parts) == number

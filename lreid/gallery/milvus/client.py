@@ -1,9 +1,10 @@
-"""Connect to Milvus: to Milvus Lite in this process, to a server of Milvus Lite, or to a Milvus server or cluster.
+"""Connect to Milvus: Milvus Lite in this process, a server of Milvus Lite, or a Milvus server or cluster.
 
 Milvus Lite in this process listens on 127.0.0.1 without a password, and only one process at a time can open its
 database. The server of Milvus Lite (``milvus-lite server --host 127.0.0.1``) accepts several processes, but two
-simultaneous writers damage its log, so that acknowledged rows are lost after a restart (version 3.2.2). A writer
-therefore first takes a lock: it creates a collection with a fixed name, which only one process can create.
+simultaneous writers damage the server's log, so that acknowledged rows are lost after a restart (version 3.2.2). A
+writer therefore first takes a lock by creating a collection of a fixed name; only one process can create that
+collection.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ _open: dict[str, Connection] = {}
 
 
 class Connection:
-    """Calls the methods of a ``MilvusClient`` and turns errors into one line.
+    """Calls methods of a ``MilvusClient``, and shortens the messages of errors to one line.
 
     Args:
-        uri: ``FILE.db`` or ``http://host:port``. The environment variable ``MILVUS_TOKEN`` has user and password.
+        uri: ``FILE.db`` or ``http://host:port``. The environment variable ``MILVUS_TOKEN`` contains user and password.
 
     Raises:
         InputError: pymilvus is not installed, the server cannot be reached or is too old, or another process uses the
@@ -78,14 +79,14 @@ class Connection:
     def create(
         self, name: str, collection: str, fields: list[str], width: int, index: tuple[str, dict[str, int]]
     ) -> None:
-        """Create a collection of rows with key, fields (``path`` and ``text`` are text, others integers) and vector.
+        """Create a collection whose rows have a key, fields and a vector.
 
         Args:
             name: name of the gallery.
             collection: name of the collection.
-            fields: names of the columns.
-            width: length of the vector, which is compared by inner product.
-            index: index of the vector with its parameters.
+            fields: names of the columns; ``path`` and ``text`` contain text, all others integers.
+            width: length of the vectors, which are compared by inner product.
+            index: type of the vector index, with its parameters.
         """
         types = self.pymilvus.DataType
         schema = self.client.create_schema(auto_id=False, enable_dynamic_field=False)
@@ -113,9 +114,9 @@ class Connection:
 
     @contextmanager
     def writing(self, name: str) -> Iterator[None]:
-        """A context for one request that writes; other writers are locked out if the server does not do so itself.
+        """A context for one request that writes. It locks out other writers where the server does not.
 
-        A writer that fails does not release its lock, because its last request may still be running; the lock lapses.
+        After an error, the lock is not released but lapses, because the last request may still be running.
 
         Raises:
             InputError: another process keeps writing.
@@ -131,14 +132,14 @@ class Connection:
     def reserve(self, name: str, collection: str, holder: Any) -> None:
         """Reserve a collection for the process that builds it.
 
-        The builder repeats this call from time to time; if it is killed, the reservation lapses.
+        The building process repeats this call regularly; the reservation of a killed process lapses.
 
         Raises:
             InputError: another process has reserved the collection.
         """
         lock, by = f"{collection}_builder", f"{self.token} {id(holder)}"
         error = InputError(
-            f"{self.uri}: another process is building {name}; wait for its end (the reservation of a killed one "
+            f"{self.uri}: another process is building {name}; wait for its end (the reservation of a killed process "
             f"lapses after {LEASE:.0f} seconds), or choose another name"
         )
         if self.embedded:  # so that other processes can open the database
@@ -205,7 +206,7 @@ class Connection:
             time.sleep(0.05)
 
     def _create_lock(self, lock: str, properties: dict[str, str]) -> None:
-        """Create an empty collection; if several processes try this at once, only one succeeds."""
+        """Create an empty collection. If several processes call this at the same time, only one process succeeds."""
         schema = self.client.create_schema(auto_id=False)
         schema.add_field("key", self.pymilvus.DataType.INT64, is_primary=True)
         schema.add_field("vector", self.pymilvus.DataType.FLOAT_VECTOR, dim=2)
@@ -224,7 +225,7 @@ class Connection:
 
 
 def connect(uri: str) -> Connection:
-    """The connection of this process to a database or server, which is opened if there is none.
+    """Return the connection of this process to a database or server; open a connection if there is none.
 
     Raises:
         InputError: as in :class:`Connection`.
@@ -271,7 +272,7 @@ def parts_of(values: Any, size: int) -> Iterator[Any]:
 
 
 def _require_free(path: str) -> None:
-    """Raise a clear error for the usual reasons why Milvus Lite cannot open a database; its own error names none."""
+    """Name the usual reasons why Milvus Lite cannot open a database; the error of Milvus Lite names no reason."""
     if not Path(path).absolute().parent.is_dir():
         raise InputError(f"{path}: there is no folder {Path(path).absolute().parent}; create it first")
     if Path(path).is_file():

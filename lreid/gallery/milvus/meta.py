@@ -14,7 +14,7 @@ from lreid.gallery.store import About, hash_of
 from lreid.reading import require_not_newer
 
 FORMAT = 1
-HEADER = 0  # key of the only row that changes; other rows are only added, or deleted if their names are removed
+HEADER = 0  # key of the only row that changes; other rows are added, or deleted with their names
 LONGEST = 60000  # maximum bytes per row, below TEXT
 
 
@@ -45,13 +45,13 @@ class Meta:
         self.write_header(About(about.model, about.kind, about.recall, whole=False), width)
 
     def write_header(self, about: About, width: int) -> None:
-        """Replace threshold and state, which are one row, in one step."""
+        """Replace the single row that contains the threshold and the state."""
         header = {name: value for name, value in vars(about).items() if name not in ("names", "extras")}
         header |= {"recall": list(about.recall.items()), "width": width, "format": FORMAT}
         self._write([header], HEADER)
 
     def write_names(self, about: About) -> None:
-        """Add new names and delete removed ones; several processes may call it."""
+        """Add new names and delete removed names. Several processes may call this method at the same time."""
         for what, names in about.names.items():
             stored = self._stored_names.setdefault(what, set())
             if removed := stored - names.keys():
@@ -116,7 +116,7 @@ def _decoded(text: str) -> np.ndarray:
 
 
 def _short_parts(names: list[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
-    """Cut names into parts, each of which fits into a row."""
+    """Divide names into parts, each of which fits into a row."""
     part: list[tuple[int, str]] = []
     size = 0
     for number, name in names:

@@ -1,11 +1,11 @@
 """Galleries in Milvus: a collection of rows, and a small collection with the properties of the whole gallery.
 
-The key of a row is a hash of its path. So writing a row twice has the same result as writing it once, and several
-processes may add rows. Filters contain only integers: a path is looked up by its key.
+The key of a row is a hash of its path. Writing a row twice therefore has the same result as writing it once, and
+several processes may add rows. Filters contain only integers, because paths are looked up by their keys.
 
 If a process is killed, the gallery is unchanged or contains some of the rows that the process was adding. Names are
-written before the rows that use them. A new gallery gets its alias last, and cannot be found before. The threshold and
-the state are in one row, which is replaced in one step.
+written before the rows that use them. A new gallery gets its alias last, and cannot be found without the alias. The
+threshold and the state are in one row, which is replaced in one step.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class MilvusStore:
         name: alias of the gallery.
         collection: collection of the rows; ``COLLECTION_meta`` contains the properties of the gallery.
         where: name of the gallery in messages.
-        in_use: whether the alias points to this collection, or will do so when the gallery is complete; False for the
-            next or previous version.
+        in_use: True if the alias points to this collection, or will point to it when the gallery is complete; False for
+            the next or previous version.
         about, width: properties of the gallery, and width of its features.
     """
 
@@ -83,7 +83,7 @@ class MilvusStore:
         labels: Rows,
         about: About,
     ) -> MilvusStore:
-        """Create a gallery; first delete collections that a killed process may have left."""
+        """Create a gallery, after deleting collections that a killed process may have left."""
         if about.kind not in INDEXES:
             raise ArgumentError("kind", f"is {about.kind!r}, which Milvus does not have; use {' or '.join(INDEXES)}")
         about.recall = {1: 1.0, 10: 1.0} if about.kind == "flat" else {}
@@ -102,7 +102,7 @@ class MilvusStore:
 
     @classmethod
     def load(cls, connection: Connection, name: str, collection: str, where: str, in_use: bool) -> MilvusStore:
-        """The gallery in a collection; loads the collection for searching."""
+        """Open the gallery in a collection, and load the collection into memory for searching."""
         connection("load_collection", collection)
         meta = Meta(connection, name, collection)
         store = cls(connection, name, collection, where, in_use, *meta.read(where))
@@ -140,7 +140,7 @@ class MilvusStore:
     # --- rows --------------------------------------------------------------------------------------------------------
 
     def add(self, vectors: np.ndarray, labels: Rows) -> None:
-        """Add or replace rows, whose keys are hashes of their paths; write names first."""
+        """Write new names, then add or replace rows. The key of a row is a hash of its path."""
         self._require_current()
         self._require_reserved()
         keys, paths = _keys(labels.paths), [_encoded(path) for path in labels.paths]
@@ -163,7 +163,7 @@ class MilvusStore:
             with self.connection.writing(self.name):
                 self.connection("upsert", self.collection, rows[start : start + step])
         self._has_written = True
-        self._require_current()  # if the version has been switched, the current one may lack these rows
+        self._require_current()  # if the version has been switched, the current version may lack these rows
 
     def remove(self, keys: np.ndarray) -> None:
         """Delete rows, some thousands per request."""
@@ -201,7 +201,7 @@ class MilvusStore:
         return _labels([row["key"] for row in rows], rows, (len(rows),))
 
     def vectors(self, keys: np.ndarray) -> np.ndarray:
-        """Features of images, in requests of a size that a server accepts."""
+        """Features of images, fetched in several requests because servers limit the size of a request."""
         by_key: dict[int, np.ndarray] = {}
         for part in parts_of(keys.tolist(), max(1, REQUEST // (4 * self.width))):
             rows = self.connection(
@@ -252,7 +252,7 @@ class MilvusStore:
 
 
 def expression(where: Filter) -> str:
-    """Write a filter in Milvus's language, with only names of fields and integers, no text from users."""
+    """Write a filter as a Milvus expression of field names and integers, without text from users."""
     parts = []
     for field, only, none in (
         ("camera", where.cameras, where.not_cameras),

@@ -1,4 +1,4 @@
-"""The place of a gallery in Milvus: collections ``NAME_v1``, ``NAME_v2`` …, one per model, and an alias ``NAME``."""
+"""A gallery's place in Milvus: an alias ``NAME``, and a collection ``NAME_v1``, ``NAME_v2`` … per model."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class MilvusPlace:
         return f"{SCHEME}{self.uri}{named}{version}"
 
     def exists(self) -> bool:
-        """Whether a gallery of this name exists; does not create a file of Milvus Lite."""
+        """Whether a gallery of this name exists. The call does not create a database of Milvus Lite."""
         if self.uri.endswith(".db") and not Path(self.uri).exists():
             return False
         connection = connect(self.uri)
@@ -75,7 +75,7 @@ class MilvusPlace:
         connection = connect(self.uri)
         collection = self._collection(connection)
         if collection is None:
-            raise InputError(f"{self}: was deleted at this moment; run this again")
+            raise InputError(f"{self}: was deleted while it was opened; run this again")
         return MilvusStore.load(connection, self.name, collection, str(self), self.step == 0)
 
     def build(self, vectors: np.ndarray, labels: Rows, about: About) -> MilvusStore:
@@ -101,7 +101,7 @@ class MilvusPlace:
             MilvusStore.drop(connection, self.name, collection)
 
     def others(self) -> list[MilvusPlace]:
-        """All other versions, recognised by the numbers of their collections."""
+        """All other versions, found by the version numbers in the names of collections."""
         connection = connect(self.uri)
         current = self._current(connection)
         if current is None:
@@ -120,7 +120,7 @@ class MilvusPlace:
         return replace(self, step=self.step + 1)
 
     def previous(self) -> MilvusPlace:
-        """The version before this one."""
+        """The version before this version."""
         return replace(self, step=self.step - 1)
 
     def switch(self, current: MilvusStore) -> None:
@@ -151,7 +151,7 @@ class MilvusPlace:
         return collection
 
     def _collection(self, connection: Connection) -> str | None:
-        """The collection of this version, whether it exists or not."""
+        """The name of this version's collection, which may not exist."""
         current = self._current(connection)
         if current is None:
             return None
