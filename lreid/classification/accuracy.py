@@ -13,17 +13,18 @@ Array = np.ndarray | Tensor
 def task_accuracies(scores: Array, labels: Array, tasks: Array, class_tasks: Array | None = None) -> list[float]:
     """Accuracy on the test images of each task so far: one row of the accuracy matrix.
 
-    Source: Chaudhry et al., "Riemannian Walk for Incremental Learning", ECCV 2018; class-IL and task-IL as in Co²L
-    (ICCV 2021, Section 3 and official code) and CCLIS (AAAI 2024). The single head of ER-ACE and ER-AML is class-IL.
-    Domain-IL: van de Ven and Tolias, "Three scenarios for continual learning", 2019, as in R-MNIST of Co²L.
+    Source: Chaudhry et al., "Riemannian Walk for Incremental Learning", ECCV 2018; class-incremental and
+    task-incremental learning (class-IL, task-IL) as in Co²L (ICCV 2021, Section 3 and official code) and CCLIS (AAAI
+    2024). ER-ACE and ER-AML use class-IL. Domain-incremental learning (domain-IL) as in van de Ven and Tolias, "Three
+    scenarios for continual learning", 2019, and in Co²L's R-MNIST.
 
     Args:
         scores: (n, C) float scores of all classes so far, for instance logits; minus infinity for impossible classes.
-            Of equal scores, the first wins.
+            If several classes have the highest score, the class with the lowest number is predicted.
         labels: (n,) integers in [0, C).
         tasks: (n,) integers in [0, T), the task or the domain of each image.
-        class_tasks: (C,) integers, the task of each class, to predict only classes of an image's task (task-IL). None
-            allows all classes (class-IL and domain-IL).
+        class_tasks: (C,) integers, the task of each class. If given, only classes of an image's task are predicted
+            (task-IL); by default, all classes (class-IL and domain-IL).
 
     Returns:
         T accuracies in per cent, one per task.
@@ -33,7 +34,7 @@ def task_accuracies(scores: Array, labels: Array, tasks: Array, class_tasks: Arr
     """
     scores = as_features(scores, "scores").cpu().numpy()
     if np.isnan(scores).any():
-        raise InputError("scores: some are NaN; the model has diverged")
+        raise InputError("scores: some scores are NaN; the model has diverged")
     labels = as_labels(labels, "labels", len(scores))
     if labels.min() < 0 or labels.max() >= scores.shape[1]:
         raise InputError(f"labels must be in [0, {scores.shape[1]}), the classes so far; leave others out")
@@ -50,7 +51,7 @@ def task_accuracies(scores: Array, labels: Array, tasks: Array, class_tasks: Arr
 
 
 def scores_of_classes(scores: np.ndarray, classes: int) -> np.ndarray:
-    """Reduce scores (n, K) of labels to the best score per class (n, classes); a class is label modulo ``classes``."""
+    """Reduce scores (n, K) of labels to the best score per class (n, classes), where class = label mod ``classes``."""
     padded = np.full((len(scores), -(-scores.shape[1] // classes) * classes), -np.inf)
     padded[:, : scores.shape[1]] = scores
     return padded.reshape(len(scores), -1, classes).max(1)

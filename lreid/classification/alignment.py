@@ -18,10 +18,11 @@ def buffer_alignment(
     held_out_labels: np.ndarray | Tensor,
     class_tasks: np.ndarray | Tensor,
 ) -> dict[int, float]:
-    """Similarity of stored images to held-out images of their class; it is low if a model overfits the stored images.
+    """Compute the similarity of stored images to held-out images of the same class.
 
-    Source: Appendix B, Fig. 7. The similarity of a stored image is its highest cosine similarity to a held-out image of
-    its class. The result is the mean over the stored images of a task.
+    Low similarity means that a model overfits the stored images. Source: ER-ACE, Appendix B, Fig. 7. The similarity of
+    a stored image is its highest cosine similarity to a held-out image of its class. The result is the mean over the
+    stored images of a task.
 
     Args:
         buffer_features: (m, D) float features of stored images, not necessarily of unit length; a zero feature

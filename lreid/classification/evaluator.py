@@ -20,7 +20,7 @@ Rows = dict[str, dict[str, list[float]]]  # rows per classifier, by "class" and 
 
 
 class ClassLearner(Learner, Protocol):
-    """A learner whose accuracy is evaluated: a method of :mod:`lreid.methods`."""
+    """A method of :mod:`lreid.methods` whose classification accuracy is evaluated."""
 
     def class_scores(self, features: Tensor) -> Tensor | None:
         """Scores (n, classes so far) from features (n, dim); None without a classifier."""
@@ -29,15 +29,15 @@ class ClassLearner(Learner, Protocol):
 class AccuracyEvaluator:
     """Evaluates up to four classifiers on the held-out images of all tasks.
 
-    * ``classifier``: the method's classifier, if it has one (ER-ACE and ER-AML, ICLR 2022);
+    * ``classifier``: the classifier of the method, if the method has a classifier (ER-ACE and ER-AML, ICLR 2022);
     * ``linear``: a linear classifier that :func:`linear_probe_scores` trains on frozen features (Co²L, CCLIS);
-    * ``knn``: the votes of :func:`knn_scores` (Contrast Scoring); a class without a vote cannot be predicted. Votes are
-      not balanced, so classes with few stored images get few votes;
+    * ``knn``: the votes of :func:`knn_scores` (Contrast Scoring); a class without a vote cannot be predicted, and
+      classes with few stored images get few votes;
     * ``nearest_mean``: the similarities of :func:`nearest_mean_scores` (iCaRL).
 
-    As in Co²L, the last three use the images that the method still has: the images of the current task, and the images
-    of past tasks in its memory. The protocols that Contrast Scoring cites use the entire labelled training set, which a
-    lifelong learner does not store. All four use the features that retrieval compares, but without flipped images.
+    As in Co²L, ``linear``, ``knn`` and ``nearest_mean`` are fitted to the images of the current task and the images in
+    the method's memory. The protocols cited by Contrast Scoring use the entire labelled training set, which a lifelong
+    learner does not store. All four classifiers use the same features as retrieval, but without flipped images.
 
     Args:
         tasks: tasks of the benchmark; labels increase from task to task.
@@ -69,7 +69,7 @@ class AccuracyEvaluator:
         for task in tasks:
             if not task.held_out:
                 raise InputError(
-                    f"{task.name}: has no test images of the classes that it trains, as no re-identification set has; "
+                    f"{task.name}: has no test images of its training classes, like all re-identification data sets; "
                     "train on folder:PATH, or set accuracy=False"
                 )
             images = Images(task.held_out, height=height, width=width, cache_gib=cache_gib, skip_bad=skip_bad)
@@ -80,9 +80,9 @@ class AccuracyEvaluator:
         """Compute accuracies in per cent on the held-out images of each task so far.
 
         Returns:
-            For each classifier, two rows of :func:`task_accuracies`: ``class``, where all classes so far can be
-            predicted, and ``task``, where only classes of the image's task can be predicted. If tasks share classes,
-            both are equal.
+            For each classifier, two rows of :func:`task_accuracies`. In ``class``, all classes so far can be predicted.
+            In ``task``, only classes of the image's task can be predicted. If tasks share classes, the two rows are
+            equal.
         """
         test = np.concatenate([self._features(learner, each) for each in self.images[: task.index + 1]])
         labels = np.concatenate([each.pids for each in self.images[: task.index + 1]])  # (n,)
@@ -115,7 +115,7 @@ class AccuracyEvaluator:
         """Compute the similarity of the stored images of each task to held-out images, see :func:`buffer_alignment`.
 
         Returns:
-            The similarity in [-1, 1] by the task's index as text, for tasks with images in the memory, if any.
+            The similarity in [-1, 1] by the task's index as text, only for tasks with images in the memory.
         """
         stored = learner.memory.labels if learner.memory is not None else np.empty(0, np.int64)
         rows = np.flatnonzero(self.class_tasks[stored] <= task.index)
@@ -131,7 +131,7 @@ class AccuracyEvaluator:
         return {str(index): similarity for index, similarity in similarities.items()}
 
     def _labelled_features(self, learner: ClassLearner, task: Task) -> tuple[np.ndarray, np.ndarray]:
-        """Features (N, dim) and labels (N,) of the task's images and of past images in the memory."""
+        """Features (N, dim) and labels (N,) of the current task's images and of images of past tasks in the memory."""
         features = [self._features(learner, [record.path for record in task.records])]
         labels = [np.array([record.pid for record in task.records], np.int64)]
         if learner.memory is not None:

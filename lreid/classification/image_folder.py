@@ -30,7 +30,7 @@ def load(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
     ignored. See :func:`of_classes`.
 
     Raises:
-        InputError: one of the two folders is missing or has no classes, or :func:`of_classes` raises an error.
+        InputError: ``train`` or ``test`` is missing or has no classes, or :func:`of_classes` raises an error.
     """
     missing = [f"{split}/" for split in LEAST if not (home / split).is_dir()]
     if missing:
@@ -46,8 +46,8 @@ def of_classes(name: str, home: Path, train: Classes, test: Classes, *, cameras:
     """Create a data set of classes; each class has training images and different test images.
 
     A benchmark on this data set measures the accuracy of classification (``EVAL.ACCURACY``) and the retrieval of
-    *trained* classes. For retrieval, the first, third … test image of a class, by name, is a query; the other test
-    images are the gallery. Classes are numbered ``0, 1, …`` in ascending order of their names. If all names are
+    *trained* classes. For retrieval, every second test image of a class, from the first by name, is a query; the other
+    test images are the gallery. Classes are numbered ``0, 1, …`` in ascending order of their names. If all names are
     integers, they sort as numbers.
 
     Args:
@@ -99,8 +99,8 @@ def unpacked(
 ) -> DataSet:
     """Load a data set from archives; its images are first unpacked to PNG files in ``home/images``.
 
-    The folder gets this name only when it is complete, so an interrupted run leaves no incomplete folder. If several
-    runs start together, one unpacks and the others wait.
+    The images are unpacked to a temporary folder, which is renamed when it is complete, so an interrupted run leaves no
+    incomplete folder. If several runs start together, one run unpacks the archives and the others wait.
 
     Args:
         name, home: name of the data set, and folder of its archives.

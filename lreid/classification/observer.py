@@ -17,16 +17,16 @@ logger = logging.getLogger("lreid")
 class AccuracyObserver(Observer):
     """Classifies held-out images after every task and, for learning curves, within tasks (Contrast Scoring, Figs. 3-6).
 
-    A learning curve counts an image once each time it comes in, however many updates use it. Images from the memory are
-    not counted. The probes of :class:`AccuracyEvaluator` use all images of the current task and the memory.
+    A learning curve counts the images of the stream, also if several updates use the same images. Images from the
+    memory are not counted. The probes of :class:`AccuracyEvaluator` use all images of the current task and the memory.
 
     Args:
         learner: the method in training.
         evaluator: evaluator with the held-out images.
         tasks: tasks of the benchmark.
-        results: content of ``results.json``, to which ``accuracy`` with its summary and ``alignment`` are added. With
-            ``every``, also ``images_seen`` and the points of ``accuracy_curve``: index of the task, total number of
-            images, mean accuracy over the tasks so far.
+        results: content of ``results.json``, to which ``accuracy`` with its summary and ``alignment`` are added. If
+            ``every`` is above 0, ``images_seen`` and ``accuracy_curve`` are added, too. A point of the curve consists
+            of the index of the task, the total number of images, and the mean accuracy over the tasks so far.
         every: number of images between two points of the curve; 0 measures only after tasks.
     """
 
@@ -42,7 +42,7 @@ class AccuracyObserver(Observer):
         self.learner, self.evaluator, self.tasks, self.results, self.every = learner, evaluator, tasks, results, every
 
     def before_batch(self, batch: Batch) -> None:
-        """Count the images of a batch, once for all updates by this batch."""
+        """Count the images of a batch, once per batch, also if several updates use the batch."""
         if self.every:
             incoming = len(batch.labels) if batch.exemplars is None else int((batch.exemplars < 0).sum())
             self.results["images_seen"] += incoming // batch.views

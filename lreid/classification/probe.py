@@ -1,7 +1,7 @@
 """Classify frozen features by nearest neighbours, nearest class means or a linear classifier.
 
 Each function returns scores of every class, so that :func:`lreid.classification.accuracy.task_accuracies` can choose
-among all classes or only those of a task.
+among all classes, or among the classes of one task.
 """
 
 import numpy as np
@@ -30,15 +30,15 @@ def knn_scores(
     """Votes of the k nearest training images by cosine similarity.
 
     Source: "Enabling Efficient On-Device Self-Supervised Contrastive Learning by Data Selection" (Contrast Scoring),
-    Section 4.1: 200 neighbours, on the features before the projection head. The paper does not say how they vote. The
-    protocol that it cites (Wu et al., "Unsupervised Feature Learning via Non-Parametric Instance Discrimination", CVPR
-    2018) weights a vote by ``exp(similarity / 0.07)``.
+    Section 4.1: 200 neighbours, on the features before the projection head. The paper does not say how the neighbours
+    vote, but cites Wu et al., "Unsupervised Feature Learning via Non-Parametric Instance Discrimination", CVPR 2018. Wu
+    et al. weight each vote by ``exp(similarity / 0.07)``.
 
     Args:
         train_features: (N, D) float features of training images; they need not be unit vectors.
         train_labels: (N,) integers in [0, C).
         test_features: (n, D) float.
-        k: number of neighbours; all N training images if there are fewer.
+        k: number of neighbours; if N is smaller, all N training images.
         temperature: temperature of the weights, above 0; ``math.inf`` gives each neighbour one vote.
 
     Returns:
@@ -100,22 +100,22 @@ def linear_probe_scores(
 ) -> np.ndarray:
     """Logits of a linear classifier, trained by cross-entropy with class-balanced draws.
 
-    Source: Cha et al., "Co²L", ICCV 2021, Section 5.1 and Appendix A.4, which CCLIS (AAAI 2024, Appendix B) follows:
-    SGD with momentum 0.9 and no weight decay over 100 epochs. The learning rate is multiplied by 0.2 after 60, 75 and
-    90 epochs. For each image of a batch, a class is drawn first, then one of its images. An epoch draws as many images
-    as there are, in batches of 256 as in Co²L's code.
+    Source: Cha et al., "Co²L", ICCV 2021, Section 5.1 and Appendix A.4, and CCLIS (AAAI 2024, Appendix B). The
+    classifier is trained for 100 epochs by SGD with momentum 0.9 and no weight decay. The learning rate is multiplied
+    by 0.2 after 60, 75 and 90 epochs. Each image of a batch is drawn in two steps: first a class, then an image of this
+    class. An epoch draws N images, in batches of 256 as in Co²L's code.
 
     lreid differs from the papers. The papers choose the learning rate per data set (1.0, 0.5 or 0.1) and train on raw
-    features of newly augmented images. Here features are fixed, centred, and divided by their root mean square distance
-    from the centre. This scaling does not change which linear classifiers are possible, and lets one learning rate suit
-    all networks. The initial weights are 0. Contrast Scoring (Appendix A.1) uses Adam with a constant rate of 0.0003
-    over 500 epochs, which is ``adam`` here.
+    features of newly augmented images. lreid trains on fixed features, which it centres and divides by their root mean
+    square distance from the centre. Centring and scaling do not change which linear classifiers are possible, and one
+    learning rate then suits all networks. The initial weights of the classifier are 0. ``adam`` trains as Contrast
+    Scoring (Appendix A.1), which uses a constant learning rate of 0.0003 over 500 epochs.
 
     Args:
         train_features, train_labels, test_features: as in :func:`knn_scores`.
         epochs: number of epochs, 1 or more.
         lr: initial learning rate, above 0.
-        optimizer: ``sgd``, as above, or ``adam`` with a constant learning rate.
+        optimizer: ``sgd`` with the learning rates of Co²L, or ``adam`` with a constant learning rate.
         batch_size: number of images per step, 1 or more.
         seed: seed of the draws; the global random state does not change.
 
@@ -168,7 +168,7 @@ def _trained(
 
 
 def balanced_rows(labels: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw rows with replacement, balanced by class (Co²L, Section 5.1): first a class, then one of its images.
+    """Draw rows with replacement, balanced by class (Co²L, Section 5.1): first a class, then an image of this class.
 
     ``labels`` (N,) are integers; the result is (count,) int64 row numbers.
     """

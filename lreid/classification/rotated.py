@@ -1,8 +1,8 @@
-"""Rotated images for domain-incremental streams such as R-MNIST; an address contains the angle and the file.
+"""Rotated images for domain-incremental streams such as R-MNIST. The address of an image is an angle and a file.
 
     rotated:DEGREES:FILE
 
-The data set ``rotated:DEGREES:NAME`` is the data set NAME, whose images must be files, with all images rotated.
+``rotated:DEGREES:NAME`` is the data set NAME with all images rotated. The images must be files.
 """
 
 import math

@@ -37,9 +37,11 @@ class Key(NamedTuple):
     """The form of a key of ``results.json``, and its initial value.
 
     Attributes:
-        form: form of the value, see :func:`lreid.reading.misfit`; None allows any value, because no report reads it.
+        form: form of the value, see :func:`lreid.reading.misfit`; None allows any value, because no report reads the
+            key.
         empty: function that creates the value before the first task; None if the run sets it.
-        needed: refuse results without this key. Earlier versions of lreid may not have written the other keys.
+        needed: refuse results without this key. Keys that are not needed may be missing in files of earlier versions of
+            lreid.
     """
 
     form: Any = None
@@ -50,8 +52,8 @@ class Key(NamedTuple):
 class Results(TypedDict, total=False):
     """The content of ``results.json``: each key with its type, its form and its initial value.
 
-    Every metric of :data:`METRICS` has a matrix under its name, with one row per finished task and one column per
-    gallery; not all of these keys are listed here.
+    Every metric of :data:`METRICS` has a matrix under the name of the metric, with one row per finished task and one
+    column per gallery. This class lists only some of the metrics.
     """
 
     schema: int
@@ -129,13 +131,13 @@ class Results(TypedDict, total=False):
 
 
 def keys() -> dict[str, Key]:
-    """Return the keys that have a :class:`Key`, by name."""
+    """Return all keys of ``results.json`` that are annotated with a :class:`Key`, by name."""
     hints = get_type_hints(Results, include_extras=True)
     return {name: key for name, hint in hints.items() for key in getattr(hint, "__metadata__", ())}
 
 
 def names_of(results: Results) -> list[str]:
-    """Names of the metrics that a run has; earlier versions of lreid had fewer metrics."""
+    """Names of the metrics in the results of a run; earlier versions of lreid had fewer metrics."""
     return [metric.name for metric in METRICS if metric.name in results]
 
 
@@ -145,7 +147,7 @@ def matrix(results: Results, metric: str) -> list[list[float]]:
 
 
 def averaged_kinds(results: Results) -> list[Kind]:
-    """The kinds for which a mean is useful, because a run has several test sets of the kind."""
+    """Return the kinds of test set that are reported as a mean, because the run has several test sets of the kind."""
     return [kind for kind in KINDS if sum(gallery["kind"] == kind for gallery in results["galleries"]) > 1]
 
 

@@ -12,8 +12,8 @@ def gain_interval(
 ) -> tuple[float, float]:
     """Bootstrap interval of the difference between two mAPs, by resampling identities.
 
-    The queries of an identity are drawn together, because their average precisions depend on each other. The two models
-    are scored on the same draws. Every call makes the same draws.
+    The queries of an identity are drawn together, because their average precisions depend on each other. Both models
+    are scored on the same random draws, and every call makes the same draws.
 
     Args:
         before, after: average precision of each of n identities, for the two models.

@@ -1,4 +1,4 @@
-"""Create the content of ``results.json``, continue it, and record the measurements of a run."""
+"""Create or continue the content of ``results.json``, and record the measurements of a run."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,7 +32,7 @@ class Figures(Protocol):
 
     @property
     def cross_model(self) -> Sequence[Mapping[str, float]]:
-        """``metrics`` in the gallery features of the models so far; empty if these were not searched."""
+        """Metrics of searches in the gallery features of each model so far; empty without such searches."""
 
 
 def start(**given: Any) -> Results:
@@ -69,7 +69,7 @@ def resumed(fresh: Results, saved: Results, path: Path) -> Results:
 
 
 def _other_content(fresh: Results, saved: Results) -> str:
-    """Describe which images have been replaced; images of finished tasks are not checked."""
+    """Name the first task or gallery whose images have been replaced; finished tasks are not checked."""
     saved_prints, fresh_prints, done = saved.get("content", fresh["content"]), fresh["content"], len(saved["mAP"])
     for kind, names, first in (
         ("tasks", fresh["tasks"], done),
@@ -87,7 +87,7 @@ def add_task(results: Results, figures: Sequence[Figures], unfused: Sequence[Fig
     Args:
         results: content of ``results.json``; every matrix gets one more row.
         figures: metrics of each gallery.
-        unfused: metrics of each gallery by the network before it was averaged; empty if it was not evaluated.
+        unfused: metrics of each gallery by the network before averaging; empty if that network was not evaluated.
     """
     for name in names_of(results):
         matrix(results, name).append([round(figure.metrics[name], 4) for figure in figures])
@@ -118,12 +118,12 @@ def add_initial(results: Results, figures: Sequence[Figures]) -> None:
 
 
 def add_accuracies(results: Results, rows: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
-    """Record the classification accuracies after a task, and update their summary.
+    """Record the classification accuracies after a task, and update the summary of the accuracies.
 
     Args:
         results: content of ``results.json``. Every matrix in ``accuracy`` gets one more row, and ``accuracy_summary``
-            is replaced (:func:`summarise_accuracies`). Both keys are mappings by classifier, then by ``class`` or
-            ``task``.
+            is replaced (:func:`summarise_accuracies`). ``accuracy`` and ``accuracy_summary`` are mappings by
+            classifier, then by ``class`` or ``task``.
         rows: rows from :meth:`lreid.classification.AccuracyEvaluator.evaluate`.
     """
     for name, kinds in rows.items():

@@ -8,11 +8,11 @@ class Metric(NamedTuple):
     """A metric of a ranked test set.
 
     Attributes:
-        name: key in ``results.json``; in the summary, ``seen_`` or ``unseen_`` comes before it.
+        name: key in ``results.json``; keys of the summary have the prefix ``seen_`` or ``unseen_``.
         title: heading in tables.
         label: name in sentences.
         of: function from a :class:`lreid.retrieval.Evaluation` to a fraction in [0, 1].
-        main: show the metric in tables on the terminal and in print, and as a learning curve.
+        main: show the metric in tables on the terminal and in LaTeX, and as a learning curve.
         depth: number of ranks of the CMC curve that the metric needs.
     """
 

@@ -10,13 +10,13 @@ from lreid.results.content import KINDS, Kind, Results, columns, matrix, names_o
 
 
 def average(results: Results, metric: str, row: int, kind: Kind) -> float | None:
-    """Mean of a metric after task ``row`` over the :func:`columns` of a kind; None if there are no such columns."""
+    """Mean of a metric after task ``row`` over the galleries of a kind; None if there are no such galleries."""
     values = [matrix(results, metric)[row][column] for column in columns(results, row, kind)]
     return float(np.mean(values)) if values else None
 
 
 def curve(results: Results, metric: str, kind: Kind) -> list[float | None]:
-    """The :func:`average` after every finished task."""
+    """Mean of a metric over the galleries of a kind, after every finished task; see :func:`average`."""
     return [average(results, metric, row, kind) for row in range(len(matrix(results, metric)))]
 
 
@@ -27,7 +27,7 @@ def identity_changes(results: Results, name: str, row: int) -> np.ndarray:
 
 
 def falls_and_rises(changes: np.ndarray) -> tuple[float, float] | None:
-    """Mean fall (0 or less) and mean rise (0 or more), both over all changes; None if there are no changes."""
+    """Mean fall (0 or less) and mean rise (0 or more). Each mean is over all changes; None if there are no changes."""
     if not len(changes):
         return None
     return float(np.minimum(changes, 0).mean()), float(np.maximum(changes, 0).mean())
@@ -40,7 +40,7 @@ def task_changes(results: Results) -> list[tuple[float, float] | None]:
     the mean rise, over all identities of the seen galleries trained so far (DwoPP, BMVC 2022, supplementary Table 4).
 
     Returns:
-        One pair per finished task from the second on; None if there are no identities.
+        One pair (forgetting, plasticity) per finished task from the second on; None for a task without identities.
     """
     galleries = results["galleries"]
     return [
@@ -59,25 +59,26 @@ def summary(results: Results) -> dict[str, float | None]:
 
     Returns:
         * ``seen_mAP``, ``seen_rank1`` …: mean over the galleries whose domain has been trained, after the last task;
-        * ``unseen_mAP``, ``unseen_rank1`` …: mean over the unseen galleries, after the last task; None without them;
+        * ``unseen_mAP``, ``unseen_rank1`` …: mean over the unseen galleries, after the last task; None without unseen
+          galleries;
         * ``merged_mAP``, ``merged_rank1`` …: metrics of the merged unseen gallery, after the last task (Table 2 of
           DwoPP, BMVC 2022, and AKA, CVPR 2021); these keys exist only with a merged gallery;
-        * ``reindex_free_mAP``, ``reindex_free_rank1`` …: queries of the last model, searched in gallery features that
-          are never updated: those of the model right after the gallery's domain was first trained. The figure is the
-          mean over the seen galleries (RFL-ReID in Bi-C2R, TPAMI 2026, but without a mapping between old and new
-          features); these keys exist only if past galleries were searched;
+        * ``reindex_free_mAP``, ``reindex_free_rank1`` …: queries of the last model, searched in gallery features of the
+          model right after the gallery's domain was first trained. The metric is the mean over the seen galleries
+          (RFL-ReID in Bi-C2R, TPAMI 2026, but without a mapping between old and new features); these keys exist only if
+          past galleries were searched;
         * ``unfused_seen_mAP``, ``unfused_unseen_mAP`` …: seen and unseen means of the last network before it was
-          averaged; these keys exist only if it was evaluated;
+          averaged; these keys exist only if that network was evaluated;
         * ``mean_over_tasks_mAP``, ``mean_over_tasks_rank1`` …: average incremental metric: the mean over the seen
           galleries, averaged over all tasks;
         * ``forgetting`` (0 or less: a drop is negative), ``plasticity`` (0 or more): means of :func:`task_changes`;
           None after one task;
         * ``backward_transfer``: final mAP minus the mAP right after a gallery's domain was first trained, averaged over
-          seen galleries that were not trained last; None if there is no such gallery;
+          seen galleries that were not trained last; None if all were trained last;
         * ``forward_transfer``: mAP right before a gallery's domain was first trained, averaged over the seen galleries
-          that were not trained first. This figure measures what earlier tasks teach about later domains. GEM (NeurIPS
-          2017) subtracts the mAP of the untrained network, which is not measured here. None if there is no such
-          gallery.
+          that were not trained first. Forward transfer measures how much training on earlier tasks helps on later
+          domains. GEM (NeurIPS 2017) subtracts the mAP of the untrained network, which lreid does not measure. The
+          value is None if all seen galleries were trained first.
     """
     last = len(results["mAP"]) - 1
     summary: dict[str, float | None] = {}
@@ -106,9 +107,10 @@ def summary(results: Results) -> dict[str, float | None]:
 
 
 def cross_average(results: Results, metric: str, row: int, past: int) -> float | None:
-    """Metric of queries by the model after task ``row`` in gallery features by the model after task ``past``.
+    """Metric with query features of the model after task ``row`` and gallery features of the model after task ``past``.
 
-    The result is the mean over the seen galleries whose domain was trained by task ``past``; None if there are none.
+    The result is the mean over the seen galleries whose domain was trained by task ``past``; None without such
+    galleries.
     """
     names = [results["galleries"][column]["name"] for column in columns(results, past, "seen")]
     values = [results["cross_model"][name][metric][row][past] for name in names]
@@ -116,7 +118,7 @@ def cross_average(results: Results, metric: str, row: int, past: int) -> float |
 
 
 def _reindex_free(results: Results, crossed: Mapping[str, Any], metric: str) -> float | None:
-    """Mean of a metric of the last model's queries in the seen galleries, whose features were never updated."""
+    """Mean over the seen galleries of a metric with the last model's queries and never updated gallery features."""
     last = len(results["mAP"]) - 1
     seen = [results["galleries"][column] for column in columns(results, last, "seen")]
     values = [crossed[gallery["name"]][metric][last][gallery["first_task"] or 0] for gallery in seen]
@@ -131,15 +133,16 @@ def summarise_accuracies(matrix: Sequence[Sequence[float]]) -> dict[str, Any]:
             images of task i, for i up to t.
 
     Returns:
-        These values, in the unit of the matrix:
+        Values by name, in the unit of the matrix:
 
         * ``accuracy``: mean over the tasks, after the last task (Table 1 of ER-ACE, Co²L and CCLIS);
         * ``anytime_accuracy``: list with the mean over the tasks so far, after each task (ER-ACE, Fig. 3);
         * ``average_incremental_accuracy``: mean of ``anytime_accuracy`` (iCaRL, CVPR 2017, Section 4);
         * ``accuracy_forgetting``: for each task but the last, the task's best earlier accuracy minus its accuracy after
-          the last task, as a mean over these tasks (Chaudhry et al., ECCV 2018; Table 2 of CCLIS). A drop is positive,
-          unlike in ``forgetting`` of :func:`summary`; a gain is negative; None after one task. In ER-ACE's official
-          code, the best accuracy may be the last one, so that a gain counts as 0.
+          the last task, as a mean over these tasks (Chaudhry et al., ECCV 2018; Table 2 of CCLIS). A drop of accuracy
+          is positive and a gain negative, unlike in ``forgetting`` of :func:`summary`. The value is None after one
+          task. The official code of ER-ACE also includes the last accuracy in the best accuracy, so that a gain counts
+          as 0.
 
     Raises:
         InputError: there is no row, or row t does not have t + 1 numbers.

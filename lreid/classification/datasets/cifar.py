@@ -7,8 +7,9 @@
 
 The data sets are for classification, not for re-identification. Both data sets show classes of objects in images of 32
 x 32 pixels; each class has training and test images. The binary archives (`cifar-10-batches-bin/`, `cifar-100-binary/`)
-work as well. The images are unpacked as PNG files into `images/train/CLASS/` and `images/test/CLASS/` next to the
-archive when first needed. CIFAR-100 has its 100 fine classes. Classes are trained in the order of their labels.
+are supported, too. When lreid first needs the images, it unpacks them as PNG files into `images/train/CLASS/` and
+`images/test/CLASS/` next to the archive. For CIFAR-100, lreid uses the 100 fine classes. Classes are trained in the
+order of their labels.
 """
 
 import codecs
@@ -44,8 +45,8 @@ class Archive:
         files: names of the files of each split.
         labels: key of the labels in a pickle.
         names: key of the class names in the pickled file ``meta``.
-        meta: names of the pickled and of the plain text file with the class names.
-        label_bytes: number of bytes before each image in a binary file; the last of them is the label.
+        meta: names of the two files with the class names: the pickled file and the plain text file.
+        label_bytes: number of bytes before each image in a binary file; the last of these bytes is the label.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class Archive:
         self.meta, self.label_bytes = meta, label_bytes
 
     def read(self, home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
-        """Read the data set; its images are unpacked first if they are not yet."""
+        """Read the data set; unpack the images if they have not been unpacked yet."""
         return unpacked(self.title.lower().replace("-", ""), home, lambda: self.images(home), cameras=cameras)
 
     def images(self, home: Path) -> Iterator[Unpacked]:

@@ -6,9 +6,10 @@
     ├── t10k-images-idx3-ubyte
     └── t10k-labels-idx1-ubyte
 
-The data set is for classification: ten handwritten digits, 28 x 28 pixels. The folder may also be torchvision's
-`MNIST/raw`. When first needed, the images are unpacked as PNG files into `images/train/DIGIT/` and `images/test/DIGIT/`
-next to the files. Rotated MNIST is `rotated:DEGREES:mnist`, see `configs/benchmarks/rotated-mnist.yaml`.
+The data set is for classification: ten handwritten digits, 28 x 28 pixels. torchvision's folder `MNIST/raw` is
+supported, too. When lreid first needs the images, it unpacks them as PNG files into `images/train/DIGIT/` and
+`images/test/DIGIT/` next to the files. Rotated MNIST is `rotated:DEGREES:mnist`, see
+`configs/benchmarks/rotated-mnist.yaml`.
 """
 
 import gzip
@@ -29,7 +30,7 @@ PIXELS = (28, 28)
 
 
 def read(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
-    """Read MNIST; its images are unpacked first if they are not yet."""
+    """Read MNIST; unpack the images if they have not been unpacked yet."""
     return unpacked("mnist", home, lambda: _images(home), cameras=cameras)
 
 

@@ -4,8 +4,8 @@
     ├── train_32x32.mat
     └── test_32x32.mat
 
-The data set is for classification: ten digits of house numbers, 32 x 32 pixels ("format 2", cropped). When first
-needed, the images are unpacked as PNG files into `images/train/DIGIT/` and `images/test/DIGIT/` next to the files. In
+The data set is for classification: ten digits of house numbers, 32 x 32 pixels ("format 2", cropped). When lreid first
+needs the images, it unpacks them as PNG files into `images/train/DIGIT/` and `images/test/DIGIT/` next to the files. In
 the files, the digit 0 has the label 10.
 """
 
@@ -24,7 +24,7 @@ FILES = {split: f"{split}_32x32.mat" for split in ("train", "test")}
 
 
 def read(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
-    """Read SVHN; its images are unpacked first if they are not yet."""
+    """Read SVHN; unpack the images if they have not been unpacked yet."""
     return unpacked("svhn", home, lambda: _images(home), cameras=cameras)
 
 
