@@ -31,8 +31,8 @@ COMMANDS = {  # each has a module in lreid.apps.arguments, and one in lreid.apps
     "zoo": "list, download, verify and publish trained models",
     "export": "write a model into one file for other programs",
 }
-ON_WINDOWS = ("data", "zoo")  # commands that run on Windows: they neither replace open files nor use POSIX signals
-REMOVED = {  # words that were removed from the command line, by command, with the advice of the message
+ON_WINDOWS = ("data", "zoo")  # commands for Windows, too, because they neither replace open files nor use POSIX signals
+REMOVED = {  # by command, words that earlier versions accepted, with the advice that the error message gives
     ("data", "--sheet"): "check prints every fault; open the folder to see its images",
     ("data", "render"): "python tools/render in a source checkout renders people",
     ("search", "--share"): "use reindex to extract a gallery's images with a new model",
@@ -89,7 +89,7 @@ def run_command(name: str, words: Sequence[str] | None = None, prog: str | None 
     Args:
         name: name of the command.
         words: arguments of the command; None means those in ``sys.argv``.
-        prog: how usage and messages begin; None means the file name in ``sys.argv``.
+        prog: name of the program in usage and messages; None means the file name in ``sys.argv``.
 
     Returns:
         Exit status, see :func:`run_tool`.
@@ -122,7 +122,7 @@ def parser_of(name: str, prog: str | None) -> argparse.ArgumentParser:
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser without abbreviated options: ``--epoch`` does not mean ``--epochs``, but the error suggests it."""
+    """A parser without abbreviated options: ``--epoch`` is an error, whose message suggests ``--epochs``."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(allow_abbrev=False, **options)
@@ -148,8 +148,8 @@ def run_tool(
         words: the arguments; None means those in ``sys.argv``.
 
     Returns:
-        The exit status of the tool; 2 for bad input (if a change was made nevertheless, the line says "done, but");
-        130, 143 or 129 if SIGINT, SIGTERM or SIGHUP stopped the tool; 141 if the output pipe is closed.
+        The exit status of the tool; 2 for bad input; 130, 143 or 129 if SIGINT, SIGTERM or SIGHUP stopped the tool; 141
+        if the output pipe is closed. A message with "done, but" means that a change was made before the error.
     """
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return _printing(parser.prog, lambda: _run_tool(parser, tool, words))
@@ -160,7 +160,7 @@ def _run_tool(
 ) -> int:
     try:
         args = parser.parse_intermixed_args(words)  # allows KEY VALUE pairs between options
-    except TypeError:  # raised for parsers with subcommands, with which argparse cannot intermix words
+    except TypeError:  # argparse cannot intermix words for parsers with subcommands
         args, rest = parser.parse_known_args(words)
         args.debug |= "--debug" in rest
         if rest := [each for each in rest if each != "--debug"]:
@@ -208,15 +208,16 @@ def _refuse_file(error: BaseException) -> None:
 def _printing(prog: str, command: Callable[[], int]) -> int:
     """Run a command and return an exit status even if its output cannot be written.
 
-    Characters that the encoding of the terminal lacks are printed as escapes. A closed stream is replaced by
+    Characters that the terminal's encoding does not support are printed as escapes. A closed stream is replaced by
     ``/dev/null``. Errors while writing to standard error are ignored.
 
     Args:
-        prog: how messages begin.
+        prog: name of the program in messages.
         command: function that prints, and returns an exit status.
 
     Returns:
-        The exit status of the command; 2 if standard output cannot be written, 141 if its reader has closed it.
+        The exit status of the command; 2 if writing to standard output fails; 141 if the reader of standard output has
+        closed the pipe.
     """
     for descriptor, name in ((1, "stdout"), (2, "stderr")):
         if getattr(sys, name) is None:
@@ -277,7 +278,7 @@ def printable(text: str) -> str:
 
 
 class _Unwritable(Exception):
-    """Standard output cannot be written; the message says why."""
+    """Writing to standard output failed; the message gives the reason."""
 
 
 class _Printable:

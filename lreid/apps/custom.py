@@ -31,7 +31,7 @@ from lreid.zoo import PEOPLE, SMALL_PEOPLE, SMALL_VEHICLES, VEHICLES
 
 FULL = (256, 128)  # input size of networks with ImageNet weights, height and width
 RATE = 2e-4  # learning rate for networks from the zoo
-# The best of the methods that store nothing about people, for trained networks, see docs/results/new-places.md.
+# For trained networks, the best method that stores no data about people, see docs/results/new-places.md.
 METHOD = "retrace"
 CLEAR = 5.0  # change in points of AP from which an identity counts as better or worse
 _TEMPLATE = Template(
@@ -61,8 +61,8 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
     Args:
         path: the folder or CSV file, see :func:`lreid.data.custom.source_of`.
         files, overrides: config files and pairs as in :func:`lreid.config.load_config`, which override the choices.
-        before: a finished run, or a checkpoint of a finished task, from which to fine-tune. Its config determines
-            network, method and settings.
+        before: a finished run, or a checkpoint of a finished task, from which to fine-tune. The config of this run
+            determines network, method and settings.
 
     Raises:
         InputError: the images, the run or a key cannot be used.
@@ -107,16 +107,16 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
 
 
 def finished_task(run: Path) -> Path:
-    """The checkpoint of the last task of a finished run, or the file itself.
+    """Return the checkpoint of the last task of a finished run; a checkpoint file is returned unchanged.
 
     Raises:
-        InputError: there is no such run or file, or the run is not finished.
+        InputError: the run or file does not exist, or the run is not finished.
     """
     if not run.is_dir():
         return run
     checkpoints = task_checkpoints(run / "checkpoints")
     if not checkpoints:
-        raise InputError(f"{run}: contains no checkpoint of a finished task; name a run folder, or a checkpoint")
+        raise InputError(f"{run}: contains no checkpoint of a finished task; pass a run folder or a checkpoint")
     last = checkpoints[max(checkpoints)]
     tasks = load_checkpoint(last)["results"].get("tasks", [])
     if max(checkpoints) < len(tasks):
@@ -128,9 +128,10 @@ def finished_task(run: Path) -> Path:
 
 
 def _inherited(checkpoint: Path, notes: list[str]) -> tuple[dict[str, Any], set[str]]:
-    """Return the config keys of a checkpoint's run, in which the data sets of its tasks count as learned.
+    """Return config keys for a run that continues from a checkpoint, with the checkpoint's data sets marked as learned.
 
-    Also return the names of the identities on which the run trained, as far as they have names that can still be read.
+    Also return the names of the identities on which the earlier run trained, if the data sets with the names still
+    exist.
     """
     state = load_checkpoint(checkpoint)
     if any(key not in state for key in ("config", "position", "results", "method")) or state["position"]["epoch"]:
@@ -161,7 +162,7 @@ def _inherited(checkpoint: Path, notes: list[str]) -> tuple[dict[str, Any], set[
 
 
 def _names(data_set: DataSet) -> set[str]:
-    """Names of the training identities that have a name."""
+    """Return the names of training identities; identities without a name are left out."""
     named = data_set.names.identities
     return {named[record.pid] for record in data_set.train if record.pid in named}
 
@@ -169,8 +170,8 @@ def _names(data_set: DataSet) -> set[str]:
 def _start(cfg: CfgNode, given: Collection[str], data_sets: Sequence[DataSet]) -> dict[str, Any]:
     """The keys of the initial model: a model of the zoo, or ImageNet weights if the user chose a different network.
 
-    Upright images get the model for people, or the small model for people if they are no larger than its input. Other
-    images get the model for vehicles.
+    The model for people is chosen for upright images, and the model for vehicles for other images. If the images are no
+    larger than the input of the small model, the small model is chosen.
     """
     models = (PEOPLE, SMALL_PEOPLE, VEHICLES, SMALL_VEHICLES)
     cards = {name: zoo.find(name.removeprefix(zoo.PREFIX)) for name in models}
@@ -194,7 +195,7 @@ def _start(cfg: CfgNode, given: Collection[str], data_sets: Sequence[DataSet]) -
 
 
 def _plan_text(path: Path, cfg: CfgNode, own: Sequence[CustomSet], proposal: Proposal, **values: Any) -> str:
-    """Fill ``custom.md``: one line per choice with the option that changes it, then the notes."""
+    """Fill the template ``custom.md``: one line per choice with the option that changes the choice, then the notes."""
     sets = [
         {
             "name": one_line(each.name),

@@ -1,6 +1,6 @@
 """Refuse wrong files, names and keys before torch is imported, which takes seconds.
 
-The library checks all of this again, because programs can call it without a command line.
+The library repeats these checks, because programs can call the library without a command line.
 """
 
 import argparse

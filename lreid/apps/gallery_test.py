@@ -1,4 +1,4 @@
-"""Score a saved gallery, in a file or in Milvus, with labelled queries, by the same search that users run."""
+"""Score a saved gallery, in a file or in Milvus, with labelled queries and the same search as ``lreid search``."""
 
 import json
 import logging
@@ -39,19 +39,20 @@ def score_gallery(
     overrides: Sequence[str] = (),
     engine: Engine = "torch",
 ) -> dict[str, Any]:
-    """Score the matches of a gallery for labelled queries, and write ``test.json`` into ``out``.
+    """Search a gallery with labelled queries, score the matches, and write ``test.json`` into ``out``.
 
     Args:
         where: address of the gallery, see :func:`lreid.gallery.store.place_of`.
         query: folder or CSV file, see :func:`lreid.search.list_images`.
         checkpoint: file of the gallery's model, if it has moved.
         out: folder to write to.
-        overrides: ``KEY VALUE`` pairs that override the config of the model; only ``EVAL`` and ``DEVICE`` matter.
+        overrides: ``KEY VALUE`` pairs that override the config of the model; only ``EVAL`` and ``DEVICE`` keys have an
+            effect.
         engine: as in :func:`lreid.load_model`.
 
     Returns:
-        The same as :func:`lreid.apps.test.score_checkpoints`: a row ``gallery KIND`` and, if the gallery stores
-        features, a row ``plain`` of the exact ranking. Images without an identity are distractors.
+        Results as from :func:`lreid.apps.test.score_checkpoints`, with a row ``gallery KIND``. If the gallery stores
+        features, the row ``plain`` has the exact ranking. Images without an identity are distractors.
     """
     named = NamedGallery.load(where)
     cfg = model_config(checkpoint or named.checkpoint, overrides)
@@ -73,7 +74,7 @@ def score_gallery(
 
 
 def _results(checkpoint: Path, test: ListedTest, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The content of ``test.json``; its notes are about the last row."""
+    """Return the content of ``test.json``. The notes explain the last row of the results."""
     return {
         "schema": 1,
         "checkpoints": {checkpoint.stem: str(checkpoint)},
@@ -112,7 +113,7 @@ def _named(query: Path, sources: Sources) -> list[SearchImage]:
 
 @dataclass(frozen=True)
 class _Listed:
-    """The images of a gallery in the form of a test set's images, but without pixels."""
+    """The images of a gallery with the interface of a test set's images, but without pixels."""
 
     records: Sequence[Record]
     pids: np.ndarray
@@ -121,7 +122,7 @@ class _Listed:
 
 def _test_of(where: str, images: Images, labels: Rows, rules: Rules) -> ListedTest:
     """A test set of queries and all images of a gallery, in which images without an identity are distractors."""
-    # Distractors must not keep -1, which means junk in a test.
+    # Distractors get other numbers than -1, because -1 means junk in a test.
     ids = np.where(labels.ids == UNKNOWN, min(labels.ids.min() - 1, UNKNOWN - 1), labels.ids)
     records = [Record(*each) for each in zip(labels.paths, ids.tolist(), labels.cams.tolist(), strict=True)]
     has_cameras = not (images.camids == UNKNOWN).any() and not (labels.cams == UNKNOWN).any()

@@ -42,7 +42,7 @@ The table in `lreid/config_keys.py` generates this page:
 
 
 def options_text(method: str) -> str:
-    """A text with a method's description and kind of batches, and each option's key, default, type and meaning.
+    """Describe a method, its kind of batches, and the key, default, type and meaning of each option.
 
     Raises:
         InputError: no method has this name.

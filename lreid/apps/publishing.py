@@ -42,11 +42,12 @@ from lreid.zoo.weights import weights_in_place, write_entry
 
 logger = logging.getLogger("lreid")
 
-# Allowed differences in points. Processors round differently, and with few queries, one changed rank changes Rank-k.
+# Allowed differences in points. Rounding differs between processors, and with few queries, a single changed rank
+# changes Rank-k.
 TOLERANCE, MAP_TOLERANCE = 1.0, 0.1
 
 FALSE_ACCEPTS = 0.01  # share of impostor pairs that may reach the threshold
-MOST_QUERIES = 500  # maximum number of queries per gallery that set the threshold
+MOST_QUERIES = 500  # maximum number of queries per gallery from which the threshold is computed
 
 Figures = dict[str, dict[str, Any]]
 
@@ -56,7 +57,7 @@ class ImagesElsewhere(InputError):
 
 
 def verify_cards(args: argparse.Namespace) -> None:
-    """Measure all models, or the named one, and compare the figures with the cards."""
+    """Measure all models, or one model by name, and compare the metrics with the cards."""
     faults, tests = [], TestSets()
     for card in [_card(args.name)] if args.name else cards():
         try:
@@ -95,7 +96,7 @@ def _card(name: str) -> Card:
 
 @dataclass(frozen=True)
 class Statement:
-    """What the publisher states about a model, see :class:`lreid.zoo.Card`.
+    """Statements of the publisher about a model, for its :class:`lreid.zoo.Card`.
 
     Attributes:
         title: title in one line; if empty, method and benchmark.
@@ -122,18 +123,18 @@ def publish(
     Args:
         run: the folder of a finished run.
         name: name of the entry, in a-z, 0-9, ``-`` and ``_``.
-        statement: facts that the run does not record.
-        half: store matrices and kernels in 16 bits. Vectors, mostly those of BatchNorm, are stored in 32 bits, because
-            they are small, and variances may be too large or too small for 16 bits.
+        statement: statements of the publisher about the model.
+        half: store matrices and kernels in 16 bits. Vectors, mostly of BatchNorm, are stored in 32 bits: vectors are
+            small, and 16 bits cannot represent very large or very small variances.
         folder: folder to write to.
 
     Returns:
-        The card. The figures are measured with the stored weights on the benchmark of the run. The card contains only
-        the last part of each image path.
+        The card. The metrics on the card are measured with the stored weights on the benchmark of the run. The card
+        contains only the last part of each image path.
 
     Raises:
-        InputError: the name or the run is invalid, the images of the benchmark have changed since the run, or a file
-            that belongs to no entry has the name of a file to write.
+        InputError: the name or the run is invalid, the images of the benchmark have changed since the run, or
+            publishing would overwrite a file that belongs to no entry.
     """
     if not NAME.fullmatch(name):
         raise InputError(f"{name}: cannot be a name in the zoo; use a-z, 0-9, - and _")
@@ -161,7 +162,7 @@ def publish(
 
 
 def _measured(cfg: CfgNode, model: Embedder, results: Results, run: Path) -> dict[str, Any]:
-    """The keys of the card about the stored network and its figures."""
+    """Return the card's keys about the stored network and the network's metrics."""
     tests = TestSets()
     figures, protocol = tests.measure(model, cfg)
     if protocol != results["protocol"]:
@@ -182,7 +183,7 @@ def _measured(cfg: CfgNode, model: Embedder, results: Results, run: Path) -> dic
 
 
 def _of_run(cfg: CfgNode, results: Results) -> dict[str, Any]:
-    """The keys of the card about training, input and evaluation."""
+    """Return the card's keys about training, input and evaluation."""
     shared, tasks = without_folders(cfg), len(results["tasks"])
     return {
         "method": method_title(cfg),
@@ -209,7 +210,7 @@ def _of_run(cfg: CfgNode, results: Results) -> dict[str, Any]:
 
 
 def _stated(statement: Statement, cfg: CfgNode) -> dict[str, Any]:
-    """The keys of the card that the publisher states, or their defaults."""
+    """Return the card's keys that the publisher states; keys without a statement get their defaults."""
     statements = asdict(statement)
     url, *mirrors = statements.pop("urls") or [""]
     return statements | {
@@ -221,7 +222,7 @@ def _stated(statement: Statement, cfg: CfgNode) -> dict[str, Any]:
 
 
 def stored(state: dict[str, Tensor], half: bool) -> dict[str, Tensor]:
-    """A state dict in the precision in which it is stored, see ``half`` in :func:`publish`."""
+    """Convert a state dict to the precision of the stored file, see ``half`` in :func:`publish`."""
     return {
         key: (value.half() if half and value.is_floating_point() and value.ndim > 1 else value).contiguous()
         for key, value in state.items()
@@ -229,7 +230,7 @@ def stored(state: dict[str, Tensor], half: bool) -> dict[str, Tensor]:
 
 
 class TestSets:
-    """The benchmarks on which models are measured; models of one benchmark share its images."""
+    """Benchmarks for measuring models. Models with the same benchmark share the benchmark's loaded images."""
 
     __test__ = False  # tells pytest that this class is not a test
 
@@ -265,7 +266,7 @@ class TestSets:
 
     @torch.inference_mode()
     def threshold(self, model: Embedder, cfg: CfgNode) -> dict[str, Any]:
-        """The ``verification`` of a :class:`lreid.zoo.Card`, on the unseen galleries if there are any."""
+        """Measure ``verification`` of a :class:`lreid.zoo.Card`, on unseen galleries, or else on seen galleries."""
         evaluator = self._evaluator(cfg)[0]
         kinds = {each.test.kind for each in evaluator.tests}
         chosen = [each for each in evaluator.tests if each.test.kind == ("unseen" if "unseen" in kinds else "seen")]
@@ -295,8 +296,8 @@ class TestSets:
         """Measure a model on the benchmark of its card.
 
         Returns:
-            The measured figures, and a text for each difference from the card: a difference of mAP above
-            ``MAP_TOLERANCE``, of other metrics above ``TOLERANCE``, and any difference of kind or counts.
+            The measured metrics, and one text per difference from the card. mAP may differ by up to ``MAP_TOLERANCE``,
+            and other metrics by up to ``TOLERANCE``; kind and counts must be equal.
 
         Raises:
             ImagesElsewhere: the card was measured on the publisher's custom images, which are missing.
@@ -334,7 +335,7 @@ def _model(cfg: CfgNode, state: dict[str, Tensor], path: Path) -> Embedder:
 
 
 def from_imagenet(weights: str) -> bool:
-    """Whether ``MODEL.WEIGHTS`` are ImageNet weights, or those of a model whose training started from them."""
+    """Whether ``MODEL.WEIGHTS`` are ImageNet weights, or a model whose training started from ImageNet weights."""
     if weights.startswith(PREFIX):  # if the new entry has the same name, the earlier entry still exists at this point
         return find(weights.removeprefix(PREFIX)).imagenet
     if Path(weights).is_file():
@@ -348,7 +349,7 @@ def from_imagenet(weights: str) -> bool:
 
 
 def _require_own_sets(card: Card, cfg: CfgNode) -> None:
-    """Raise ImagesElsewhere if a card's custom images are missing; a card does not record their folder."""
+    """Raise ImagesElsewhere if a card's custom images are missing. A card does not record the folder of images."""
     for name in (*cfg.BENCHMARK.LEARNED, *cfg.BENCHMARK.TRAIN, *cfg.BENCHMARK.UNSEEN):
         if not name.startswith(("csv:", "folder:", "own:")):
             continue

@@ -24,7 +24,7 @@ class Shown:
         self.looked_for = {record.pid for record in self.query}
 
     def tile(self, record: Record) -> ranked.Tile:
-        """The tile of an image, with identity and camera."""
+        """Create the tile of an image, with identity and camera as text."""
         names = self.test.test.names
         nobody = record.pid == DISTRACTOR and DISTRACTOR not in {*self.looked_for, *names.identities}
         who = "distractor" if nobody else names.identity(record.pid)
@@ -32,7 +32,7 @@ class Shown:
         return ranked.Tile(ranked.thumbnail(self.look(record.path), blur=self.blur), record.path, labels)
 
     def ranking(self, ranking: Ranking) -> ranked.RankedQuery:
-        """A query with the images at its first ranks."""
+        """Create the tiles of a query and of the images at its first ranks."""
         pid = self.query[ranking.query].pid
         return ranked.RankedQuery(
             self.tile(self.query[ranking.query]),
@@ -54,7 +54,7 @@ def page_section(
     blur: bool,
     look: Callable[[str], np.ndarray] = read_image,
 ) -> ranked.Section:
-    """The hardest queries of a test set, with the images at the first ranks."""
+    """Create a page section with the hardest queries of a test set and the images at the first ranks."""
     shown = Shown(test, blur, look)
     height, width = read_image(shown.query[0].path).shape[:2]
     figures = ", ".join(f"{metric.label} {number(metrics[metric.name])}" for metric in METRICS)

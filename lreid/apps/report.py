@@ -1,4 +1,4 @@
-"""Compare runs in a table, and write their pages."""
+"""Compare runs in a table, and write the report pages of the runs."""
 
 import argparse
 import sys
@@ -18,14 +18,14 @@ from lreid.results import Results
 
 
 def run(args: argparse.Namespace) -> None:
-    """Print the table and write the pages."""
+    """Print the table and write the report pages."""
     folders = _folders(args.runs)
     if args.blur and not args.images:
         raise InputError("--blur: there are no images to blur; add --images")
     if args.images and len(folders) > 1 and not args.html:
         raise InputError("--images: for several runs, images are shown on a page about all runs; add --html FILE")
     runs = [read_run(folder) for folder in folders]
-    if args.html or not args.each:  # means are shown, so every seed may occur only once
+    if args.html or not args.each:  # the page shows means, so every seed may occur only once
         require_one_run_a_seed(runs, folders)
     table = comparison_table(runs, args.format, each=args.each, cost=args.cost, switches=args.switches)
     print(table.rstrip("\n"))
@@ -53,7 +53,7 @@ def with_images(folder: Path) -> None:
 
 
 def _folders(named: list[Path]) -> list[Path]:
-    """The run folders, each once; other files and folders, which ``runs/*`` may match, are skipped."""
+    """Return the run folders without duplicates; other files and folders, which ``runs/*`` may match, are skipped."""
     folders: dict[Path, Path] = {}
     others = []
     for path in named:

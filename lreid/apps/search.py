@@ -60,7 +60,7 @@ def _build(args: argparse.Namespace) -> None:
 
 
 def _sources(args: argparse.Namespace) -> Sources:
-    """The pattern of folders, and the root of image paths in CSV files."""
+    """Return how to find images: the pattern of file names in folders, and the root of paths in CSV files."""
     return Sources(args.root, pattern=args.pattern)
 
 

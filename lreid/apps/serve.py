@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """A socket at an address.
+    """Open a socket at an address.
 
     Raises:
         InputError: the address does not exist, or is in use.

@@ -46,14 +46,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("lreid")
 
-# A run of a sweep always gets a config file: without one, a resumed run would use the config with which it started.
+# A run of a sweep always gets a config file. Without a config file, a resumed run would use the config of its start.
 DEFAULTS = CONFIGS / "benchmarks" / "synthetic-10.yaml"
 
 OWN_OPTION = {"METHOD.NAME": "--methods", "SEED": "--seeds"}
 
 
 def run(args: argparse.Namespace) -> None:
-    """Train the runs and print the table, or print their commands."""
+    """Train the runs and print the table, or only print the commands of the runs."""
     if args.jobs < 1:
         raise InputError(f"--jobs {args.jobs}: must be 1 or more")
     (methods, *varied), overrides = without_pairs([args.methods, *args.vary])
@@ -84,9 +84,9 @@ def run(args: argparse.Namespace) -> None:
 
 
 def read_run(folder: str | Path) -> Results:
-    """The results of a run with its config; keys that lreid got after the run have their defaults.
+    """Read the results and the config of a run; config keys newer than the run get their defaults.
 
-    The config is missing if the run was made by an old version of lreid, which did not record configs.
+    Runs of early versions of lreid have no config.
 
     Raises:
         InputError: :func:`lreid.results.read` raises an error.
@@ -143,11 +143,11 @@ def plan(
     """The runs of a sweep; all runs of the first seed come first.
 
     Args:
-        out: folder for the run folders, ``METHOD-seedN``, or ``METHOD-KEY=VALUE-seedN`` if keys are varied. If there
-            are several benchmarks, each has a subfolder named like its file.
+        out: folder for the run folders, ``METHOD-seedN``, or ``METHOD-KEY=VALUE-seedN`` if keys are varied. With
+            several benchmarks, each benchmark has a subfolder with the name of its file.
         methods, seeds: names of the methods, and seeds.
-        files, benchmarks: config files that all runs use, and benchmark files, of which each run uses one.
-        vary: values by key; all combinations are trained. Keys joined by commas vary together:
+        files, benchmarks: config files that all runs use, and benchmark files: one per run.
+        vary: values by key; all combinations are trained. Keys that are joined by commas vary together:
             ``{"METHOD.ALPHA,METHOD.BETA": ["0,1", "1,0"]}``.
         overrides: ``KEY VALUE`` pairs for all runs.
 
@@ -210,12 +210,12 @@ def sweep(runs: Sequence[PlannedRun], out: Path, *, jobs: int = 1, key: str = ""
         runs: result of :func:`plan`.
         out: folder to which ``table.md``, ``table.csv``, ``table.tex`` and ``curves.png`` of the finished runs are
             written.
-        jobs: number of simultaneous runs. The runs divide the cores among them, unless ``OMP_NUM_THREADS`` is set; each
-            uses one GPU.
+        jobs: number of simultaneous runs. Simultaneous runs share the CPU cores, unless ``OMP_NUM_THREADS`` is set.
+            Each run uses one GPU.
         key: the key that was varied; if its values are numbers, ``sensitivity.png`` is also written.
 
     Returns:
-        The table as text, and by the folder of each failed run, the reason in one line.
+        The table as text, and a mapping from the folder of each failed run to the reason in one line.
     """
     failed: dict[str, str] = {}
     running: set[subprocess.Popen[str]] = set()
@@ -252,7 +252,7 @@ def sweep(runs: Sequence[PlannedRun], out: Path, *, jobs: int = 1, key: str = ""
 
 
 def _pairs(keys: Sequence[str], value: str) -> list[tuple[str, str]]:
-    """Pairs of key and value; a value for several keys is split at its commas."""
+    """Return pairs of key and value. A value for several keys is split at commas."""
     values = value.split(",") if len(keys) > 1 else [value]
     if len(values) != len(keys):
         raise InputError(
@@ -262,7 +262,7 @@ def _pairs(keys: Sequence[str], value: str) -> list[tuple[str, str]]:
 
 
 def visible_gpus() -> list[str]:
-    """The GPUs that this process may use, with their names in ``CUDA_VISIBLE_DEVICES``; does not initialise CUDA."""
+    """Return the names of the visible GPUs for ``CUDA_VISIBLE_DEVICES``, without initialising CUDA."""
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     count = torch.cuda.device_count()
     return [each.strip() for each in named.split(",")][:count] if named else [str(gpu) for gpu in range(count)]
@@ -271,10 +271,10 @@ def visible_gpus() -> list[str]:
 def _make(
     run: PlannedRun, jobs: int, running: set[subprocess.Popen[str]], places: SimpleQueue[str], stopping: threading.Event
 ) -> str:
-    """Train a run in a separate process, which is added to ``running``; return the error in one line, or "".
+    """Train a run in a separate process, and return the error in one line; "" means success.
 
-    The separate process ends when this process ends, even if it is killed. If some other process is training the run,
-    this function first waits for its end.
+    The new process is in ``running`` while it runs, and ends with this process, even if this process is killed. If
+    another process is training the same run, this function first waits for its end.
     """
     if is_busy(run.folder):
         logger.info("%s: another process is using this folder; waiting for its end", run.folder)

@@ -43,14 +43,14 @@ logger = logging.getLogger("lreid")
 
 SHOWN = 30  # number of rankings per test set on the page
 MATRICES = ("mAP", "rank1")  # metrics for which there is a matrix of query models and gallery models
-# Keys that affect the figures of a test.
+# Config keys that affect the metrics of a test.
 SCORING = tuple(f"EVAL.{key}" for key in ("AP", "BACKEND", "CAMERA_FILTER", "FLIP", "INDEX", "METRIC", "OUTFITS"))
 
 Features = tuple[np.ndarray, np.ndarray]  # (Q, D), (G, D)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Test, write both files and print the table."""
+    """Test the models, write ``test.json`` and ``ranked.html``, and print the table."""
     files, overrides = split_checkpoints(args)
     if args.query:  # the pattern in the config of the run is meant for other folders
         overrides += ["DATA.PATTERN", args.pattern or ""]
@@ -119,7 +119,7 @@ class Extras:
     growth: bool = False
 
     def require_cameras(self, tests: Sequence[QueryGallery]) -> None:
-        """Require that all cameras are known, if statistics per camera are needed.
+        """Require known cameras in all test sets if features are standardised per camera.
 
         Raises:
             InputError: a camera is unknown.
@@ -143,13 +143,13 @@ def score_checkpoints(
 ) -> dict[str, Any]:
     """Score the models of checkpoints and write ``test.json`` and ``ranked.html``.
 
-    The test sets are those of the first checkpoint's config, unless another config or images are given.
+    The first checkpoint's config determines the test sets, unless a config or images are given.
 
     Args:
         paths: models as in :func:`lreid.load_model`; a run folder means the checkpoints of all its finished tasks.
         out: folder to write to; None means ``test/NAME`` in the run folder, or ``…-test/NAME`` next to the checkpoint.
-        config, overrides: config files that replace the test sets and ``EVAL`` keys of the run, and ``KEY VALUE``
-            pairs.
+        config, overrides: config files that replace the test sets and ``EVAL`` keys of the run, and ``KEY VALUE`` pairs
+            that override config keys.
         images: folders of queries and gallery, see :func:`lreid.data.listing.folders_test`, or a CSV file with the
             splits query and gallery, see :func:`lreid.data.listing.csv_tests`.
         extras: additional measurements.
@@ -157,11 +157,12 @@ def score_checkpoints(
         engine: as in :func:`lreid.load_model`.
 
     Returns:
-        The content of ``test.json``, with figures in per cent: ``rows``, one per ``checkpoint``, ``test`` and
-        ``variant``, see :func:`lreid.evaluation.scoring.row_of` (a ``transductive`` variant uses all test images before
-        ranking); ``tests``, ``metric``, ``ap`` and ``notes``; ``hardest``, the queries of the last checkpoint with the
-        lowest AP; ``cross_model``, matrices ``mAP`` and ``rank1`` with one row per query model; and ``growth``, for
-        each ``checkpoint`` and ``test`` the ``points`` of :func:`lreid.retrieval.growth.gallery_growth`.
+        The content of ``test.json``, with metrics in per cent. ``rows`` has one row per ``checkpoint``, ``test`` and
+        ``variant``, see :func:`lreid.evaluation.scoring.row_of`; a ``transductive`` variant uses all test images before
+        ranking. ``hardest`` lists the queries of the last checkpoint with the lowest AP. ``cross_model`` contains
+        matrices ``mAP`` and ``rank1`` with one row per query model. ``growth`` has the ``points`` of
+        :func:`lreid.retrieval.growth.gallery_growth` for each ``checkpoint`` and ``test``. Other keys are ``tests``,
+        ``metric``, ``ap`` and ``notes``.
 
     Raises:
         InputError: a checkpoint, the config, the data or the combination of arguments is invalid.
@@ -184,7 +185,7 @@ def score_checkpoints(
 def _scored(
     suite: _Suite, checkpoints: dict[str, Path], extras: Extras, blur: bool
 ) -> tuple[dict[str, Any], list[ranked.Section]]:
-    """The content of ``test.json``, and the hardest queries of the last checkpoint for the page."""
+    """Return the content of ``test.json``, and page sections with the hardest queries of the last checkpoint."""
     queries = _queries_of_all(suite, checkpoints) if extras.cross_model else {}
     growth = []
     rows: list[dict[str, Any]] = []
@@ -239,7 +240,7 @@ class _Suite:
 
     @property
     def loaded(self) -> Sequence[TestSet]:
-        """The test sets with the images that have been loaded, for one input size."""
+        """The test sets with loaded images, at the first input size that was used."""
         return next(iter(self.evaluators.values())).tests
 
     @property
@@ -248,7 +249,7 @@ class _Suite:
 
 
 def _tests_of(cfg: CfgNode, images: tuple[Path, Path] | Path | None) -> Sequence[QueryGallery]:
-    """The test sets of the given images, or of the benchmark in the config."""
+    """Return the test sets of the given images, or by default the test sets of the benchmark in the config."""
     if images is None:
         return benchmark_of(cfg).tests
     if not isinstance(images, tuple):
@@ -261,9 +262,9 @@ def _tests_of(cfg: CfgNode, images: tuple[Path, Path] | Path | None) -> Sequence
 
 
 def _queries_of_all(suite: _Suite, checkpoints: dict[str, Path]) -> dict[str, list[np.ndarray]]:
-    """Features (Q, D) of the queries of every test set, by every model.
+    """Return the query features (Q, D) of every test set, extracted by every model.
 
-    These features are extracted before the galleries, so that only one gallery at a time is in memory for the matrix.
+    Query features are extracted before gallery features, so that only one gallery at a time is in memory.
 
     Raises:
         InputError: the models' features cannot be compared.
@@ -283,7 +284,7 @@ def _queries_of_all(suite: _Suite, checkpoints: dict[str, Path]) -> dict[str, li
 def _extracted(
     suite: _Suite, checkpoints: dict[str, Path], queries: dict[str, list[np.ndarray]]
 ) -> Iterator[tuple[str, Embedder, TestSet, Features, list[np.ndarray]]]:
-    """Yield every model with its features of every test set and, for the matrix, the query features of all models."""
+    """Yield each pair of model and test set with the model's features, and with query features of all models."""
     for name, path in checkpoints.items():
         model = suite.ready(path)
         evaluator = suite.evaluator(model)
@@ -295,7 +296,7 @@ def _extracted(
 
 
 def _rows(suite: _Suite, test: TestSet, features: Features, extras: Extras) -> list[dict[str, Any]]:
-    """Compute the figures of all requested variants; the plain ranking comes first."""
+    """Compute the metrics of all requested variants; the plain ranking comes first."""
     flat = suite.index if suite.index and suite.index.index == "flat" else None  # other kinds affect only their own row
     plain: dict[str, Any] = {"index": flat, "cost": False, "device": suite.device}
 
@@ -332,7 +333,7 @@ def _column(test: TestSet, queries: Sequence[np.ndarray], gallery: np.ndarray) -
 
 
 def _growth(test: TestSet, features: Features, device: torch.device) -> list[dict[str, Any]]:
-    """Test random parts of the gallery: mAP, Rank-1 and TPIR in per cent, and the threshold, a cosine similarity.
+    """Measure mAP, Rank-1 and TPIR in per cent, and the threshold, on random parts of the gallery.
 
     Raises:
         InputError: the test set has splits, tracks or a single image per identity.
@@ -351,7 +352,7 @@ def _growth(test: TestSet, features: Features, device: torch.device) -> list[dic
 
 
 def _matrices(columns: dict[str, list[list[dict[str, float]]]], models: list[str]) -> list[dict[str, Any]]:
-    """The matrices of :func:`_column` by test set, with one row per model whose queries were searched."""
+    """Combine columns from :func:`_column` into matrices per test set; each row has the queries of one model."""
     return [
         {"test": test, "checkpoints": models}
         | {metric: [[column[row][metric] for column in matrix] for row in range(len(models))] for metric in MATRICES}
@@ -393,7 +394,7 @@ def _write_page(out: Path, name: str, results: dict[str, Any], sections: Sequenc
 
 
 def _checkpoints_in(paths: Sequence[Path]) -> list[Path]:
-    """The checkpoint files; for a run folder, those of its finished tasks."""
+    """Return the checkpoint files; a run folder means the checkpoints of all its finished tasks."""
     checkpoints = []
     for path in paths:
         if path.is_dir():
@@ -408,7 +409,7 @@ def _checkpoints_in(paths: Sequence[Path]) -> list[Path]:
 
 
 def _named(paths: Sequence[Path]) -> dict[str, Path]:
-    """Checkpoints by the shortest names that distinguish them."""
+    """Return the checkpoints by name; the names are as short as possible without being equal."""
     runs = [path.parent.parent if path.parent.name == "checkpoints" else path.parent for path in paths]
     candidates: tuple[Callable[[Path, Path], str], ...] = (
         lambda path, _: path.stem,
@@ -425,7 +426,7 @@ def _named(paths: Sequence[Path]) -> dict[str, Path]:
 def _test_config(
     checkpoints: dict[str, Path], files: Sequence[Path], overrides: Sequence[str], *, image_list: bool
 ) -> CfgNode:
-    """The config of the test sets and of the evaluation.
+    """Return the config that defines the test sets and the evaluation.
 
     Raises:
         InputError: a value is out of range, or the checkpoints were made for different benchmarks.
@@ -446,7 +447,7 @@ def _test_config(
 
 
 def _short(path: Path) -> str:
-    """A name for a folder or a file that contains its parent folder."""
+    """Name a folder or a file by its last two parts: the parent folder and the name."""
     path = path.resolve()
     return f"{path.parent.name}-{path.stem}".strip("-")
 

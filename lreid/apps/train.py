@@ -14,7 +14,7 @@ from lreid.training.signals import end_with_parent
 
 
 def run(args: argparse.Namespace) -> None:
-    """Train or resume a run; a run that is resumed without a config uses the config that it stored."""
+    """Train or resume a run. A run that is resumed without a config uses the config in the run folder."""
     if args.options:
         from lreid.apps.options import options_text
 
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> None:
         if distributed.speaks():
             print(f"{plan.text}\n")
     command = "" if images is None else typed(args, images)
-    args.out = args.out or run_folder_for(cfg, resume=args.resume)  # the message of a stopped run names it
+    args.out = args.out or run_folder_for(cfg, resume=args.resume)  # the message of a stopped run names the folder
     results = train(cfg, args.out, resume=args.resume, before=before, command=command)
     if distributed.speaks() and (results["initial"] or cfg.BENCHMARK.LEARNED_IDENTITIES) and results["galleries"]:
         from lreid.apps import custom
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def typed(args: argparse.Namespace, images: Path) -> str:
-    """The command of a run on your images, as the user typed it."""
+    """Return the command with which the user started a run on custom images."""
     options = {"config": args.config, "data": args.data, "from": args.before, "out": args.out}
     options |= {option: getattr(args, option) for option in SHORT}
     words = ["lreid", "train", str(images)]
@@ -66,7 +66,7 @@ def typed(args: argparse.Namespace, images: Path) -> str:
 
 
 def require_run(folder: Path) -> None:
-    """Require an existing run for ``--resume`` without a config, which would otherwise start the built-in benchmark.
+    """Require an existing run for ``--resume`` without a config, to avoid training the built-in benchmark by mistake.
 
     Raises:
         InputError: there is no run; the message names the runs next to the folder.

@@ -1,6 +1,7 @@
 """Show images of a run: rankings, activation maps, and maps of features before and after a task.
 
-This needs the checkpoints and the data of the run, so it is not part of :mod:`lreid.report`, which draws the page.
+These images need the checkpoints and the data of the run, but :mod:`lreid.report`, which writes the page, needs only
+results.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +36,7 @@ from lreid.results import figures_of
 from lreid.retrieval.arrays import unit_rows
 from lreid.retrieval.protocols import average_evaluations
 
-RANKINGS, LOOKED_INTO = 10, 4  # number of queries shown with matches, and number of these with activation maps
+RANKINGS, LOOKED_INTO = 10, 4  # number of queries with matches on the page, and number of queries with activation maps
 ON_THE_MAP = 10  # number of identities on a map of features
 PER_IDENTITY = 12  # maximum number of images per identity
 
@@ -44,9 +45,9 @@ PER_IDENTITY = 12  # maximum number of images per identity
 def image_sections(run: Path, *, blur: bool = False) -> list[Panel]:
     """Sections about each test set of a run, for :func:`lreid.report.write_page`.
 
-    The sections show the hardest queries of the last model with their matches, framed as right or wrong; activation
-    maps for the first of these queries; and maps of the features of test identities by the models before and after the
-    last task.
+    The sections show the hardest queries of the last model, with gallery images that are framed as right or wrong. For
+    the first of these queries, the sections show activation maps. Further maps show features of test identities, by the
+    models before and after the last task.
 
     Args:
         run: a run folder with checkpoints; the data sets of the run must exist.
@@ -81,11 +82,14 @@ def image_sections(run: Path, *, blur: bool = False) -> list[Panel]:
 
 
 def pictures_of(groups: Sequence[Group], folders: Mapping[str, Path], *, blur: bool = False) -> Pictures:
-    """Images of the hardest identities, and rankings for the most forgotten ones after every task of each method.
+    """Create images of the hardest identities, and of the rankings of the most forgotten identities.
+
+    The rankings are shown after every task of each method.
 
     Args:
         groups: groups of all runs on a page.
-        folders: by :attr:`Group.name`, the folder of the group's first run, with checkpoints; its data sets must exist.
+        folders: for each :attr:`Group.name`, the folder of the group's first run. The folder must have checkpoints, and
+            the data sets of the run must exist.
         blur: blur the images.
     """
     faces: dict[Key, ranked.Tile] = {}
@@ -124,16 +128,16 @@ def pictures_of(groups: Sequence[Group], folders: Mapping[str, Path], *, blur: b
 def activation_maps(model: Embedder, images: Tensor) -> np.ndarray | None:
     """The norm of a network's last feature map at each position, without gradients.
 
-    Source: Zagoruyko and Komodakis, "Paying More Attention to Attention", ICLR 2017, Section 3.1. The paper's maps are
-    sums of ``|A|^p`` over channels; this map is the square root of such a sum with ``p = 2``.
+    Source: Zagoruyko and Komodakis, "Paying More Attention to Attention", ICLR 2017, Section 3.1. The paper sums
+    ``|A|^p`` over the channels of the feature map A; this function computes the square root of that sum for ``p = 2``.
 
     Args:
         model: network in evaluation mode.
         images: (B, 3, H, W) float, normalised.
 
     Returns:
-        (B, h, w) float32 in [0, 1], scaled per image from the smallest to the largest norm (all 0 if they are equal);
-        None if the backbone returns vectors.
+        (B, h, w) float32 in [0, 1], scaled per image from the smallest to the largest norm (all 0 if all norms are
+        equal); None if the backbone returns vectors.
     """
     features = model.backbone(images)
     if features.ndim != 4:
@@ -155,7 +159,7 @@ def overlay(image: np.ndarray, heat: np.ndarray) -> np.ndarray:
 def common_plane(*features: np.ndarray) -> tuple[list[np.ndarray], float]:
     """Project several sets of features, normalised to unit length, onto the plane of their two principal components.
 
-    The sign of each component is chosen so that its largest entry is positive, so the result is always the same.
+    Each component has the sign that makes its largest entry positive, so the result is reproducible.
 
     Args:
         features: (n_i, D) float; they need not be unit vectors, D > 1.
@@ -175,7 +179,7 @@ def common_plane(*features: np.ndarray) -> tuple[list[np.ndarray], float]:
 
 
 class _Attended:
-    """Reads an image by its path, with the activation map of a model drawn over it."""
+    """Reads an image by its path, and draws the activation map of a model over the image."""
 
     def __init__(self, model: Embedder) -> None:
         self.model = model
@@ -190,7 +194,7 @@ class _Attended:
 
 
 def _feature_maps(test: TestSet, models: Mapping[str, Embedder]) -> Panel:
-    """The section with a map per model that shows features of some identities of a test set."""
+    """Create a section with one map per model, which shows features of some identities of a test set."""
     images, names = (test.query, test.gallery), test.test.names
     everybody = sorted(set(test.query.pids.tolist()))
     identities = everybody[:: max(1, len(everybody) // ON_THE_MAP)][:ON_THE_MAP]
@@ -238,5 +242,5 @@ def _config(checkpoints: Mapping[int, Path]) -> CfgNode:
 
 
 def _on_device(checkpoint: Path) -> Embedder:
-    """The network of a checkpoint, on a device of this machine, because the run may come from another machine."""
+    """Load a checkpoint's network onto a device of this machine; the run may have used a device of another machine."""
     return load_model(checkpoint).to(memory_format=torch.channels_last)

@@ -45,11 +45,11 @@ Entry = TypeVar("Entry", Card, Published)
 
 
 def chosen(entries: Iterable[Entry], subject: str | None, licence: str | None) -> list[Entry]:
-    """The entries for a subject under a licence, the recommended ones first.
+    """Return the entries for a subject under a licence, with recommended entries first.
 
     Args:
         entries: entries of the zoo.
-        subject: ``people`` or ``vehicles``; leaves out models that are only initial weights. None lists everything.
+        subject: ``people`` or ``vehicles``; both leave out models that are only initial weights. None lists everything.
         licence: ``permissive`` for models under MIT, Apache or BSD whose training images are not for research only;
             None lists everything.
     """
@@ -63,7 +63,7 @@ def chosen(entries: Iterable[Entry], subject: str | None, licence: str | None) -
 
 
 def subject_of(entry: Card | Published) -> str:
-    """What a model re-identifies, people or vehicles, judged by its training data."""
+    """Return what a model re-identifies, people or vehicles, based on the training data of the model."""
     data = (entry.data if isinstance(entry, Published) else f"{entry.benchmark} {entry.trained_on}").lower()
     if isinstance(entry, Card) and "vehicle" not in entry.benchmark:
         return "people"

@@ -1,1 +1,1 @@
-"""Arguments of the commands, one module per command; none of these modules imports torch, so ``--help`` is fast."""
+"""Arguments of the commands, one module per command. The modules do not import torch, so ``--help`` is fast."""

@@ -11,11 +11,11 @@ lreid search check people.gallery --new newer.pt --images my/labelled --max-lost
 lreid search reindex people.gallery --checkpoint newer.pt              # search rollback undoes it
 lreid search migrate people.gallery milvus:http://127.0.0.1:19530/people
 
-A gallery is a file or a Milvus collection (milvus:FILE.db or milvus:http://host:port/NAME); all commands take both.
-lreid reads identity and camera from file names like 0002_c1s1_000451_03.jpg. Otherwise the subfolders of the folder are
-the identities, or, if these are cameras, the folders in them (cam1/anna/07.jpg). A CSV file has the columns path and
-pid, and optionally camid, split and time. If there is a column split, build reads only the gallery rows of the file,
-and calibrate and query only the query rows.
+A gallery is a file or a Milvus collection (milvus:FILE.db or milvus:http://host:port/NAME). lreid reads identity and
+camera from file names like 0002_c1s1_000451_03.jpg. With other file names, each subfolder is an identity (anna/07.jpg),
+or each subfolder is a camera with one folder per identity (cam1/anna/07.jpg). A CSV file has the columns path and pid,
+and optionally camid, split and time. If a CSV file has a column split, build reads only the rows of the split gallery;
+calibrate and query read only the rows of the split query.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _command(commands: Any, name: str, what: str, images: str = "", *, model: str = "") -> argparse.ArgumentParser:
-    """A command for a gallery, with images and with a model that is ``required`` or ``optional``."""
+    """Add a command with a gallery, images and a model (``required`` or ``optional``) as arguments."""
     sub = commands.add_parser(name, help=what)
     sub.set_defaults(action=name)
     sub.add_argument("gallery", metavar="GALLERY", help="gallery file, milvus:FILE.db or milvus:http://host:port/NAME")
@@ -125,7 +125,7 @@ def _add_compare(commands: Any) -> None:
 
 
 def _add_versions(commands: Any) -> None:
-    """Add the commands for new models and places: check, reindex, rollback, migrate."""
+    """Add the commands for a new model or a new place of a gallery: check, reindex, rollback, migrate."""
     reindex = _command(
         commands,
         "reindex",

@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def without_pairs(options: Iterable[Sequence[str]]) -> tuple[list[list[str]], list[str]]:
-    """Split the words of options that take several words into those words and the ``KEY VALUE`` pairs after them."""
+    """Separate the values of options with several values from the ``KEY VALUE`` pairs after these values."""
     from lreid.config_keys import is_key  # imported here, because it loads yacs, which --help does not need
 
     without: list[list[str]] = []

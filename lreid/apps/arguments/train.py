@@ -40,9 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def split_words(words: Sequence[str]) -> tuple[Path | None, list[str]]:
-    """The folder or file of images before the ``KEY VALUE`` pairs, if there is one, and the pairs.
+    """Separate the folder or file of images, if given, from the ``KEY VALUE`` pairs after it.
 
-    The first word names images if it is not the name of a key, and either exists as a path or has no word after it.
+    The first word names images if it is not a config key, and either is an existing path or the only word.
     """
     from lreid.config_keys import is_key  # imported here, because it loads yacs, which --help does not need
 

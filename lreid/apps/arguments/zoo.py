@@ -8,8 +8,8 @@ lreid zoo publish runs/my-run my-model --half --out my/zoo
 lreid zoo publish runs/my-run my-model --out my/zoo --hub OWNER/NAME    # then hub:OWNER/NAME loads it
 lreid zoo page                          # writes MODEL_ZOO.md
 
-Environment variables: LREID_ZOO_CARDS is a folder with more cards, LREID_ZOO_CACHE the folder for downloaded weights,
-and LREID_ZOO_MIRROR an address from which lreid tries to download weights first.
+Environment variables: LREID_ZOO_CARDS is a folder with additional cards, and LREID_ZOO_CACHE the folder for downloaded
+weights. LREID_ZOO_MIRROR is an address from which lreid first tries to download weights.
 """
 
 import argparse
