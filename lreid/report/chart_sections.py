@@ -1,8 +1,8 @@
 """Groups of charts: metrics after every task, terms of the loss, and the first updates of a task.
 
-In every chart, each group of runs is one line. A function that returns a section takes the groups of one benchmark, and
-a suffix for titles that names the benchmark. The function returns a list with one section, or an empty list if the runs
-have no values for the section.
+In every chart, each group of runs is one line. The arguments of a section function are the groups of one benchmark, and
+a suffix for titles with the name of the benchmark. A section function returns a list with one section, or an empty list
+if the runs have no values for the section.
 """
 
 import math
@@ -27,7 +27,7 @@ MOST_TICKS = 10  # maximum number of ticks on an x axis
 
 
 class Chart(NamedTuple):
-    """A chart with a title; ``lines`` has one line per group, or all lines of one group, named by ``legend``."""
+    """A chart with a title. It has one line per group, or all lines of one group, with a ``legend`` of their names."""
 
     title: str
     lines: Sequence[Line]
@@ -46,7 +46,7 @@ class Chart(NamedTuple):
 def learning_curves(groups: Sequence[Group], where: str) -> list[Panel]:
     """Mean average precision and Rank-1 after every task, averaged over seen and over unseen test sets.
 
-    A method that learns all tasks at once becomes a horizontal line.
+    Joint training, which learns all tasks at once, is drawn as a horizontal line.
     """
     if total_tasks(groups) < 2:  # a single point is not a curve
         return []
@@ -59,7 +59,7 @@ def learning_curves(groups: Sequence[Group], where: str) -> list[Panel]:
 
 
 def gallery_curves(groups: Sequence[Group], where: str) -> list[Panel]:
-    """One chart of mAP per test set, if there are several; a vertical line marks the task that trains its domain."""
+    """One mAP chart per test set, if there are several. A vertical line marks the task that trains the domain."""
     galleries = [gallery for group in groups for run in group.runs for gallery in run["galleries"]]
     kinds = {gallery["name"]: gallery["kind"] for gallery in galleries}
     if len(kinds) < 2 or total_tasks(groups) < 2:
@@ -153,7 +153,7 @@ def _by_test_set(groups: Sequence[Group]) -> Table:
 
 
 def losses(groups: Sequence[Group], where: str) -> list[Panel]:
-    """One chart per term of the loss, because their sizes differ."""
+    """One chart per term of the loss, because the terms differ in size."""
     total = total_tasks(groups)
     axis = Axis("task", (0, total), tuple((task - 1, label) for task, label in _spread_ticks(total)), dots=False)
     charts = [
@@ -177,7 +177,7 @@ def drift(groups: Sequence[Group], where: str) -> list[Panel]:
 
 
 def feature_gradients(groups: Sequence[Group], where: str) -> list[Panel]:
-    """Norm of the loss gradient at features of stored and of incoming images in the first updates after a switch."""
+    """Norm of the loss gradient at features of stored and of new images, in the first updates after a task switch."""
     charts = {f"{name} images": (name,) for name in _names_in(groups, "gradient_norms", ("task",))}
     note = (
         "Norm of the gradient of the loss with respect to a feature in the first updates of a task (ER-ACE, Appendix "
@@ -187,7 +187,7 @@ def feature_gradients(groups: Sequence[Group], where: str) -> list[Panel]:
 
 
 def _switch_charts(groups: Sequence[Group], key: str, paths: Mapping[str, tuple[str, ...]]) -> list[Chart]:
-    """One chart per path below a key of the results, over the updates after a switch."""
+    """One chart per path below a key of the results, over the updates after a task switch."""
     charts = []
     for title, path in paths.items():
         if lines := lines_of(groups, partial(_updates, key=key, path=path)):
@@ -203,7 +203,7 @@ def _switch_charts(groups: Sequence[Group], key: str, paths: Mapping[str, tuple[
 def _section(
     groups: Sequence[Group], title: str, note: str, charts: Sequence[Chart], table: Table | None = None
 ) -> list[Panel]:
-    """Charts side by side, with a legend if there are several groups, and a table; empty without charts."""
+    """A section of charts side by side, with a table, and a legend for several groups; no section without charts."""
     if not charts:
         return []
     note += band_note(line for chart in charts for line in chart.lines)
@@ -212,7 +212,7 @@ def _section(
 
 
 def band_note(lines: Any) -> str:
-    """A note that explains bands, if any line has a band."""
+    """A note that explains the bands of lines; empty if no line has a band."""
     return BAND if any(any(line.band) for line in lines) else ""
 
 
@@ -244,8 +244,7 @@ def task_chart(
     Args:
         groups: groups of one benchmark.
         title: title of the chart.
-        lines: result of :func:`lreid.report.plots.lines_of`; the line of a method that learns all tasks at once becomes
-            horizontal.
+        lines: result of :func:`lreid.report.plots.lines_of`; the line of joint training is drawn horizontally.
         mark: number of the task that a vertical line marks.
         y_max: upper bound of the y axis.
     """
@@ -258,7 +257,7 @@ def _task_axis(groups: Sequence[Group], y_max: float = math.inf, mark: float | N
 
 
 def _level(groups: Sequence[Group], lines: Sequence[Line]) -> list[Line]:
-    """Extend the lines of methods that learn all tasks at once from the first to the last task."""
+    """Draw joint training as a horizontal line from the first to the last task."""
     total = total_tasks(groups)
     at_once = {group.name for group in groups if len(group.runs[0]["tasks"]) == 1 < total}
     return [
@@ -275,18 +274,18 @@ def _spread_ticks(count: int) -> tuple[tuple[float, str], ...]:
 
 
 def total_tasks(groups: Sequence[Group]) -> int:
-    """Number of tasks of the benchmark, even if some runs learn all tasks at once, as a single task."""
+    """Number of tasks of the benchmark; joint training counts all these tasks, though it trains a single task."""
     return max(len(run["tasks"]) for group in groups for run in group.runs)
 
 
 def entries(run: Results, key: str) -> list[dict[str, Any]]:
-    """The values that a run recorded under a key; empty if it recorded none."""
+    """The values that a run recorded under a key; empty if the run recorded no values."""
     recorded: Any = run.get(key)
     return recorded or []
 
 
 def _names_in(groups: Sequence[Group], key: str, other: Sequence[str]) -> list[str]:
-    """The keys of the entries of all runs, each once, without those in ``other``."""
+    """The keys of the entries of all runs, without duplicates and without the keys in ``other``."""
     recorded = [entry for group in groups for run in group.runs for entry in entries(run, key)]
     return list(dict.fromkeys(name for entry in recorded for name in entry if name not in other))
 
@@ -330,7 +329,7 @@ def _changes(runs: Sequence[Results], side: int) -> Points:
 
 
 def _loss_term(runs: Sequence[Results], name: str, total: int) -> Points:
-    """The mean of a loss term per epoch, at the middle of the epoch; joint training is stretched over all tasks."""
+    """Points of a loss term: the mean per epoch, at the middle of the epoch. Joint training spans all tasks."""
     points: dict[float, list[float]] = {}
     for run in runs:
         history = entries(run, "loss_history")
@@ -343,9 +342,10 @@ def _loss_term(runs: Sequence[Results], name: str, total: int) -> Points:
 
 
 def _updates(runs: Sequence[Results], key: str, path: tuple[str, ...]) -> Points:
-    """The values under a key by update, of every switch of every run; a short task has fewer values.
+    """Points by update: the values under a key, from every task switch of every run.
 
-    Updates without a value, because they had no images of the kind, are left out.
+    A short task has fewer updates. Updates without a value are left out; for instance, an update may have no stored
+    images.
     """
     values: list[Any] = [entry for run in runs for entry in entries(run, key) if path[0] in entry]
     for name in path:
@@ -356,10 +356,11 @@ def _updates(runs: Sequence[Results], key: str, path: tuple[str, ...]) -> Points
 
 
 def gallery_figures(results: Results, name: str) -> list[float | None]:
-    """The :data:`GALLERY_FIGURES` of a test set; a missing figure is None.
+    """Return the values of :data:`GALLERY_FIGURES` for a test set; a missing value is None.
 
-    The figures are the mAP after the task that first trains the domain (or after the first task), the best mAP from
-    then on, the last mAP, and forgetting and plasticity of the test identities, averaged over tasks.
+    The first mAP is measured after the task that first trains the domain (or after the first task). The best mAP is the
+    maximum from this task on. Further values are the last mAP, and forgetting and plasticity of the test identities,
+    averaged over tasks.
     """
     column = [gallery["name"] for gallery in results["galleries"]].index(name)
     start = results["galleries"][column]["first_task"] or 0

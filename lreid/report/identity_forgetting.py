@@ -1,4 +1,4 @@
-"""Show the test identities that were forgotten most, with the method that forgot them and the task."""
+"""Show the test identities that were forgotten most, and after which task which method forgot each identity."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -23,12 +23,12 @@ Key = tuple[str, str, int]  # benchmark, test set and number of the identity
 
 
 class Pictures(NamedTuple):
-    """Images for the page of runs.
+    """Images for the report page.
 
     Attributes:
         faces: an image of each identity.
-        rankings: per identity and :attr:`Group.name`, the ranking of one query after each task, with the number of the
-            task, from 1.
+        rankings: for each identity and :attr:`Group.name`, pairs of a task number (from 1) and the ranking of one query
+            after this task.
     """
 
     faces: Mapping[Key, Tile] = MappingProxyType({})
@@ -42,9 +42,9 @@ class Person(NamedTuple):
         gallery: test set of the identity.
         identity: number of the identity.
         name: name of the identity.
-        curves: by :attr:`Group.name`, one curve per group that has several tasks and tests the identity. A curve lists
-            the number (from 1) of each task since the domain of the test set was trained, with the mean AP over the
-            group's runs.
+        curves: by :attr:`Group.name`, one curve per group that has several tasks and tests the identity. A curve is a
+            list of pairs: task number (from 1) and mean AP over the group's runs. It starts at the task that trains the
+            domain of the test set.
     """
 
     gallery: str
@@ -64,9 +64,9 @@ def _lost(curve: Sequence[tuple[int, float]]) -> float:
 
 
 def most_forgotten(groups: Sequence[Group]) -> list[Person]:
-    """The identities that lost most in any group from the best to the last task, at most :data:`SHOWN` of them.
+    """Return up to :data:`SHOWN` identities with the largest fall of AP from the best to the last task in any group.
 
-    Only identities that lost :data:`LOST` points or more are listed. Merged test sets are left out.
+    The fall must be :data:`LOST` points or more. Merged test sets are left out.
     """
     people: dict[tuple[str, int], Person] = {}
     for group in groups:
@@ -100,7 +100,7 @@ def fate(curve: Sequence[tuple[int, float]], by: str) -> str:
 
 
 def identity_forgetting(groups: Sequence[Group], where: str, pictures: Pictures = Pictures()) -> list[Panel]:  # noqa: B008
-    """One entry per identity, with its average precision after every task for every method, and its rankings."""
+    """One section per identity, with average precision after every task for every method, and with rankings."""
     people = most_forgotten(groups)
     if not people:
         return []

@@ -67,11 +67,12 @@ class Progress(NamedTuple):
     """The progress of an unfinished run.
 
     Attributes:
-        task, tasks: number of the current task, from 1, and of all tasks.
-        epoch, epochs: finished epochs, and all epochs of the task.
+        task, tasks: number of the current task, from 1, and number of all tasks.
+        epoch, epochs: number of finished epochs of the task, and number of all epochs of the task.
         left: estimated seconds to the end of the run.
-        at: time of this state, seconds since 1970.
-        patience: seconds until the next update; if it takes longer, the run may have ended unexpectedly.
+        at: time when the progress was measured, seconds since 1970.
+        patience: seconds within which the next update is expected; after a longer time, the run may have ended
+            unexpectedly.
     """
 
     task: int
@@ -84,7 +85,7 @@ class Progress(NamedTuple):
 
     @property
     def time(self) -> str:
-        """The time of this state, as text."""
+        """The time when the progress was measured, as text."""
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.at))
 
     def __str__(self) -> str:
@@ -108,7 +109,7 @@ def write_report(run_dir: str | Path, more: Sequence[Panel] = ()) -> Path:
 
 
 def links_in(folder: Path) -> Links:
-    """Links from the page of a run to files in its folder: the files :data:`BESIDE`, and pages of ``lreid test``."""
+    """Links from a run's page to files in the run folder: the files :data:`BESIDE`, and pages of ``lreid test``."""
     links = [(name, name) for name in BESIDE if (folder / name).exists()]
     for page in files_below(folder / "test"):
         if page.name != "ranked.html":
@@ -129,16 +130,17 @@ def write_page(
     links: Links = (),
     progress: Progress | None = None,
 ) -> None:
-    """Write a page about runs, finished or not, through a temporary file.
+    """Write a page about finished or unfinished runs, through a temporary file.
 
     The page needs no other file, is readable on a phone, and follows the reader's light or dark mode. Runs are averaged
     as in :func:`lreid.report.groups.grouped`.
 
     Args:
         path, runs: path of the page, and content of each ``results.json``.
-        folders: folders of the runs, for links, one per run; or none.
+        folders: folders of the runs, to which the page links: one per run, or an empty sequence.
         pictures, more, links: images of identities, further sections, and links to other files.
-        progress: progress of an unfinished run; its page reloads itself, and reports when updates stop arriving.
+        progress: progress of an unfinished run. The page of an unfinished run reloads itself, and shows a warning if
+            updates stop.
 
     Raises:
         InputError: the page cannot be written.
@@ -172,7 +174,7 @@ def write_page(
 
 
 def _by_benchmark(groups: Sequence[Group]) -> list[tuple[list[Group], str]]:
-    """The groups of each benchmark, with a suffix for titles that names the benchmark if there are several."""
+    """The groups of each benchmark, with a suffix for titles: the name of the benchmark if there are several."""
     names = dict.fromkeys(group.benchmark for group in groups)
     return [
         ([group for group in groups if group.benchmark == name], f", {name}" if len(names) > 1 else "")
@@ -188,7 +190,7 @@ def _of_benchmark(groups: Sequence[Group], where: str, pictures: Pictures) -> li
 
 
 def _folders(page: Path, runs: Sequence[Results], folders: Sequence[Path]) -> list[Panel]:
-    """Links from a page about several runs to the page of each run."""
+    """A section with links to the pages of single runs, for a page about several runs."""
     entries = []
     for run, folder in zip(runs, folders, strict=len(folders) > 0):
         below = Path(os.path.relpath(folder, page.parent))

@@ -1,4 +1,4 @@
-"""Draw charts by matplotlib, as figures to save and as SVG for pages; the first chart imports matplotlib."""
+"""Draw charts by matplotlib, as figures to save and as SVG for pages. matplotlib is imported by the first chart."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ class Line(NamedTuple):
 
     @property
     def dashes(self) -> int:
-        """Position in :data:`STYLES`: ten colours have the first style, the next ten the next style."""
+        """Position of the dash style in :data:`STYLES`: ten lines of different colours share a style."""
         return (self.place // COLOURS + self.dash) % len(STYLES)
 
     @property
     def style(self) -> str:
-        """CSS classes of the line's key in a legend."""
+        """CSS classes of the line in a legend."""
         return f"line-{self.place % COLOURS} dash-{self.dashes}"
 
 
@@ -112,8 +112,8 @@ def lines_of(groups: Sequence[Group], points: Callable[[Sequence[Results]], Poin
 
     Args:
         groups: groups of one benchmark; the position of a group determines its colour.
-        points: function that returns the points of a group's runs; an x with a value of None is left out, and so is a
-            group without points.
+        points: function that returns the points of a group's runs. An x at which a value is None is left out; a group
+            without points is left out, too.
     """
     lines = []
     for place, (group, label) in enumerate(zip(groups, labels(groups), strict=True)):
@@ -193,7 +193,7 @@ def sensitivity_curve(runs: Sequence[Results], key: str) -> Figure:
 
 
 def _lines_by_benchmark(groups: Sequence[Group], points: Callable[[Sequence[Results]], Points]) -> list[Line]:
-    """Lines of all benchmarks in one chart; labels contain the benchmark if there are several."""
+    """Lines of all benchmarks for one chart. Labels contain the benchmark if there are several benchmarks."""
     lines: list[Line] = []
     for benchmark in (names := list(dict.fromkeys(group.benchmark for group in groups))):
         members = [group for group in groups if group.benchmark == benchmark]
@@ -296,12 +296,12 @@ def _draw(axes: Axes, lines: Sequence[Line], *, dots: bool = True) -> None:
 
 
 def _banded(line: Line) -> list[tuple[Point, float]]:
-    """The points, each with half the height of its band."""
+    """The points of a line, each with half the height of the band at the point."""
     return list(zip(line.points, line.band or [0.0] * len(line.points), strict=True))
 
 
 def _finite(line: Line) -> Line:
-    """The line without points that are not finite."""
+    """The line without the points that are not finite."""
     measured = [(point, half) for point, half in _banded(line) if math.isfinite(point[1])]
     band = tuple(half for _, half in measured) if line.band else ()
     return line._replace(points=tuple(point for point, _ in measured), band=band)

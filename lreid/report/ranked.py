@@ -105,7 +105,7 @@ def write_ranked(
     links: Sequence[tuple[str, str]] = (),
     more: Sequence[Panel] = (),
 ) -> None:
-    """Write the page, through a temporary file.
+    """Write a page of queries and their rankings, through a temporary file.
 
     Args:
         path: the file.
@@ -123,7 +123,7 @@ def write_ranked(
 
 
 def ranked_panel(section: Section) -> Panel:
-    """The section of a page with the rankings, and a legend of their verdicts."""
+    """Create a page section with rankings, and with a legend that explains the verdicts."""
     verdicts = {match.verdict for each in section.rankings for match in each.matches}
     used = [verdict for verdict in VERDICTS if verdict in verdicts]
     body = render("rankings.html", verdicts=VERDICTS, used=used, rankings=section.rankings)

@@ -12,7 +12,7 @@ from lreid.report.tables import number
 
 
 class Cell(NamedTuple):
-    """A number in a table: its text, and its value for sorting; None is sorted last."""
+    """A number in a table, with its text, and a value by which the column is sorted; None is sorted last."""
 
     text: str
     value: float | None
@@ -31,7 +31,7 @@ class Row(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table that a click on a heading sorts.
+    """A table. A click on the heading of a column sorts the rows.
 
     Attributes:
         title: title for screen readers.
@@ -74,7 +74,7 @@ def panel(template: str, title: str, note: str, **values: Any) -> Panel:
 
 
 def anchored(panels: Iterable[Panel]) -> list[tuple[str, Panel]]:
-    """The sections, each with a unique name as the target of links."""
+    """Give each section a unique name, which links can target."""
     named: dict[str, Panel] = {}
     for each in panels:
         name = anchor(each.title)
@@ -90,12 +90,12 @@ def anchor(title: str) -> str:
 
 
 def inside(title: str, name: str, panels: Sequence[Panel]) -> Panel:
-    """One section that contains several sections, which can be opened separately."""
+    """Put several sections, which can be opened separately, into one section."""
     return Panel(title, "", render("inside.html", panels=panels), name=name)
 
 
 def once(page: str) -> str:
-    """Store repeated images of a page only once; ``script.js`` copies them to the other places."""
+    """Store an image that a page shows repeatedly only once; ``script.js`` copies the image to the other places."""
     first: dict[str, int] = {}
 
     def put(image: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""Sections of figures and facts: tables of all groups, results matrices, hardest identities, protocol and settings.
+"""Sections with tables of all groups, results matrices, hardest identities, protocol and settings.
 
 Functions with an argument ``where`` show the groups of one benchmark; ``where`` is a suffix for titles that names the
 benchmark. Functions that return a list of sections return an empty list if there is nothing to show.
@@ -28,7 +28,7 @@ HARDEST = 15  # number of identities listed
 
 
 class Card(NamedTuple):
-    """A large figure of the summary; ``tone`` is the CSS class of its colour: ``good``, ``bad`` or empty."""
+    """A number of the summary in large print; ``tone`` is the CSS class of its colour: ``good``, ``bad`` or empty."""
 
     text: str
     label: str
@@ -36,7 +36,7 @@ class Card(NamedTuple):
 
 
 def cards(results: Results) -> list[Card]:
-    """The figures of the summary; the sign of forgetting and similar figures determines their colour."""
+    """The metrics of the summary. Metrics with a sign, such as forgetting, are coloured by the sign."""
     shown = []
     for column in (*FIGURES, *TRANSFER):
         if column.key == "mean_over_tasks_mAP" and len(results["mAP"]) < 2:  # equals the seen mAP
@@ -48,7 +48,7 @@ def cards(results: Results) -> list[Card]:
 
 
 def comparison(groups: Sequence[Group]) -> list[Panel]:
-    """The figures after the last task."""
+    """Metrics of all groups after the last task."""
     note = (
         "After the last task; mean ± standard deviation over seeds (n - 1). Runs with different protocols, configs or "
         "AP conventions have separate lines. Forgetting and plasticity are in points of AP per task."
@@ -84,7 +84,7 @@ def _group_table(title: str, groups: Sequence[Group], columns: Sequence[Column])
 
 
 def results_matrix(groups: Sequence[Group], where: str) -> list[Panel]:
-    """The results matrix of each group, averaged over its runs; with several groups, a click opens a matrix."""
+    """The results matrix of each group, averaged over runs. Matrices of several groups are opened by a click."""
     averaged = [
         (group, label, mean_results(group.runs))
         for group, label in zip(groups, labels(groups), strict=True)
@@ -115,7 +115,7 @@ def results_matrix(groups: Sequence[Group], where: str) -> list[Panel]:
 
 
 def past_galleries(groups: Sequence[Group], where: str) -> list[Panel]:
-    """mAP of queries by newer models in galleries by older models, for each group with ``EVAL.CROSS_MODEL``."""
+    """mAP with query features of newer models and gallery features of older models (runs with ``EVAL.CROSS_MODEL``)."""
     panels = []
     for group, label in zip(groups, labels(groups), strict=True):
         runs = [run for run in group.runs if run.get("cross_model")]
@@ -161,7 +161,7 @@ def _matrix_heads(results: Results) -> list[tuple[str, str]]:
 
 
 def _before(group: Group, largest: float) -> list[tuple[str, list[dict[str, Any]]]]:
-    """The row of the matrix for the initial model, if the group is a single run that tested it."""
+    """The row of the matrix for the initial model, if the group is a single run that tested the initial model."""
     run = group.runs[0]
     if len(group.runs) > 1 or not run.get("initial"):
         return []
@@ -194,8 +194,8 @@ class Hard(NamedTuple):
 def hardest(groups: Sequence[Group], where: str, pictures: Pictures = Pictures()) -> list[Panel]:  # noqa: B008
     """The identities with the lowest AP after the last task, averaged over the finished runs of all groups.
 
-    Each AP convention has a separate list. Merged test sets are left out, because their identities also occur in other
-    test sets.
+    Runs with different AP conventions are in separate lists. Merged test sets are left out, because their identities
+    also occur in other test sets.
     """
     runs = [run for group in groups for run in group.runs]
     conventions = list(dict.fromkeys(run["ap"] for run in runs))
@@ -324,13 +324,13 @@ def settings(runs: Sequence[Results]) -> list[Panel]:
 
 
 def _facts(title: str, entries: Sequence[tuple[str, Any]]) -> list[Panel]:
-    """A section with those of the entries that have a value."""
+    """A section with all entries that have a value."""
     stated = [(name, value) for name, value in entries if value is not None]
     return [panel("facts.html", title, "", facts=stated)] if stated else []
 
 
 def _distinct(values: Iterable[Any]) -> str | None:
-    """The distinct values, separated by commas; None if there are none."""
+    """The distinct values, separated by commas; None if there are no values."""
     return ", ".join(dict.fromkeys(str(value) for value in values if value is not None)) or None
 
 

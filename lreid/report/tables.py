@@ -35,12 +35,12 @@ class Column(NamedTuple):
 # Titles of the kinds of test sets, by the prefix that their metrics have in the summary.
 SETS = {"seen": "seen", "unseen": "unseen", "merged": "merged", "reindex_free": "re-index-free"}
 SETS |= {"unfused_seen": "un-fused seen", "unfused_unseen": "un-fused unseen"}
-OPTIONAL = ("merged_", "reindex_free_", "unfused_")  # figures that only some runs have
+OPTIONAL = ("merged_", "reindex_free_", "unfused_")  # metrics that only some runs have
 CHANGES = {"forgetting": " (drop < 0)", "plasticity": "", "backward_transfer": "", "forward_transfer": ""}
 
 
 def _figures(metrics: Sequence[Metric]) -> tuple[Column, ...]:
-    """Columns for the metrics after the last task on each kind of test set, and for the figures over all tasks."""
+    """Columns for the metrics after the last task on each kind of test set, and for metrics over all tasks."""
     return (
         *(Column(f"{key}_{each.name}", f"{title} {each.title}") for key, title in SETS.items() for each in metrics),
         Column("mean_over_tasks_mAP", "mean mAP"),
@@ -79,8 +79,9 @@ SWITCHES = (
 def task_table(results: Results) -> str:
     """The results after every finished task, as text for a terminal of 100 columns.
 
-    Cells are mAP / Rank-1 in per cent, in brackets if the gallery's domain had not been trained yet. If the galleries
-    do not fit side by side, the table shows averages after every task, and single galleries only after the last task.
+    Each cell contains mAP / Rank-1 in per cent, in brackets if the gallery's domain had not been trained yet. If the
+    galleries do not fit side by side, the table shows averages after every task, and single galleries only after the
+    last task.
     """
     done, config = len(results["mAP"]), results.get("config", {})
     head = (
@@ -107,7 +108,7 @@ def task_table(results: Results) -> str:
 
 
 def _by_task_and_gallery(results: Results) -> str:
-    """All galleries after every task; if they do not fit, the averages after every task and the last row."""
+    """Table of all galleries after every task. A too wide table shows only averages, and galleries in the last row."""
     galleries, rows = results["galleries"], range(len(results["mAP"]))
     kinds = averaged_kinds(results)
     names = [f"{row + 1} {results['tasks'][row]}" for row in rows]
@@ -134,7 +135,7 @@ def _by_task_and_gallery(results: Results) -> str:
 def past_gallery_table(results: Results) -> str:
     """The mAP of each model's queries (rows) in the galleries of this model and of all earlier models (columns).
 
-    Each figure is a mean over the test sets whose domain the column's model had been trained on.
+    Each value is the mean over the test sets whose domain was trained before the column's model was saved.
     """
     rows = [[name, *map(number, values)] for name, values in past_gallery_rows([results])]
     free = [number(results["summary"].get(f"reindex_free_{metric}")) for metric in ("mAP", "rank1")]
@@ -146,7 +147,7 @@ def past_gallery_table(results: Results) -> str:
 
 
 def past_gallery_rows(runs: Sequence[Results]) -> list[tuple[str, list[float | None]]]:
-    """The rows of :func:`past_gallery_table`, averaged over the runs of a group: name of the task, and its figures."""
+    """The rows of :func:`past_gallery_table`, averaged over the runs of a group: name of the task, and mAP values."""
     rows: list[tuple[str, list[float | None]]] = []
     for row in range(min((len(run["mAP"]) for run in runs), default=0)):
         columns = [[cross_average(run, "mAP", row, past) for run in runs] for past in range(row + 1)]
@@ -230,7 +231,7 @@ def _unequal(runs: Sequence[Results]) -> tuple[Column, ...]:
 
 
 def score_table(results: dict[str, Any]) -> str:
-    """The figures of models on test sets, in per cent, with one row per checkpoint, test set and variant, and notes."""
+    """Metrics of tested models in per cent, with one row per checkpoint, test set and variant, and with notes."""
     rates = sorted({rate["false_accept_rate"] for row in results["rows"] for rate in row["open_set"]}, reverse=True)
     heads = [*(metric.title for metric in METRICS), *(f"TPR@{rate:g}%" for rate in rates), "no match"]
     rows = []
@@ -253,7 +254,7 @@ def score_table(results: dict[str, Any]) -> str:
 
 
 def index_table(results: dict[str, Any]) -> str:
-    """Accuracy that indexes lose compared with the exact ranking, and figures that help to choose an index."""
+    """Table of the accuracy that an index loses compared with the exact ranking, and of its speed and size."""
     exact = {(row["checkpoint"], row["test"]): row for row in results["rows"] if row["variant"] == "plain"}
     shown = [("mAP", "mAP"), ("rank1", "R1")]
     heads = ["checkpoint", "test set", "index", *(head for _, title in shown for head in (title, "minus exact"))]
@@ -275,7 +276,7 @@ def index_table(results: dict[str, Any]) -> str:
 
 
 def cross_model_table(results: dict[str, Any]) -> str:
-    """Per test set the mAP with queries by each model (rows) and the gallery by each model (columns)."""
+    """One table per test set: mAP with the query features of each model (rows) and gallery of each model (columns)."""
     tables = []
     for matrix in results["cross_model"]:
         names = matrix["checkpoints"]
@@ -293,7 +294,7 @@ def cost_columns(runs: Sequence[Results]) -> tuple[Column, ...]:
 
 
 def _cost(run: Results) -> dict[str, float | None]:
-    """The figures of :func:`cost_columns`; a figure that the run did not record is None."""
+    """Values for :func:`cost_columns`; a value that the run did not record is None."""
     seconds = run.get("seconds", {})
     trained = seconds.get("train_cpu") or seconds.get("train")
     steps = run.get("steps_trained")
@@ -311,7 +312,7 @@ def _cost(run: Results) -> dict[str, float | None]:
 
 
 def _switches(run: Results) -> dict[str, float | None]:
-    """The figures of :data:`SWITCHES`; a figure that the run did not record is None."""
+    """Values for :data:`SWITCHES`; a value that the run did not record is None."""
     moved: dict[str, list[float]] = {"stored": [], "held_out": []}
     for switch in run.get("drift") or []:
         for name, curves in switch.items():
@@ -341,8 +342,7 @@ def _cell(results: Results, row: int, column: int) -> str:
 def group_figures(groups: Sequence[Group], columns: Sequence[Column]) -> list[list[Spread]]:
     """Mean and standard deviation of each column over the runs of each group.
 
-    For methods that learn all tasks at once, the mean over tasks is None: they have a single task, so their mean cannot
-    be compared.
+    The mean over tasks is None for joint training, because joint training has a single task.
     """
     tasks: dict[str, int] = {}  # by benchmark
     for group in groups:
@@ -357,7 +357,7 @@ def group_figures(groups: Sequence[Group], columns: Sequence[Column]) -> list[li
 
 
 def mean_and_std(values: Sequence[float | None]) -> Spread:
-    """Mean and sample deviation (n - 1); both are None if a value is None, the deviation also for a single value."""
+    """Mean and sample standard deviation (n - 1), or None if a value is None. A single value has deviation None."""
     numbers = [value for value in values if value is not None]
     if len(numbers) < len(values):
         return None, None
@@ -365,18 +365,18 @@ def mean_and_std(values: Sequence[float | None]) -> Spread:
 
 
 def spread_text(mean: float | None, std: float | None, digits: int = 1, signed: bool = False) -> str:
-    """Mean and deviation as text, ``82.8 ± 1.4``; a part that is None is left out."""
+    """Mean and standard deviation as text, ``82.8 ± 1.4``; None is left out."""
     text = number(mean, digits, signed)
     return text if std is None else f"{text} ± {number(std, digits)}"
 
 
 def text_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1, style: str = "simple") -> str:
-    """A table of text; the first ``left`` columns are flush left, the others flush right."""
+    """A table as text. The first ``left`` columns are flush left, all other columns flush right."""
     return tabulate(rows, heads, tablefmt=style, stralign="right", colalign=left * ["left"], disable_numparse=True)
 
 
 def number(value: float | None, digits: int = 1, signed: bool = False) -> str:
-    """A figure as text; a dash for None."""
+    """A number as text; a dash for None."""
     if value is None or math.isnan(value):
         return "–"
     text = f"{value:+.{digits}f}" if signed else f"{value:.{digits}f}"
