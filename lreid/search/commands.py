@@ -1,4 +1,4 @@
-"""Build a gallery of images, add and remove images, calibrate its threshold, and search it."""
+"""Build a gallery of images, change the gallery, calibrate its threshold, and search it with images."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Layout(NamedTuple):
 
     Attributes:
         kind: ``flat``, ``hnsw`` or ``ivfpq``, see :mod:`lreid.gallery.faiss.index`.
-        shards: number of parts of a file, which are searched in parallel.
+        shards: number of parts of the index in a file; the parts are searched in parallel.
     """
 
     kind: str = "flat"
@@ -76,7 +76,7 @@ def build(
     if isinstance(place, FilePlace):
         require_writable(place.path)
     if adapt_norm and all(image.camera is None for image in images):
-        raise ArgumentError("adapt_norm", "is given, but the cameras are unknown; remove it")
+        raise ArgumentError("adapt_norm", "is given, but the cameras are unknown; remove adapt_norm")
     from lreid.loading import load_model
     from lreid.models.fingerprint import fingerprint
 
@@ -106,7 +106,7 @@ def add(
     device: str = "auto",
     engine: Engine = "torch",
 ) -> int:
-    """Add the images that are not in a gallery yet; their features are normalised like those in the gallery.
+    """Add the images that are not in a gallery yet. New features are normalised like the features in the gallery.
 
     Args:
         where: place of the gallery.
@@ -141,8 +141,8 @@ def remove(where: Where, paths: Sequence[str] = (), identity: str | None = None,
         where: place of the gallery.
         paths: paths of images.
         identity: name of an identity.
-        everywhere: also delete the images from the versions that ``reindex`` and ``rollback`` leave next to the
-            gallery; such a version need not contain all of them.
+        everywhere: also delete the images from other versions of the gallery, which ``reindex`` and ``rollback`` store.
+            Another version may lack some of the images.
 
     Returns:
         The number of removed images.
@@ -194,10 +194,10 @@ def calibrate(
         checkpoint, skip_bad, device, engine: as in :func:`add`.
 
     Returns:
-        ``threshold``, ``false_accept_rate`` and the number of ``images``. ``known`` counts the images whose identity
-        has another image in the gallery. ``true_positive_rate`` is the share of the ``known`` images that are
-        recognised: the best match with a name, other than the image itself, shows the identity and reaches the
-        threshold. This rate is None if ``known`` is 0.
+        ``threshold``, ``false_accept_rate`` and the number of ``images``. ``known`` is the number of images whose
+        identity has another image in the gallery. ``true_positive_rate`` is the share of the ``known`` images that are
+        recognised (None if ``known`` is 0). An image is recognised if its best match with a name, other than the image
+        itself, shows the identity and reaches the threshold.
 
     Raises:
         InputError: no image has an identity, or an argument is invalid; the gallery does not change.
@@ -230,7 +230,7 @@ def calibrate(
 def _recognised(
     gallery: Gallery, features: np.ndarray, paths: Sequence[str], who: Sequence[str | None]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Whether images show people in a gallery, and whether the gallery recognises them.
+    """Whether images show people in a gallery, and whether a search of the gallery recognises these people.
 
     Args:
         gallery: gallery with a threshold.
@@ -238,8 +238,9 @@ def _recognised(
         paths, who: paths of the images, and the person in each image.
 
     Returns:
-        Two arrays ``(n,)`` bool: whether the gallery has another image of the identity; and whether the best match with
-        a name, other than the image itself, shows the identity and reaches the threshold.
+        Two arrays ``(n,)`` bool. The first array is True if the gallery has another image of the identity. The second
+        array is True if the best match with a name, other than the image itself, shows the identity and reaches the
+        threshold.
     """
     labels = gallery.labels()
     images_of, identity_of = Counter(labels.ids.tolist()), dict(zip(labels.paths, labels.ids, strict=True))
@@ -261,7 +262,7 @@ class Wanted:
         other_cameras: exclude images from the query's camera.
         only: filter of the matches.
         camera: camera of the queries; None reads it from paths like ``cam1/07.jpg`` or ``0002_c1s1_000451_03.jpg``. If
-            the gallery has statistics per camera, those of this camera normalise the queries.
+            the gallery has statistics per camera, the statistics of this camera normalise the queries.
     """
 
     top: int = 10
@@ -288,15 +289,16 @@ def query(
         images: image files, folders, or CSV files.
         wanted: the requested matches.
         checkpoint: the file of the gallery's model, if it has moved.
-        cross_model: use a different model with compatible features. The features of that model are not normalised per
-            camera, because the gallery's statistics belong to the gallery's model.
+        cross_model: use a different model with compatible features. Features of a different model are not normalised
+            per camera, because the gallery's statistics belong to the gallery's model.
         sources: pattern of the paths in folders, and root folder for image paths in CSV files.
         device, engine: as in :func:`build`.
 
     Returns:
         The content of ``matches.json``: ``gallery``; the number of ``images`` in the gallery; ``threshold``,
-        ``false_accept_rate`` and ``calibrated_on`` (the number of images that set the threshold), which are None before
-        :func:`calibrate`; and ``queries``, see :func:`lreid.search.findings.findings`.
+        ``false_accept_rate`` and ``calibrated_on``; and ``queries``, see :func:`lreid.search.findings.findings`.
+        ``calibrated_on`` is the number of images from which :func:`calibrate` computed the threshold. Before
+        calibration, the threshold, its rate and this number are None.
 
     Raises:
         InputError: an image cannot be read, or an argument is invalid.
@@ -376,7 +378,7 @@ def _matches(
 
 
 def describe(where: Where) -> dict[str, Any]:
-    """Properties of a gallery, as text by name."""
+    """Return the properties of a gallery by name, for printing."""
     named = NamedGallery.load(where)
     about, labels = named.gallery.about, named.gallery.store.labels()
     place = place_of(where)

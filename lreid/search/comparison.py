@@ -28,22 +28,22 @@ def compare(
     device: str = "auto",
     engine: Engine = "torch",
 ) -> dict[str, Any]:
-    """Compare the cosine similarity of every pair of images with a threshold that was measured before.
+    """Compare the cosine similarity of every pair of images with the threshold of a model or a gallery.
 
-    The threshold of a zoo model is reached by 1 % of the impostor pairs in its test sets. The threshold of a calibrated
-    gallery was set for the best of many scores, so it is strict for a single pair.
+    In the test sets of a zoo model, 1 % of the impostor pairs reach the threshold of the model. The threshold of a
+    calibrated gallery applies to the best of many scores, so this threshold is strict for a single pair.
 
     Args:
         images: two or more image files.
-        checkpoint: the model; None uses the model of the gallery, or, without a gallery, zoo:people for upright images
-            and zoo:vehicles for others.
+        checkpoint: the model; None uses the model of the gallery. Without a gallery, None uses zoo:people for upright
+            images and zoo:vehicles for all other images.
         where: place of a gallery, whose model and threshold are used.
         device, engine: as in :func:`lreid.load_model`.
 
     Returns:
         A dictionary with ``pairs``, ``threshold``, ``false_accept_rate`` and ``true_positive_rate`` of the threshold
-        (None if unknown), and ``notes``, sentences about the threshold. Each pair has its two ``images``, its
-        ``score``, and ``same``, whether the score reaches the threshold (None without a threshold). The
+        (None if unknown), and ``notes``, sentences about the threshold. Each pair has its two ``images`` and its
+        ``score``; ``same`` is True if the score reaches the threshold (None without a threshold). The
         ``false_accept_rate`` of a pair is the share of the gallery's impostor pairs with at least this score (None
         without a gallery of several identities).
 
@@ -67,7 +67,7 @@ def compare(
 
 
 def _model_for(images: Sequence[Path]) -> str:
-    """The zoo model for upright or other images; training on custom images chooses it in the same way."""
+    """Choose the zoo model for people (upright images) or vehicles, in the same way as training on custom images."""
     records = tuple(Record(str(path), UNKNOWN, UNKNOWN) for path in images)
     size = typical_size([DataSet("", records, (), ())])
     return zoo.PEOPLE if size is None or size.ratio >= UPRIGHT else zoo.VEHICLES
@@ -105,7 +105,7 @@ def _impostor_scores(named: NamedGallery) -> np.ndarray | None:
 
 
 def _of_gallery(named: NamedGallery) -> dict[str, Any]:
-    """The threshold of a gallery, and notes about the threshold."""
+    """Return the threshold of a gallery, and notes about the threshold."""
     about = named.gallery.about
     notes = [f"the threshold of {named.where} is meant for the best match in a gallery, so it is strict for two images"]
     notes += list(filter(None, [too_few(about.calibrated_on, about.false_accept_rate)]))
@@ -116,7 +116,7 @@ def _of_gallery(named: NamedGallery) -> dict[str, Any]:
 
 
 def _of_model(source: str) -> dict[str, Any]:
-    """The threshold on the card of a model, and notes about the threshold."""
+    """Return the threshold on the card of a model, and notes about the threshold."""
     entry = None
     if source.startswith(zoo.PREFIX):
         entry = zoo.find(source.removeprefix(zoo.PREFIX))

@@ -38,8 +38,9 @@ def findings(
 
     Returns:
         For each query ``image``, ``expected``, ``unknown`` (None without a threshold), ``identity`` and ``matches``.
-        ``identity`` is that of the best match; with a threshold, that of the best match that reaches the threshold, or
-        None. Each match has ``rank``, ``path``, ``identity``, ``camera``, ``score`` and ``known``.
+        ``identity`` is the identity of the best match. With a threshold, a match must reach the threshold; without such
+        a match, ``identity`` is None. Each match has ``rank``, ``path``, ``identity``, ``camera``, ``score`` and
+        ``known``.
     """
     both = zip(queries, expected, strict=True)
     return [_finding(matches, row, path, who, calibrated) for row, (path, who) in enumerate(both)]
@@ -64,15 +65,15 @@ def _finding(matches: Matches, row: int, path: str, expected: str | None, calibr
 
 
 def first_match(finding: dict[str, Any]) -> dict[str, Any] | None:
-    """The best match that is not the query image itself; None if there is none."""
+    """The best match that is not the query image itself; None if there are no other matches."""
     own = os.path.abspath(finding["image"])
     return next((match for match in finding["matches"] if match["path"] != own), None)
 
 
 def rank1(queries: Sequence[dict[str, Any]]) -> tuple[int, int]:
-    """The number of queries with an expected identity, and how many of them have it as the best match.
+    """Count the queries with an expected identity, and the queries whose best match has the expected identity.
 
-    A query whose matches contain only the query image itself counts as wrong.
+    The query image itself does not count as a match. A query without other matches counts as wrong.
     """
     expected = [each for each in queries if each["expected"] is not None]
     firsts = [(each["expected"], first_match(each)) for each in expected]
@@ -102,7 +103,7 @@ def threshold_text(threshold: float, false_accept_rate: float) -> str:
 
 
 def too_few(images: int | None, false_accept_rate: float | None) -> str:
-    """A warning sentence if too few images set the threshold; otherwise ""."""
+    """Return a warning if the threshold was computed from too few images; otherwise ""."""
     if images is None or not false_accept_rate or false_accept_rate * images >= 1:
         return ""
     return (
@@ -112,7 +113,7 @@ def too_few(images: int | None, false_accept_rate: float | None) -> str:
 
 
 def verdict(finding: dict[str, Any], threshold: float | None, false_accept_rate: float | None) -> str:
-    """One line about a query of :func:`lreid.search.query`."""
+    """Describe the result of a query of :func:`lreid.search.query` in one line."""
     if not finding["matches"]:
         return "the gallery has no image to compare with"
     best = finding["matches"][0]
@@ -130,7 +131,7 @@ def verdict(finding: dict[str, Any], threshold: float | None, false_accept_rate:
 
 
 def short_names(paths: Sequence[str]) -> list[str]:
-    """The paths without the folders that they have in common."""
+    """Shorten paths by the leading folders that all paths have in common."""
     parts = [path.split("/") for path in paths]
     same = takewhile(lambda each: len(set(each)) == 1, zip(*(folders for *folders, _ in parts), strict=False))
     shared = sum(1 for _ in same)
@@ -145,7 +146,7 @@ def write_findings(results: dict[str, Any], out: Path, *, blur: bool = False) ->
 
     Args:
         results: the results.
-        out: folder to write to; pages of an earlier query beyond the last one are deleted.
+        out: folder to write to. Pages of an earlier search that are not overwritten are deleted.
         blur: blur the images of the pages.
     """
     write_text(out / "matches.json", json.dumps(results, indent=1) + "\n")
@@ -193,7 +194,7 @@ def _outcome(finding: dict[str, Any]) -> str:
 
 
 def _note(results: dict[str, Any]) -> str:
-    """Notes on the scores of a page."""
+    """Explain the scores of a page."""
     below = "Under each match are its rank, cosine similarity, identity and camera."
     if results["threshold"] is None:
         return f"{below} The gallery is not calibrated: the nearest identity is shown even for people not enrolled."
@@ -201,7 +202,7 @@ def _note(results: dict[str, Any]) -> str:
 
 
 class Tiles:
-    """Makes the rankings of a page."""
+    """Creates the rankings of a page with images."""
 
     def __init__(self, blur: bool) -> None:
         self.blur, self._wide, self._all = blur, 0, 0
@@ -214,7 +215,7 @@ class Tiles:
     def ranked_query(
         self, finding: dict[str, Any], name: str, results: dict[str, Any]
     ) -> tuple[ranked.RankedQuery, int]:
-        """A query with its matches, and the number of bytes that its images take on a page."""
+        """Create a query with its matches, and return the total size of their images in bytes."""
         query = self._tile(finding["image"], (name,))
         matches = [
             ranked.Match(

@@ -51,12 +51,12 @@ def list_images(
     """The images of folders and CSV files, each listed once, with absolute paths.
 
     Args:
-        sources: folders (see :func:`lreid.data.listing.list_folder`), CSV files or single images. A folder with a file
-            ``index.csv`` is read by this file. A CSV file may have a column ``time`` with whole seconds, all counted
-            from the same moment.
-        split: the split to list, for a CSV file with splits; the images of all its domains are listed.
+        sources: folders (see :func:`lreid.data.listing.list_folder`), CSV files or single images. If a folder contains
+            a file ``index.csv``, this file lists the images. A CSV file may have a column ``time`` with whole seconds
+            since a common start.
+        split: the split to list, for a CSV file with splits. Images of all domains in the split are listed.
         where: pattern of the paths in folders, and root folder for image paths in CSV files.
-        identities: False drops the identities, for folders that are not named after people.
+        identities: False ignores the identities, for folders that are not named after people.
         identity: the person in all images; replaces the identities in paths and CSV files.
 
     Raises:
@@ -77,7 +77,7 @@ def list_images(
 
 
 def list_queries(sources: Iterable[Path], where: Sources = Sources()) -> list[SearchImage]:  # noqa: B008 (frozen)
-    """The images of folders and CSV files, or single images, with their paths as given and without identities.
+    """List single images, or the images of folders and CSV files, with paths as given and without identities.
 
     Raises:
         InputError: a source cannot be read or contains no image.
@@ -104,7 +104,7 @@ def read_images(
         images: images from :func:`list_images` or :func:`list_queries`.
         model: the model that extracts features.
         names: the gallery's names, see :class:`lreid.gallery.store.About`. The returned images have the gallery's
-            numbers of identities and cameras; a new name gets the number that the gallery would give it.
+            numbers of identities and cameras. A new name has the number that the name will get in the gallery.
         skip_bad: skip images that cannot be read, with a warning, even if these are all images.
 
     Raises:
@@ -123,7 +123,7 @@ def read_images(
     except InputError as error:
         if not skip_bad or isinstance(error, OutOfMemory):
             raise
-        pixels = Images([], height=model.height, width=model.width)  # because none of the images can be read
+        pixels = Images([], height=model.height, width=model.width)  # empty, because none of the images can be read
         pixels.skipped = [record.path for record in records]
     if pixels.skipped:
         count = counted(len(pixels.skipped), "image")
@@ -160,7 +160,7 @@ def _counted(what: str, names: Collection[str]) -> str:
 
 
 def _listed(source: Path, split: str, where: Sources, *, named: bool) -> list[Listed]:
-    """The images of a source; ``named=False`` drops their identities."""
+    """The images of a source; ``named=False`` ignores the identities of the images."""
     if (source / LIST).is_file():
         source = source / LIST
     if source.is_dir() and where.pattern:

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class NamedGallery:
-    """A gallery that knows its model and how the model's features are processed.
+    """A gallery with its model and the processing of the model's features.
 
     Attributes:
         gallery: features and labels of the images.
         where: place of the gallery, see :func:`lreid.gallery.store.place_of`; messages begin with this text.
         checkpoint: checkpoint of the model that built the gallery.
         flip: whether the features of flipped images are added (``EVAL.FLIP`` of the checkpoint).
-        norm: statistics that normalised the features of the gallery and must normalise those of queries; or None.
+        norm: statistics that normalise features of gallery and queries; None if features are not normalised.
     """
 
     gallery: Gallery
@@ -43,12 +43,12 @@ class NamedGallery:
 
     @property
     def identities(self) -> dict[int, str]:
-        """Names of identities by their numbers, in the order in which they were added."""
+        """Names of identities by number, in the order of their addition to the gallery."""
         return self.gallery.about.names.setdefault("identity", {})
 
     @property
     def cameras(self) -> dict[int, str]:
-        """Names of cameras by their numbers, in the order in which they were added."""
+        """Names of cameras by number, in the order of their addition to the gallery."""
         return self.gallery.about.names.setdefault("camera", {})
 
     def images(self) -> list[SearchImage]:
@@ -58,10 +58,10 @@ class NamedGallery:
         return [SearchImage(path, name_of(identity), name_of(camera), time) for path, identity, camera, time in rows]
 
     def number_of(self, what: str, label: int | str) -> int:
-        """The number of a label, see :meth:`lreid.gallery.Gallery.number_of`; errors name the gallery.
+        """The number of a label, see :meth:`lreid.gallery.Gallery.number_of`. Error messages name the gallery.
 
-        If the gallery has no label ``0003``, this method uses the label ``3``, because a file named ``0003_c1.jpg``
-        shows identity 3.
+        If the gallery has no label ``0003``, the label ``3`` is used instead, because lreid reads identity 3 from a
+        file name like ``0003_c1.jpg``.
         """
         names = self.gallery.about.names.get(what, {}).values()
         if isinstance(label, str) and label not in names and re.fullmatch("0+[1-9][0-9]*", label):
@@ -106,7 +106,7 @@ class NamedGallery:
 
     @staticmethod
     def extras(checkpoint: Path, flip: bool, norm: CameraNorm | None) -> dict[str, np.ndarray]:
-        """The arrays that :meth:`load` needs and that are therefore stored with a gallery."""
+        """Return the arrays about the model that a gallery stores, so that :meth:`load` can read them."""
         from lreid.loading import lasting_name
 
         arrays = {"checkpoint": np.array([lasting_name(checkpoint)]), "flip": np.array([flip])}
@@ -115,7 +115,7 @@ class NamedGallery:
     def model(
         self, checkpoint: Path | None, device: str, engine: Engine = "torch", *, any_model: bool = False
     ) -> Embedder:
-        """The gallery's model, from its original file or from the given one.
+        """Load the gallery's model from its original file or, if given, from ``checkpoint``.
 
         Raises:
             InputError: the file is missing, contains a different model (unless ``any_model``), or gives features of a
@@ -162,7 +162,7 @@ def name_of(label: Any) -> str | None:
 
 
 def estimate_norm(model: Embedder, images: Images, flip: bool) -> tuple[CameraNorm, np.ndarray]:
-    """Estimate statistics per camera; return them, and the features (n, D) of the images standardised by them."""
+    """Estimate statistics per camera; return the statistics and the features (n, D) standardised per camera."""
     from lreid.retrieval.camera_norm import CameraNorm
 
     features = extract(model, images, flip)

@@ -49,7 +49,7 @@ class Limits(NamedTuple):
     fpir: float | None = None
 
     def broken(self, figures: Json) -> bool:
-        """Whether the figures of an option exceed a limit."""
+        """Whether the measurements of an option exceed a limit."""
         pairs = ((self.lost, figures["lost_share"]), (self.fpir, figures["fpir"]))
         return any(limit is not None and value > limit for limit, value in pairs)
 
@@ -92,7 +92,7 @@ class Ranked:
         return self.others >= self.threshold
 
 
-Option = tuple[Json, Ranked | None]  # figures, and rankings or None if the option is impossible
+Option = tuple[Json, Ranked | None]  # measurements, and rankings (None if the option is impossible)
 
 
 @dataclass(frozen=True)
@@ -100,9 +100,9 @@ class Queries:
     """Labels of Q queries.
 
     Attributes:
-        names, cameras: ``(Q,)`` identities and cameras, text; the camera is empty if it is unknown.
+        names, cameras: ``(Q,)`` identities and cameras, text; an unknown camera is empty.
         enrolled: ``(Q,)`` bool, whether the gallery has a match for the query.
-        unknown: ``(Q,)`` bool, whether the person is not in the gallery.
+        unknown: ``(Q,)`` bool, True if the person in the query is not in the gallery.
     """
 
     names: np.ndarray
@@ -112,22 +112,22 @@ class Queries:
 
     @classmethod
     def of(cls, images: Sequence[SearchImage], ranked: Ranked, named: NamedGallery) -> Queries:
-        """The labels of the queries ``images``, whose rankings in the gallery ``named`` are ``ranked``."""
+        """Create the labels of query images from the images and from their rankings in the gallery ``named``."""
         names = np.array([image.identity for image in images])
         unknown = ~np.isin(names, sorted(set(named.identities.values())))
         return cls(names, np.array([image.camera or "" for image in images]), np.isfinite(ranked.own), unknown)
 
     def within(self, group: np.ndarray) -> Queries:
-        """Count only the queries in a group, ``(Q,)`` bool; the others become neither enrolled nor unknown."""
+        """Restrict to a group ``(Q,)`` bool: queries outside the group count neither as enrolled nor as unknown."""
         return replace(self, enrolled=self.enrolled & group, unknown=self.unknown & group)
 
     def by_camera(self) -> dict[str, np.ndarray]:
-        """The queries of each known camera, ``(Q,)`` bool."""
+        """For each known camera, a mask ``(Q,)`` of its queries."""
         return {each: self.cameras == each for each in sorted({*self.cameras} - {""})}
 
 
 class Models(NamedTuple):
-    """The models that are compared.
+    """The two models to compare.
 
     Attributes:
         new: checkpoint of the new model.
@@ -146,9 +146,9 @@ class Comparison:
     """The result of :func:`check`.
 
     Attributes:
-        results: figures for JSON, see :func:`check`.
-        queries: the queries, which all have an identity.
-        today, new: rankings with the gallery's model, and with the chosen option for the new model.
+        results: measurements for JSON, see :func:`check`.
+        queries: the query images; each has an identity.
+        today, new: rankings with the gallery's model, and rankings with the new model by the chosen option.
     """
 
     results: Json
@@ -166,32 +166,34 @@ def check(
     out: Path,
     skip_bad: bool = False,
 ) -> Comparison:
-    """Compare a gallery with three options for a new model: search the gallery as it is, migrate or re-extract it.
+    """Compare a gallery's model with a new model, by three options: keep, migrate or re-extract the gallery.
 
-    A query is recognised if the best image with a name shows its identity and reaches the threshold. A person is
-    recognised if at least half of their queries are. For each option, the threshold is set so that the queries of
-    enrolled people, searched without images of the same person, reach the gallery's false accept rate. Queries of
-    unknown people do not influence the threshold; they measure FPIR (Grother et al., NIST IR 8271, 2019). If all
-    cameras are known, images of the query's identity and camera are left out of its ranking, as in ``lreid test``;
-    otherwise only the query image itself is left out.
+    A query is recognised if its best match with a name shows the query's identity and reaches the threshold. A person
+    is recognised if at least half of the person's queries are recognised. Each option gets the threshold at which the
+    gallery's false accept rate is reached by queries of enrolled people, searched without images of the same person.
+    Queries of unknown people do not influence the threshold, but measure FPIR (Grother et al., NIST IR 8271, 2019). If
+    all cameras are known, a query's ranking leaves out images of its identity and camera, as in ``lreid test``;
+    otherwise the ranking leaves out only the query image itself.
 
-    The function chooses an option within the limits, or any option if none is within them: the one that loses the
-    fewest people, then the one that recognises the most queries, then the least expensive one.
+    The function chooses among the options within the limits, or among all options if every option exceeds a limit. It
+    prefers the option that loses the fewest people, then the option that recognises the most queries, then the least
+    expensive option.
 
     Args:
         where: place of a calibrated gallery.
-        models: the new model, and how both models are loaded.
-        images: queries from :func:`lreid.search.list_images`; those without an identity are skipped.
+        models: both models.
+        images: queries from :func:`lreid.search.list_images`; images without an identity are skipped.
         limits: limits for the new model.
         out: folder for temporary galleries, which are deleted.
-        skip_bad: skip images that cannot be read, in the queries and in the gallery.
+        skip_bad: skip query images and gallery images that cannot be read.
 
     Returns:
-        The comparison. Its ``results`` contain figures in per cent: ``today`` and ``ways`` (the options), each with
-        ``threshold``, ``mAP``, ``rank1``, ``true_positive_rate`` and ``fpir`` (None without unknown people). Each
-        option also has the ``lost`` and ``gained`` people, with and without the threshold (Rank-1), ``lost_share``, and
-        its cost in ``seconds`` and ``bytes``; or the ``reason`` why it is impossible. ``people`` counts the recognised
-        queries of each person. ``by_camera`` and ``by_enrolment`` contain figures of groups of queries.
+        The comparison, with metrics in per cent. In ``results``, ``today`` describes the gallery's model, and ``ways``
+        the options. Both have ``threshold``, ``mAP``, ``rank1``, ``true_positive_rate`` and ``fpir`` (None without
+        unknown people). Options also have ``lost`` and ``gained`` people, with and without the threshold (Rank-1),
+        ``lost_share``, and the cost in ``seconds`` and ``bytes``. An impossible option has a ``reason`` instead.
+        ``people`` has the number of recognised queries of each person. ``by_camera`` and ``by_enrolment`` contain
+        metrics of groups of queries.
 
     Raises:
         InputError: the gallery is not calibrated, no query has a match, the new model is the gallery's model, all
@@ -240,7 +242,7 @@ def check(
 
 @contextmanager
 def _work_folder(out: Path) -> Iterator[Path]:
-    """An empty folder for temporary galleries, which is deleted; also deletes the one that a killed process left."""
+    """Create a folder for temporary galleries and delete it at the end; delete the folder of a killed process first."""
     out.mkdir(parents=True, exist_ok=True)
     with only_one_process(out):
         folder = out / WORK
@@ -253,10 +255,11 @@ def _work_folder(out: Path) -> Iterator[Path]:
 
 
 def _labelled(named: NamedGallery, images: Sequence[SearchImage], limits: Limits) -> tuple[list[SearchImage], float]:
-    """The images with an identity, and the gallery's false accept rate.
+    """Return the images with an identity, and the gallery's false accept rate.
 
     Raises:
-        InputError: the gallery has no threshold, or the images do not suffice to measure it or a limit.
+        InputError: the gallery has no threshold, no image shows an enrolled person, or a limit on FPIR needs images of
+            unknown people.
     """
     about, people = named.gallery.about, set(named.identities.values())
     if about.threshold is None or about.false_accept_rate is None:
@@ -292,7 +295,7 @@ class _Options:
     skip_bad: bool
 
     def tried(self, folder: Path) -> list[Option]:
-        """The cost and the rankings of each option; temporary galleries are written to ``folder``."""
+        """Measure the cost and the rankings of each option. Temporary galleries are written to ``folder``."""
         pixels = read_images(self.images, self.model, self.named.gallery.about.names, skip_bad=self.skip_bad)[1]
         features = extract(self.model, pixels, flips(self.checkpoint))
 
@@ -321,7 +324,7 @@ class _Options:
 
 
 def _chosen(options: Sequence[Option], limits: Limits) -> tuple[Json, Ranked, bool]:
-    """The figures and rankings of the chosen option, and whether it is within the limits."""
+    """Return the measurements and rankings of the chosen option, and whether the option is within the limits."""
     possible = [(figures, ranked) for figures, ranked in options if ranked is not None]
     if not possible:
         raise InputError(f"{options[0][0]['reason']}; {options[-1][0]['reason']}")
@@ -361,7 +364,7 @@ def _ranked(named: NamedGallery, features: np.ndarray, queries: Sequence[SearchI
 def _option(
     name: str, make: Callable[[Path], NamedGallery], rank: Callable[[NamedGallery], Ranked], file: Path | None = None
 ) -> Option:
-    """An option with its cost and rankings, or with the reason why it is impossible."""
+    """Measure the cost and rankings of an option, or find the reason why the option is impossible."""
     start = perf_counter()
     try:
         named = make(file or Path())
@@ -375,7 +378,7 @@ def _option(
 
 
 def _figures(ranked: Ranked, queries: Queries) -> Json:
-    """Figures of queries, in per cent; a figure is None if there is no query for it."""
+    """Metrics of queries in per cent; a metric is None if no query contributes to it."""
 
     def share(values: np.ndarray) -> float | None:
         return 100 * float(values.mean()) if len(values) else None
@@ -401,14 +404,14 @@ def _changes(today: Ranked, new: Ranked, queries: Queries) -> Json:
 
 
 def _of_people(hits: np.ndarray, queries: Queries) -> dict[str, tuple[int, int]]:
-    """The number of hits and of queries for each person with matches."""
+    """For each enrolled person, the number of hits and the number of queries."""
     people, which, counts = np.unique(queries.names[queries.enrolled], return_inverse=True, return_counts=True)
     sums = np.bincount(which, hits[queries.enrolled], len(people)).astype(int)
     return {str(name): (int(hit), int(count)) for name, hit, count in zip(people, sums, counts, strict=True)}
 
 
 def _people(both: tuple[Ranked, Ranked], queries: Queries) -> list[Json]:
-    """Per person the numbers of queries, of recognised queries and of Rank-1 hits, today and with the new model."""
+    """For each person, the numbers of queries, recognised queries and Rank-1 hits, today and with the new model."""
     counts = [_of_people(getattr(each, rule), queries) for rule in ("recognised", "first") for each in both]
     heads = ("found_today", "found_new", "rank1_today", "rank1_new")
     return [
@@ -418,7 +421,7 @@ def _people(both: tuple[Ranked, Ranked], queries: Queries) -> list[Json]:
 
 
 def _by(both: tuple[Ranked, Ranked], queries: Queries, groups: dict[str, np.ndarray]) -> Json:
-    """Figures of groups of queries today and with the new model; empty if there is only one group."""
+    """Metrics of groups of queries, today and with the new model; empty if there is only one group."""
     if len(groups) < 2:
         return {}
     parts = {name: queries.within(group) for name, group in groups.items()}
@@ -429,9 +432,9 @@ def _by(both: tuple[Ranked, Ranked], queries: Queries, groups: dict[str, np.ndar
 
 
 def _enrolment(rows: Rows, names: np.ndarray) -> dict[str, np.ndarray]:
-    """Group queries by the time when their person was enrolled: the earliest time of the person's gallery images.
+    """Group queries by time of enrolment: the earliest time of the gallery images of the query's person.
 
-    The groups have about the same number of people.
+    Each group has about the same number of people.
     """
     enrolled: dict[str, int] = {}
     for name, time in zip(rows.ids, rows.times.tolist(), strict=True):

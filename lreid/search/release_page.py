@@ -22,7 +22,7 @@ from lreid.search.release_check import Comparison, Json, Ranked
 PAGE, FIGURES = "check.html", "check.json"
 EXAMPLES = 12  # maximum number of people per section that are shown with images
 MATCHES = 5  # number of gallery images per query
-CLOCK = 10**8  # seconds; larger times are taken as seconds since 1970
+CLOCK = 10**8  # seconds; larger times are interpreted as seconds since 1970
 SHOWN = {"rank1": "Rank-1", "true_positive_rate": "TPIR", "mAP": "mAP", "fpir": "FPIR"}
 
 
@@ -60,7 +60,7 @@ def write_check(comparison: Comparison, out: Path, *, blur: bool = False) -> str
 
 
 def verdict_of(results: Json) -> str:
-    """The decisive figures in one line."""
+    """Summarise the most important measurements in one line."""
     chosen, limits = _chosen(results), results["limits"]
     lost = f"{len(chosen['lost'])} of {counted(len(results['people']), 'person').replace('persons', 'people')}"
     parts = [
@@ -110,7 +110,7 @@ def _intro(results: Json, verdict: str) -> list[str]:
 
 
 def _ways(results: Json) -> Panel:
-    """The three options, and the gallery as it is today."""
+    """A table of the gallery today and of the three options for the new model."""
     heads = ["gallery", "threshold", *SHOWN.values(), "lost", "lost (Rank-1)", "newly found", "time", "more disk"]
     rows = [Row("", ["today, old model", _threshold(results["today"]), *_cells(results["today"]), *["–"] * 5])]
     notes = [
@@ -151,7 +151,7 @@ def _cells(figures: Json) -> list[str | Cell]:
 
 
 def _groups(results: Json, by: str, title: str) -> list[Panel]:
-    """Figures of groups of queries, today and with the new model."""
+    """A table of metrics of groups of queries, today and with the new model."""
     groups = results[f"by_{by}"]
     if not groups:
         return []
@@ -175,7 +175,7 @@ def _moment(seconds: int) -> str:
 
 
 def _people(results: Json) -> list[Panel]:
-    """The table of everybody whose results change."""
+    """A table of all people whose results change."""
     keys = ("found_today", "found_new", "rank1_today", "rank1_new")
     changed = [
         each
@@ -193,7 +193,7 @@ def _people(results: Json) -> list[Panel]:
 
 
 def _examples(comparison: Comparison, tiles: Tiles, people: Sequence[str], changed: np.ndarray) -> list[RankedQuery]:
-    """The first changed query of each person, with its ranking today and with the new model."""
+    """For each person, the rankings of the first query whose result changes, today and with the new model."""
     rankings = []
     for name in people:
         rows = (row for row, image in enumerate(comparison.queries) if image.identity == name and changed[row])

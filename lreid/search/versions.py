@@ -1,4 +1,4 @@
-"""Move a gallery to a new model and back, or to another place; the gallery can be searched during the move."""
+"""Move a gallery to a new model and back, or to another place. Searches are possible during the move."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def reindex(
 ) -> dict[str, int]:
     """Extract all images of a gallery with a new model into a new version, which then replaces the gallery.
 
-    Until then the gallery can be searched and changed as before. If a call is killed, the next call continues. The
-    previous version stays for :func:`roll_back`. The new version has no threshold, because the old threshold belongs to
-    the old model.
+    The old version can be searched and changed until the new version replaces it. If a call is killed, the next call
+    continues the extraction. The previous version is not deleted, so that :func:`roll_back` can restore it. The new
+    version has no threshold, because the old threshold belongs to the old model.
 
     Args:
         where: place of the gallery, see :func:`lreid.gallery.store.place_of`.
@@ -51,11 +51,11 @@ def reindex(
         device, engine: as in :func:`lreid.load_model`.
 
     Returns:
-        The number of ``images`` in the gallery, and of those that this call ``extracted``.
+        The number of ``images`` in the gallery, and the number of images that this call ``extracted``.
 
     Raises:
-        InputError: an argument is invalid, or an image cannot be read; the gallery does not change, and extracted
-            features are kept for the next call.
+        InputError: an argument is invalid, or an image cannot be read; the gallery does not change, and the next call
+            uses the extracted features.
     """
     from lreid.loading import load_model
     from lreid.models.fingerprint import fingerprint
@@ -97,7 +97,7 @@ def extract_beside(
 
 
 class _Reindexing:
-    """The work of :func:`reindex`, batch by batch of images."""
+    """Extracts the images of a gallery for :func:`reindex`, in batches."""
 
     def __init__(self, model: Embedder, skip_bad: bool):
         from lreid.models.fingerprint import fingerprint
@@ -147,7 +147,7 @@ class _Reindexing:
         return NamedGallery(gallery, str(beside), checkpoint, flip, norm)
 
     def catch_up(self, old: NamedGallery, new: NamedGallery, have: Sequence[SearchImage]) -> bool:
-        """Add images to ``new``, and remove images from it, until it equals ``old``; return whether any changed.
+        """Add and remove images until ``new`` has the same images as ``old``; return whether ``new`` changed.
 
         Args:
             old, new: the gallery, and its new version.
@@ -199,7 +199,7 @@ def roll_back(where: str | Path) -> str:
 
 
 def migrate(source: str | Path, target: str | Path, *, kind: str | None = None, shards: int = 1) -> tuple[int, float]:
-    """Copy a gallery to another place, for instance from a file to Milvus or back, and compare the two.
+    """Copy a gallery to another place, for instance from a file to Milvus or back, and compare copy and source.
 
     Args:
         source: place of the gallery, which does not change.
@@ -208,12 +208,12 @@ def migrate(source: str | Path, target: str | Path, *, kind: str | None = None, 
         shards: number of parts of the copy, if it is a file.
 
     Returns:
-        The number of images, and the share of the ``SAMPLE * DEPTH`` compared matches that have the same score in
-        both galleries: 1 unless the index of one of them is approximate.
+        The number of images, and the share of the ``SAMPLE * DEPTH`` compared matches that have the same score in both
+        galleries. The share is 1 unless either gallery has an approximate index.
 
     Raises:
         InputError: the target already exists, the source has no features (``ivfpq``) or no images, or the copy differs.
-            In all these cases, no gallery appears at the target.
+            After an error, there is no gallery at the target.
     """
     place = place_of(target)
     if place.exists():
@@ -262,6 +262,6 @@ def _rows(labels: Rows) -> set[tuple[Any, ...]]:
 
 
 def _parts(images: Sequence[SearchImage], total: int = 0) -> Iterator[Sequence[SearchImage]]:
-    """Cut images into batches; after each batch is extracted, the whole file is written."""
+    """Divide images into batches. The whole file is written after the extraction of each batch."""
     step = max(FEWEST_KEPT_AT_ONCE, max(total, len(images)) // 16)
     return (images[start : start + step] for start in range(0, len(images), step))
