@@ -45,7 +45,7 @@ def card_text(tool: str, model: Embedder, out: Path, config: str, source: str) -
 
 
 def _trained(cfg: CfgNode | None, source: str) -> list[str]:
-    """Lines about the training of the model."""
+    """Describe the training of the model, as lines of Markdown."""
     if source.startswith(zoo.PREFIX):
         entry = zoo.find(source.removeprefix(zoo.PREFIX))
         if isinstance(entry, zoo.Published):

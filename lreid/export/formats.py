@@ -1,4 +1,4 @@
-"""Write a model as one file for other programs, which maps images to features."""
+"""Write a model as a file that other programs can run. The exported network maps images to features."""
 
 import io
 import json
@@ -40,25 +40,26 @@ def export(
     """Write a network with pooling and neck to a file whose features equal those of :meth:`Embedder.extract`.
 
     The file is written only if its features equal those of torch, for one image and for several. The input ``images``
-    is a batch of RGB images, of any size; the output ``features`` is (n, dim) float32. The file records ``backbone``,
-    ``height`` and ``width`` in pixels, ``mean`` and ``std`` of values in [0, 1], ``images`` (the kind of its input),
-    ``fingerprint``, ``config`` and the version of ``lreid``. An ONNX file has these as metadata, sealed by
-    :func:`lreid.models.exported.seal`; a ``.pt2`` file has them as the extra file ``lreid.json``.
+    is a batch of RGB images, of any size; the output ``features`` is (n, dim) float32. The file has properties:
+    ``backbone``, ``height`` and ``width`` in pixels, ``mean`` and ``std`` of values in [0, 1], ``images`` (the kind of
+    input), ``fingerprint``, ``config`` and the version of ``lreid``. An ONNX file stores the properties as metadata,
+    sealed by :func:`lreid.models.exported.seal`. A ``.pt2`` file stores the properties as the extra file
+    ``lreid.json``.
 
     Args:
         model: the model, which does not change.
         file, form: the file to write, and its format: ``.onnx`` for ``onnx``, ``.pt2`` for ``torch``.
-        normalise: ``inside``: the file takes uint8 images (n, H, W, 3) and normalises them; ``outside``: it takes the
-            float images (n, 3, H, W) of :meth:`Embedder.normalise`.
+        normalise: ``inside``: the input is uint8 images (n, H, W, 3), which the network normalises; ``outside``: the
+            input is normalised float images (n, 3, H, W), see :meth:`Embedder.normalise`.
         opset: version of ONNX's operators, at least 18.
         config: config of the run that trained the network, YAML.
 
     Returns:
-        The largest difference from torch's features, relative to the largest number in them.
+        The largest difference from torch's features, relative to the largest number in torch's features.
 
     Raises:
         InputError: an option is invalid, a package is missing, the network cannot be exported, the features differ, or
-            the file cannot be written. An existing file then does not change.
+            the file cannot be written. After an error, an existing file is unchanged.
     """
     file = Path(file)
     if form not in SUFFIXES or normalise not in ("inside", "outside"):
@@ -96,7 +97,7 @@ def _to_torch(program: ExportedProgram, properties: dict[str, str]) -> tuple[byt
 
 
 def _images(model: Embedder, raw: bool, number: int) -> Tensor:
-    """Random images, in the form that the exported network takes."""
+    """Create random images in the input format of the exported network."""
     generator = torch.Generator().manual_seed(number)
     size = (number, model.height, model.width, 3)
     images = torch.randint(256, size, dtype=torch.uint8, generator=generator)  # (n, H, W, 3)

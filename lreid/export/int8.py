@@ -15,7 +15,7 @@ from lreid.files import write_atomically
 from lreid.models.embedder import Embedder
 from lreid.models.exported import RAW, OnnxEmbedder, seal
 
-CALIBRATED_ON = 128  # maximum number of calibration images, spread evenly over those given
+CALIBRATED_ON = 128  # maximum number of calibration images, evenly spread over the given images
 STEP = 4  # number of images per batch
 quantization, onnx = Extra("onnxruntime.quantization", "export"), Extra("onnx", "export")
 
@@ -39,8 +39,8 @@ def export_int8(model: Embedder, file: Path, images: Sequence[str], **options: A
     """Write a network whose convolutions compute with 8-bit integers (onnxruntime's static quantisation).
 
     Weights have only 7 bits, with one scale per channel, because 8 bits would overflow the 16-bit sums of processors
-    without VNNI instructions. The file has its own fingerprint, because its features differ slightly from those of the
-    model, and a gallery should not contain both.
+    without VNNI instructions. The file has its own fingerprint: its features differ slightly from the model's features,
+    and a gallery should not mix the two.
 
     Args:
         model: the model, which does not change.
@@ -82,7 +82,7 @@ def export_int8(model: Embedder, file: Path, images: Sequence[str], **options: A
 def _is_no_convolution(node: Any) -> bool:
     """Whether a node is not a convolution.
 
-    Nodes before the first convolution normalise the images; float32 is faster for them.
+    Nodes before the first convolution normalise the images, which is faster in float32.
     """
     return node.op_type != "Conv"
 
@@ -95,7 +95,7 @@ def _batches(model: Embedder, raw: bool, images: Sequence[str]) -> Iterator[dict
 
 
 def _reader(batches: Iterator[dict[str, Any]]) -> Any:
-    """An object from which onnxruntime reads the batches."""
+    """Wrap batches in an object from which onnxruntime reads calibration data."""
 
     class Reader(quantization.CalibrationDataReader):  # type: ignore[name-defined]
         def get_next(self) -> dict[str, Any] | None:

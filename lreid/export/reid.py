@@ -21,7 +21,7 @@ OSNETS = ("osnet_x0_25", "osnet_x0_5", "osnet_x0_75", "osnet_x1_0")  # names tha
 
 
 def write_for_reid(model: Embedder, out: Path, card: str) -> float:
-    """Write the folder; return the difference between its features and the model's, as :func:`lreid.export.export`.
+    """Write a model for the package reid; return the difference of features, as in :func:`lreid.export.export`.
 
     Raises:
         InputError: the folder already exists or cannot be written, or reid cannot build this network.

@@ -1,8 +1,8 @@
-"""Trace a network, convert it, and write the file only if its features equal those of the network."""
+"""Trace and convert a network, and write the result only if it computes the same features as the network."""
 
 # Both formats are converted from a program that torch.export traces for any number of images. For ONNX, torch has an
-# exporter for such programs. Its older exporter, based on TorchScript, gives equal features in a tenth of the time, but
-# it is deprecated and would be a second path to test.
+# exporter for such programs. torch's older exporter, based on TorchScript, gives equal features in a tenth of the time,
+# but is deprecated and would need additional tests.
 
 import copy
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from lreid.models.embedder import Embedder
 
 TOLERANCE = 1e-4  # largest allowed difference, relative to the largest number in the features
 BATCHES = ({0: torch.export.Dim("n")},)  # the exported network takes any number of images
-OLDEST_OPSET = 18  # the version that torch writes; its conversion to older versions fails on means over axes
+OLDEST_OPSET = 18  # the version that torch writes; torch's conversion to older versions fails on means over axes
 onnx = Extra("onnx", "export")
 
 Network = Callable[[Tensor], Tensor]
@@ -32,20 +32,20 @@ def write_traced(
     file: Path,
     convert: Callable[[ExportedProgram], tuple[bytes, Network]],
 ) -> float:
-    """Trace and convert a network, and write the result if its features equal those of the network.
+    """Trace and convert a network, and write the result if it computes the same features as the network.
 
     Args:
         network: network that maps images to features (n, dim).
-        images: function that returns a given number of images, in the form that the network takes.
+        images: function that returns a given number of images, in the network's input format.
         file: the file to write.
         convert: function that returns the content of the file, and a network that runs this content.
 
     Returns:
-        The largest difference from the features of the network, relative to the largest number in them.
+        The largest difference from the network's features, relative to the largest number in the network's features.
 
     Raises:
-        InputError: the network cannot be exported, the features differ, or the file cannot be written. An existing file
-            then does not change.
+        InputError: the network cannot be exported, the features differ, or the file cannot be written. After an error,
+            an existing file is unchanged.
     """
     try:
         program = torch.export.export(network, (images(2),), dynamic_shapes=BATCHES)
@@ -68,8 +68,8 @@ class ImagesToFeatures(nn.Module):
     """The computation of :meth:`Embedder.extract` for a batch of images of the input size.
 
     Args:
-        model: the model, of which a copy on the CPU in evaluation mode is used.
-        raw: take uint8 images (B, H, W, 3); otherwise normalised images (B, 3, H, W).
+        model: the model. Its copy on the CPU, in evaluation mode, is used.
+        raw: True for uint8 images (B, H, W, 3) as input, False for normalised images (B, 3, H, W).
     """
 
     def __init__(self, model: Embedder, *, raw: bool) -> None:
@@ -113,6 +113,6 @@ def converted_to_onnx(program: ExportedProgram, opset: int, output: str) -> Any:
 
 @torch.no_grad()
 def difference_of(network: Network, exported: Network, batches: list[Tensor]) -> float:
-    """The largest difference of features, relative to the largest number in them; NaN if a feature is NaN."""
+    """Largest difference of features, relative to the largest number in the network's features; NaN for NaN."""
     features, others = (torch.cat([each(images) for images in batches]) for each in (network, exported))
     return ((features - others).abs().max() / features.abs().max()).item()

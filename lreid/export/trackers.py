@@ -22,16 +22,16 @@ from lreid.models.exported import OnnxEmbedder
 
 
 def export_for(tool: str, model: Embedder, out: Path, *, config: str, source: str, opset: int) -> float:
-    """Write the format that a tool loads, and a card next to it (``FILE.md``, or ``README.md`` in a folder).
+    """Write a model in the format of a tool, with a card (``FILE.md``, or ``README.md`` in a folder).
 
-    * ``boxmot``: an ONNX file that takes images (n, 3, H, W), normalised by ImageNet's mean and deviation.
-    * ``ultralytics``: an ONNX file that takes images (n, 3, S, S) in [0, 1]. S is the larger of height and width,
+    * ``boxmot``: an ONNX file for images (n, 3, H, W), normalised by ImageNet's mean and standard deviation.
+    * ``ultralytics``: an ONNX file for images (n, 3, S, S) with values in [0, 1]. S is the larger of height and width,
       because earlier releases of Ultralytics pass only square images.
     * ``deep-sort-realtime``: a file of :func:`lreid.export.export`, for :class:`lreid.models.crops.CropEmbedder`.
     * ``reid``: a folder with ``reid_config.json`` and ``weights.safetensors``.
 
     Args:
-        tool: name of the tool, one of these.
+        tool: name of the tool, see the list.
         model: the model, which does not change.
         out: the file ``.onnx`` to write, or the folder to create.
         config: config of the run that trained the model, YAML.

@@ -2,9 +2,9 @@
 
 A folder contains ``identities.json``, ``people.gallery`` (features of the crops, under their paths in the folder),
 ``tracklets/CAMERA/START/TRACK/`` (crops and boxes), ``tracks/`` (MOT files with identities) and ``index.html``. A
-change takes effect when ``identities.json`` is written: a command writes new files before it and deletes old files
-after it. A command that fails deletes the files that do not belong to ``identities.json``; if it is killed, the next
-command deletes them.
+change takes effect when ``identities.json`` is written. A command writes new files before ``identities.json``, and then
+deletes old files. A failed command deletes the files that do not belong to ``identities.json``. After a killed command,
+the next command deletes these files.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class Options:
 
     Attributes:
         rule: how tracklets are compared.
-        standardise: standardise features per recording; with ``delay``, per camera over all recordings so far.
+        standardise: standardise features per recording, or, if ``delay`` is given, per camera over all recordings so
+            far.
         delay: None links all tracklets at once. A number links online: the maximum time in seconds from the end of a
             tracklet to the decision about its identity.
     """
@@ -76,11 +77,11 @@ def add(
     keep_days: float | None = None,
     device: str = "auto",
 ) -> Record:
-    """Link the tracklets of recordings with each other and with those in the folder, which is created if needed.
+    """Link the tracklets of recordings with each other and with the tracklets in the folder.
 
     Args:
-        folder: the folder, see :mod:`lreid.link.commands`. People whom ``lreid search`` enrolled in its gallery keep
-            their names.
+        folder: the folder, see :mod:`lreid.link.commands`; created if needed. People whom ``lreid search`` enrolled in
+            the folder's gallery are linked under their names.
         clips, travel: result of :func:`lreid.link.cutting.read_cameras`.
         checkpoint: checkpoint of the model; None uses the model of the folder's gallery.
         options: settings of the linking.
@@ -129,7 +130,7 @@ def add(
 
 
 def relink(folder: Path, options: Options = Options()) -> Record:
-    """Link all tracklets again, for instance with a new threshold, but keep corrections by the user.
+    """Link all tracklets again, for instance with a new threshold, without undoing the user's corrections.
 
     A new identity gets the number of the old identity with which it shares the most tracklets.
 
@@ -153,14 +154,14 @@ def relink(folder: Path, options: Options = Options()) -> Record:
 
 
 def correct(folder: Path, action: str, change: Callable[[Record], object]) -> Record:
-    """Apply a user's correction, such as :meth:`Record.merge`; ``undo`` reverts the last one."""
+    """Apply a user's correction, such as :meth:`Record.merge`, or undo the last correction."""
     with _changing(folder, action) as (record, _):
         change(record)
     return record
 
 
 def remove(folder: Path, identity: str | None = None, *, keep_days: float | None = None) -> int:
-    """Delete tracklets with their crops, features and boxes; neither this nor earlier changes can then be undone.
+    """Delete tracklets with their crops, features and boxes. The removal and earlier changes cannot be undone.
 
     Args:
         folder: the folder.
@@ -191,9 +192,9 @@ def remove(folder: Path, identity: str | None = None, *, keep_days: float | None
 
 @contextlib.contextmanager
 def _changing(folder: Path, action: str, *, new: bool = False) -> Iterator[tuple[Record, Callable[..., None]]]:
-    """Lock a folder; yield its record and a function that commits the changes.
+    """Lock a folder, and yield the folder's record and a function that commits changes of the record.
 
-    The function takes the gallery to save and, optionally, the paths of enrolled images to delete.
+    The arguments of the function are the gallery to save and, optionally, the paths of enrolled images to delete.
     """
     if not new and not folder.is_dir():
         raise InputError(f"{folder}: no such folder; create it with lreid link add")
@@ -260,7 +261,7 @@ def _require_later(record: Record, clip: Clip) -> None:
 
 
 def _opened(folder: Path, checkpoint: Path | None, device: str) -> tuple[NamedGallery | None, Embedder, bool]:
-    """The gallery of a folder (None if there is none yet), its model, and whether it adds flipped features."""
+    """Return a folder's gallery (None if it does not exist yet), the model, and whether flipped images are used."""
     place = place_of(folder / GALLERY)
     if not place.exists():
         if checkpoint is None:
@@ -307,7 +308,7 @@ def _link(
     travel: Sequence[tuple[str, str, float]],
     options: Options,
 ) -> None:
-    """Give new tracklets identities, and record their mean similarity to the other tracklets of their identity."""
+    """Assign identities to new tracklets, and record each tracklet's mean similarity to others of its identity."""
     numbers = {record.name_of(each["identity"]): each["identity"] for each in old}
     numbers |= {name: int(number) for number, name in record.content["names"].items()}
     enrolled = _enrolled(named)
@@ -348,7 +349,7 @@ def _link(
 
 
 def _travel(record: Record, travel: Sequence[tuple[str, str, float]]) -> tuple[dict[str, int], np.ndarray]:
-    """Numbers of the cameras, and minimum travel times between them; one more camera stands for enrolled images."""
+    """Number the cameras, and return minimum travel times between them; enrolled images have an extra camera."""
     place = {name: number for number, name in enumerate(dict.fromkeys(e["camera"] for e in record.content["clips"]))}
     given = [*record.content["travel"], *travel]
     times = [(place[a], place[b], seconds) for a, b, seconds in given if {a, b} <= place.keys()]
@@ -358,10 +359,10 @@ def _travel(record: Record, travel: Sequence[tuple[str, str, float]]) -> tuple[d
 def _require_threshold(
     record: Record, new: Sequence[Json], travel: Sequence[tuple[str, str, float]], options: Options
 ) -> None:
-    """Check, before features are extracted, that a threshold is known or can be calibrated on the new tracklets.
+    """Check that a threshold is known or can be calibrated on the new tracklets, before features are extracted.
 
     Raises:
-        InputError: neither is the case.
+        InputError: there is no threshold, and a threshold cannot be calibrated.
     """
     if options.rule.threshold is not None:
         return
@@ -458,7 +459,7 @@ def _label(named: NamedGallery, record: Record) -> None:
 
 
 def _write_tracks(folder: Path, record: Record) -> None:
-    """Write one MOT file per recording, with identities as track numbers."""
+    """Write one MOT file per recording, in which the track numbers are identities."""
     lines: dict[str, list[tuple[int, int, str]]] = {clip["name"]: [] for clip in record.content["clips"]}
     for each in record.tracklets:
         with contextlib.suppress(FileNotFoundError):
@@ -471,7 +472,7 @@ def _write_tracks(folder: Path, record: Record) -> None:
 
 
 def _sweep(folder: Path, record: Record, enrolled: Sequence[str] = ()) -> None:
-    """Delete crops, features and MOT files that the record does not list, and the given enrolled images."""
+    """Delete the given enrolled images, and all crops, features and MOT files that the record does not list."""
     keys = {each["key"] for each in record.tracklets}
     place = place_of(folder / GALLERY)
     for each in [place, *place.others()] if place.exists() else []:

@@ -11,7 +11,7 @@ SOME = 8  # minimum number of transitions between two cameras to learn a travel 
 QUANTILE, SHARE = (
     0.05,
     0.5,
-)  # quantile of the transition times, and the factor applied to it, because some transitions are wrong
+)  # quantile of the transition times, and the factor applied to the quantile, because some transitions are wrong
 
 
 def gaps(left: Tracklets, right: Tracklets) -> np.ndarray:
@@ -25,12 +25,13 @@ def gaps(left: Tracklets, right: Tracklets) -> np.ndarray:
 
 
 def possible(left: Tracklets, right: Tracklets, least: np.ndarray) -> np.ndarray:
-    """Whether the times of two tracklets allow that they show one person, (L, R) bool.
+    """Whether two tracklets can show the same person, considering their times and cameras; (L, R) bool.
 
     Args:
         left, right: L and R tracklets.
         least: (C, C) float64, symmetric: minimum travel time in seconds between two cameras; ``OVERLAPPING`` if both
-            cameras may see a person at once. The diagonal is 0, because a person cannot be in two places of one camera.
+            cameras may see a person at the same time. The diagonal is 0: two tracklets of the same person in one camera
+            cannot overlap in time.
     """
     between = gaps(left, right)
     needed = least[left.cameras[:, None], right.cameras[None]]
@@ -38,7 +39,7 @@ def possible(left: Tracklets, right: Tracklets, least: np.ndarray) -> np.ndarray
 
 
 def least_times(cameras: int, given: Iterable[tuple[int, int, float]] = ()) -> np.ndarray:
-    """Minimum travel times between cameras, (C, C): those given, and ``OVERLAPPING`` for all other pairs."""
+    """Matrix (C, C) of minimum travel times between cameras; pairs without a given time are ``OVERLAPPING``."""
     least = np.full((cameras, cameras), OVERLAPPING)
     np.fill_diagonal(least, 0)
     for one, other, seconds in given:
@@ -47,7 +48,7 @@ def least_times(cameras: int, given: Iterable[tuple[int, int, float]] = ()) -> n
 
 
 def learn_travel(tracklets: Tracklets, labels: np.ndarray, least: np.ndarray) -> np.ndarray:
-    """Learn travel times from tracklets that were linked by appearance alone.
+    """Learn travel times between cameras from tracklets that were linked without time constraints.
 
     Args:
         tracklets: N tracklets.
@@ -56,8 +57,8 @@ def learn_travel(tracklets: Tracklets, labels: np.ndarray, least: np.ndarray) ->
 
     Returns:
         (C, C) travel times. If there are at least ``SOME`` transitions between two cameras, the learnt time is half of
-        the 5 % quantile of their times, provided that this is above 0; otherwise it is ``OVERLAPPING``. A learnt time
-        is never longer than a route through other cameras.
+        the 5 % quantile of the transition times. The learnt time is ``OVERLAPPING`` if there are fewer transitions, or
+        if the quantile is not above 0. A learnt time is never longer than a route through other cameras.
     """
     order = np.lexsort((tracklets.ends, tracklets.starts, labels))
     before, after = order[:-1], order[1:]

@@ -68,7 +68,7 @@ class Cut(NamedTuple):
 
     Attributes:
         key: folder of the tracklet below ``tracklets/``, such as ``gate/20260302T080000/4``.
-        start, end: times of its first and last box, seconds since 1970.
+        start, end: times of the tracklet's first and last box, seconds since 1970.
         crops: file names of the crops, each with its quality in [0, 1].
     """
 
@@ -108,7 +108,7 @@ def read_cameras(file: Path) -> tuple[list[Clip], list[tuple[str, str, float]]]:
 
 
 def _seconds(where: str, value: Any) -> float:
-    """A time as seconds since 1970; a time without a time zone is UTC."""
+    """Convert a time to seconds since 1970; a time without a time zone is UTC."""
     try:
         if isinstance(value, str):
             value = datetime.datetime.fromisoformat(value)
@@ -131,11 +131,11 @@ def _travel(where: str, value: list[Any], cameras: dict[str, Any]) -> tuple[str,
 def cut(clip: Clip, folder: Path, choice: Choice) -> list[Cut]:
     """Write the best crops and the boxes of every tracklet of a recording into ``folder / key``.
 
-    A tracklet is divided into time intervals, and only the best crop of each interval is written, at most
-    ``choice.most`` per tracklet. Memory holds one crop per tracklet.
+    A tracklet is divided into at most ``choice.most`` time intervals, and only the best crop of each interval is
+    written. Memory holds one crop per tracklet.
 
     Raises:
-        InputError: the video or the tracks cannot be read, or do not match.
+        InputError: the video or the tracks cannot be read, or the tracks do not fit the video.
     """
     video = shown(clip.video)
     listed = clip.tracks or video
@@ -184,7 +184,7 @@ def cut(clip: Clip, folder: Path, choice: Choice) -> list[Cut]:
 def _best(
     by_frame: dict[int, list[Box]], ends: dict[int, int], stretch_of: Any, frames: Iterator[np.ndarray]
 ) -> Iterator[tuple[int, int | None, str, float, np.ndarray]]:
-    """Yield the best crop of each interval of a track: frames read so far, track, file name, quality, pixels.
+    """Yield the best crop of each interval of a track, as (frames read so far, track, file name, quality, pixels).
 
     The last item has the number of frames, and None instead of a track.
     """
@@ -212,7 +212,7 @@ def _best(
 
 
 def _quality(pixels: np.ndarray, box: Box, others: Sequence[Box]) -> float:
-    """The :func:`crop_quality` of a box; boxes whose bottom edge is lower in the image count as in front of it."""
+    """The :func:`crop_quality` of a box. Other boxes are in front of the box if their bottom edge is lower."""
     area, hidden = box.width * box.height, 0.0
     for other in others:
         if other.top + other.height > box.top + box.height and other.track != box.track:

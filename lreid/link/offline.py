@@ -16,13 +16,13 @@ BLOCK = 512  # number of rows of the similarity matrix that are in memory at onc
 MOST = 30_000  # maximum number of nodes, for which the matrix of forbidden pairs takes 0.9 GB
 FEWEST = 200  # minimum number of impostor pairs from which a threshold is calibrated
 STRICT = 0.1  # factor of the false accept rate when tracklets are linked to learn travel times
-ROUNDING = 1e-4  # margin for float32 similarities, which only preselect pairs; float64 means decide
+ROUNDING = 1e-4  # margin for float32 similarities, which only preselect pairs; the clustering uses float64 means
 Pairs = Iterable[tuple[int, int]]
 
 
 @dataclass
 class Nodes:
-    """The nodes of the clustering: earlier identities and tracklets, each stored as the sum of its unit vectors.
+    """The nodes of the clustering: earlier identities and new tracklets. A node is stored as a sum of unit vectors.
 
     The mean cosine similarity between the members of two clusters equals the dot product of their sums, divided by the
     product of their sizes. Average linkage therefore needs no similarity matrix.
@@ -38,7 +38,7 @@ class Nodes:
     forbidden: np.ndarray
 
     def copy(self) -> Nodes:
-        """Copy the nodes, so that a clustering does not change them."""
+        """Copy the nodes, so that a clustering does not change the original nodes."""
         return Nodes(self.sums.copy(), self.weights.copy(), self.forbidden.copy())
 
 
@@ -48,7 +48,7 @@ class _Clusters:
     def __init__(self, nodes: Nodes, threshold: float) -> None:
         self.nodes, self.threshold = nodes, threshold
         self.labels = np.arange(len(nodes.weights))
-        # For each cluster, the clusters with which one pair of nodes reaches the threshold.
+        # For each cluster, all clusters that have a node whose similarity to one of its nodes reaches the threshold.
         self.near = _neighbours(nodes, threshold)
         self.joins = np.zeros(len(self.labels), np.int64)  # how often each cluster has changed
 
@@ -67,7 +67,7 @@ class _Clusters:
         return bool((self.labels[self.nodes.forbidden[a]] == b).any())
 
     def candidate(self, a: int) -> tuple[float, int, int, int, int] | None:
-        """The most similar cluster that may be joined with ``a``, as a heap entry."""
+        """Find the most similar cluster that may be joined with cluster ``a``; return a heap entry."""
         others = np.zeros(len(self.labels), dtype=bool)
         others[self.labels[self.near[a]]] = True
         others[a] = False
@@ -90,7 +90,7 @@ def agglomerate(nodes: Nodes, threshold: float, must: Pairs = ()) -> np.ndarray:
     Without forbidden pairs and weights, the result equals ``scipy.cluster.hierarchy.linkage(method="average")``.
 
     Args:
-        nodes: n nodes; this function overwrites them.
+        nodes: n nodes, which this function overwrites.
         threshold: clusters are joined as long as the largest mean similarity of an allowed pair reaches this value.
         must: pairs of nodes that are joined first.
 
@@ -98,7 +98,7 @@ def agglomerate(nodes: Nodes, threshold: float, must: Pairs = ()) -> np.ndarray:
         (n,) int64: the lowest node in the cluster of each node.
 
     Raises:
-        InputError: ``must`` would join a forbidden pair.
+        InputError: a pair in ``must`` is forbidden.
     """
     clusters = _Clusters(nodes, threshold)
     for one, other in must:
@@ -123,7 +123,7 @@ def agglomerate(nodes: Nodes, threshold: float, must: Pairs = ()) -> np.ndarray:
 
 
 def _neighbours(nodes: Nodes, threshold: float) -> list[np.ndarray]:
-    """For each node, the nodes that may be joined with it and whose similarity to it reaches the threshold."""
+    """For each node, list the nodes of sufficient similarity that may be joined with it."""
     means = (nodes.sums / nodes.weights[:, None]).astype(np.float32)
     near: list[np.ndarray] = []
     for rows in _blocks(len(means)):
@@ -138,8 +138,8 @@ class Rule:
 
     Attributes:
         threshold: mean cosine similarity from which two clusters are one identity; None calibrates the threshold on
-            pairs of tracklets that cannot be one person because of their times.
-        false_accept_rate: share of these pairs that may reach a calibrated threshold, in [0, 1).
+            impostor pairs: tracklets that cannot be one person because of their times.
+        false_accept_rate: share of impostor pairs that may reach a calibrated threshold, in [0, 1).
         learn: whether to learn travel times between cameras.
     """
 
@@ -153,8 +153,8 @@ class Links:
     """The result of :func:`link`.
 
     Attributes:
-        labels: (N,) int64 identities of the tracklets: earlier identities have the numbers 0 to K - 1, new identities
-            higher ones, in the order of the tracklets.
+        labels: (N,) int64 identities of the tracklets. Earlier identities have the numbers 0 to K - 1; new identities
+            have higher numbers, in the order of the tracklets.
         least: (C, C) travel times that were used, see :func:`lreid.link.constraints.possible`.
         threshold: the threshold that was used, see :class:`Rule`.
     """
@@ -185,8 +185,8 @@ def link(
         must, cannot: pairs of ``tracklets`` that show one person, and pairs that show two people.
 
     Raises:
-        InputError: there are too many tracklets and identities, there are too few pairs to calibrate a threshold, or
-            ``must`` contradicts other constraints.
+        InputError: there are too many tracklets and identities, there are too few impostor pairs to calibrate a
+            threshold, or ``must`` contradicts other constraints.
     """
     earlier = tracklets[:0] if earlier is None else earlier
     identities = np.zeros(0, np.int64) if identities is None else identities
@@ -216,7 +216,7 @@ def impostors(tracklets: Tracklets, least: np.ndarray) -> np.ndarray:
     """Similarities (P,) of impostor pairs: tracklets that cannot be one person because of their times.
 
     Raises:
-        InputError: there are fewer than ``FEWEST`` such pairs.
+        InputError: there are fewer than ``FEWEST`` impostor pairs.
     """
     scores = [np.zeros(0, np.float32)]
     for rows in _blocks(len(tracklets)):
@@ -232,7 +232,7 @@ def impostors(tracklets: Tracklets, least: np.ndarray) -> np.ndarray:
 
 
 def _nodes(tracklets: Tracklets, earlier: Tracklets, identities: np.ndarray) -> Nodes:
-    """Nodes for the earlier identities, then for the tracklets, without forbidden pairs."""
+    """Create a node for each earlier identity, then for each tracklet, with no pair forbidden yet."""
     weights = np.bincount(identities) if len(identities) else np.zeros(0)
     count = len(weights) + len(tracklets)
     if count > MOST:

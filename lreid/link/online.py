@@ -1,4 +1,4 @@
-"""Link tracklets online: assign each one, soon after it ends, to an earlier or to a new identity."""
+"""Link tracklets online: soon after a tracklet ends, assign the tracklet to an earlier or a new identity."""
 
 import numpy as np
 
@@ -10,11 +10,12 @@ optimize = Extra("scipy.optimize", "link")
 
 
 class OnlineLinker:
-    """Assigns tracklets to identities, each stored as the mean of its tracklets' features.
+    """Assigns tracklets to identities. An identity is stored as the mean feature of its tracklets.
 
     Args:
         least: (C, C) travel times, see :func:`lreid.link.constraints.possible`.
-        threshold: mean cosine similarity to the tracklets of an identity from which a tracklet joins the identity.
+        threshold: minimum mean cosine similarity between a tracklet and the tracklets of an identity for joining the
+            identity.
         earlier: M tracklets that were linked before.
         identities: (M,) int64, identities of the earlier tracklets, from 0.
     """
@@ -76,7 +77,7 @@ class OnlineLinker:
         self._seen += 1
 
     def _reserve(self) -> None:
-        """Make room for one more tracklet and identity; doubling keeps the amortised cost constant."""
+        """Enlarge the arrays for one more tracklet and identity; doubling makes the amortised cost constant."""
         if len(self._weights) <= self.count:
             more = self.count + 256
             self._means = np.concatenate([self._means, np.zeros((more, self._means.shape[1]), np.float32)])

@@ -38,7 +38,7 @@ class Line(NamedTuple):
 
 
 def write_page(path: Path, record: Record) -> None:
-    """Write the page, which works offline and shows the crops from their files.
+    """Write the page about a record. The page works offline, and loads the crops from the folder.
 
     Raises:
         InputError: the page cannot be written.

@@ -18,7 +18,7 @@ NUMBER = (int, float)
 NUMBER_OR_NONE = (int, float, type(None))
 LATEST = 2.5e11  # seconds since 1970, in the year 9892; dates end with the year 9999
 Json = dict[str, Any]
-# Fields of a tracklet that the history stores if they change, and parts that it stores as a whole.
+# Fields of a tracklet that the history stores if they change, and parts that the history stores as a whole.
 DECIDED: Json = {"identity": int, "score": NUMBER_OR_NONE, "why": str}
 SMALL: Json = {
     "threshold": NUMBER_OR_NONE,
@@ -51,12 +51,13 @@ class Record:
     change replaced.
 
     Attributes:
-        content: the content as plain data: ``threshold``; ``travel``, minimum seconds between cameras; ``next``, the
-            number of the next identity; ``names`` of identities by number; ``clips``, the recordings; ``tracklets``;
-            ``same``, groups of tracklets that a user marked as one person; ``apart``, pairs of tracklets that a user
-            marked as two people; and ``history``. Each tracklet has its ``key`` (a folder below ``tracklets/``), times,
-            ``identity``, ``score`` (mean similarity to the other tracklets of the identity), ``why`` (the reason) and
-            ``crops`` with their qualities.
+        content: the content as plain data, with the following keys. ``threshold`` is a cosine similarity. ``travel``
+            has minimum travel times between cameras in seconds. ``next`` is the number of the next identity. ``names``
+            has names of identities by number. ``clips`` lists the recordings. ``same`` has groups of tracklets that a
+            user marked as one person; ``apart`` has pairs of tracklets that a user marked as two people. ``history``
+            has replaced values. ``tracklets`` lists all tracklets. Each tracklet has a ``key`` (a folder below
+            ``tracklets/``), times, ``identity``, ``crops`` with qualities, ``score`` (mean similarity to the other
+            tracklets of the identity), and ``why`` (the reason for the identity).
     """
 
     def __init__(self, content: Json | None = None) -> None:
@@ -66,7 +67,7 @@ class Record:
 
     @classmethod
     def read(cls, folder: Path) -> Record:
-        """Read the record of a folder.
+        """Read ``identities.json`` of a folder.
 
         Raises:
             InputError: the file is missing, damaged or of a later version.
@@ -122,16 +123,16 @@ class Record:
 
     @property
     def changed(self) -> bool:
-        """Whether the content differs from the file."""
+        """Whether the content in memory differs from the file."""
         return self.content != self._before
 
     @property
     def remembered(self) -> bool:
-        """Whether the history differs from the file."""
+        """Whether the history in memory differs from the history in the file."""
         return self.content["history"] != self._before["history"]
 
     def remember(self, action: str) -> None:
-        """Add the values that were replaced since the file was read to the history."""
+        """Add to the history all values that were replaced since the file was read."""
         before, count = self._before, len(self._before["tracklets"])
         changed = {
             old["key"]: {name: old[name] for name in DECIDED}
@@ -149,10 +150,10 @@ class Record:
         self.content["history"].append(step)
 
     def undo(self) -> str:
-        """Reverts the last change, and returns its name.
+        """Revert the last change, and return the name of that change.
 
         Raises:
-            InputError: nothing was changed, the history was deleted by a removal, or it is damaged.
+            InputError: there is no change to undo, a removal has deleted the history, or the history is damaged.
         """
         if not self.content["history"]:
             raise InputError(f"{FILE}: nothing to undo; a removal, and changes before it, cannot be undone")
@@ -166,10 +167,11 @@ class Record:
         return step["action"]
 
     def merge(self, first: str, second: str) -> None:
-        """Merge two identities of one person into the identity with a name, or into the one with the lower number.
+        """Merge two identities of one person into the identity with a name, or else into the identity of lower number.
 
         Raises:
-            InputError: both are the same identity, both have names, or they were marked as two people.
+            InputError: the two identities are the same, both identities have names, or a user marked them as two
+                people.
         """
         one, other = self._two(first, second)
         names, of = self.content["names"], self.identities
@@ -188,7 +190,7 @@ class Record:
         """Mark two identities as two people, so that a later ``relink`` does not join them.
 
         Raises:
-            InputError: both are the same identity, or one has no tracklets.
+            InputError: the two identities are the same, or an identity has no tracklets.
         """
         one, other = (self.identities.get(each, []) for each in self._two(first, second))
         if not one or not other:
@@ -196,10 +198,10 @@ class Record:
         self._confirm_apart(one, other)
 
     def split(self, identity: str, keys: Iterable[str]) -> int:
-        """Move tracklets of an identity to a new one, and return its number.
+        """Move tracklets of an identity to a new identity, and return the number of the new identity.
 
         Raises:
-            InputError: a tracklet does not belong to the identity, or no tracklet would be left.
+            InputError: a tracklet does not belong to the identity, or all tracklets of the identity would move.
         """
         of, keys = self.identities.get(self.find(identity), []), set(keys)
         moved, rest = ([each for each in of if (each["key"] in keys) == inside] for inside in (True, False))
@@ -259,7 +261,7 @@ class Record:
 
 
 def _fault(content: Json) -> str | None:
-    """Describe the first contradiction in content of the right form; None if there is none."""
+    """Describe the first contradiction in content of the right form; None if the content is consistent."""
     cameras = {clip["name"]: clip["camera"] for clip in content["clips"]}
     for each in content["clips"] + content["tracklets"]:
         if not 0 <= each["start"] <= each["end"] < LATEST:

@@ -1,4 +1,4 @@
-"""Tracklets: each shows one person passing one camera, as one feature with a start and an end."""
+"""Tracklets. A tracklet shows one person passing one camera, and has one feature, a start and an end."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def crop_quality(height: float, sharpness: float, visible: float, hidden: float)
         height: height of the box, pixels.
         sharpness: variance of the Laplacian, see :func:`lreid.data.tracks.sharpness`.
         visible: share of the box that is inside the frame, in [0, 1].
-        hidden: share of the box that boxes in front of it cover, in [0, 1].
+        hidden: share of the box that is covered by boxes in front, in [0, 1].
 
     Returns:
-        The product of four weights, one for each argument, in [0, 1].
+        Weight in [0, 1], the product of one weight per argument.
     """
     return min(1.0, height / TALL) * sharpness / (sharpness + SHARP) * visible * (1 - hidden)
 
@@ -56,7 +56,7 @@ def robust_mean(features: np.ndarray, quality: np.ndarray) -> np.ndarray:
 
     Args:
         features: (n, D) floats, n ≥ 1, which this function normalises.
-        quality: (n,) weights ≥ 0; if all are 0, all crops have the same weight.
+        quality: (n,) weights ≥ 0; if all weights are 0, every crop counts the same.
 
     Returns:
         (D,) float32 unit vector.

@@ -75,7 +75,7 @@ def create_app(gallery: ServedGallery, *, token: str | None = None, limits: Limi
 
     @app.post("/images", openapi_extra=BODY)
     def add(content: Content, identity: Name = None, camera: Name = None) -> dict[str, Any]:
-        """Add an image to the gallery; the answer has the name of the change, by which it can be undone."""
+        """Add an image to the gallery. The answer has the name of the change, with which the change can be undone."""
         return gallery.add(content, identity, camera)
 
     @app.delete("/images")
@@ -124,7 +124,7 @@ def _file(path: Path) -> Callable[[Request], FileResponse]:
 
 
 def _description(app: FastAPI) -> str:
-    """The description of all routes as a page that loads nothing from other sites."""
+    """Describe all routes on a page that loads nothing from other sites."""
     rows = [
         (
             method.upper(),

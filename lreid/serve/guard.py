@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-OPEN = ("/", "/page.js", "/page.css", "/docs", "/openapi.json", "/health")  # without token; they show no gallery data
+OPEN = ("/", "/page.js", "/page.css", "/docs", "/openapi.json", "/health")  # need no token (no gallery data)
 MOST_CLIENTS = 1024  # maximum number of clients whose rates are tracked
 SECONDS = 30  # seconds within which the next part of a body must arrive
 HEADERS = {
@@ -42,9 +42,9 @@ class Limits:
 class Guard:
     """Refuses invalid requests before they reach the routes, and counts all requests.
 
-    Without a token, only this machine may use the server. In this case, the host name in a request must be a name of
-    this machine, so that a web page of another site cannot reach the server by DNS rebinding. Requests from web pages
-    of another origin are always refused.
+    Without a token, only this machine may use the server. Without a token, the host name in a request must also be a
+    name of this machine, so that a web page of another site cannot reach the server by DNS rebinding. Requests from web
+    pages of another origin are always refused.
 
     Args:
         app: application that handles accepted requests.
@@ -123,7 +123,7 @@ class Guard:
         return left >= 0
 
     def _bounded(self, receive: Receive) -> Receive:
-        """Limit the size of a body whose length is not in the header, and the time to wait for its next part."""
+        """Limit the size of a request's body without a length in the header, and the time to wait for its next part."""
         size, ended = 0, False
 
         async def read() -> Message:

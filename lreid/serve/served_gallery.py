@@ -59,13 +59,13 @@ class ServedGallery:
     """A gallery file in memory, with its model.
 
     A change reads the file again, writes the new file and then replaces the gallery in memory. A search therefore never
-    waits for a change and never sees a part of it. The server notices changes that other processes make to the file.
-    Uploaded images are stored in the folder ``GALLERY.images`` next to the file, under names derived from their
+    waits for a change and never sees half of a change. The server notices changes that other processes make to the
+    file. Uploaded images are stored in the folder ``GALLERY.images`` next to the file, under names derived from their
     content.
 
     Args:
         where: the gallery file.
-        checkpoint: the file of the gallery's model, if it has moved.
+        checkpoint: the file of the gallery's model, if this file has moved.
         device: as in :func:`lreid.devices.pick_device`.
 
     Raises:
@@ -118,14 +118,15 @@ class ServedGallery:
         return finding | {"threshold": about.threshold, "false_accept_rate": about.false_accept_rate}
 
     def add(self, content: bytes, identity: str | None = None, camera: str | None = None) -> dict[str, Any]:
-        """Add an image and keep its file.
+        """Add an image to the gallery, and store the image file.
 
         Args:
             content: content of an image file.
             identity, camera: names; None if unknown.
 
         Returns:
-            ``path`` of the image, the number of ``images`` in the gallery, and ``undo``, the name of the change.
+            ``path`` of the image, the number of ``images`` in the gallery, and ``undo``, the name of the change for
+            :meth:`undo`.
 
         Raises:
             Conflict: the gallery already has the image.
@@ -139,12 +140,12 @@ class ServedGallery:
         return {"path": path, "images": len(named.gallery), "undo": self._undoable(True, images)}
 
     def remove(self, path: str | None = None, identity: str | None = None) -> dict[str, Any]:
-        """Remove one image, or all images of an identity; delete their files only if they were uploaded.
+        """Remove one image, or all images of an identity. Only files of uploaded images are deleted.
 
         Returns:
-            The number of ``removed`` images, the number of ``images`` left, and ``undo``, the name of the change (None
-            for an ``ivfpq`` gallery, whose images cannot be restored, because it stores no features). The last 20
-            changes can be undone until the server stops.
+            The number of ``removed`` images, the number of remaining ``images``, and ``undo``, the name of the change
+            for :meth:`undo`. ``undo`` is None for an ``ivfpq`` gallery, which stores no features and so cannot restore
+            images. Until the server stops, the last 20 changes can be undone.
 
         Raises:
             Absent: the gallery has no such image or identity.
@@ -193,10 +194,10 @@ class ServedGallery:
         return {"gallery": self.path.name, **counts} | {name: getattr(about, name) for name in shown}
 
     def thumbnail(self, path: str) -> bytes:
-        """A small JPEG of an image in the gallery; files that are not in the gallery are never read.
+        """Return a small JPEG of an image in the gallery; files that are not in the gallery are never read.
 
         Raises:
-            Absent: the gallery has no such image, or its file cannot be read.
+            Absent: the gallery has no such image, or the image file cannot be read.
         """
         if not self.current().gallery.holds([path])[0]:
             raise Absent("the gallery has no such image")
@@ -206,7 +207,7 @@ class ServedGallery:
             raise Absent("the file of this image is missing or damaged") from None
 
     def _features(self, named: NamedGallery, content: bytes, camera: str | None) -> np.ndarray:
-        """Features ``(1, D)`` of an image, which is read as the commands read images."""
+        """Extract features ``(1, D)`` of an image, which is decoded in the same way as by ``lreid search``."""
         _suffix(content)
         with self._extracting, tempfile.TemporaryDirectory() as folder:
             file = Path(folder, "image")
@@ -271,7 +272,7 @@ class ServedGallery:
             raise Unavailable(str(error)) from None
 
     def _undoable(self, added: bool, images: Images) -> str:
-        """Store a change, and return the name by which it can be undone."""
+        """Store a change so that :meth:`undo` can revert it, and return the name of the change."""
         self._undo[name := secrets.token_hex(16)] = added, images
         if len(self._undo) > UNDOABLE:
             self._undo.popitem(last=False)
@@ -289,7 +290,7 @@ def _different(labels: np.ndarray) -> int:
 
 
 def _suffix(content: bytes) -> str:
-    """The file suffix for the format of an image, which its header gives.
+    """Choose the file suffix of an image from the image format in its header.
 
     Raises:
         InputError: the content is not an image, or the image is too large.
@@ -307,7 +308,7 @@ def _suffix(content: bytes) -> str:
 
 
 def _name(name: str | None, what: str) -> str | None:
-    """A name without leading and trailing spaces; None for an empty name.
+    """Return a name without leading and trailing spaces; None if the name is empty.
 
     Raises:
         InputError: the name is too long, or contains unprintable characters.
