@@ -71,5 +71,5 @@ def _is_path(name: str) -> bool:
 
 
 def _source(name: str, root: Path) -> str:
-    """The name of a folder or file in ``BENCHMARK.TRAIN``; other names are returned unchanged."""
+    """Convert a folder or file to a name for ``BENCHMARK.TRAIN``; names of data sets are returned unchanged."""
     return source_of(Path(name), root) if _is_path(name) else name

@@ -17,7 +17,7 @@ from lreid.retrieval import evaluate
 
 
 def run(args: argparse.Namespace) -> None:
-    """Write the file, and print how much its features differ from those of the model."""
+    """Write the file, and print how much features of the file and features of the model differ."""
     for name in ("onnxscript", "onnx_ir"):  # torch's exporter logs its steps to these loggers
         logging.getLogger(name).setLevel(logging.WARNING)
     if args.int8 and (args.tool or args.format == "torch"):

@@ -240,7 +240,7 @@ class TestSets:
     @naming_keys(**ARGUMENTS)
     @torch.inference_mode()
     def measure(self, model: Embedder, cfg: CfgNode) -> tuple[Figures, str]:
-        """The ``figures`` of a :class:`lreid.zoo.Card`, and the benchmark's fingerprint."""
+        """Measure the ``figures`` of a :class:`lreid.zoo.Card`; also return the benchmark's fingerprint."""
         evaluator, protocol = self._evaluator(cfg)
         model = model.to(pick_device("auto")).to(memory_format=torch.channels_last)
         tests = [each.test for each in evaluator.tests]

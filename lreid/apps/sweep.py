@@ -273,8 +273,9 @@ def _make(
 ) -> str:
     """Train a run in a separate process, and return the error in one line; "" means success.
 
-    The new process is in ``running`` while it runs, and ends with this process, even if this process is killed. If
-    another process is training the same run, this function first waits for its end.
+    The set ``running`` contains the new process until its end. The new process ends when the calling process ends, even
+    if the calling process is killed. If another process is training the same run, this function first waits for its
+    end.
     """
     if is_busy(run.folder):
         logger.info("%s: another process is using this folder; waiting for its end", run.folder)

@@ -453,7 +453,7 @@ def _short(path: Path) -> str:
 
 
 def _links(out: Path) -> list[tuple[str, str]]:
-    """Links from the page of a test to the figures, and to the report of the run."""
+    """Links from the page of a test to ``test.json``, and to the report of the run."""
     report = out.resolve().parents[1] / "report.html" if len(out.resolve().parents) > 1 else None
     in_run = report is not None and report.exists()
     return [("test.json", "test.json"), *([("report", "../../report.html")] if in_run else [])]

@@ -45,9 +45,9 @@ PER_IDENTITY = 12  # maximum number of images per identity
 def image_sections(run: Path, *, blur: bool = False) -> list[Panel]:
     """Sections about each test set of a run, for :func:`lreid.report.write_page`.
 
-    The sections show the hardest queries of the last model, with gallery images that are framed as right or wrong. For
-    the first of these queries, the sections show activation maps. Further maps show features of test identities, by the
-    models before and after the last task.
+    The sections show the hardest queries of the last model, with gallery images that are framed as right or wrong. The
+    sections also show activation maps for the hardest of these queries. Further maps show features of test identities,
+    by the models before and after the last task.
 
     Args:
         run: a run folder with checkpoints; the data sets of the run must exist.

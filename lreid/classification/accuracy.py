@@ -23,8 +23,8 @@ def task_accuracies(scores: Array, labels: Array, tasks: Array, class_tasks: Arr
             If several classes have the highest score, the class with the lowest number is predicted.
         labels: (n,) integers in [0, C).
         tasks: (n,) integers in [0, T), the task or the domain of each image.
-        class_tasks: (C,) integers, the task of each class. If given, only classes of an image's task are predicted
-            (task-IL); by default, all classes (class-IL and domain-IL).
+        class_tasks: (C,) integers, the task of each class. With ``class_tasks``, only classes of an image's task are
+            predicted (task-IL). By default, all classes can be predicted (class-IL and domain-IL).
 
     Returns:
         T accuracies in per cent, one per task.

@@ -108,8 +108,8 @@ def linear_probe_scores(
     lreid differs from the papers. The papers choose the learning rate per data set (1.0, 0.5 or 0.1) and train on raw
     features of newly augmented images. lreid trains on fixed features, which it centres and divides by their root mean
     square distance from the centre. Centring and scaling do not change which linear classifiers are possible, and one
-    learning rate then suits all networks. The initial weights of the classifier are 0. ``adam`` trains as Contrast
-    Scoring (Appendix A.1), which uses a constant learning rate of 0.0003 over 500 epochs.
+    learning rate then suits all networks. The initial weights of the classifier are 0. Contrast Scoring (Appendix A.1)
+    trains the classifier by Adam (``adam``) with a constant learning rate of 0.0003 over 500 epochs.
 
     Args:
         train_features, train_labels, test_features: as in :func:`knn_scores`.

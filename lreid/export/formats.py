@@ -39,11 +39,11 @@ def export(
 ) -> float:
     """Write a network with pooling and neck to a file whose features equal those of :meth:`Embedder.extract`.
 
-    The file is written only if its features equal those of torch, for one image and for several. The input ``images``
-    is a batch of RGB images, of any size; the output ``features`` is (n, dim) float32. The file has properties:
-    ``backbone``, ``height`` and ``width`` in pixels, ``mean`` and ``std`` of values in [0, 1], ``images`` (the kind of
-    input), ``fingerprint``, ``config`` and the version of ``lreid``. An ONNX file stores the properties as metadata,
-    sealed by :func:`lreid.models.exported.seal`. A ``.pt2`` file stores the properties as the extra file
+    The file is written only if its features equal torch's features, for one image and for several images. The input
+    ``images`` is a batch of RGB images, of any size; the output ``features`` is (n, dim) float32. The file has
+    properties: ``backbone``, ``height`` and ``width`` in pixels, ``mean`` and ``std`` of values in [0, 1], ``images``
+    (the kind of input), ``fingerprint``, ``config`` and the version of ``lreid``. An ONNX file stores the properties as
+    metadata, sealed by :func:`lreid.models.exported.seal`. A ``.pt2`` file stores the properties as the extra file
     ``lreid.json``.
 
     Args:

@@ -68,7 +68,7 @@ class ImagesToFeatures(nn.Module):
     """The computation of :meth:`Embedder.extract` for a batch of images of the input size.
 
     Args:
-        model: the model. Its copy on the CPU, in evaluation mode, is used.
+        model: the model; this class copies it to the CPU, in evaluation mode.
         raw: True for uint8 images (B, H, W, 3) as input, False for normalised images (B, 3, H, W).
     """
 
@@ -113,6 +113,6 @@ def converted_to_onnx(program: ExportedProgram, opset: int, output: str) -> Any:
 
 @torch.no_grad()
 def difference_of(network: Network, exported: Network, batches: list[Tensor]) -> float:
-    """Largest difference of features, relative to the largest number in the network's features; NaN for NaN."""
+    """Largest difference of features, relative to the network's largest feature value; NaN if a feature is NaN."""
     features, others = (torch.cat([each(images) for images in batches]) for each in (network, exported))
     return ((features - others).abs().max() / features.abs().max()).item()

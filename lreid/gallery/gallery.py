@@ -190,7 +190,7 @@ class Gallery:
             paths: N different names of the images (default: the absolute paths of the files).
             ids, cams: ``(N,)`` identities and cameras, all integers or all text, see :mod:`lreid.identities`. A missing
                 value or -1 means unknown; ``None`` means that all labels are unknown. If both are ``None`` and
-                ``images`` is a folder, lreid reads them from the paths in the folder.
+                ``images`` is a folder, lreid reads identities and cameras from the paths in the folder.
             times: ``(N,)`` integers, seconds; -1 or ``None`` as for ``ids``.
             model: for images, the network or its name for :func:`lreid.load_model`; for features, the fingerprint of
                 the network. Only features of this model can be added and searched.
@@ -325,8 +325,8 @@ class Gallery:
         Args:
             images: Q images, or their features ``(Q, D)``, as in :meth:`build`; preferably images that are not in the
                 gallery.
-            ids: ``(Q,)`` identities, integers or text as in the gallery. Identities may be new to the gallery. Images
-                whose identity is missing or -1 are left out, because they may show an enrolled person.
+            ids: ``(Q,)`` identities, integers or text as in the gallery. The gallery need not contain these identities.
+                Images whose identity is missing or -1 are left out, because they may show an enrolled person.
             model: as in :meth:`search`.
             false_accept_rate: a share in [0, 1). Use many more images than ``1 / false_accept_rate``.
 

@@ -141,7 +141,7 @@ class Place(Protocol):
         """
 
     def build(self, vectors: np.ndarray, labels: Rows, about: About) -> Store:
-        """Create a gallery with these rows. It exists once saved, or once finished if ``about.whole`` is False."""
+        """Create a gallery with these rows. It exists after ``save`` or, if ``about.whole`` is False, ``finish``."""
 
     def bytes(self) -> int | None:
         """Size of the gallery on disk; None if unknown."""

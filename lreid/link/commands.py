@@ -3,8 +3,8 @@
 A folder contains ``identities.json``, ``people.gallery`` (features of the crops, under their paths in the folder),
 ``tracklets/CAMERA/START/TRACK/`` (crops and boxes), ``tracks/`` (MOT files with identities) and ``index.html``. A
 change takes effect when ``identities.json`` is written. A command writes new files before ``identities.json``, and then
-deletes old files. A failed command deletes the files that do not belong to ``identities.json``. After a killed command,
-the next command deletes these files.
+deletes old files. A failed command deletes the files that do not belong to ``identities.json``. If a command is killed,
+the next command deletes such files.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def add(
 def relink(folder: Path, options: Options = Options()) -> Record:
     """Link all tracklets again, for instance with a new threshold, without undoing the user's corrections.
 
-    A new identity gets the number of the old identity with which it shares the most tracklets.
+    A new identity gets the number of the old identity that has the most tracklets in common with the new identity.
 
     Raises:
         InputError: a threshold cannot be calibrated, or corrections contradict one another.

@@ -1,7 +1,7 @@
 """Detect and track moving objects in front of a fixed camera, without any download.
 
 Background subtraction (MOG2; Zivkovic, ICPR 2004; OpenCV, Apache-2.0) detects boxes, and the Hungarian method links
-boxes to tracks by their overlap. Background subtraction needs a fixed camera. It also detects vehicles and shadows, and
+boxes to tracks by their overlap. Background subtraction needs a fixed camera, also detects vehicles and shadows, and
 merges people who touch into one box. If you can, use a detector and a tracker that write the MOT Challenge format,
 because they are more accurate.
 """

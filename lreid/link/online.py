@@ -56,7 +56,7 @@ class OnlineLinker:
         return labels
 
     def _scores(self, batch: Tracklets) -> np.ndarray:
-        """(n, I) float32: mean similarity of tracklets to identities; -inf if times forbid."""
+        """(n, I) float32: mean similarity of tracklets to identities; -inf if the times do not allow a link."""
         scores = batch.features @ self._means[: self.count].T
         earlier = self._tracklets[: self._seen]
         horizon = max(float(self.least.max(initial=0)), 0.0)

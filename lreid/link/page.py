@@ -104,7 +104,7 @@ def _clock(moment: float) -> str:
 
 
 def _transitions(identities: Iterable[list[Json]]) -> list[Row]:
-    """For each pair of cameras, the number of people who went from one to the other, and the median time."""
+    """For each pair of cameras, the number of people who went from one camera to the other, and the median time."""
     moves: dict[tuple[str, str], list[tuple[int, float]]] = {}
     for of in identities:
         in_time = sorted(of, key=lambda each: (each["start"], each["key"]))

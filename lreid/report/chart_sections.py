@@ -27,7 +27,7 @@ MOST_TICKS = 10  # maximum number of ticks on an x axis
 
 
 class Chart(NamedTuple):
-    """A chart with a title. It has one line per group, or all lines of one group, with a ``legend`` of their names."""
+    """A chart with a title, and one line per group; or all lines of one group, with a ``legend`` of their names."""
 
     title: str
     lines: Sequence[Line]
@@ -342,7 +342,7 @@ def _loss_term(runs: Sequence[Results], name: str, total: int) -> Points:
 
 
 def _updates(runs: Sequence[Results], key: str, path: tuple[str, ...]) -> Points:
-    """Points by update: the values under a key, from every task switch of every run.
+    """Return the values under a key, by number of the update after a task switch, of all switches and runs.
 
     A short task has fewer updates. Updates without a value are left out; for instance, an update may have no stored
     images.
@@ -359,8 +359,8 @@ def gallery_figures(results: Results, name: str) -> list[float | None]:
     """Return the values of :data:`GALLERY_FIGURES` for a test set; a missing value is None.
 
     The first mAP is measured after the task that first trains the domain (or after the first task). The best mAP is the
-    maximum from this task on. Further values are the last mAP, and forgetting and plasticity of the test identities,
-    averaged over tasks.
+    maximum of the first mAP and all later mAPs. Further values are the last mAP, and forgetting and plasticity of the
+    test identities, averaged over tasks.
     """
     column = [gallery["name"] for gallery in results["galleries"]].index(name)
     start = results["galleries"][column]["first_task"] or 0

@@ -1,4 +1,4 @@
-"""Show the test identities that were forgotten most, and after which task which method forgot each identity."""
+"""Show the most forgotten test identities, with the methods and tasks that caused the forgetting."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -43,8 +43,8 @@ class Person(NamedTuple):
         identity: number of the identity.
         name: name of the identity.
         curves: by :attr:`Group.name`, one curve per group that has several tasks and tests the identity. A curve is a
-            list of pairs: task number (from 1) and mean AP over the group's runs. It starts at the task that trains the
-            domain of the test set.
+            list of pairs: task number (from 1) and mean AP over the group's runs. A curve starts at the task that
+            trains the domain of the test set.
     """
 
     gallery: str
@@ -66,7 +66,7 @@ def _lost(curve: Sequence[tuple[int, float]]) -> float:
 def most_forgotten(groups: Sequence[Group]) -> list[Person]:
     """Return up to :data:`SHOWN` identities with the largest fall of AP from the best to the last task in any group.
 
-    The fall must be :data:`LOST` points or more. Merged test sets are left out.
+    Only identities whose AP fell by :data:`LOST` points or more are returned. Merged test sets are left out.
     """
     people: dict[tuple[str, int], Person] = {}
     for group in groups:

@@ -108,7 +108,7 @@ def task_table(results: Results) -> str:
 
 
 def _by_task_and_gallery(results: Results) -> str:
-    """Table of all galleries after every task. A too wide table shows only averages, and galleries in the last row."""
+    """Table of all galleries after every task; if it is too wide, tables of averages and of the last task's row."""
     galleries, rows = results["galleries"], range(len(results["mAP"]))
     kinds = averaged_kinds(results)
     names = [f"{row + 1} {results['tasks'][row]}" for row in rows]

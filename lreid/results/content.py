@@ -40,8 +40,8 @@ class Key(NamedTuple):
         form: form of the value, see :func:`lreid.reading.misfit`; None allows any value, because no report reads the
             key.
         empty: function that creates the value before the first task; None if the run sets it.
-        needed: refuse results without this key. Keys that are not needed may be missing in files of earlier versions of
-            lreid.
+        needed: refuse results without this key. A key that is not needed may be missing in results of earlier versions
+            of lreid.
     """
 
     form: Any = None

@@ -27,7 +27,7 @@ def identity_changes(results: Results, name: str, row: int) -> np.ndarray:
 
 
 def falls_and_rises(changes: np.ndarray) -> tuple[float, float] | None:
-    """Mean fall (0 or less) and mean rise (0 or more). Each mean is over all changes; None if there are no changes."""
+    """Mean fall (0 or less) and mean rise (0 or more), each averaged over all changes; None if there are no changes."""
     if not len(changes):
         return None
     return float(np.minimum(changes, 0).mean()), float(np.maximum(changes, 0).mean())
@@ -77,8 +77,8 @@ def summary(results: Results) -> dict[str, float | None]:
           seen galleries that were not trained last; None if all were trained last;
         * ``forward_transfer``: mAP right before a gallery's domain was first trained, averaged over the seen galleries
           that were not trained first. Forward transfer measures how much training on earlier tasks helps on later
-          domains. GEM (NeurIPS 2017) subtracts the mAP of the untrained network, which lreid does not measure. The
-          value is None if all seen galleries were trained first.
+          domains. GEM (NeurIPS 2017) subtracts the mAP of the untrained network, which lreid does not measure. Forward
+          transfer is None if all seen galleries were trained first.
     """
     last = len(results["mAP"]) - 1
     summary: dict[str, float | None] = {}
@@ -140,9 +140,9 @@ def summarise_accuracies(matrix: Sequence[Sequence[float]]) -> dict[str, Any]:
         * ``average_incremental_accuracy``: mean of ``anytime_accuracy`` (iCaRL, CVPR 2017, Section 4);
         * ``accuracy_forgetting``: for each task but the last, the task's best earlier accuracy minus its accuracy after
           the last task, as a mean over these tasks (Chaudhry et al., ECCV 2018; Table 2 of CCLIS). A drop of accuracy
-          is positive and a gain negative, unlike in ``forgetting`` of :func:`summary`. The value is None after one
-          task. The official code of ER-ACE also includes the last accuracy in the best accuracy, so that a gain counts
-          as 0.
+          is positive and a gain negative, unlike in ``forgetting`` of :func:`summary`. ``accuracy_forgetting`` is None
+          after one task. The official code of ER-ACE also includes the last accuracy in the best accuracy, so that a
+          gain counts as 0.
 
     Raises:
         InputError: there is no row, or row t does not have t + 1 numbers.

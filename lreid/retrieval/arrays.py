@@ -104,9 +104,9 @@ def directions(features: Tensor, name: str) -> tuple[Tensor, Tensor]:
 def positions(queries: Tensor, gallery: Tensor) -> tuple[Tensor, Tensor]:
     """Return features ``(Q, D)`` and ``(G, D)`` in a precision that suffices for Euclidean distances.
 
-    Distances are computed from dot products. The result is float64 in two cases. If features are much nearer to each
-    other than to zero (checked on up to 256 gallery images), subtraction cancels digits. If a feature is nearly zero,
-    squaring loses digits.
+    Distances are computed from dot products. The result is float64 in two cases, because float32 would lose digits. If
+    features are much nearer to each other than to zero (checked on up to 256 gallery images), subtraction cancels
+    digits. If a feature is nearly zero, its square loses digits.
 
     Raises:
         InputError: see :func:`squared_norms`.

@@ -47,8 +47,8 @@ class Search(Protocol):
         """Return scores and gallery rows ``(B, k)`` of the images found for ``(B, D)`` queries, on the CPU.
 
         The scores approximate the scores of :class:`lreid.retrieval.scores.Scorer`, and results may have any order. A
-        query with fewer than k results has row -1 in the remaining places. None instead of rows means that the scores
-        are those of all images, in the gallery's order.
+        query with fewer than k results has row -1 in the remaining places. If the rows are None, the scores are scores
+        of all gallery images, in the gallery's order.
         """
 
 
@@ -78,7 +78,7 @@ class FaissIndex:
         index: see :func:`new_index`.
         depth: number of images per query; a ``flat`` index returns all images.
         device: where faiss searches, see :func:`lreid.retrieval.faiss_module.gpus_of`. Several GPUs share the gallery.
-            GPUs support neither graphs nor a depth above 2048; for them, ``auto`` uses the CPU.
+            ``auto`` uses the CPU for graphs and for a depth above 2048, which GPUs do not support.
         float16: store vectors on the GPU in 16 bits. Scores of 16-bit vectors differ from the exact scores.
 
     Raises:

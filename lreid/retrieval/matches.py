@@ -38,7 +38,7 @@ class SameIdentity:
 def count_ahead(scores: Tensor, rows: np.ndarray, columns: np.ndarray, scale: Tensor | None = None) -> np.ndarray:
     """Count the gallery images ahead of each match ``scores[rows, columns]``, which is its rank from 0.
 
-    An image is ahead if its score is higher, or if its score is equal and it comes earlier in the gallery.
+    An image is ahead of a match if the image has a higher score, or an equal score and an earlier place in the gallery.
 
     Args:
         scores: ``(B, G)``; ``-inf`` where an image is left out of the ranking.

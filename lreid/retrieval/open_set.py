@@ -31,7 +31,7 @@ class OpenSetRate:
 def threshold_for(impostor_scores: np.ndarray, false_accept_rate: float) -> float:
     """Find the lowest threshold that at most the allowed share of impostors reaches.
 
-    With fewer than ``1 / false_accept_rate`` impostors, no impostor may reach the threshold. The threshold is then just
+    With fewer than ``1 / false_accept_rate`` impostors, no impostor may reach the threshold, so the threshold is just
     above the best impostor score.
 
     Args:
@@ -86,7 +86,7 @@ def best_scores(score: BlockScores, query: Labels, gallery: Labels) -> tuple[np.
         score, query, gallery: as in :func:`open_set_rates`.
 
     Returns:
-        Best scores for the own identity and for other identities, ``(Q,)`` float32 each; -inf if the gallery has no
+        Best scores for the query's identity and for other identities, ``(Q,)`` float32 each; -inf if the gallery has no
         image for the score.
 
     Raises:
@@ -108,8 +108,8 @@ def open_set_rates(
     """True-positive rates of open-set search (detection and identification rate, Phillips et al., 2011).
 
     Every query is searched as an impostor, in the gallery without the images of the query's identity. The best score of
-    this search is an impostor score. A query with a match is also searched as a genuine query, in the same gallery as
-    in :func:`lreid.retrieval.evaluate`.
+    a search as an impostor is an impostor score. A query with a match is also searched as a genuine query, in the same
+    gallery as in :func:`lreid.retrieval.evaluate`.
 
     Args:
         score: function from a slice of the queries to their ``(B, G)`` cosine similarities, see

@@ -298,7 +298,7 @@ def query(
         The content of ``matches.json``: ``gallery``; the number of ``images`` in the gallery; ``threshold``,
         ``false_accept_rate`` and ``calibrated_on``; and ``queries``, see :func:`lreid.search.findings.findings`.
         ``calibrated_on`` is the number of images from which :func:`calibrate` computed the threshold. Before
-        calibration, the threshold, its rate and this number are None.
+        calibration, ``threshold``, ``false_accept_rate`` and ``calibrated_on`` are None.
 
     Raises:
         InputError: an image cannot be read, or an argument is invalid.

@@ -169,15 +169,15 @@ def check(
     """Compare a gallery's model with a new model, by three options: keep, migrate or re-extract the gallery.
 
     A query is recognised if its best match with a name shows the query's identity and reaches the threshold. A person
-    is recognised if at least half of the person's queries are recognised. Each option gets the threshold at which the
-    gallery's false accept rate is reached by queries of enrolled people, searched without images of the same person.
-    Queries of unknown people do not influence the threshold, but measure FPIR (Grother et al., NIST IR 8271, 2019). If
-    all cameras are known, a query's ranking leaves out images of its identity and camera, as in ``lreid test``;
-    otherwise the ranking leaves out only the query image itself.
+    is recognised if at least half of the person's queries are recognised. The threshold of each option is calibrated to
+    the gallery's false accept rate, on queries of enrolled people, which are searched without images of the same
+    person. Queries of unknown people do not influence the threshold, but measure FPIR (Grother et al., NIST IR 8271,
+    2019). If all cameras are known, a query's ranking leaves out images of its identity and camera, as in ``lreid
+    test``; otherwise the ranking leaves out only the query image itself.
 
-    The function chooses among the options within the limits, or among all options if every option exceeds a limit. It
-    prefers the option that loses the fewest people, then the option that recognises the most queries, then the least
-    expensive option.
+    The function chooses among the options within the limits, or among all options if every option exceeds a limit.
+    ``check`` prefers the option that loses the fewest people, then the option that recognises the most queries, then
+    the least expensive option.
 
     Args:
         where: place of a calibrated gallery.
@@ -189,11 +189,11 @@ def check(
 
     Returns:
         The comparison, with metrics in per cent. In ``results``, ``today`` describes the gallery's model, and ``ways``
-        the options. Both have ``threshold``, ``mAP``, ``rank1``, ``true_positive_rate`` and ``fpir`` (None without
-        unknown people). Options also have ``lost`` and ``gained`` people, with and without the threshold (Rank-1),
-        ``lost_share``, and the cost in ``seconds`` and ``bytes``. An impossible option has a ``reason`` instead.
-        ``people`` has the number of recognised queries of each person. ``by_camera`` and ``by_enrolment`` contain
-        metrics of groups of queries.
+        the options. ``today`` and each option have ``threshold``, ``mAP``, ``rank1``, ``true_positive_rate`` and
+        ``fpir`` (None without unknown people). Options also have ``lost`` and ``gained`` people, with and without the
+        threshold (Rank-1), ``lost_share``, and the cost in ``seconds`` and ``bytes``. An impossible option has a
+        ``reason`` instead. ``people`` has the number of recognised queries of each person. ``by_camera`` and
+        ``by_enrolment`` contain metrics of groups of queries.
 
     Raises:
         InputError: the gallery is not calibrated, no query has a match, the new model is the gallery's model, all

@@ -1,4 +1,4 @@
-"""Serve a gallery over HTTP, with a page to search it by image.
+"""Serve a gallery over HTTP, with a page to search the gallery by image.
 
 lreid serve people.gallery                                            # http://127.0.0.1:8000/
 curl --data-binary @new.jpg 'http://127.0.0.1:8000/search?top=5'      # who is in this image?

@@ -198,8 +198,8 @@ def _read_archive(path: str | Path, file: IO[bytes]) -> tuple[Any, dict[str, np.
     """Header, arrays, checksum of the indexes, and the position in the file where the indexes end.
 
     Raises:
-        InputError: a later version of lreid wrote the file. Exception: the file is damaged. The type of
-            the exception varies.
+        InputError: a later version of lreid wrote the file. Exception: the file is damaged; zipfile and numpy raise
+            exceptions of many types.
     """
     with np.lib.npyio.NpzFile(file, allow_pickle=False) as archive:
         if any(part.compress_type != zipfile.ZIP_STORED for part in archive.zip.infolist()):

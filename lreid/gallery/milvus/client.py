@@ -114,7 +114,7 @@ class Connection:
 
     @contextmanager
     def writing(self, name: str) -> Iterator[None]:
-        """A context for one request that writes. It locks out other writers where the server does not.
+        """A context for one request that writes. On a server of Milvus Lite, the context locks out other writers.
 
         After an error, the lock is not released but lapses, because the last request may still be running.
 
