@@ -7,9 +7,8 @@
 
 The data sets are for classification, not for re-identification. Both data sets show classes of objects in images of 32
 x 32 pixels; each class has training and test images. The binary archives (`cifar-10-batches-bin/`, `cifar-100-binary/`)
-are supported, too. When lreid first needs the images, it unpacks them as PNG files into `images/train/CLASS/` and
-`images/test/CLASS/` next to the archive. For CIFAR-100, lreid uses the 100 fine classes. Classes are trained in the
-order of their labels.
+are supported, too. On first use, lreid unpacks PNG files into `images/train/CLASS/` and `images/test/CLASS/` next to
+the archive. CIFAR-100 is used with its 100 fine classes. Classes are trained in the order of their labels.
 """
 
 import codecs

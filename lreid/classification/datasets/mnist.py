@@ -7,9 +7,8 @@
     └── t10k-labels-idx1-ubyte
 
 The data set is for classification: ten handwritten digits, 28 x 28 pixels. torchvision's folder `MNIST/raw` is
-supported, too. When lreid first needs the images, it unpacks them as PNG files into `images/train/DIGIT/` and
-`images/test/DIGIT/` next to the files. Rotated MNIST is `rotated:DEGREES:mnist`, see
-`configs/benchmarks/rotated-mnist.yaml`.
+supported, too. On first use, lreid unpacks PNG files into `images/train/DIGIT/` and `images/test/DIGIT/` next to the
+files. Rotated MNIST is `rotated:DEGREES:mnist`, see `configs/benchmarks/rotated-mnist.yaml`.
 """
 
 import gzip

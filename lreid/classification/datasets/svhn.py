@@ -4,9 +4,9 @@
     ├── train_32x32.mat
     └── test_32x32.mat
 
-The data set is for classification: ten digits of house numbers, 32 x 32 pixels ("format 2", cropped). When lreid first
-needs the images, it unpacks them as PNG files into `images/train/DIGIT/` and `images/test/DIGIT/` next to the files. In
-the files, the digit 0 has the label 10.
+The data set is for classification: ten digits of house numbers, 32 x 32 pixels ("format 2", cropped). On first use,
+lreid unpacks PNG files into `images/train/DIGIT/` and `images/test/DIGIT/` next to the files. In the files, the digit 0
+has the label 10.
 """
 
 from collections.abc import Iterator
