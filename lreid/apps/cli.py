@@ -101,7 +101,7 @@ def run_command(name: str, words: Sequence[str] | None = None, prog: str | None 
             print(f"{prog or f'lreid {name}'}: {word}: was removed; {instead}", file=sys.stderr)
             return 2
     if sys.platform == "win32" and name not in ON_WINDOWS:
-        reason = "needs Linux or macOS, because it relies on their locks, signals and renaming; run it in WSL 2"
+        reason = "needs Linux or macOS, for their locks, signals and renaming; run it in WSL 2"
         print(f"{prog or f'lreid {name}'}: lreid {name} {reason}", file=sys.stderr)
         return 2
     return run_tool(parser_of(name, prog), partial(_run, name), words)

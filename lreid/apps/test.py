@@ -381,8 +381,8 @@ def _write_page(out: Path, name: str, results: dict[str, Any], sections: Sequenc
     intro = [
         f"Checkpoint {results['checkpoints'][name]}. The page shows the nearest gallery images of each query; the "
         "hardest queries come first.",
-        f"Below each image are rank, {kind}, identity and camera. After a line follows the first image of the query's "
-        "identity, if it ranks lower.",
+        f"Below each image are rank, {kind}, identity and camera. If the first image of the query's identity ranks "
+        "lower, it is shown after a line.",
     ]
     charts: Sequence[Panel] = ()
     if results["growth"]:

@@ -73,8 +73,8 @@ def image_sections(run: Path, *, blur: bool = False) -> list[Panel]:
             shown = page_section(test, hardest[:LOOKED_INTO], metrics, blur, look=attended)
             note = (
                 "The same images, bright where the last feature map has a large norm (Euclidean, over its channels; "
-                "scaled per image from the smallest to the largest). They show where the features are strong, not why "
-                "the model ranks images as it does."
+                "scaled per image from the smallest to the largest). The maps show where the features are strong, "
+                "but not why an image has its rank."
             )
             rankings.append(replace(shown, title=f"Activation maps, {test.name}", note=note))
         maps.append(_feature_maps(test, models))

@@ -38,8 +38,9 @@ def card_text(tool: str, model: Embedder, out: Path, config: str, source: str) -
         f"* fingerprint: {fingerprint(model)}",
         *(_trained(cfg, source)),
         "",
-        "The model distinguishes people or vehicles only if they look like those in its training images. Test it on "
-        "your own cameras, and set a threshold there, before you rely on it. Many laws regulate recognising people.",
+        "The model distinguishes people or vehicles only if they look like the people or vehicles in its training "
+        "images. Before you rely on the model, test it on your own cameras, and set a threshold there. Many laws "
+        "regulate recognising people.",
     ]
     return "\n".join(lines) + "\n"
 
@@ -60,5 +61,5 @@ def _trained(cfg: CfgNode | None, source: str) -> list[str]:
         return []
     return [
         f"* trained: {cfg.METHOD.NAME} on {cfg.BENCHMARK.NAME}, seed {cfg.SEED}",
-        "* licence: that of the training images and of the initial weights",
+        "* licence: see the licences of the training images and of the initial weights",
     ]

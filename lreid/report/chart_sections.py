@@ -54,7 +54,7 @@ def learning_curves(groups: Sequence[Group], where: str) -> list[Panel]:
     for metric in filter(lambda each: each.main, METRICS):
         lines = {str(kind): lines_of(groups, partial(averages, metric=metric.name, kind=kind)) for kind in KINDS}
         charts += _split(groups, metric.label, lines, _task_axis(groups, y_max=100))
-    note = "Seen: the mean over the test sets whose domain had been trained when they were measured."
+    note = "Seen: the mean over all test sets whose domain had been trained before the measurement."
     return _section(groups, f"Learning curve{where}", note, charts)
 
 
@@ -111,7 +111,7 @@ def alignment(groups: Sequence[Group], where: str) -> list[Panel]:
     lines = lines_of(groups, _alignment)
     note = (
         "Highest cosine similarity of a held-out image to the stored images of its class (ER-ACE, Appendix B), mean "
-        "over tasks. It is low if a model overfits its memory."
+        "over tasks. The similarity is low if a model overfits its memory."
     )
     charts = [task_chart(groups, "similarity", lines, y_max=1)] if lines else []
     return _section(groups, f"Stored and held-out images{where}", note, charts)

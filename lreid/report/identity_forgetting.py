@@ -124,8 +124,8 @@ def identity_forgetting(groups: Sequence[Group], where: str, pictures: Pictures 
         )
     note = (
         f"The {len(people)} test identities that lost most average precision (AP) from their best task to the last. "
-        "A click on an identity shows its AP after every task. A method forgot it in the task with the largest "
-        f"fall of AP; it kept an identity that lost less than {LOST:g} points." + band_note(drawn)
+        "A click on an identity shows its AP after every task. An identity counts as forgotten in the task with the "
+        f"largest fall of AP, and as retained if it lost less than {LOST:g} points." + band_note(drawn)
     )
     if any(queries for person in shown for *_, queries in person["methods"]):
         note += " The images show how every method ranked the gallery for one query of the identity after every task."

@@ -110,7 +110,7 @@ def results_matrix(groups: Sequence[Group], where: str) -> list[Panel]:
         }
         for group, label, results in averaged
     ]
-    note = "mAP after every task, with Rank-1 below. Dashed and slanted figures: the domain had not been trained yet."
+    note = "mAP after every task, with Rank-1 below. Dashed, slanted numbers: the domain had not been trained yet."
     return [panel("matrix.html", f"Results matrix{where}", note, matrices=matrices, several=several)]
 
 
@@ -135,7 +135,7 @@ def past_galleries(groups: Sequence[Group], where: str) -> list[Panel]:
         ]
         note = (
             "Features of the queries come from the model after the row's task, features of the gallery from the model "
-            "after the column's task. mAP, mean over the test sets whose domain that older model had been trained on."
+            "after the column's task. Each mAP is a mean over the test sets whose domain the older model had learned."
         )
         heads = ["after task", *(f"gallery of {past + 1}" for past in range(len(rows)))]
         panels.append(panel("table.html", title, note, table=Table(title, heads, lines)))

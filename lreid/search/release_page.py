@@ -96,10 +96,10 @@ def _intro(results: Json, verdict: str) -> list[str]:
         f"{counted(results['queries'], 'query')} of {len(results['people'])} people of the gallery "
         f"({counted(results['images'], 'image')}), {results['unknown_queries']} of unknown people, "
         f"{results['skipped']} left out. From {results['old_model']} to {results['new_model']}.",
-        f"A query is found if the best image with a name shows its person and reaches the threshold; a person is found "
-        f"if half of the queries or more are. Thresholds are set on the queries of known people, at a false accept "
-        f"rate of {rate:g} %: {today:.3f} today (the gallery stores {results['stored_threshold']:.3f}). "
-        + too_few(results["queries"], rate / 100),
+        f"A query is found if the best image with a name shows the query's person and reaches the threshold. A person "
+        "is found if at least half of the person's queries are found. Thresholds are set on the queries of known "
+        f"people, at a false accept rate of {rate:g} %: {today:.3f} today (the gallery "
+        f"stores {results['stored_threshold']:.3f}). " + too_few(results["queries"], rate / 100),
         "Images of the query's identity and camera are left out of each ranking."
         if results["camera_filter"]
         else "Not all cameras are known, so only the query image itself is left out of its ranking.",
@@ -114,10 +114,10 @@ def _ways(results: Json) -> Panel:
     heads = ["gallery", "threshold", *SHOWN.values(), "lost", "lost (Rank-1)", "newly found", "time", "more disk"]
     rows = [Row("", ["today, old model", _threshold(results["today"]), *_cells(results["today"]), *["–"] * 5])]
     notes = [
-        "The new model searches the gallery as it is; a copy by lreid search migrate, which has the same features; and "
-        "the gallery re-extracted, as lreid search reindex does. TPIR is the share of queries that are found, FPIR "
-        "the share of unknown people's queries that are accepted. Figures are in per cent; time and disk space were "
-        "measured on this machine."
+        "The new model searches three galleries: the gallery as it is; a copy by lreid search migrate, which has the "
+        "same features; and the gallery re-extracted, as lreid search reindex does. TPIR is the share of queries that "
+        "are found, FPIR the share of unknown people's queries that are accepted. Figures are in per cent; "
+        "time and disk space were measured on this machine."
     ]
     for way in results["ways"]:
         name = way["way"] + (" (chosen)" if way["way"] == results["chosen"] else "")
@@ -188,7 +188,7 @@ def _people(results: Json) -> list[Panel]:
     rows = [
         Row("", [each["name"], *(Cell(str(each[key]), each[key]) for key in ("queries", *keys))]) for each in changed
     ]
-    note = "Everybody with a changed query: how many queries are found, and how many rank first whatever the score."
+    note = "People with a changed query: number of queries that are found, and number with the right person at rank 1."
     return [panel("table.html", "People", note, table=Table("People", heads, rows))]
 
 
