@@ -1,9 +1,9 @@
 """Features standardised per camera, which removes camera bias.
 
 Light, colours, background and angle of a camera shift the features of all its images in the same way, especially if the
-model was not trained on similar cameras. Camera-specific feature normalisation subtracts each camera's mean and divides
-by its standard deviation, which removes this shift without labels (Song, Park & Lee, "Exploring the Camera Bias of
-Person Re-identification", ICLR 2025). The means and deviations come from the test images, so results are
+model was not trained on similar cameras. Camera-specific feature normalisation removes the shift of each camera without
+labels, by subtracting the camera's mean and dividing by its standard deviation (Song, Park & Lee, "Exploring the Camera
+Bias of Person Re-identification", ICLR 2025). Means and deviations are computed from the test images, so results are
 *transductive*. Every camera must see many people, and all cameras must see similar people; otherwise a camera's mean
 describes its people.
 """

@@ -169,11 +169,11 @@ def check(
     """Compare a gallery's model with a new model, by three options: keep, migrate or re-extract the gallery.
 
     A query is recognised if its best match with a name shows the query's identity and reaches the threshold. A person
-    is recognised if at least half of the person's queries are recognised. The threshold of each option is calibrated to
-    the gallery's false accept rate, on queries of enrolled people, which are searched without images of the same
-    person. Queries of unknown people do not influence the threshold, but measure FPIR (Grother et al., NIST IR 8271,
-    2019). If all cameras are known, a query's ranking leaves out images of its identity and camera, as in ``lreid
-    test``; otherwise the ranking leaves out only the query image itself.
+    is recognised if at least half of the person's queries are recognised. Each option has its own threshold, for the
+    gallery's false accept rate. The impostors for this threshold are queries of enrolled people, searched without
+    images of the same person. Queries of unknown people do not influence the threshold, but measure FPIR (Grother et
+    al., NIST IR 8271, 2019). If all cameras are known, a query's ranking leaves out images of the query's identity and
+    camera, as in ``lreid test``. If a camera is unknown, rankings leave out only the query image itself.
 
     The function chooses among the options within the limits, or among all options if every option exceeds a limit.
     ``check`` prefers the option that loses the fewest people, then the option that recognises the most queries, then

@@ -42,9 +42,9 @@ class Limits:
 class Guard:
     """Refuses invalid requests before they reach the routes, and counts all requests.
 
-    Without a token, only this machine may use the server. Without a token, the host name in a request must also be a
-    name of this machine, so that a web page of another site cannot reach the server by DNS rebinding. Requests from web
-    pages of another origin are always refused.
+    Without a token, only this machine may use the server. Without a token, the host name in a request must be a name of
+    this machine. This rule prevents web pages of other sites from reaching the server by DNS rebinding. Requests from
+    web pages of another origin are always refused.
 
     Args:
         app: application that handles accepted requests.

@@ -1,9 +1,9 @@
 """Connect to Milvus: Milvus Lite in this process, a server of Milvus Lite, or a Milvus server or cluster.
 
 Milvus Lite in this process listens on 127.0.0.1 without a password, and only one process at a time can open its
-database. The server of Milvus Lite (``milvus-lite server --host 127.0.0.1``) accepts several processes, but two
-simultaneous writers damage the server's log, so that acknowledged rows are lost after a restart (version 3.2.2). A
-writer therefore first takes a lock by creating a collection of a fixed name; only one process can create that
+database. The server of Milvus Lite (``milvus-lite server --host 127.0.0.1``) accepts several processes. However, two
+simultaneous writers damage the log of this server, and acknowledged rows are then lost after a restart (version 3.2.2).
+A writer therefore first takes a lock by creating a collection of a fixed name; only one process can create that
 collection.
 """
 
