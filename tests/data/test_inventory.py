@@ -1,10 +1,8 @@
-import numpy as np
 import pytest
-import scipy.io
 
 from lreid.data.custom import read_custom
 from lreid.data.datasets import spec_of, specs
-from lreid.data.inventory import counts, differences, faults, look, table
+from lreid.data.inventory import counts, faults, look, table
 from lreid.data.records import DataSet, Record
 from lreid.data.spec import COLUMNS
 from lreid.errors import InputError
@@ -29,21 +27,6 @@ def make_prid(root):
     touch(home / "cam_b", [f"person_{pid:04d}.png" for pid in range(1, 750)])
 
 
-def make_grid(root):
-    home = root / "grid/underground_reid"
-    touch(home / "probe", [f"{pid:04d}_{1 + pid % 7}_0_0_0_0_0.jpeg" for pid in range(1, 251)])
-    touch(home / "gallery", [f"{pid:04d}_{2 + pid % 7}_0_0_0_0_0.jpeg" for pid in range(1, 251)])
-    touch(home / "gallery", [f"0000_{1 + i % 8}_{i}_0_0_0_0.jpeg" for i in range(775)])
-    cells = np.empty((1, 10), dtype=object)
-    for i in range(10):
-        cells[0, i] = {
-            "a": 0,
-            "b": 0,
-            "train": np.arange(1 + i, 251, 2)[None, :125] if i < 2 else np.arange(1, 126)[None],
-        }
-    scipy.io.savemat(home / "features_and_partitions.mat", {"trainIdxAll": cells})
-
-
 def make_ilids(root):
     names = [f"{pid:04d}{image:03d}.jpg" for pid in range(1, 120) for image in range(1, 5)]
     touch(root / "ilids/i-LIDS_Pedestrian/Persons", names)
@@ -54,7 +37,7 @@ def make_cuhk01(root):
     touch(root / "cuhk01/campus", names)
 
 
-COMPLETE = {"viper": make_viper, "prid2011": make_prid, "grid": make_grid, "ilids": make_ilids, "cuhk01": make_cuhk01}
+COMPLETE = {"viper": make_viper, "prid2011": make_prid, "ilids": make_ilids, "cuhk01": make_cuhk01}
 
 
 @pytest.mark.parametrize("name", COMPLETE)
@@ -150,16 +133,13 @@ def test_unknown_and_synthetic_sets_are_refused(tmp_path):
 
 
 def test_table_names_a_folder_once(tmp_path):
+    assert all(set(spec.published) <= set(COLUMNS) for spec in specs().values())
     text = table([finding for name in specs() for finding in look(name, tmp_path)])
     assert "cuhk03_classic_detected_single_shot, cuhk03_classic_labeled_single_shot: expected in" in text
     assert all(len([line for line in text.splitlines() if line.startswith(f"{name} ")]) >= 1 for name in specs())
 
 
-def test_published_counts_are_of_known_columns():
-    assert all(set(spec.published) <= set(COLUMNS) for spec in specs().values())
-
-
-def test_counts_and_differences():
+def test_counts():
     data_set = DataSet(
         "x", (Record("a", 1, 0), Record("b", 1, 1)), (Record("c", 2, 0),), (Record("d", 2, 3), Record("e", 0, 3))
     )
@@ -173,11 +153,6 @@ def test_counts_and_differences():
         "gallery images": 2,
         "cameras": 3,
     }
-    assert differences(found, found) == []
-    assert differences(found, {"train images": 3, "cameras": 1}) == [
-        "train images: 2, published 3 (1 missing)",
-        "cameras: 3, published 1 (2 too many)",
-    ]
 
 
 def test_faults_of_a_protocol():

@@ -226,8 +226,5 @@ def test_what_is_wrong_with_folders(tmp_path: Path) -> None:
         list_folder(tmp_path / "gone")
     with pytest.raises(InputError, match="holds no images"):
         list_folder(touch(tmp_path / "empty", "notes.txt"))
-    gallery = touch(tmp_path / "g", "anna/a.jpg")
-    with pytest.raises(InputError, match="x.jpg: the query has no identity"):
-        folders_test(touch(tmp_path / "q", "x.jpg"), gallery)
     with pytest.raises(InputError, match="no query images except junk"):
         folders_test(touch(tmp_path / "q2", "-1_c1.jpg"), touch(tmp_path / "g2", "0001_c1.jpg"))

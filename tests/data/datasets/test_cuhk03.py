@@ -91,6 +91,9 @@ def test_new_protocol(root):
     assert [record[1:] for record in data_set.query] == [(1, 1), (3, 1)]
     assert [record[1:] for record in data_set.gallery] == [(1, 1), (1, 2), (3, 2), (4, 1)]
     assert "images_labeled" in spec_of("cuhk03_labeled").load(root).train[0].path
+    (root / "cuhk03/cuhk03_new_protocol_config_labeled.mat").unlink()
+    with pytest.raises(InputError, match="CUHK03: .* lacks cuhk03_new_protocol_config_labeled.mat"):
+        spec_of("cuhk03_labeled").load(root)
 
 
 def test_classic_protocol(root):
@@ -130,13 +133,6 @@ def test_unprepared_says_how(root):
         spec_of("cuhk03_detected").load(root)
     with pytest.raises(InputError, match="lacks images_labeled/, classic_test_sets.json; .* prepare cuhk03_"):
         spec_of("cuhk03_classic_labeled").load(root)
-
-
-def test_missing_config_is_named(root):
-    cuhk03.convert(root / "cuhk03")
-    (root / "cuhk03/cuhk03_new_protocol_config_labeled.mat").unlink()
-    with pytest.raises(InputError, match="CUHK03: .* lacks cuhk03_new_protocol_config_labeled.mat"):
-        spec_of("cuhk03_labeled").load(root)
 
 
 @pytest.mark.parametrize(

@@ -71,26 +71,13 @@ def test_loads_with_cameras_apart(root):
     assert [record[1:] for record in data_set.train] == [(3, 0), (3, 0), (11, 0)]
     assert [record[1:] for record in data_set.query] == [(7, 0), (8, 0)]
     assert [record[1:] for record in data_set.gallery] == [(7, 1), (7, 1), (8, 1)]
-
-
-def test_one_camera_for_all_when_asked(root):
-    prepare("cuhk_sysu", root)
     assert {record.camid for record in spec_of("cuhk_sysu").load(root, cameras="same").gallery} == {0}
-
-
-def test_people_with_few_images_are_left_out_of_training_only(root):
-    prepare("cuhk_sysu", root)
-    data_set = cuhk_sysu.read(root / "cuhk-sysu/CUHK-SYSU/cuhksysu4reid", min_images=2)
-    assert {record.pid for record in data_set.train} == {3}
-    assert len(data_set.query) == 2
-
-
-def test_crops_made_by_others_are_found_in_the_root(root):
-    prepare("cuhk_sysu", root)
-    expected = spec_of("cuhk_sysu").load(root)
-    (root / "cuhk-sysu/CUHK-SYSU/cuhksysu4reid").rename(root / "cuhksysu4reid")
+    crops = root / "cuhk-sysu/CUHK-SYSU/cuhksysu4reid"
+    often = cuhk_sysu.read(crops, min_images=2)  # in training only
+    assert ({record.pid for record in often.train}, len(often.query)) == ({3}, 2)
+    crops.rename(root / "cuhksysu4reid")  # where others put crops that they made
     (root / "cuhk-sysu").rename(root / "elsewhere")
-    assert [r[1:] for r in spec_of("cuhk_sysu").load(root).gallery] == [r[1:] for r in expected.gallery]
+    assert [r[1:] for r in spec_of("cuhk_sysu").load(root).gallery] == [r[1:] for r in data_set.gallery]
 
 
 def test_goes_on_where_it_stopped(root):
@@ -112,32 +99,24 @@ def test_goes_on_where_it_stopped(root):
     assert len(spec_of("cuhk_sysu").load(root).gallery) == 3
 
 
-def test_other_annotation_is_refused(root):
-    file = root / "cuhk-sysu/CUHK-SYSU/annotation/test/train_test/TestG50.mat"
-    write_old(file, {"TestG100": np.ones(3)})
-    with pytest.raises(InputError, match="TestG50.mat: is not the annotation of CUHK-SYSU"):
+def box_train(*place, scene="s1.jpg"):
+    return {"Train": cells([structs([{"idname": "p3", "nAppear": 1, "scene": [box(scene, *place)]}])])}
+
+
+FAULTS = [
+    ("TestG50", {"TestG100": np.ones(3)}, "TestG50.mat: is not the annotation of CUHK-SYSU"),
+    *(("Train", box_train(*place), "s1.jpg|Train.mat")  # of a box that shows nothing PIL would cut a black image
+      for place in ((0, 0, 0, 4), (5, 5, 4, -2), (100000, 0, 4, 4), (-9, 0, 9, 4), (0, np.inf, 4, 4))),
+    ("Train", box_train(0, 0, 4, 4, scene="../../secret.jpg"), "Train.mat: is not the annotation .*not a file name"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "content", "message"), FAULTS)
+def test_faults_are_named(root, name, content, message):
+    file = root / f"cuhk-sysu/CUHK-SYSU/annotation/test/train_test/{name}.mat"
+    write_old(file, content)
+    with pytest.raises(InputError, match=message):
         prepare("cuhk_sysu", root)
-
-
-@pytest.mark.parametrize("place", [(0, 0, 0, 4), (5, 5, 4, -2), (100000, 0, 4, 4), (-9, 0, 9, 4), (0, np.inf, 4, 4)])
-def test_a_box_that_shows_nothing_is_refused(root, place):
-    """PIL would cut a black image out of it."""
-    file = root / "cuhk-sysu/CUHK-SYSU/annotation/test/train_test/Train.mat"
-    person = {"idname": "p3", "nAppear": 1, "scene": [box("s1.jpg", *place)]}
-    write_old(file, {"Train": cells([structs([person])])})
-    with pytest.raises(InputError, match="s1.jpg|Train.mat"):
-        prepare("cuhk_sysu", root)
-
-
-def test_a_scene_outside_the_folder_is_refused(root):
-    file = root / "cuhk-sysu/CUHK-SYSU/annotation/test/train_test/Train.mat"
-    person = {"idname": "p3", "nAppear": 1, "scene": [box("../../secret.jpg", 0, 0, 4, 4)]}
-    write_old(file, {"Train": cells([structs([person])])})
-    with pytest.raises(InputError, match="Train.mat: is not the annotation .*is not a file name"):
-        prepare("cuhk_sysu", root)
-
-
-def test_missing_annotation_is_named(root):
-    (root / "cuhk-sysu/CUHK-SYSU/annotation/test/train_test/Train.mat").unlink()
-    with pytest.raises(InputError, match="CUHK-SYSU: .* lacks annotation/test/train_test/Train.mat"):
+    file.unlink()
+    with pytest.raises(InputError, match=f"CUHK-SYSU: .* lacks annotation/test/train_test/{name}.mat"):
         prepare("cuhk_sysu", root)

@@ -1,10 +1,4 @@
-import tempfile
-from pathlib import Path
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from plain_benchmark import plain
 
 from lreid.data import datasets
 from lreid.data.datasets import files, load_datasets, register_dataset, spec_of, specs, splits_of
@@ -40,6 +34,8 @@ def test_csv_in_root_or_in_the_current_folder_or_absolute(root, tmp_path, monkey
     assert names(f"csv:{root}/pets/index.csv", "elsewhere") == ["cats", "dogs"]
     monkeypatch.chdir(tmp_path / "pets")
     assert names("csv:index.csv", "elsewhere") == ["cats", "dogs"]
+    with pytest.raises(InputError, match=f"pet.csv: no such CSV file, neither here nor in {root}"):
+        load_datasets("csv:pet.csv", Sources(root))
 
 
 def test_csv_one_domain(root):
@@ -56,11 +52,6 @@ def test_csv_in_a_path_with_the_sign_of_a_domain(root):
     assert names("csv:pets#2/in#dex.csv#dogs", root) == ["dogs"]
     with pytest.raises(InputError, match="cats: no such CSV file"):
         load_datasets("csv:cats#index.csv#dogs", Sources(root))
-
-
-def test_csv_missing(root):
-    with pytest.raises(InputError, match=f"pet.csv: no such CSV file, neither here nor in {root}"):
-        load_datasets("csv:pet.csv", Sources(root))
 
 
 def test_synthetic_gets_its_keywords():
@@ -225,40 +216,3 @@ def test_two_names_that_differ_by_their_suffix_are_refused(tmp_path):
         (tmp_path / f"000_45{suffix}").touch()
     with pytest.raises(InputError, match="000_45.jpg.*000_45.bmp"):
         read_folder(tmp_path, PATTERNS["viper"], "", camid=1)
-
-
-NAMES = {  # of files with one folder a split
-    "market1501": ("{pid:04d}_c{camera}s1_{shot:06d}_00.jpg", "bounding_box_train", "query", "bounding_box_test"),
-    "lpw_s2": ("{pid:04d}_c{camera}s1_{shot:06d}_00.jpg", "bounding_box_train", "query", "bounding_box_test"),
-    "veri776": ("{pid:04d}_c{camera:03d}_{shot:08d}_0.jpg", "image_train", "image_query", "image_test"),
-}
-SHOTS = st.sets(st.tuples(st.integers(1, 9999), st.integers(1, 6), st.integers(0, 3)), min_size=1, max_size=8)
-
-
-@pytest.mark.slow
-@given(name=st.sampled_from(sorted(NAMES)), train=SHOTS, test=SHOTS, junk=SHOTS, distractors=SHOTS)
-def test_junk_is_dropped_distractors_stay_and_labels_ascend(name, train, test, junk, distractors):
-    """Whatever people, cameras and shots there are, and in whatever order the file system tells them."""
-    pattern, *folders = NAMES[name]
-    found = {
-        "train": [*train, *((-1, *shot[1:]) for shot in junk), *((0, *shot[1:]) for shot in distractors)],
-        "query": list(test),
-        "gallery": [*test, *((-1, *shot[1:]) for shot in junk), *((0, *shot[1:]) for shot in distractors)],
-    }
-    with tempfile.TemporaryDirectory() as root:
-        for folder, shots in zip(folders, found.values(), strict=True):
-            home = Path(root) / spec_of(name).layout.homes[0] / folder
-            home.mkdir(parents=True)
-            for pid, camera, shot in shots:
-                person = "-1" if pid == -1 else f"{pid:04d}"
-                (home / pattern.replace("{pid:04d}", person).format(camera=camera, shot=shot)).touch()
-        data_set = spec_of(name).load(root)
-        benchmark = plain(train=[name], root=root)
-    for split, records in (("train", data_set.train), ("query", data_set.query), ("gallery", data_set.gallery)):
-        kept = {shot for shot in found[split] if shot[0] > 0 or (shot[0] == 0 and split == "gallery")}
-        assert sorted(record[1:] for record in records) == sorted(shot[:2] for shot in kept)
-        assert [record.path for record in records] == sorted(record.path for record in records)
-    people = sorted({pid for pid, _, _ in train})
-    assert benchmark.tasks[0].classes == list(range(len(people)))
-    labels = {record.path: record.pid for record in benchmark.tasks[0].records}
-    assert all(people[labels[record.path]] == record.pid for record in data_set.train)
