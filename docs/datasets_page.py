@@ -21,7 +21,7 @@ BLOCK = "<!-- {0}: written by docs/datasets_page.py -->\n{1}\n<!-- end of {0} --
 
 
 def table() -> str:
-    """All names with their published counts."""
+    """Make a table of all data set names with their published counts."""
     rows = ["| name | train | query | gallery | cameras | splits | |", "|---|---|---|---|---|---|---|"]
     for spec in (spec for module in files() for spec in module.SPECS):
         told = [[spec.published.get(f"{split} {kind}") for kind in ("identities", "images")] for split in SPLITS]
@@ -35,7 +35,7 @@ def table() -> str:
 
 
 def section(module: ModuleType) -> str:
-    """The section of a data set, from the docstring of its file and from its specifications."""
+    """Write the section of a data set from the docstring of its file and from its specifications."""
     head, _, body = (module.__doc__ or "").strip().partition("\n\n")
     title, _, paper = " ".join(head.split()).partition(" (")
     sources: dict[tuple[str, ...], list[str]] = {}
@@ -53,7 +53,7 @@ def _terms(spec: Spec) -> tuple[str, ...]:
 
 
 def written(page: str) -> str:
-    """The content of the page with both generated blocks up to date."""
+    """Return the content of the page with both generated blocks up to date."""
     blocks = {"table of names": table(), "data sets": "\n\n".join(section(module) for module in files())}
     for name, text in blocks.items():
         page = re.sub(BLOCK.format(name, "(.*?)"), lambda _: BLOCK.format(name, text), page, flags=re.S)  # noqa: B023

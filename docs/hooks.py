@@ -1,8 +1,8 @@
-"""Hooks of mkdocs, which adapt pages that are written for readers of the repository to the site.
+"""Hooks of mkdocs, which turn pages written for readers of the repository into pages of the site.
 
-The hooks add pages outside ``docs/``, and one page per command, made from its ``--help``. They redirect links, and
-replace a line ``<!-- include FILE -->`` by the file, so that a page shows the tested example. Code is coloured, in the
-light and the dark theme, and has the copy button of the reports.
+The hooks add pages outside ``docs/``, and one page per command that shows the command's ``--help``. The hooks redirect
+links, and replace a line ``<!-- include FILE -->`` by the content of FILE, so that a page shows the tested example.
+Code is coloured in the light and in the dark theme, and has the copy button of the reports.
 """
 
 import argparse
@@ -62,7 +62,7 @@ def _anchor(title: str, separator: str) -> str:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the pages that are not in ``docs/``."""
+    """Add the pages that are outside ``docs/``."""
     for source, page in OUTSIDE.items():
         files.append(File.generated(config, page, content=(REPOSITORY / source).read_text(encoding="utf-8")))
     for name in LREID:
@@ -81,7 +81,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def _help(parser: argparse.ArgumentParser, level: int = 1) -> Iterator[str]:
-    """The help of a command and of its subcommands, each under a heading."""
+    """Format the help of a command and of its subcommands, each under a heading."""
     parser.formatter_class = lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=100)
     yield f"{'#' * level} {parser.prog}\n\n```text\n{parser.format_help()}```\n"
     for action in parser._actions:
@@ -96,7 +96,7 @@ def on_post_page(output: str, **_: Any) -> str:
 
 
 def _named(fence: re.Match[str]) -> str:
-    """A code block with the name of its language, if its first line shows that it is for a shell."""
+    """Add the name of the language to a code block if its first line shows a shell command."""
     body = fence["body"]
     language = fence["language"] or ("bash" if body.startswith(COMMANDS) else "text")
     return f"```{language}\n{body}```"

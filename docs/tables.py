@@ -1,8 +1,8 @@
-"""Write the tables of results into the pages, from the lists of runs in ``docs/results``.
+"""Write the tables of results into the pages, from the CSV lists of runs in ``docs/results``.
 
     python docs/tables.py
 
-``docs/tables.yaml`` defines every table. A test fails when a page isn't up to date.
+``docs/tables.yaml`` defines every table. A test fails if a page is out of date.
 """
 
 import csv
@@ -61,23 +61,23 @@ Run = Mapping[str, str]
 
 @cache
 def read(file: str) -> list[dict[str, str]]:
-    """The rows of a list of runs in ``docs/results``."""
+    """Read the rows of a CSV list of runs in ``docs/results``."""
     with open(RUNS / file, encoding="utf-8", newline="") as stream:
         return list(csv.DictReader(stream))
 
 
 @cache
 def definitions() -> dict[str, dict[str, Any]]:
-    """The definitions of the tables in ``docs/tables.yaml``, by name."""
+    """Read the definitions of the tables in ``docs/tables.yaml``, by name."""
     loaded: dict[str, dict[str, Any]] = yaml.safe_load(DEFINITIONS.read_text(encoding="utf-8"))
     return loaded
 
 
 def select(table: Mapping[str, Any], row: Mapping[str, Any]) -> list[dict[str, str]]:
-    """Runs of one row: those whose columns have the values of the row, of the seeds 0, 1 and 2.
+    """Select the runs of one table row: seeds 0, 1 and 2 of the runs whose columns have the values of the row.
 
     Raises:
-        ValueError: no run matches, or one seed twice, which would be two settings in one row.
+        ValueError: no run matches, or two runs have the same seed, which means that the row mixes two settings.
     """
     wanted = {key: str(value) for key, value in (table.get("where", {}) | row).items() if key != "runs"}
     runs = [
@@ -92,12 +92,12 @@ def select(table: Mapping[str, Any], row: Mapping[str, Any]) -> list[dict[str, s
 
 
 def values(runs: Iterable[Run], column: str) -> list[float]:
-    """The figures of a column; empty if the list does not have the column."""
+    """Values of a column; empty if the list does not have the column."""
     return [float(run[column]) for run in runs if run.get(column)]
 
 
 def figure(numbers: list[float], form: str, spread: Callable[[list[float]], float]) -> str:
-    """Mean and spread of a cell, without the spread for a single run and for counts."""
+    """Format the mean and spread of a cell, without the spread for a single run and for counts."""
     if not numbers:
         return ""
     middle = format(mean(numbers), form)
@@ -107,7 +107,7 @@ def figure(numbers: list[float], form: str, spread: Callable[[list[float]], floa
 
 
 def runs_table(table: Mapping[str, Any]) -> list[list[str]]:
-    """One row per group of runs: settings, then mean ± standard deviation over seeds."""
+    """Make a table with one row per group of runs: its settings, then mean ± standard deviation over seeds."""
     rows = table["rows"]
     if rows == "all":  # each method of the list by itself, best first
         names = {run["method"] for run in read(table["runs"]) if "," not in run["method"]}
@@ -132,7 +132,7 @@ def runs_table(table: Mapping[str, Any]) -> list[list[str]]:
 
 
 def differences_table(table: Mapping[str, Any]) -> list[list[str]]:
-    """One row per pair of groups: mean of the differences between runs of one seed ± standard error."""
+    """Make a table with one row per pair of groups: mean difference between runs of the same seed ± standard error."""
     cells = []
     for label, pair in table["rows"].items():
         first, second = ({"method": part} if isinstance(part, str) else part for part in (pair["of"], pair["less"]))
@@ -151,13 +151,13 @@ def differences_table(table: Mapping[str, Any]) -> list[list[str]]:
 
 
 def list_table(table: Mapping[str, Any]) -> list[list[str]]:
-    """A list without averaging, for evaluations of trained models, which have neither seeds nor a spread."""
+    """Make a table of evaluations of trained models, without averages because these have neither seeds nor a spread."""
     rows = read(table["runs"])
     return [list(rows[0]), *([*row.values()] for row in rows)]
 
 
 def overview_table(_: Mapping[str, Any]) -> list[list[str]]:
-    """One row per file of ``configs/methods`` with runs, one column per benchmark: the number of seeds."""
+    """Make a table of numbers of seeds: one row per file of ``configs/methods``, one column per benchmark."""
     seeds: dict[tuple[str, str], set[str]] = defaultdict(set)
     for file in sorted(RUNS.glob("*.csv")):
         for run in read(file.name):
@@ -175,7 +175,7 @@ KINDS = {"runs": runs_table, "differences": differences_table, "list": list_tabl
 
 
 def markdown(name: str) -> str:
-    """The table with this name, in the form of its page."""
+    """Format the table with this name in Markdown, in the form of its page."""
     table = definitions()[name]
     cells = KINDS[table.get("kind", "runs")](table)
     rule = ["---", *["---:"] * (len(cells[0]) - 1)]
@@ -183,7 +183,7 @@ def markdown(name: str) -> str:
 
 
 def written(page: str) -> str:
-    """The text of a page with its tables up to date."""
+    """Return the text of a page with its tables up to date."""
 
     def block(found: re.Match[str]) -> str:
         name = found["name"]
@@ -193,7 +193,7 @@ def written(page: str) -> str:
 
 
 def pages() -> list[Path]:
-    """The pages that contain generated tables."""
+    """List the pages that contain generated tables."""
     return sorted({ROOT / table["page"] for table in definitions().values()})
 
 

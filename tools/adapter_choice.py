@@ -1,10 +1,10 @@
-"""Measure how much mAP a per_task_adapters model loses by wrong choices of adapters; print CSV.
+"""Measure how much mAP a model of the method per_task_adapters loses by wrong choices of adapters; print CSV.
 
     python tools/adapter_choice.py runs/rendered-domains-per_task_adapters-seed0 > choice.csv
 
-The table has one row per test set of the run, with mAP in per cent. chosen_mAP: every image chooses its adapter.
-best_mAP: all images use the adapter that is best for this test set, which is that of best_task. none_mAP: no adapter.
-share_of_best is the share of images that choose the best adapter.
+The table has one row per test set of the run, with mAP in per cent. The mAP is chosen_mAP if every image chooses its
+adapter, best_mAP if all images use the adapter of best_task (the best adapter for the test set), and none_mAP without
+adapters. share_of_best is the share of images that choose the best adapter.
 """
 
 import argparse
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Measure and print one row per test set."""
+    """Measure the mAP on every test set, and print one row per test set."""
     import torch
 
     from lreid.build import benchmark_of, evaluator_of

@@ -3,8 +3,9 @@
     python tools/bench_extract.py                                # zoo:people, 500 images, one thread
     python tools/bench_extract.py --images 100 --rounds 5 --threads 2
 
-The engines torch and onnx are those of lreid.load_model; plain is torch in batches of 128 images, as in training. Every
-engine runs in a separate process. Ratios compare medians of CPU time, because other programs disturb CPU time less.
+The engines torch and onnx are the engines of lreid.load_model. The engine plain is torch in batches of 128 images, as
+in training. Every engine runs in a separate process. Ratios compare medians of CPU time, because other programs affect
+CPU time less than wall time.
 """
 
 import argparse

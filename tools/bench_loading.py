@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Measure loading speed: images per second on one core, and an epoch of two batches, compared with common code.
+"""Compare lreid's loading speed with common code: images per second on one core, seconds per epoch of two batches.
 
 python tools/bench_loading.py        # JPEG files of 128 x 384 pixels, and of 64 x 128 as in Market-1501
 python tools/bench_loading.py --rounds 9 --workers 4
@@ -61,7 +61,7 @@ TASK_EPOCHS = 8
 
 
 class Files(Dataset[torch.Tensor]):
-    """The common way to load images: every access decodes, resizes, converts and augments a file."""
+    """Load images in the common way: every access decodes, resizes, converts and augments a file."""
 
     def __init__(self, records: Sequence[Record]) -> None:
         self.records = records
@@ -112,7 +112,7 @@ def steps_of(name: str) -> list[Any]:
 
 
 def medians(calls: Mapping[str, Callable[[], object]], rounds: int, clock: Callable[[], Any]) -> dict[str, Any]:
-    """Measure the seconds of every call: medians over rounds of alternating calls; every other round is reversed."""
+    """Measure the median seconds of every call over rounds, of which every other one has the reverse order."""
     taken: dict[str, list[Any]] = {name: [] for name in calls}
     for call in calls.values():
         call()
@@ -125,7 +125,7 @@ def medians(calls: Mapping[str, Callable[[], object]], rounds: int, clock: Calla
 
 
 def throughput(records: Sequence[Record], folder: Path, rounds: int) -> None:
-    """Print the images per second on one core, measured on one batch."""
+    """Print the images per second on one core, measured on one batch of images."""
     steps = steps_of(RECIPE)
     augment = Augment(steps, mean=MEAN, std=STD)
     *first, erasing = steps
@@ -157,7 +157,7 @@ def throughput(records: Sequence[Record], folder: Path, rounds: int) -> None:
 
 
 def epochs(records: Sequence[Record], rounds: int, workers: int) -> None:
-    """Print the wall time and the CPU time of all processes for an epoch of two batches."""
+    """Print the wall time, and the CPU time of all processes, for an epoch of two batches."""
     cached = Images(records, height=HEIGHT, width=WIDTH)
     sampler = IdentitySampler(cached.pids, identities=IDENTITIES, images=IMAGES_EACH, seed=(0,))
     augment = Augment(steps_of(RECIPE), mean=MEAN, std=STD)
@@ -191,7 +191,7 @@ def epochs(records: Sequence[Record], rounds: int, workers: int) -> None:
 
 
 def cpu_seconds() -> float:
-    """CPU time of this process and of its workers that have ended."""
+    """CPU seconds of this process and of its workers that have ended."""
     workers = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + workers.ru_utime + workers.ru_stime
 

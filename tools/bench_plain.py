@@ -5,8 +5,8 @@
     python tools/bench_plain.py MODEL.BACKBONE resnet50 INPUT.HEIGHT 256 INPUT.WIDTH 128 EPISODE.IDENTITIES 8 \\
         EPISODE.SUPPORT 5
 
-The variants alternate. Each turn runs in a separate process, because a change of the allocator cannot be undone. The
-table shows the median over the turns of the fastest step in each turn.
+The variants alternate. Each turn of a variant runs in a separate process, because a change of the memory allocator
+cannot be undone. For each variant, the tool takes the fastest step of every turn and prints the median over the turns.
 """
 
 import argparse
@@ -81,7 +81,7 @@ def main(args: argparse.Namespace) -> None:
 
 
 def variant(args: argparse.Namespace) -> float:
-    """Measure the fastest step of one variant, in seconds."""
+    """Measure the seconds of the fastest step of one variant."""
     cfg = configured(args, ["METHOD.NAME", "dwopp", *VARIANTS[args.variant]])
     if args.variant != "plain":
         keep_freed_memory()

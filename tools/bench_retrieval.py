@@ -5,9 +5,10 @@
     python tools/bench_retrieval.py --sizes msmt17 --contestants product evaluate torchreid    # needs 20 GB of memory
     python tools/bench_retrieval.py --index --images 1000000            # galleries, as a Markdown table
 
-Features are random, but clustered like those of a network: an identity is a random point in 64 dimensions, its images
-are random points near it, and a random matrix maps them to the full width, with a little noise. Every contestant runs
-in a separate process, so that its peak memory can be measured. Contestants alternate.
+Features are random but clustered like those of a network. An identity is a random point in 64 dimensions, and the
+identity's images are random points near it. A random matrix maps these points to the full width and adds a little
+noise. Every contestant (an evaluation to compare) runs in a separate process, so that its peak memory can be measured.
+Contestants alternate.
 """
 
 import argparse
@@ -33,7 +34,7 @@ from lreid.apps.cli import run_tool
 
 
 class Size(NamedTuple):
-    """The size of a test set, the separation of its identities (hard and easy), and its memory target."""
+    """Size of a test set, separation of its identities (hard and easy), and maximum memory of an evaluation."""
 
     queries: int
     gallery: int
@@ -134,7 +135,7 @@ def random_images(
 
 
 def random_problem(size: Size, separation: float) -> tuple[np.ndarray, ...]:
-    """Create the first six arguments of :func:`lreid.retrieval.evaluate`."""
+    """Create random queries and a random gallery as the first six arguments of :func:`lreid.retrieval.evaluate`."""
     counts = size.queries, size.gallery
     features, ids = zip(*random_images(counts, size.width, size.identities, separation), strict=True)
     rng = np.random.default_rng(1)
@@ -145,7 +146,7 @@ def random_problem(size: Size, separation: float) -> tuple[np.ndarray, ...]:
 
 
 def product(queries: np.ndarray, gallery: np.ndarray, *_: np.ndarray) -> None:
-    """Compute only the scores, in the same blocks as ``evaluate``."""
+    """Compute only the similarity scores, in the same blocks as ``evaluate``."""
     rows, columns = torch.from_numpy(queries), torch.from_numpy(gallery)
     scores = torch.empty(0)
     for here in blocks(len(rows), len(columns)):
@@ -160,13 +161,13 @@ def ours(*problem: np.ndarray) -> tuple[float, float]:
 
 
 def through_index(name: str, *problem: np.ndarray) -> tuple[float, float]:
-    """Evaluate through a faiss index, which is built each time."""
+    """Evaluate through a faiss index; every evaluation builds the index again."""
     result = evaluate(*problem, search=FaissIndex(name).over(problem[1], "cosine"))
     return result.mAP, float(result.cmc[0])
 
 
 def argsort(queries, gallery, query_ids, gallery_ids, query_cams, gallery_cams) -> tuple[float, float]:
-    """Evaluate by a full argsort of every row, in the same blocks."""
+    """Evaluate by a full argsort of every row of scores, in the same blocks as ``evaluate``."""
     gallery = gallery / np.linalg.norm(gallery, axis=1, keepdims=True)
     precisions, firsts = [], []
     for here in blocks(len(queries), len(gallery)):
@@ -181,7 +182,7 @@ def argsort(queries, gallery, query_ids, gallery_ids, query_cams, gallery_cams) 
 
 
 def torchreid(queries, gallery, *labels) -> tuple[float, float]:
-    """Evaluate by torchreid's distance matrix and its ``evaluate_rank`` without Cython."""
+    """Evaluate by torchreid's distance matrix and torchreid's ``evaluate_rank`` without Cython."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it recommends Cython
         from torchreid.reid import metrics
@@ -201,7 +202,7 @@ RUN: dict[str, Callable[..., Any]] = {
 
 
 class Contestant:
-    """A contestant in a separate process, which keeps the features between its turns."""
+    """A compared evaluation in a separate process, which keeps the features in memory between its turns."""
 
     def __init__(self, name: str, size: Size, separation: float) -> None:
         self.name = name
@@ -252,7 +253,7 @@ def peak_megabytes() -> float:
 
 
 def time_evaluation(name: str, separation: float, wanted: list[str], repeats: int) -> None:
-    """Print the table of one size and one separation."""
+    """Measure the evaluations on one size and one separation of test set, and print the table."""
     size = SIZES[name]
     contestants = {each: Contestant(each, size, separation) for each in wanted}
     for turn in range(repeats):
@@ -345,7 +346,7 @@ def time_gallery(kind: str, images: int, width: int, queries: int) -> list[str]:
 
 
 def nearest_ten(queries: np.ndarray, gallery: np.ndarray) -> np.ndarray:
-    """Find the rows (Q, 10) of the ten images with the highest cosine similarity by exact search."""
+    """Find the rows (Q, 10) of each query's ten nearest gallery images by an exact search with cosine similarity."""
     columns = torch.from_numpy(gallery)
     norms = torch.cat([rows.norm(dim=1) for rows in columns.split(4096)])
     rows = [(part @ columns.T / norms).topk(10).indices for part in torch.from_numpy(queries).split(64)]
@@ -364,7 +365,7 @@ def timed(call):
 
 
 def time_galleries(kinds: list[str], images: int, width: int, queries: int) -> None:
-    """Print a Markdown table with one row per kind, each measured in a separate process."""
+    """Print a Markdown table with one row per kind of index; a separate process measures each kind."""
     print(f"{images} images × {width}, {queries} queries", file=sys.stderr)
     print(f"| {' | '.join(COLUMNS)} |\n|---|{'---:|' * (len(COLUMNS) - 1)}")
     for kind in kinds:

@@ -1,13 +1,13 @@
 #!/usr/bin/env python
-"""Compare a gallery, in a file or in Milvus, with exact search: recall, forbidden images, time and size.
+"""Compare a gallery (in a file or in Milvus) with an exact search: recall, forbidden images, time and size.
 
     python tools/bench_scale.py /tmp/scale.gallery --kind hnsw --images 100000
     python tools/bench_scale.py milvus:/tmp/scale.db --images 10000 --searches 10000       # random filters
     python tools/bench_scale.py milvus:http://127.0.0.1:19530/scale --kind hnsw
 
-Features are random, but clustered like those of a network, see bench_retrieval.py. There are 50 images per identity, 8
-cameras and random times. The gallery must not exist yet, and it is not deleted. The exit status is 1 if a search
-returns an image that its filter forbids.
+The features are random but clustered like those of a network (see bench_retrieval.py). The gallery has 50 images per
+identity, 8 cameras and random times. The gallery must not exist before the measurement; the tool does not delete it
+afterwards. The exit status is 1 if a search returns an image that its filter forbids.
 """
 
 import argparse
@@ -48,7 +48,7 @@ BATCH, HOUR = 20_000, 3600
 
 
 def random_filters(rng: np.random.Generator, identities: int) -> Iterator[Filter]:
-    """Yield random filters, from filters that almost all images pass to filters that no image passes."""
+    """Yield random filters, from filters that pass almost all images to filters that pass no image."""
     while True:
         since = int(rng.integers(0, 24)) * HOUR
         yield Filter(

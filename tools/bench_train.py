@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Measure the time of training steps, including data, and print ratios of times from the same run.
+"""Measure the time of training steps, including data loading, and print ratios of times from the same run.
 
     python tools/bench_train.py step                       # the parts of a step, and the network alone
     python tools/bench_train.py methods                    # every method compared with DMML-FT
@@ -7,12 +7,14 @@
         --variant METHOD.LAZY_INTERVAL 1 --variant METHOD.LAZY_INTERVAL 50
     python tools/bench_train.py growth                     # step time and memory from the second task to the tenth
 
-Options --config and KEY VALUE choose another setting, for instance that of the papers, but without their data: python
-    tools/bench_train.py step MODEL.BACKBONE resnet50 INPUT.HEIGHT 256 INPUT.WIDTH 128 EPISODE.IDENTITIES 8 \\
-    EPISODE.SUPPORT 5
+Options --config and KEY VALUE choose another setting, for instance the papers' setting without the papers' data:
 
-The compared methods alternate in rounds, so that other programs affect all of them equally. The output shows medians
-over the rounds. Methods are in the middle of their second task, so that they have teachers, classifiers and memories.
+    python tools/bench_train.py step MODEL.BACKBONE resnet50 INPUT.HEIGHT 256 INPUT.WIDTH 128 EPISODE.IDENTITIES 8 \\
+        EPISODE.SUPPORT 5
+
+The compared methods alternate in rounds, so that other programs affect all methods equally. The output shows medians
+over the rounds. Every method is measured in the middle of its second task, when it has a teacher, a classifier and a
+memory.
 """
 
 import argparse
@@ -99,7 +101,7 @@ FOREVER = ["TRAIN.CHECKPOINT_MINUTES", "1e9", "TRAIN.EPOCHS", "1000000"]  # no c
 
 
 class Contestant:
-    """A method in the middle of the last of ``tasks`` tasks, after short earlier tasks."""
+    """A method that is in the middle of task number ``tasks``, after short earlier tasks."""
 
     def __init__(self, cfg: Config, tasks: int = 2) -> None:
         torch.manual_seed(cfg.SEED)
@@ -123,7 +125,7 @@ class Contestant:
         self.results["images_trained"] = 0  # count only images from now on
 
     def begin(self, task: Task) -> None:
-        """Begin a task, and make the warm-up steps."""
+        """Begin a task, and run the warm-up steps."""
         self.method.begin_task(task)
         workers = self.batching.data.WORKERS
         batches = self.batching.batches(self.method, task)
@@ -133,7 +135,7 @@ class Contestant:
         self.seconds(WARM_UP)
 
     def seconds(self, steps: int = 1) -> float:
-        """Measure the seconds of some steps, from loading their data to updating the parameters."""
+        """Measure the seconds of some training steps, from loading the data to updating the parameters."""
 
         def work() -> None:
             for _ in range(steps):
@@ -142,12 +144,12 @@ class Contestant:
         return timed(work, self.device)
 
     def step(self) -> None:
-        """Make one step, with all batches of an update."""
+        """Make one training step, with all batches of one update."""
         self.trainer.step(self.loader, self.updates, self.trainer.train.ACCUMULATE)
 
 
 def timed(work: Callable[[], Any], device: torch.device) -> float:
-    """Measure the seconds of a call, including its work on the device."""
+    """Measure the seconds of a call, including the call's work on the device."""
     wait = torch.cuda.synchronize if device.type == "cuda" else lambda: None
     wait()
     started = time.perf_counter()
@@ -160,7 +162,7 @@ def timed(work: Callable[[], Any], device: torch.device) -> float:
 
 
 class Stored(nn.Module):
-    """Replaces a network by features that were computed before."""
+    """A network that returns features which were computed before."""
 
     def __init__(self, features: Tensor, neck: nn.Module) -> None:
         super().__init__()
@@ -171,7 +173,7 @@ class Stored(nn.Module):
 
 
 def step(args: argparse.Namespace) -> None:
-    """Measure the parts of a step, and compare the step with the passes of the networks alone."""
+    """Measure the parts of a training step, and compare the step with the passes of the networks alone."""
     cfg = configured(args, ["METHOD.NAME", args.method])
     contestant = Contestant(cfg)
     method: Any = contestant.method  # some methods have a teacher; loss() replaces the networks
@@ -235,7 +237,7 @@ def step(args: argparse.Namespace) -> None:
 
 
 def methods(args: argparse.Namespace) -> None:
-    """Compare the steps of every method with those of DMML-FT, or of one method with several options."""
+    """Compare the step time of every method with that of DMML-FT, or compare one method with several options."""
     named = args.methods or method_names()
     chosen = dict.fromkeys(named if args.variant else [BASE, *named])
     contestants = {
@@ -270,7 +272,7 @@ def methods(args: argparse.Namespace) -> None:
 
 
 def growth(args: argparse.Namespace) -> None:
-    """Compare the steps of a later task with those of the second, and measure memory over the tasks."""
+    """Compare the step time of a later task with that of the second task, and measure memory over the tasks."""
     if args.tasks < 2:
         raise InputError(f"--tasks {args.tasks}: must be 2 or more, as the second task is compared")
     rows = []
@@ -298,7 +300,7 @@ def growth(args: argparse.Namespace) -> None:
 
 
 def memory(args: argparse.Namespace) -> None:
-    """Print the resident memory in MiB after some steps of every task, as JSON."""
+    """Print, as JSON, the resident memory in MiB after some training steps of every task."""
     keep_freed_memory()
     cfg = configured(args, ["METHOD.NAME", args.method])
     contestant, resident = Contestant(cfg, tasks=1), []
@@ -322,7 +324,7 @@ def configured(args: argparse.Namespace, own: list[str] = []) -> Config:  # noqa
 
 
 def settings(args: argparse.Namespace) -> list[str]:
-    """Command-line arguments that repeat the setting in another process."""
+    """Command-line arguments that pass the setting of this process to another process."""
     return [*(part for file in args.config for part in ("--config", str(file))), *args.overrides]
 
 

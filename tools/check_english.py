@@ -1,11 +1,11 @@
 #!/usr/bin/env python
 """Check the English of pages, docstrings and messages: words of the glossary, sentences above 40 words, vague names.
 
-    python tools/check_english.py                                    # all of them; exit status 1 where a fault is found
+    python tools/check_english.py                                    # all files; exit status 1 if there is a fault
     python tools/check_english.py README.md lreid/config.py          # some files
 
-Code, addresses of links and tables that a script writes are left out. Where a page must keep a word (a quotation, a
-term of a paper), a comment right before the paragraph gives the reason: <!-- english: REASON -->.
+The check ignores code, the addresses of links, and tables that a script writes. If a page must keep a word (a
+quotation, a term of a paper), a comment right before the paragraph gives the reason: <!-- english: REASON -->.
 """
 
 import argparse
@@ -52,7 +52,7 @@ ALLOWED = re.compile(r"<!-- english: .+ -->")
 
 
 def files() -> list[Path]:
-    """List all pages and modules that people read, sorted."""
+    """List all pages and modules that people read, sorted by path."""
     pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "datasets").glob("*.md")]
     modules = [path for name in ("lreid", "tools", "examples") for path in (ROOT / name).rglob("*.py")]
     return sorted(path for path in [*pages, *modules] if path != Path(__file__).resolve())  # has the words
@@ -108,7 +108,7 @@ def paragraphs(text: str) -> Iterator[tuple[int, str]]:
 
 
 def faults(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the faults of a text with their line numbers."""
+    """Yield the faults of a text and their line numbers."""
     for number, paragraph in paragraphs(text):
         plain = re.sub(r"``?[^`]*``?", "CODE", paragraph)
         plain = re.sub(r"\]\([^)]*\)|<[^>]+>", "", plain)
@@ -121,7 +121,7 @@ def faults(text: str) -> Iterator[tuple[int, str]]:
 
 
 def vague_names(content: str) -> Iterator[tuple[int, str]]:
-    """Yield vague names of values and functions in a module with their line numbers, except fields of classes."""
+    """Yield the vague names of values and functions in a module, except fields of classes, and their line numbers."""
     tree = ast.parse(content)
     classes = (node.body for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
     fields = {id(line.target) for body in classes for line in body if isinstance(line, ast.AnnAssign)}

@@ -1,13 +1,13 @@
 #!/usr/bin/env python
-"""Compare the results of two checkouts of lreid: metrics, weights and loss history of every method, and other tools.
+"""Compare two checkouts of lreid: metrics, weights and loss history of every method, and the output of other commands.
 
     git worktree add ../before v0.1
     python tools/compare_checkouts.py ../before . --out /tmp/compared
 
-The tool trains each method of configs/methods on a tiny benchmark, in both checkouts with this Python, and compares the
-results bit for bit. Then it runs the tests, searches and reports of both checkouts. Values that depend on the clock or
-the installation are not compared. Runs that exist in --out are not repeated, so the old checkout runs only once. The
-exit status is 1 if something differs.
+The tool trains each method of configs/methods on a tiny benchmark, in both checkouts with the running Python, and
+compares the results bit for bit. Then the tool compares the outputs of the tests, searches and reports of both
+checkouts. The tool does not compare values that depend on the clock or the installation. The tool does not repeat runs
+that exist in --out, so the old checkout runs only once. The exit status is 1 if something differs.
 """
 
 import argparse
@@ -105,7 +105,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def outcome(checkout: Path, out: Path, tiny: Path, method: str, keys: list[str]) -> dict[str, Any]:
-    """Return results and checkpoints of a run, which is trained if it does not exist yet."""
+    """Return the results and checkpoints of a run, and train the run first if it does not exist."""
     file = checkout / "configs" / "methods" / f"{method}.yaml"
     if "BATCH" in yaml.safe_load(file.read_text()):  # a method's file overrides the benchmark
         keys = [*SMALL, *keys]
@@ -122,7 +122,7 @@ def outcome(checkout: Path, out: Path, tiny: Path, method: str, keys: list[str])
 
 
 def tools(runs: Path, checkout: Path) -> dict[str, Any]:
-    """Return the outputs of the other tools for the runs of a checkout."""
+    """Return the outputs of the other commands for the runs of a checkout."""
     out, run = runs / "tools", runs / "dwopp"
     shutil.rmtree(out, ignore_errors=True)
     images = out / "images"

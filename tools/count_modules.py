@@ -1,9 +1,9 @@
-"""Count the modules of lreid that re-ID imports to train DwoPP, test it and search with it.
+"""Count the modules of lreid that Python imports to train DwoPP, to test it and to search with it.
 
     python tools/count_modules.py              # exit status 1 above 120 modules
     python tools/count_modules.py --most 110
 
-One process trains DwoPP on a tiny version of the built-in benchmark, tests it, builds a gallery and makes a query.
+One process trains DwoPP on a tiny version of the built-in benchmark, tests it, builds a gallery and searches it.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def walk_the_path(folder: Path) -> None:
-    """Run the commands in a folder."""
+    """Train, test, build a gallery and search it, all in one folder."""
     from PIL import Image
 
     from lreid.apps.cli import run_command

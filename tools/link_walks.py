@@ -1,11 +1,12 @@
-"""Render videos of people who walk past six cameras on two days, with a tracker's results and the ground truth.
+"""Render videos of people who walk past six cameras on two days, and write a tracker's results and the ground truth.
 
     python tools/link_walks.py walks --people 60 --seed 2026     # walks/day-1.yaml, day-2.yaml, truth.json
     python tools/link_walks.py far --shrink walks                # the same from afar: people are 40 pixels high
 
-tools/render renders one crop per person and second. The crop is placed in a slot of an otherwise black frame, so that
-boxes and identities are exact. People cross, leave and return, and the simulated tracker loses some of them halfway.
-The second day has different light. Two cameras see the same place. The command needs what tools/render needs.
+The package tools/render renders one crop per person and second. The crop fills a slot of an otherwise black frame, so
+that boxes and identities are exact. People cross, leave and return, and the simulated tracker loses some people
+halfway. The second day has different light. Two cameras see the same place. This command needs the same packages and
+assets as tools/render.
 """
 
 import argparse
@@ -65,7 +66,7 @@ LOST = 0.15  # share of passages that the tracker splits in two
 
 
 class Passage(NamedTuple):
-    """A passage of a person past a camera, from second ``first`` to second ``last`` of the day, inclusive."""
+    """One passage of a person past a camera, from second ``first`` to second ``last`` of the day, inclusive."""
 
     person: int
     camera: int
@@ -121,13 +122,13 @@ def walks(out: Path, assets: Path, people: int, seed: int) -> int:
 
 
 def _relit(domain: Domain, camera: int, day: int) -> Camera:
-    """Create a camera with the light of a day."""
+    """Create a camera with the light of the given day."""
     other = make_camera(domain, 100 * (day - 1) + camera)
     return make_camera(domain, camera)._replace(**{name: getattr(other, name) for name in LIGHT})
 
 
 def _film(path: Path, here: list[Passage], crop: Any, dice: random.Random) -> tuple[list[str], dict[int, int]]:
-    """Write a video with one frame per second; return the lines of its tracks and the person of each track."""
+    """Write a video with one frame per second; return the lines of the tracks file and the person of each track."""
     slots: dict[int, list[tuple[int, Passage, int]]] = {}  # slot, passage and track by second
     free = [-1] * SLOTS  # last second of each slot
     who: dict[int, int] = {}
@@ -160,7 +161,7 @@ def _film(path: Path, here: list[Passage], crop: Any, dice: random.Random) -> tu
 
 
 def shrink(source: Path, out: Path) -> None:
-    """Copy walks with smaller frames and boxes."""
+    """Copy videos and tracks of walks, with smaller frames and boxes."""
     scale = FAR / HEIGHT
     with folder_at_once(out, empty=True) as folder:
         assert folder is not None, f"{out} is there already"
@@ -180,7 +181,7 @@ def shrink(source: Path, out: Path) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Render the walks, and print how to link them; or shrink walks."""
+    """Render the walks and print how to link them, or shrink existing walks."""
     if args.shrink:
         shrink(args.shrink, args.out)
         return

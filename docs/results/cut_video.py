@@ -1,4 +1,4 @@
-"""Cut the people out of OpenCV's sample video, as filmed and with colour casts.
+"""Cut the people out of OpenCV's sample video, once as filmed and once with colour casts.
 
 python docs/results/cut_video.py vtest.avi
 """

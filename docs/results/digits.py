@@ -1,4 +1,4 @@
-"""Write scikit-learn's handwritten digits in MNIST's format: 1,437 training images, and the last 360 for testing.
+"""Write scikit-learn's handwritten digits in MNIST's format: 1,437 images for training and the last 360 for testing.
 
 python docs/results/digits.py datasets/mnist
 """

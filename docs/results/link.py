@@ -1,12 +1,12 @@
-"""Measure ``lreid link`` on rendered walks, vehicles and random features; prints the list docs/results/link.csv.
+"""Measure ``lreid link`` on rendered walks, vehicles and random features; print docs/results/link.csv.
 
     python tools/link_walks.py walks
     python tools/link_walks.py far --shrink walks
     lreid link add linked far/day-1.yaml --checkpoint zoo:people     # then far/day-2.yaml
     python docs/results/link.py far linked VEHICLES
 
-VEHICLES is a folder with ``index.csv`` (path, pid, camid, split). IDF1, HOTA and AssA are TrackEval's (``pip install
---no-deps trackeval``), over the boxes of all recordings as one sequence.
+VEHICLES is a folder with ``index.csv`` (path, pid, camid, split). IDF1, HOTA and AssA are TrackEval's metrics
+(``pip install --no-deps trackeval``), over the boxes of all recordings as one sequence.
 """
 
 import csv
@@ -50,7 +50,7 @@ GRID = np.arange(0.2, 0.96, 0.01)
 
 
 class Truth(NamedTuple):
-    """The frame (counted over all recordings) and tracklet of each box, and the person of each tracklet."""
+    """The frame (counted over all recordings) and the tracklet of each box, and the person of each tracklet."""
 
     frames: np.ndarray
     tracklets: np.ndarray
@@ -58,7 +58,7 @@ class Truth(NamedTuple):
 
 
 def metrics(truth: Truth, labels: np.ndarray, *classes: type) -> dict[str, float]:
-    """Means of TrackEval's metrics; the detected boxes are the true boxes."""
+    """Mean values of TrackEval's metrics; the detected boxes are the true boxes."""
     people, found = (np.unique(each, return_inverse=True)[1] for each in (truth.people, labels))
     boxes = [truth.tracklets[truth.frames == frame] for frame in np.unique(truth.frames)]
     data = {"num_gt_ids": people.max() + 1, "num_tracker_ids": found.max() + 1, "num_timesteps": len(boxes)}
@@ -70,7 +70,7 @@ def metrics(truth: Truth, labels: np.ndarray, *classes: type) -> dict[str, float
 
 
 def write(data: str, truth: Truth, linking: str, threshold: float, labels: np.ndarray) -> None:
-    """Print one line of the list."""
+    """Print one line of the CSV list."""
     found = metrics(truth, labels, Identity, HOTA)
     figures = [f"{100 * found[name]:.1f}" for name in HEADS[4:9]]
     OUT.writerow([data, len(labels), linking, f"{threshold:.2f}", *figures, len(np.unique(labels)), ""])
@@ -78,14 +78,14 @@ def write(data: str, truth: Truth, linking: str, threshold: float, labels: np.nd
 
 
 def best(truth: Truth, linker: Callable[[float], np.ndarray]) -> tuple[float, np.ndarray]:
-    """The threshold with the highest IDF1, chosen with the ground truth, and its labels."""
+    """Find the threshold with the highest IDF1, which needs the ground truth; return it with its labels."""
     tried = [(metrics(truth, labels := linker(t), Identity)["IDF1"], -t, labels) for t in GRID.tolist()]
     _, threshold, labels = max(tried, key=lambda each: each[:2])
     return -threshold, labels
 
 
 def nearest(tracklets: Tracklets, threshold: float) -> np.ndarray:
-    """The baseline: in chronological order, each tracklet gets the identity of the most similar earlier one."""
+    """Link by the baseline: each tracklet gets the identity of the most similar earlier tracklet."""
     labels, similarity = np.arange(len(tracklets)), tracklets.features @ tracklets.features.T
     order = np.lexsort((tracklets.ends, tracklets.starts))
     for place in range(1, len(order)):
@@ -97,10 +97,10 @@ def nearest(tracklets: Tracklets, threshold: float) -> np.ndarray:
 
 
 def read(folder: Path, *, standardise: bool = True, robust: bool = True, past: int = 0) -> Tracklets:
-    """The tracklets of a folder of ``lreid link``, as the command computes them or without a part.
+    """Read the tracklets of a folder of ``lreid link``, as the command computes them or without one part.
 
-    If ``past`` is above 0, the first ``past`` tracklets standardise features per camera, as with ``--online``;
-    otherwise the features of each recording are standardised separately.
+    If ``past`` is above 0, the first ``past`` tracklets give the camera statistics that standardise features, as with
+    ``--online``. Otherwise lreid standardises the features of each recording separately.
     """
     record, gallery = Record.read(folder), NamedGallery.load(folder / "people.gallery").gallery
     stored = gallery.labels()
@@ -124,7 +124,7 @@ def read(folder: Path, *, standardise: bool = True, robust: bool = True, past: i
 
 
 def read_truth(walks: Path, record: Record) -> Truth:
-    """The ground truth of the tracklets in a folder, which must contain every track of the walks."""
+    """Read the ground truth of the tracklets in a folder, which must contain every track of the walks."""
     who = json.loads((walks / "truth.json").read_text())
     stems = {clip["name"]: Path(clip["video"]).stem for clip in record.content["clips"]}
     numbers = {each["key"]: number for number, each in enumerate(record.tracklets)}
@@ -183,7 +183,7 @@ def measure_walks(walks: Path, folder: Path) -> None:
 
 
 def measure_vehicles(folder: Path) -> None:
-    """Each vehicle passes camera 0, a new one every two seconds, and a minute later camera 1; 20 seconds each."""
+    """Link vehicles that pass camera 0 (one every two seconds) and, a minute later, camera 1 for 20 seconds."""
     listed = csv.DictReader((folder / "index.csv").open(encoding="utf-8"))
     rows = [row for row in listed if row["split"] in ("query", "gallery")]
     vehicles = np.unique([row["pid"] for row in rows], return_inverse=True)[1]
@@ -204,7 +204,7 @@ def measure_vehicles(folder: Path) -> None:
 
 
 def measure_time() -> None:
-    """Measure the time to link random features of people on one thread, without extraction."""
+    """Measure the time to link random features of people on one thread, without feature extraction."""
     for people, count, online in ((1_000, 10_000, 0), (10_000, 100_000, 200), (100_000, 100_000, 200)):
         dice, total = np.random.default_rng(0), count + online
         middles = dice.standard_normal((people, 1280), dtype=np.float32)

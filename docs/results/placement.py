@@ -1,4 +1,4 @@
-"""Plot the features of new digits before a network is trained on them (ER-ACE, Figure 9), by scikit-learn's t-SNE.
+"""Plot the features of new digits before a network is trained on them (ER-ACE, Figure 9), with scikit-learn's t-SNE.
 
 python docs/results/placement.py runs/digits/er-0 datasets/mnist docs/results/placement.svg
 """

@@ -21,15 +21,15 @@ LONGEST = 2000  # maximum number of characters of an error message
 
 COMMANDS = {  # each has a module in lreid.apps.arguments, and one in lreid.apps that is imported only to run it
     "train": "train a lifelong method task by task, on a benchmark or on your images",
-    "test": "test trained models: a table of figures and a page of ranked images",
+    "test": "test trained models: a table of metrics and a page of ranked images",
     "search": "build a gallery of your images and search it",
     "link": "link tracklets of several cameras to identities",
     "serve": "serve a gallery over HTTP, with a search page",
-    "report": "compare runs in a table and write their pages",
-    "sweep": "train several methods, benchmarks, seeds and values of keys",
+    "report": "compare runs in a table and on HTML pages",
+    "sweep": "train all combinations of methods, benchmarks, seeds and config values",
     "data": "list, check and prepare data sets",
     "zoo": "list, download, verify and publish trained models",
-    "export": "write a model into one file for other programs",
+    "export": "export a model to one file for other programs",
 }
 ON_WINDOWS = ("data", "zoo")  # commands for Windows, too, because they neither replace open files nor use POSIX signals
 REMOVED = {  # by command, words that earlier versions accepted, with the advice that the error message gives
@@ -56,7 +56,7 @@ examples:
   lreid test --checkpoint zoo:people --query my/queries --gallery my/gallery
   lreid search build people.gallery my/images --checkpoint zoo:people
 
-lreid COMMAND --help shows the options of a command, lreid --version the version."""
+lreid COMMAND --help shows the options of a command, lreid --version shows the version."""
 
 
 def main() -> int:
@@ -361,7 +361,7 @@ def add_config(parser: argparse.ArgumentParser, what: str, pairs: str = "config 
     option(
         parser,
         "--config FILE",
-        f"{what}; repeat the option for more files, later ones override earlier ones",
+        f"{what}; repeat the option for more files; a later file overrides earlier files",
         [],
         type=Path,
     )

@@ -1,4 +1,4 @@
-"""Tables, plots and an HTML page, all computed from the ``results.json`` of a run."""
+"""Make tables, plots and an HTML page from the ``results.json`` of runs."""
 
 from lreid.report.page import Progress, write_page, write_report
 from lreid.report.plots import learning_curve, sensitivity_curve

@@ -1,8 +1,8 @@
-"""Groups of charts: metrics after every task, terms of the loss, and the first updates of a task.
+"""Make groups of charts: metrics after every task, loss terms, and the first updates of a task.
 
-In every chart, each group of runs is one line. The arguments of a section function are the groups of one benchmark, and
-a suffix for titles with the name of the benchmark. A section function returns a list with one section, or an empty list
-if the runs have no values for the section.
+In every chart, each group of runs is one line. A function that returns a section has two arguments: the groups of one
+benchmark, and a suffix for titles that names the benchmark. The function returns a list with one section, or an empty
+list if the runs have no values for the section.
 """
 
 import math
@@ -27,7 +27,7 @@ MOST_TICKS = 10  # maximum number of ticks on an x axis
 
 
 class Chart(NamedTuple):
-    """A chart with a title, and one line per group; or all lines of one group, with a ``legend`` of their names."""
+    """A chart with a title; ``lines`` has one line per group, or all lines of one group, which ``legend`` names."""
 
     title: str
     lines: Sequence[Line]
@@ -44,9 +44,9 @@ class Chart(NamedTuple):
 
 
 def learning_curves(groups: Sequence[Group], where: str) -> list[Panel]:
-    """Mean average precision and Rank-1 after every task, averaged over seen and over unseen test sets.
+    """Chart mean average precision and Rank-1 after every task, averaged over seen and over unseen test sets.
 
-    Joint training, which learns all tasks at once, is drawn as a horizontal line.
+    The line of a method that learns all tasks at once is horizontal.
     """
     if total_tasks(groups) < 2:  # a single point is not a curve
         return []
@@ -54,12 +54,12 @@ def learning_curves(groups: Sequence[Group], where: str) -> list[Panel]:
     for metric in filter(lambda each: each.main, METRICS):
         lines = {str(kind): lines_of(groups, partial(averages, metric=metric.name, kind=kind)) for kind in KINDS}
         charts += _split(groups, metric.label, lines, _task_axis(groups, y_max=100))
-    note = "Seen: the mean over all test sets whose domain had been trained before the measurement."
+    note = "Seen: mean over the test sets whose domain had been trained before the measurement."
     return _section(groups, f"Learning curve{where}", note, charts)
 
 
 def gallery_curves(groups: Sequence[Group], where: str) -> list[Panel]:
-    """One mAP chart per test set, if there are several. A vertical line marks the task that trains the domain."""
+    """Chart the mAP on each of several test sets; a vertical line marks the task that trains the test set's domain."""
     galleries = [gallery for group in groups for run in group.runs for gallery in run["galleries"]]
     kinds = {gallery["name"]: gallery["kind"] for gallery in galleries}
     if len(kinds) < 2 or total_tasks(groups) < 2:
@@ -74,7 +74,7 @@ def gallery_curves(groups: Sequence[Group], where: str) -> list[Panel]:
 
 
 def accuracy(groups: Sequence[Group], where: str) -> list[Panel]:
-    """Accuracy of each classifier after every task, averaged over the tasks so far (runs with ``EVAL.ACCURACY``)."""
+    """Chart each classifier's accuracy after every task, averaged over the tasks so far (needs ``EVAL.ACCURACY``)."""
     summaries = [run.get("accuracy_summary") or {} for group in groups for run in group.runs]
     classifiers = list(dict.fromkeys(name for summary in summaries for name in summary))
     charts = []
@@ -82,14 +82,14 @@ def accuracy(groups: Sequence[Group], where: str) -> list[Panel]:
         lines = {_words(name): lines_of(groups, partial(_anytime, name=name, kind=kind)) for name in classifiers}
         charts += _split(groups, title, lines, _task_axis(groups, y_max=100))
     note = (
-        "Accuracy in per cent on held-out images of the classes so far, mean over tasks. The classifier chooses among "
-        "all classes (class-incremental) or among the classes of the image's task (task-incremental)."
+        "Accuracy in per cent on held-out images of the classes so far, averaged over tasks. The classifier chooses "
+        "among all classes (class-incremental) or among the classes of the image's task (task-incremental)."
     )
     return _section(groups, f"Classification{where}", note, charts)
 
 
 def accuracy_within_tasks(groups: Sequence[Group], where: str) -> list[Panel]:
-    """Accuracy of each classifier by the number of stream images seen (runs with ``EVAL.CURVE_IMAGES``)."""
+    """Chart the accuracy of each classifier over the number of stream images seen (needs ``EVAL.CURVE_IMAGES``)."""
     points = [point for group in groups for run in group.runs for point in entries(run, "accuracy_curve")]
     last = max((point["images"] for point in points), default=0)
     ticks = tuple((last * part / 4, f"{round(last * part / 4):,}") for part in range(5))
@@ -100,25 +100,25 @@ def accuracy_within_tasks(groups: Sequence[Group], where: str) -> list[Panel]:
         for name in dict.fromkeys(name for point in points for name in point["accuracy"])
     ]
     note = (
-        "Accuracy in per cent on held-out images of the classes so far, mean over tasks, by the number of stream "
-        "images seen (Contrast Scoring, Figs. 3-6)."
+        "Accuracy in per cent on held-out images of the classes so far, averaged over tasks. The x axis is the number "
+        "of stream images seen (Contrast Scoring, Figs. 3-6)."
     )
     return _section(groups, f"Learning curve within tasks{where}", note, charts)
 
 
 def alignment(groups: Sequence[Group], where: str) -> list[Panel]:
-    """Similarity of held-out images to stored images of the same class, averaged over the tasks in the memory."""
+    """Chart the similarity of held-out and stored images of the same class, averaged over the tasks in the memory."""
     lines = lines_of(groups, _alignment)
     note = (
-        "Highest cosine similarity of a held-out image to the stored images of its class (ER-ACE, Appendix B), mean "
-        "over tasks. The similarity is low if a model overfits its memory."
+        "Highest cosine similarity of a held-out image to the stored images of its class (ER-ACE, Appendix B), "
+        "averaged over tasks. A low similarity means that the model overfits its memory."
     )
     charts = [task_chart(groups, "similarity", lines, y_max=1)] if lines else []
     return _section(groups, f"Stored and held-out images{where}", note, charts)
 
 
 def forgetting(groups: Sequence[Group], where: str) -> list[Panel]:
-    """Forgetting and plasticity of test identities: charts over the tasks, and a table by test set."""
+    """Show forgetting and plasticity of test identities: charts over the tasks, and a table by test set."""
     total = total_tasks(groups)
     ticks = tuple(tick for tick in _spread_ticks(total) if tick[0] > 1) or ((total, str(total)),)
     axis = Axis("task", (min(2, total), total), ticks)
@@ -153,19 +153,19 @@ def _by_test_set(groups: Sequence[Group]) -> Table:
 
 
 def losses(groups: Sequence[Group], where: str) -> list[Panel]:
-    """One chart per term of the loss, because the terms differ in size."""
+    """Make one chart per loss term, because the sizes of the terms differ."""
     total = total_tasks(groups)
     axis = Axis("task", (0, total), tuple((task - 1, label) for task, label in _spread_ticks(total)), dots=False)
     charts = [
         Chart(name, lines_of(groups, partial(_loss_term, name=name, total=total)), axis)
         for name in _names_in(groups, "loss_history", ("task", "epoch", "lr"))
     ]
-    note = "Mean of each term over an epoch, before it is multiplied by its weight; a tick marks the start of a task."
+    note = "Mean of each loss term over an epoch, without the term's weight; a tick marks the start of a task."
     return _section(groups, f"Loss{where}", note, charts)
 
 
 def drift(groups: Sequence[Group], where: str) -> list[Panel]:
-    """Drift of the features of stored and of held-out images in the first updates after a task switch."""
+    """Chart the drift of the features of stored and of held-out images in the first updates after a task switch."""
     shown = (("since_switch", "since the switch"), ("step", "in each update"))
     names = _names_in(groups, "drift", ("task",))
     charts = {f"{name}, {title}": (name, key) for name in names for key, title in shown}
@@ -177,7 +177,7 @@ def drift(groups: Sequence[Group], where: str) -> list[Panel]:
 
 
 def feature_gradients(groups: Sequence[Group], where: str) -> list[Panel]:
-    """Norm of the loss gradient at features of stored and of new images, in the first updates after a task switch."""
+    """Chart the loss gradient's norm at features of stored and incoming images, in the first updates after a switch."""
     charts = {f"{name} images": (name,) for name in _names_in(groups, "gradient_norms", ("task",))}
     note = (
         "Norm of the gradient of the loss with respect to a feature in the first updates of a task (ER-ACE, Appendix "
@@ -187,7 +187,7 @@ def feature_gradients(groups: Sequence[Group], where: str) -> list[Panel]:
 
 
 def _switch_charts(groups: Sequence[Group], key: str, paths: Mapping[str, tuple[str, ...]]) -> list[Chart]:
-    """One chart per path below a key of the results, over the updates after a task switch."""
+    """Make one chart per path below a key of the results, over the updates after a task switch."""
     charts = []
     for title, path in paths.items():
         if lines := lines_of(groups, partial(_updates, key=key, path=path)):
@@ -203,7 +203,7 @@ def _switch_charts(groups: Sequence[Group], key: str, paths: Mapping[str, tuple[
 def _section(
     groups: Sequence[Group], title: str, note: str, charts: Sequence[Chart], table: Table | None = None
 ) -> list[Panel]:
-    """A section of charts side by side, with a table, and a legend for several groups; no section without charts."""
+    """Show charts side by side, a legend if there are several groups, and a table; return [] if there are no charts."""
     if not charts:
         return []
     note += band_note(line for chart in charts for line in chart.lines)
@@ -212,19 +212,19 @@ def _section(
 
 
 def band_note(lines: Any) -> str:
-    """A note that explains the bands of lines; empty if no line has a band."""
+    """Return a note that explains bands if any line has a band, otherwise an empty text."""
     return BAND if any(any(line.band) for line in lines) else ""
 
 
 def group_keys(groups: Sequence[Group]) -> Markup:
-    """The legend of several groups; empty for one group."""
+    """Make the legend of several groups; the legend is empty for a single group."""
     names = enumerate(zip(groups, labels(groups), strict=True))
     keys = [Line(group.name, (), place, label=label) for place, (group, label) in names]
     return line_keys(keys) if len(groups) > 1 else Markup()
 
 
 def _split(groups: Sequence[Group], title: str, lines: Mapping[str, Sequence[Line]], axis: Axis) -> list[Chart]:
-    """Put lines into charts: one chart with all lines for a single group, otherwise one chart per name."""
+    """Distribute lines over charts: one chart with all lines for a single group, otherwise one chart per name."""
     lines = {name: _level(groups, each) for name, each in lines.items() if each}
     if len(groups) > 1:
         return [Chart(f"{title}, {name}", each, axis) for name, each in lines.items()]
@@ -239,7 +239,7 @@ def _split(groups: Sequence[Group], title: str, lines: Mapping[str, Sequence[Lin
 def task_chart(
     groups: Sequence[Group], title: str, lines: Sequence[Line], *, mark: float | None = None, y_max: float = 100
 ) -> Chart:
-    """A chart of values that were measured after every task.
+    """Make a chart of values that were measured after every task.
 
     Args:
         groups: groups of one benchmark.
@@ -269,7 +269,7 @@ def _level(groups: Sequence[Group], lines: Sequence[Line]) -> list[Line]:
 
 
 def _spread_ticks(count: int) -> tuple[tuple[float, str], ...]:
-    """At most :data:`MOST_TICKS` ticks for the tasks ``1 .. count``."""
+    """Choose at most :data:`MOST_TICKS` ticks for the tasks ``1 .. count``."""
     return tuple((task, str(task)) for task in range(1, count + 1, max(1, math.ceil(count / MOST_TICKS))))
 
 
@@ -279,13 +279,13 @@ def total_tasks(groups: Sequence[Group]) -> int:
 
 
 def entries(run: Results, key: str) -> list[dict[str, Any]]:
-    """The values that a run recorded under a key; empty if the run recorded no values."""
+    """Return the values that a run recorded under a key; empty if the run recorded none."""
     recorded: Any = run.get(key)
     return recorded or []
 
 
 def _names_in(groups: Sequence[Group], key: str, other: Sequence[str]) -> list[str]:
-    """The keys of the entries of all runs, without duplicates and without the keys in ``other``."""
+    """List the keys of the entries of all runs, each key once, without the keys in ``other``."""
     recorded = [entry for group in groups for run in group.runs for entry in entries(run, key)]
     return list(dict.fromkeys(name for entry in recorded for name in entry if name not in other))
 
@@ -323,13 +323,13 @@ def _alignment(runs: Sequence[Results]) -> Points:
 
 
 def _changes(runs: Sequence[Results], side: int) -> Points:
-    """Forgetting (0) or plasticity (1) in each task from the second on."""
+    """Forgetting (``side`` 0) or plasticity (``side`` 1) in each task from the second task on."""
     for task, pairs in enumerate(zip(*map(task_changes, runs), strict=True), start=2):
         yield task, [pair and pair[side] for pair in pairs]
 
 
 def _loss_term(runs: Sequence[Results], name: str, total: int) -> Points:
-    """Points of a loss term: the mean per epoch, at the middle of the epoch. Joint training spans all tasks."""
+    """Mean of a loss term per epoch, at the middle of the epoch; joint training is stretched over all tasks."""
     points: dict[float, list[float]] = {}
     for run in runs:
         history = entries(run, "loss_history")
@@ -342,10 +342,9 @@ def _loss_term(runs: Sequence[Results], name: str, total: int) -> Points:
 
 
 def _updates(runs: Sequence[Results], key: str, path: tuple[str, ...]) -> Points:
-    """Return the values under a key, by number of the update after a task switch, of all switches and runs.
+    """Values under a key by update, of every task switch of every run; a short task has fewer values.
 
-    A short task has fewer updates. Updates without a value are left out; for instance, an update may have no stored
-    images.
+    Updates that saw no images of the requested kind are left out.
     """
     values: list[Any] = [entry for run in runs for entry in entries(run, key) if path[0] in entry]
     for name in path:
@@ -356,11 +355,11 @@ def _updates(runs: Sequence[Results], key: str, path: tuple[str, ...]) -> Points
 
 
 def gallery_figures(results: Results, name: str) -> list[float | None]:
-    """Return the values of :data:`GALLERY_FIGURES` for a test set; a missing value is None.
+    """Read the :data:`GALLERY_FIGURES` of a test set; a missing value is None.
 
-    The first mAP is measured after the task that first trains the domain (or after the first task). The best mAP is the
-    maximum of the first mAP and all later mAPs. Further values are the last mAP, and forgetting and plasticity of the
-    test identities, averaged over tasks.
+    The first three values are the mAP after the task that first trains the domain (or after the first task), the best
+    mAP from then on, and the last mAP. The other two values are forgetting and plasticity of the test identities,
+    averaged over tasks.
     """
     column = [gallery["name"] for gallery in results["galleries"]].index(name)
     start = results["galleries"][column]["first_task"] or 0

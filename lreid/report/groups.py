@@ -11,13 +11,13 @@ DATA_KEYS = ("BENCHMARK.", "SYNTHETIC.")  # groups of config keys that the finge
 
 
 def group_names(runs: Sequence[Results]) -> list[tuple[str, str]]:
-    """The benchmark name and the method name of each run; runs that may be averaged have the same two names.
+    """Return a benchmark name and a method name per run; runs that may be averaged have the same two names.
 
     Runs may be averaged if they differ only in their seed: they have the same method, protocol (identities, splits,
     cameras) and config. If runs of a method on a benchmark differ in config keys, these keys follow the method name, as
-    in ``dwopp, TEMPERATURE 2.0``. Config keys that change the protocol follow the benchmark name, as in
-    ``market1501-10, ORDER_SEED 1``. If protocols differ although no config key differs, the fingerprint of the protocol
-    follows the benchmark name.
+    in ``dwopp, TEMPERATURE 2.0``. Keys that change the protocol follow the benchmark name, as in
+    ``market1501-10, ORDER_SEED 1``. If the protocols differ but no key does, the fingerprint of the protocol follows
+    instead.
 
     Args:
         runs: contents of ``results.json``. Runs of older versions contain no config and are not averaged with others.
@@ -52,7 +52,7 @@ class Group(NamedTuple):
 
 
 def grouped(runs: Sequence[Results], *, each: bool = False) -> list[Group]:
-    """Group runs with the same names, AP convention, finished tasks and test sets; groups are in the order of runs."""
+    """Group runs with the same names, AP convention, finished tasks and test sets; groups keep the order of runs."""
     groups: dict[tuple, Group] = {}
     for place, (run, names) in enumerate(zip(runs, group_names(runs), strict=True)):
         done, total = len(run["mAP"]), len(run["tasks"])
@@ -64,7 +64,7 @@ def grouped(runs: Sequence[Results], *, each: bool = False) -> list[Group]:
 
 
 def require_one_run_a_seed(runs: Sequence[Results], folders: Sequence[Path]) -> None:
-    """Refuse two runs with the same seed in a group, because dependent runs make the standard deviation too small.
+    """Refuse two runs with the same seed in a group, because such runs would make the standard deviation too small.
 
     Raises:
         InputError: two runs of one group have the same seed; the message names their folders.
@@ -82,7 +82,7 @@ def require_one_run_a_seed(runs: Sequence[Results], folders: Sequence[Path]) -> 
 
 
 def labels(groups: Sequence[Group]) -> list[str]:
-    """Names of a benchmark's groups: the method, and, if groups differ in them, AP convention and number of tasks."""
+    """Name the groups of one benchmark by the method, and by AP convention and number of tasks if these differ."""
     several_aps = len({group.ap for group in groups}) > 1
     words = [
         (group.method, f"{group.ap} AP" if several_aps else "", f"{group.tasks} tasks" if "/" in group.tasks else "")
@@ -92,13 +92,13 @@ def labels(groups: Sequence[Group]) -> list[str]:
 
 
 def short_key(key: str, keys: Collection[str]) -> str:
-    """Shorten a config key to its last part, such as ``TEMPERATURE``, if this part is unique in ``keys``."""
+    """Remove the section of a config key, as in ``TEMPERATURE``, if the rest of the key is unique in ``keys``."""
     short = key.rpartition(".")[2]
     return key if any(other != key and other.rpartition(".")[2] == short for other in keys) else short
 
 
 def _benchmark_names(runs: Sequence[Results]) -> list[str]:
-    """The benchmark of each run, followed by the config keys that make its protocol differ from other runs."""
+    """Name the benchmark of each run, followed by the keys in which the run's protocol differs from other runs."""
     names = [run["benchmark"] for run in runs]
     for name in set(names):
         protocols = {run.get("protocol"): run for run in runs if run["benchmark"] == name}
@@ -114,7 +114,7 @@ def _benchmark_names(runs: Sequence[Results]) -> list[str]:
 
 
 def _method_names(runs: Sequence[Results]) -> list[str]:
-    """The method of each run, followed by config keys that differ between the method's runs on the benchmark."""
+    """Name the method of each run, followed by the keys that differ between the method's runs on the benchmark."""
     rivals: dict[tuple[str, str], list[int]] = {}
     for place, run in enumerate(runs):
         rivals.setdefault((run["benchmark"], run["method"]), []).append(place)
@@ -126,7 +126,7 @@ def _method_names(runs: Sequence[Results]) -> list[str]:
 
 
 def _differences(runs: Sequence[Results], *, data: bool) -> list[str]:
-    """The config keys that differ between runs, with the values of each run.
+    """Find the config keys that differ between runs, and return the values of each run.
 
     ``data=True`` compares only the keys that describe the data. ``data=False`` compares all other keys.
     """
@@ -150,6 +150,6 @@ def _differences(runs: Sequence[Results], *, data: bool) -> list[str]:
 
 
 def _text(value: Any, values: Sequence[Any]) -> str:
-    """A value as text. An integer 2 becomes ``2.0`` if another run has a float, so that equal values look the same."""
+    """Format a value as text; 2 becomes ``2.0`` if another run has a float, so that equal values look the same."""
     numbers = any(isinstance(other, float) for other in values) and type(value) is int
     return str(float(value) if numbers else value)

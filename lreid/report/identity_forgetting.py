@@ -1,4 +1,4 @@
-"""Show the most forgotten test identities, with the methods and tasks that caused the forgetting."""
+"""Show the test identities that were forgotten most, with the method and the task in which this happened."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -23,7 +23,7 @@ Key = tuple[str, str, int]  # benchmark, test set and number of the identity
 
 
 class Pictures(NamedTuple):
-    """Images for the report page.
+    """Images for the page about a test identity of several runs.
 
     Attributes:
         faces: an image of each identity.
@@ -36,7 +36,7 @@ class Pictures(NamedTuple):
 
 
 class Person(NamedTuple):
-    """A test identity and its average precision, per cent, after every task.
+    """A test identity and its average precision, in per cent, after every task.
 
     Attributes:
         gallery: test set of the identity.
@@ -59,14 +59,14 @@ class Person(NamedTuple):
 
 
 def _lost(curve: Sequence[tuple[int, float]]) -> float:
-    """Points of average precision lost from the best to the last task."""
+    """Points of average precision that an identity lost from its best to the last task."""
     return max(value for _, value in curve) - curve[-1][1]
 
 
 def most_forgotten(groups: Sequence[Group]) -> list[Person]:
-    """Return up to :data:`SHOWN` identities with the largest fall of AP from the best to the last task in any group.
+    """Select at most :data:`SHOWN` identities that lost most AP in any group from the best to the last task.
 
-    Only identities whose AP fell by :data:`LOST` points or more are returned. Merged test sets are left out.
+    The list contains only identities that lost at least :data:`LOST` points. The list leaves out merged test sets.
     """
     people: dict[tuple[str, int], Person] = {}
     for group in groups:
@@ -89,7 +89,7 @@ def most_forgotten(groups: Sequence[Group]) -> list[Person]:
 
 
 def fate(curve: Sequence[tuple[int, float]], by: str) -> str:
-    """A text that says whether the group ``by`` retained or forgot an identity, and in which task."""
+    """Say whether the group ``by`` retained or forgot an identity, and in which task."""
     values = [value for _, value in curve]
     best, last = int(np.argmax(values)), values[-1]
     change = f"{number(values[best])} → {number(last)}"
@@ -100,7 +100,7 @@ def fate(curve: Sequence[tuple[int, float]], by: str) -> str:
 
 
 def identity_forgetting(groups: Sequence[Group], where: str, pictures: Pictures = Pictures()) -> list[Panel]:  # noqa: B008
-    """One section per identity, with average precision after every task for every method, and with rankings."""
+    """Show one entry per identity, with its average precision after every task for every method, and its rankings."""
     people = most_forgotten(groups)
     if not people:
         return []

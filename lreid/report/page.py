@@ -70,9 +70,8 @@ class Progress(NamedTuple):
         task, tasks: number of the current task, from 1, and number of all tasks.
         epoch, epochs: number of finished epochs of the task, and number of all epochs of the task.
         left: estimated seconds to the end of the run.
-        at: time when the progress was measured, seconds since 1970.
-        patience: seconds within which the next update is expected; after a longer time, the run may have ended
-            unexpectedly.
+        at: time of this state, seconds since 1970.
+        patience: seconds until the next update; after a longer time, the run may have ended unexpectedly.
     """
 
     task: int
@@ -94,7 +93,7 @@ class Progress(NamedTuple):
 
 
 def write_report(run_dir: str | Path, more: Sequence[Panel] = ()) -> Path:
-    """Write ``report.html`` into the folder of a finished or unfinished run, and return its path.
+    """Write ``report.html`` into the folder of a finished or unfinished run, and return the path of the page.
 
     Args:
         run_dir: the folder.
@@ -109,7 +108,7 @@ def write_report(run_dir: str | Path, more: Sequence[Panel] = ()) -> Path:
 
 
 def links_in(folder: Path) -> Links:
-    """Links from a run's page to files in the run folder: the files :data:`BESIDE`, and pages of ``lreid test``."""
+    """List links from the page of a run to files in the run's folder: :data:`BESIDE`, and pages of ``lreid test``."""
     links = [(name, name) for name in BESIDE if (folder / name).exists()]
     for page in files_below(folder / "test"):
         if page.name != "ranked.html":
@@ -130,10 +129,10 @@ def write_page(
     links: Links = (),
     progress: Progress | None = None,
 ) -> None:
-    """Write a page about finished or unfinished runs, through a temporary file.
+    """Write a page about finished or unfinished runs, atomically.
 
-    The page needs no other file, is readable on a phone, and follows the reader's light or dark mode. Runs are averaged
-    as in :func:`lreid.report.groups.grouped`.
+    The page needs no other file, is readable on a phone, and follows the reader's light or dark mode. The page averages
+    runs as :func:`lreid.report.groups.grouped` does.
 
     Args:
         path, runs: path of the page, and content of each ``results.json``.
@@ -174,7 +173,7 @@ def write_page(
 
 
 def _by_benchmark(groups: Sequence[Group]) -> list[tuple[list[Group], str]]:
-    """The groups of each benchmark, with a suffix for titles: the name of the benchmark if there are several."""
+    """Yield the groups of each benchmark, with a suffix for titles that names the benchmark if there are several."""
     names = dict.fromkeys(group.benchmark for group in groups)
     return [
         ([group for group in groups if group.benchmark == name], f", {name}" if len(names) > 1 else "")
@@ -183,14 +182,14 @@ def _by_benchmark(groups: Sequence[Group]) -> list[tuple[list[Group], str]]:
 
 
 def _of_benchmark(groups: Sequence[Group], where: str, pictures: Pictures) -> list[Panel]:
-    """The sections about the groups of one benchmark."""
+    """Make the sections about the groups of one benchmark."""
     panels = [each for make in SECTIONS for each in make(groups, where)]
     panels += [each for make in PICTURED for each in make(groups, where, pictures)]
     return panels + [each for make in FACTS for each in make(groups, where)]
 
 
 def _folders(page: Path, runs: Sequence[Results], folders: Sequence[Path]) -> list[Panel]:
-    """A section with links to the pages of single runs, for a page about several runs."""
+    """Make links from a page about several runs to the page of each run."""
     entries = []
     for run, folder in zip(runs, folders, strict=len(folders) > 0):
         below = Path(os.path.relpath(folder, page.parent))
@@ -225,4 +224,4 @@ def _unfinished(runs: Sequence[Results]) -> str:
     if len(runs) == 1:
         (run,) = runs
         return f"Unfinished: {len(run['mAP'])} of {counted(len(run['tasks']), 'task')} done."
-    return f"Not finished, with a separate line each: {len(unfinished)} of {len(runs)} runs."
+    return f"{len(unfinished)} of {len(runs)} runs are not finished; each of them has a separate line."

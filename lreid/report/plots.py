@@ -1,4 +1,4 @@
-"""Draw charts by matplotlib, as figures to save and as SVG for pages. matplotlib is imported by the first chart."""
+"""Draw charts with matplotlib, as figures to save and as SVG for pages; the first chart imports matplotlib."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ class Line(NamedTuple):
 
     @property
     def dashes(self) -> int:
-        """Position of the dash style in :data:`STYLES`: ten lines of different colours share a style."""
+        """Index into :data:`STYLES`: the first ten lines have the first style, the next ten lines the next style."""
         return (self.place // COLOURS + self.dash) % len(STYLES)
 
     @property
     def style(self) -> str:
-        """CSS classes of the line in a legend."""
+        """CSS classes of the line's sample in a legend."""
         return f"line-{self.place % COLOURS} dash-{self.dashes}"
 
 
@@ -108,7 +108,7 @@ class Dot(NamedTuple):
 
 
 def lines_of(groups: Sequence[Group], points: Callable[[Sequence[Results]], Points]) -> list[Line]:
-    """One line per group through the means at each x, with a band of one standard deviation (n - 1).
+    """Make one line per group through the means at each x, with a band of one standard deviation (n - 1).
 
     Args:
         groups: groups of one benchmark; the position of a group determines its colour.
@@ -126,12 +126,12 @@ def lines_of(groups: Sequence[Group], points: Callable[[Sequence[Results]], Poin
 
 
 def averages(runs: Sequence[Results], metric: str, kind: Kind) -> Points:
-    """A metric after every task, from 1 on, averaged over the seen or the unseen test sets."""
+    """Average a metric over the seen or the unseen test sets, after every task from 1 on."""
     return enumerate(zip(*(curve(run, metric, kind) for run in runs), strict=True), start=1)
 
 
 def learning_curve(runs: Results | Sequence[Results]) -> Figure:
-    """Draw mAP and Rank-1 after every task, averaged over seen and over unseen test sets; no display is needed.
+    """Draw mAP and Rank-1 after every task, averaged over seen and over unseen test sets; this needs no display.
 
     Each group of :func:`lreid.report.groups.grouped` is one line: the mean of its runs, with a band of one standard
     deviation (n - 1).
@@ -193,7 +193,7 @@ def sensitivity_curve(runs: Sequence[Results], key: str) -> Figure:
 
 
 def _lines_by_benchmark(groups: Sequence[Group], points: Callable[[Sequence[Results]], Points]) -> list[Line]:
-    """Lines of all benchmarks for one chart. Labels contain the benchmark if there are several benchmarks."""
+    """Make lines of all benchmarks for one chart; labels contain the benchmark if there are several."""
     lines: list[Line] = []
     for benchmark in (names := list(dict.fromkeys(group.benchmark for group in groups))):
         members = [group for group in groups if group.benchmark == benchmark]
@@ -206,7 +206,7 @@ def _lines_by_benchmark(groups: Sequence[Group], points: Callable[[Sequence[Resu
 
 @lru_cache(maxsize=512)  # because the page of an unfinished run is written repeatedly with mostly the same charts
 def line_chart(lines: tuple[Line, ...], title: str, axis: Axis) -> Markup:
-    """A chart of lines as an ``<svg>`` element."""
+    """Draw lines in a chart, and return an ``<svg>`` element."""
     lines = tuple(_finite(line) for line in lines)
     ends = [y + side * half for line in lines for (_, y), half in _banded(line) for side in (-1, 1)]
     low, high = min([0.0, *ends]), max([0.0, *ends])
@@ -240,7 +240,7 @@ def line_chart(lines: tuple[Line, ...], title: str, axis: Axis) -> Markup:
 
 
 def scatter(dots: Sequence[Dot], box: tuple[float, float, float, float], title: str) -> Markup:
-    """Dots in a square with equal scales on both axes, as an ``<svg>`` element."""
+    """Draw dots in a square with equal scales on both axes, and return an ``<svg>`` element."""
     left, bottom, right, top = box
     half = max(right - left, top - bottom, 1e-12) / 2 * SIZE / (SIZE - 2 * MARGIN)
     middle_x, middle_y = (left + right) / 2, (bottom + top) / 2
@@ -268,12 +268,12 @@ def common_box(*points: np.ndarray) -> tuple[float, float, float, float]:
 
 
 def line_keys(lines: Sequence[Line]) -> Markup:
-    """The legend of lines, as HTML."""
+    """Make the legend of lines, as HTML."""
     return render("legend.html", lines=lines, dots=())
 
 
 def dot_keys(names: Sequence[str], *, shapes: bool) -> Markup:
-    """The legend of the shapes of dots or of their colours, as HTML."""
+    """Make the legend of the shapes of dots or of the colours of dots, as HTML."""
     signs = list(SHAPES.values())
     dots = [
         (name, "" if shapes else f" line-{place % COLOURS}", signs[place % len(signs) if shapes else 0])
@@ -296,19 +296,19 @@ def _draw(axes: Axes, lines: Sequence[Line], *, dots: bool = True) -> None:
 
 
 def _banded(line: Line) -> list[tuple[Point, float]]:
-    """The points of a line, each with half the height of the band at the point."""
+    """Return the points of a line, each with half the height of the band."""
     return list(zip(line.points, line.band or [0.0] * len(line.points), strict=True))
 
 
 def _finite(line: Line) -> Line:
-    """The line without the points that are not finite."""
+    """Remove the points of a line that are not finite."""
     measured = [(point, half) for point, half in _banded(line) if math.isfinite(point[1])]
     band = tuple(half for _, half in measured) if line.band else ()
     return line._replace(points=tuple(point for point, _ in measured), band=band)
 
 
 def _figure(width: float, height: float, layout: Literal["constrained"] | None = None) -> Figure:
-    """A figure without pyplot; width and height in inches."""
+    """Create a matplotlib figure without pyplot; width and height are in inches."""
     drawn: Figure = FIGURE.Figure(figsize=(width, height), layout=layout)
     return drawn
 
@@ -316,7 +316,7 @@ def _figure(width: float, height: float, layout: Literal["constrained"] | None =
 def _svg(
     figure: Figure, title: str, hover: Mapping[str, Sequence[str]], names: Mapping[str, str] | None = None
 ) -> Markup:
-    """A figure as an ``<svg>`` element; the style sheet of the page gives it colours for light and dark mode.
+    """Return a figure as an ``<svg>`` element; the page's style sheet sets its colours for light and dark mode.
 
     Args:
         figure: a figure with one axes.

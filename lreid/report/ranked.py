@@ -105,7 +105,7 @@ def write_ranked(
     links: Sequence[tuple[str, str]] = (),
     more: Sequence[Panel] = (),
 ) -> None:
-    """Write a page of queries and their rankings, through a temporary file.
+    """Write the page atomically.
 
     Args:
         path: the file.
@@ -123,7 +123,7 @@ def write_ranked(
 
 
 def ranked_panel(section: Section) -> Panel:
-    """Create a page section with rankings, and with a legend that explains the verdicts."""
+    """Make the section of a page with the rankings, and with a legend of their verdicts."""
     verdicts = {match.verdict for each in section.rankings for match in each.matches}
     used = [verdict for verdict in VERDICTS if verdict in verdicts]
     body = render("rankings.html", verdicts=VERDICTS, used=used, rankings=section.rankings)
@@ -131,7 +131,7 @@ def ranked_panel(section: Section) -> Panel:
 
 
 def thumbnail(image: np.ndarray, *, blur: bool = False) -> bytes:
-    """A JPEG of an image, at most ``HEIGHT`` pixels high; smaller images are not enlarged.
+    """Encode an image as JPEG, at most ``HEIGHT`` pixels high; smaller images are not enlarged.
 
     Args:
         image: (H, W, 3) uint8, RGB.

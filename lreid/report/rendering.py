@@ -1,4 +1,4 @@
-"""Render HTML from the templates of this package; all names from runs and users are escaped."""
+"""Render HTML from the templates of this package; values from runs and users are escaped."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from lreid.report.tables import number
 
 
 class Cell(NamedTuple):
-    """A number in a table, with its text, and a value by which the column is sorted; None is sorted last."""
+    """A number in a table: its text, and its value for sorting, which puts None last."""
 
     text: str
     value: float | None
@@ -31,7 +31,7 @@ class Row(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table. A click on the heading of a column sorts the rows.
+    """A table that the reader can sort by a click on a heading.
 
     Attributes:
         title: title for screen readers.
@@ -51,7 +51,7 @@ class Table(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """A section of a page, which can be opened and closed.
+    """A section of a page, which the reader can open and close.
 
     Attributes:
         title: heading.
@@ -69,12 +69,12 @@ class Panel(NamedTuple):
 
 
 def panel(template: str, title: str, note: str, **values: Any) -> Panel:
-    """A section with a body from a template, see :func:`render`."""
+    """Make a section with a body from a template (see :func:`render`)."""
     return Panel(title, note, render(template, title=title, **values))
 
 
 def anchored(panels: Iterable[Panel]) -> list[tuple[str, Panel]]:
-    """Give each section a unique name, which links can target."""
+    """Give each section a unique name, which is the target of links."""
     named: dict[str, Panel] = {}
     for each in panels:
         name = anchor(each.title)
@@ -85,12 +85,12 @@ def anchored(panels: Iterable[Panel]) -> list[tuple[str, Panel]]:
 
 
 def anchor(title: str) -> str:
-    """The name that :func:`anchored` gives the first section with a title."""
+    """Return the name that :func:`anchored` gives to the first section with this title."""
     return re.sub(r"\W+", "-", title.lower()).strip("-") or "section"
 
 
 def inside(title: str, name: str, panels: Sequence[Panel]) -> Panel:
-    """Put several sections, which can be opened separately, into one section."""
+    """Make one section that contains several sections; the reader can open each section separately."""
     return Panel(title, "", render("inside.html", panels=panels), name=name)
 
 
@@ -110,13 +110,13 @@ def once(page: str) -> str:
 def render(template: str, **values: Any) -> Markup:
     """Fill a template in ``templates/`` with values; return HTML that other templates do not escape again.
 
-    All values that are not :class:`Markup` are escaped.
+    The template engine escapes all values that are not :class:`Markup`.
     """
     return Markup(_ENVIRONMENT.get_template(template).render(values))
 
 
 def _static(name: str) -> Markup:
-    """The content of a file in ``static/``, to be included in a page."""
+    """Return the content of a file in ``static/``, to be included in a page."""
     return Markup((Path(__file__).parent / "static" / name).read_text(encoding="utf-8"))
 
 

@@ -1,7 +1,7 @@
-"""Sections with tables of all groups, results matrices, hardest identities, protocol and settings.
+"""Make sections of metrics and facts: tables, results matrices, hardest identities, protocol and settings.
 
 Functions with an argument ``where`` show the groups of one benchmark; ``where`` is a suffix for titles that names the
-benchmark. Functions that return a list of sections return an empty list if there is nothing to show.
+benchmark. A function that returns a list of sections returns an empty list if it has nothing to show.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,7 +28,7 @@ HARDEST = 15  # number of identities listed
 
 
 class Card(NamedTuple):
-    """A number of the summary in large print; ``tone`` is the CSS class of its colour: ``good``, ``bad`` or empty."""
+    """A large number at the top of a page; ``tone`` is the CSS class of its colour: ``good``, ``bad`` or empty."""
 
     text: str
     label: str
@@ -36,7 +36,7 @@ class Card(NamedTuple):
 
 
 def cards(results: Results) -> list[Card]:
-    """The metrics of the summary. Metrics with a sign, such as forgetting, are coloured by the sign."""
+    """Make the large numbers of the summary; the sign of a difference, such as forgetting, determines the colour."""
     shown = []
     for column in (*FIGURES, *TRANSFER):
         if column.key == "mean_over_tasks_mAP" and len(results["mAP"]) < 2:  # equals the seen mAP
@@ -48,10 +48,10 @@ def cards(results: Results) -> list[Card]:
 
 
 def comparison(groups: Sequence[Group]) -> list[Panel]:
-    """Metrics of all groups after the last task."""
+    """Show the metrics after the last task."""
     note = (
         "After the last task; mean ± standard deviation over seeds (n - 1). Runs with different protocols, configs or "
-        "AP conventions have separate lines. Forgetting and plasticity are in points of AP per task."
+        "AP conventions have separate rows. Forgetting and plasticity are in points of AP per task."
     )
     return [panel("table.html", "Comparison", note, table=_group_table("Comparison", groups, FIGURES))]
 
@@ -61,12 +61,12 @@ def cost(groups: Sequence[Group]) -> list[Panel]:
     columns = cost_columns([run for group in groups for run in group.runs])
     if all(mean is None for spreads in group_figures(groups, columns) for mean, _ in spreads):
         return []
-    note = "Times are processor times if a run recorded them, otherwise times on the clock."
+    note = "Times are processor times if the run recorded them, otherwise wall times."
     return [panel("table.html", "Cost", note, table=_group_table("Cost", groups, columns))]
 
 
 def _group_table(title: str, groups: Sequence[Group], columns: Sequence[Column]) -> Table:
-    """One row per group, with columns for benchmark and AP convention only if they differ between groups."""
+    """Make one row per group, with columns for benchmark and AP convention only if these differ between groups."""
     names = {"benchmark": [group.benchmark for group in groups], "AP": [group.ap for group in groups]}
     figures = group_figures(groups, columns)
     spreads = {column: [each[place] for each in figures] for place, column in enumerate(columns)}
@@ -84,7 +84,7 @@ def _group_table(title: str, groups: Sequence[Group], columns: Sequence[Column])
 
 
 def results_matrix(groups: Sequence[Group], where: str) -> list[Panel]:
-    """The results matrix of each group, averaged over runs. Matrices of several groups are opened by a click."""
+    """Show the results matrix of each group, averaged over its runs; with several groups, a click opens a matrix."""
     averaged = [
         (group, label, mean_results(group.runs))
         for group, label in zip(groups, labels(groups), strict=True)
@@ -110,12 +110,12 @@ def results_matrix(groups: Sequence[Group], where: str) -> list[Panel]:
         }
         for group, label, results in averaged
     ]
-    note = "mAP after every task, with Rank-1 below. Dashed, slanted numbers: the domain had not been trained yet."
+    note = "mAP after every task, with Rank-1 below. A dashed box means that the domain had not been trained yet."
     return [panel("matrix.html", f"Results matrix{where}", note, matrices=matrices, several=several)]
 
 
 def past_galleries(groups: Sequence[Group], where: str) -> list[Panel]:
-    """mAP with query features of newer models and gallery features of older models (runs with ``EVAL.CROSS_MODEL``)."""
+    """Show the mAP of new models' queries in old models' galleries, for each group with ``EVAL.CROSS_MODEL``."""
     panels = []
     for group, label in zip(groups, labels(groups), strict=True):
         runs = [run for run in group.runs if run.get("cross_model")]
@@ -135,7 +135,7 @@ def past_galleries(groups: Sequence[Group], where: str) -> list[Panel]:
         ]
         note = (
             "Features of the queries come from the model after the row's task, features of the gallery from the model "
-            "after the column's task. Each mAP is a mean over the test sets whose domain the older model had learned."
+            "after the column's task. Cells are mAP, averaged over the test sets whose domain the older model learned."
         )
         heads = ["after task", *(f"gallery of {past + 1}" for past in range(len(rows)))]
         panels.append(panel("table.html", title, note, table=Table(title, heads, lines)))
@@ -143,7 +143,7 @@ def past_galleries(groups: Sequence[Group], where: str) -> list[Panel]:
 
 
 def mean_results(runs: Sequence[Results]) -> Results:
-    """The first run, with its matrices ``mAP`` and ``rank1`` replaced by the means over all runs."""
+    """Return the first run, with its matrices ``mAP`` and ``rank1`` replaced by the means over all runs."""
     means: Any = {
         metric: [
             [sum(values) / len(values) for values in zip(*rows, strict=True)]
@@ -155,13 +155,13 @@ def mean_results(runs: Sequence[Results]) -> Results:
 
 
 def _matrix_heads(results: Results) -> list[tuple[str, str]]:
-    """Name and kind of each column: the galleries, then the means over galleries."""
+    """Return name and kind of each column: first the galleries, then the means over galleries."""
     heads = [(gallery["name"], str(gallery["kind"])) for gallery in results["galleries"]]
     return heads + [("mean", kind) for kind in averaged_kinds(results)]
 
 
 def _before(group: Group, largest: float) -> list[tuple[str, list[dict[str, Any]]]]:
-    """The row of the matrix for the initial model, if the group is a single run that tested the initial model."""
+    """Make the row of the results matrix for the initial model, if the group is a single run that tested this model."""
     run = group.runs[0]
     if len(group.runs) > 1 or not run.get("initial"):
         return []
@@ -192,10 +192,10 @@ class Hard(NamedTuple):
 
 
 def hardest(groups: Sequence[Group], where: str, pictures: Pictures = Pictures()) -> list[Panel]:  # noqa: B008
-    """The identities with the lowest AP after the last task, averaged over the finished runs of all groups.
+    """List the identities with the lowest AP after the last task, averaged over the finished runs of all groups.
 
-    Runs with different AP conventions are in separate lists. Merged test sets are left out, because their identities
-    also occur in other test sets.
+    Each AP convention has a separate list. The lists leave out merged test sets, because their identities also occur in
+    other test sets.
     """
     runs = [run for group in groups for run in group.runs]
     conventions = list(dict.fromkeys(run["ap"] for run in runs))
@@ -216,12 +216,12 @@ def hardest(groups: Sequence[Group], where: str, pictures: Pictures = Pictures()
 
 
 def finished(runs: Sequence[Results]) -> Sequence[Results]:
-    """The finished runs, or all runs if none is finished."""
+    """Select the finished runs, or all runs if none is finished."""
     return [run for run in runs if len(run["mAP"]) == len(run["tasks"])] or runs
 
 
 def hardest_identities(runs: Sequence[Results]) -> list[Hard]:
-    """All test identities, in ascending order of their average precision."""
+    """Return all test identities, sorted by ascending average precision."""
     people: dict[tuple[str, int, str], list[tuple[float, float]]] = {}  # final AP and best AP of each run
     for run in runs:
         own = {gallery["name"] for gallery in run["galleries"] if gallery["kind"] != "merged"}
@@ -237,7 +237,7 @@ def hardest_identities(runs: Sequence[Results]) -> list[Hard]:
 
 
 def made_by(groups: Sequence[Group], where: str) -> list[Panel]:
-    """The command of each group; for a single group also the keys that differ from its config files."""
+    """Show the command of each group; for a single group also show the keys that differ from its config files."""
     commands = [
         (label, group.runs[0]["command"])
         for label, group in zip(labels(groups), groups, strict=True)
@@ -260,7 +260,7 @@ def _cell(value: Any) -> str:
 
 
 def differing_keys(groups: Sequence[Group], where: str) -> list[Panel]:
-    """The keys of the config in which the groups of a benchmark differ."""
+    """Show the config keys in which the groups of a benchmark differ."""
     configs = [group.runs[0].get("config") or {} for group in groups]
     keys = dict.fromkeys(key for config in configs for key in config)
     rows = [
@@ -277,7 +277,7 @@ def differing_keys(groups: Sequence[Group], where: str) -> list[Panel]:
 
 
 def protocol(groups: Sequence[Group], where: str) -> list[Panel]:
-    """The protocol of the tests; runs are comparable if their protocols are the same."""
+    """Show the protocol of the tests; runs are comparable if their protocols are the same."""
     runs = [run for group in groups for run in group.runs]
     configs = [run.get("config") or {} for run in runs]
     galleries = {
@@ -300,7 +300,7 @@ def protocol(groups: Sequence[Group], where: str) -> list[Panel]:
 
 
 def settings(runs: Sequence[Results]) -> list[Panel]:
-    """Methods, data and versions of the runs, and the cost of a single run."""
+    """Show methods, data and versions of the runs, and the cost if there is a single run."""
     entries: list[tuple[str, Any]] = [
         ("method", _distinct(run["method"] for run in runs)),
         ("benchmark", _distinct(run["benchmark"] for run in runs)),
@@ -324,18 +324,18 @@ def settings(runs: Sequence[Results]) -> list[Panel]:
 
 
 def _facts(title: str, entries: Sequence[tuple[str, Any]]) -> list[Panel]:
-    """A section with all entries that have a value."""
+    """Make a section of the entries that have a value."""
     stated = [(name, value) for name, value in entries if value is not None]
     return [panel("facts.html", title, "", facts=stated)] if stated else []
 
 
 def _distinct(values: Iterable[Any]) -> str | None:
-    """The distinct values, separated by commas; None if there are no values."""
+    """Join the distinct values with commas; None if there are none."""
     return ", ".join(dict.fromkeys(str(value) for value in values if value is not None)) or None
 
 
 def _searched(config: dict[str, Any]) -> str | None:
-    """The ranking options of a run; None if the run did not record them."""
+    """Describe the ranking options of a run; None if the run did not record them."""
     if config.get("EVAL.BACKEND") != "faiss":
         return config.get("EVAL.BACKEND")
     return f"faiss {config['EVAL.INDEX']}, {config['EVAL.INDEX_DEPTH']} images"

@@ -20,7 +20,7 @@ Spread = tuple[float | None, float | None]  # mean and standard deviation
 
 
 class Column(NamedTuple):
-    """A column of a comparison: key of the figure, heading, number of decimals, and whether to show the sign."""
+    """A column of a comparison: key of the metric, heading, number of decimals, and whether to show the sign."""
 
     key: str
     title: str
@@ -40,7 +40,7 @@ CHANGES = {"forgetting": " (drop < 0)", "plasticity": "", "backward_transfer": "
 
 
 def _figures(metrics: Sequence[Metric]) -> tuple[Column, ...]:
-    """Columns for the metrics after the last task on each kind of test set, and for metrics over all tasks."""
+    """Make columns for the metrics after the last task on each kind of test set, and for the metrics over all tasks."""
     return (
         *(Column(f"{key}_{each.name}", f"{title} {each.title}") for key, title in SETS.items() for each in metrics),
         Column("mean_over_tasks_mAP", "mean mAP"),
@@ -77,9 +77,9 @@ SWITCHES = (
 
 
 def task_table(results: Results) -> str:
-    """The results after every finished task, as text for a terminal of 100 columns.
+    """Format the results after every finished task, as text for a terminal of 100 columns.
 
-    Each cell contains mAP / Rank-1 in per cent, in brackets if the gallery's domain had not been trained yet. If the
+    Cells are mAP / Rank-1 in per cent; brackets mean that the gallery's domain had not been trained yet. If the
     galleries do not fit side by side, the table shows averages after every task, and single galleries only after the
     last task.
     """
@@ -108,7 +108,7 @@ def task_table(results: Results) -> str:
 
 
 def _by_task_and_gallery(results: Results) -> str:
-    """Table of all galleries after every task; if it is too wide, tables of averages and of the last task's row."""
+    """Show all galleries after every task; if they do not fit, show the averages after every task and the last row."""
     galleries, rows = results["galleries"], range(len(results["mAP"]))
     kinds = averaged_kinds(results)
     names = [f"{row + 1} {results['tasks'][row]}" for row in rows]
@@ -133,9 +133,9 @@ def _by_task_and_gallery(results: Results) -> str:
 
 
 def past_gallery_table(results: Results) -> str:
-    """The mAP of each model's queries (rows) in the galleries of this model and of all earlier models (columns).
+    """Format the mAP of each model's queries (rows) in the galleries of this model and of all earlier models (columns).
 
-    Each value is the mean over the test sets whose domain was trained before the column's model was saved.
+    Each value is a mean over the test sets on whose domain the column's model had been trained.
     """
     rows = [[name, *map(number, values)] for name, values in past_gallery_rows([results])]
     free = [number(results["summary"].get(f"reindex_free_{metric}")) for metric in ("mAP", "rank1")]
@@ -147,7 +147,7 @@ def past_gallery_table(results: Results) -> str:
 
 
 def past_gallery_rows(runs: Sequence[Results]) -> list[tuple[str, list[float | None]]]:
-    """The rows of :func:`past_gallery_table`, averaged over the runs of a group: name of the task, and mAP values."""
+    """Average the rows of :func:`past_gallery_table` over the runs of a group: name of the task, and its values."""
     rows: list[tuple[str, list[float | None]]] = []
     for row in range(min((len(run["mAP"]) for run in runs), default=0)):
         columns = [[cross_average(run, "mAP", row, past) for run in runs] for past in range(row + 1)]
@@ -166,8 +166,8 @@ def comparison_table(
 ) -> str:
     """Compare runs: mean ± standard deviation (n - 1) over the seeds of each method on each benchmark, in per cent.
 
-    Runs with different protocols, configs, AP conventions or numbers of finished tasks are not averaged, see
-    :func:`lreid.report.groups.group_names`. Groups are in the order of their first runs.
+    The table does not average runs with different protocols, configs, AP conventions or numbers of finished tasks (see
+    :func:`lreid.report.groups.group_names`). The order of groups is the order of their first runs.
 
     Args:
         runs: contents of ``results.json``.
@@ -212,7 +212,7 @@ def comparison_table(
 def _comparison_csv(
     keys: Sequence[str], columns: Sequence[Column], figures: Sequence[tuple[Sequence[str], Sequence[Spread]]]
 ) -> str:
-    """The comparison as CSV: text columns, then one column per mean and one per deviation."""
+    """Format the comparison as CSV: text columns, then one column per mean and one per deviation."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow([*keys, *(f"{column.key}{part}" for column in columns for part in ("", "_std"))])
@@ -222,7 +222,7 @@ def _comparison_csv(
 
 
 def _unequal(runs: Sequence[Results]) -> tuple[Column, ...]:
-    """The column of training images seen, if finished runs on one benchmark have seen different numbers of images."""
+    """Add a column of training images seen, if finished runs on one benchmark saw different numbers of images."""
     counts: dict[str, set[int | None]] = {}
     for run in runs:
         if len(run["mAP"]) == len(run["tasks"]):
@@ -231,7 +231,7 @@ def _unequal(runs: Sequence[Results]) -> tuple[Column, ...]:
 
 
 def score_table(results: dict[str, Any]) -> str:
-    """Metrics of tested models in per cent, with one row per checkpoint, test set and variant, and with notes."""
+    """Format metrics of models on test sets, in per cent: one row per checkpoint, test set and variant, and notes."""
     rates = sorted({rate["false_accept_rate"] for row in results["rows"] for rate in row["open_set"]}, reverse=True)
     heads = [*(metric.title for metric in METRICS), *(f"TPR@{rate:g}%" for rate in rates), "no match"]
     rows = []
@@ -254,7 +254,7 @@ def score_table(results: dict[str, Any]) -> str:
 
 
 def index_table(results: dict[str, Any]) -> str:
-    """Table of the accuracy that an index loses compared with the exact ranking, and of its speed and size."""
+    """Show how much accuracy indexes lose compared with the exact ranking, and metrics that help to choose an index."""
     exact = {(row["checkpoint"], row["test"]): row for row in results["rows"] if row["variant"] == "plain"}
     shown = [("mAP", "mAP"), ("rank1", "R1")]
     heads = ["checkpoint", "test set", "index", *(head for _, title in shown for head in (title, "minus exact"))]
@@ -276,7 +276,7 @@ def index_table(results: dict[str, Any]) -> str:
 
 
 def cross_model_table(results: dict[str, Any]) -> str:
-    """One table per test set: mAP with the query features of each model (rows) and gallery of each model (columns)."""
+    """Show, per test set, the mAP with queries by each model (rows) and the gallery by each model (columns)."""
     tables = []
     for matrix in results["cross_model"]:
         names = matrix["checkpoints"]
@@ -289,12 +289,12 @@ def cross_model_table(results: dict[str, Any]) -> str:
 
 
 def cost_columns(runs: Sequence[Results]) -> tuple[Column, ...]:
-    """The columns :data:`COST`, and the size of the adapter if a run has one."""
+    """Return the columns :data:`COST`, and the size of the adapter if a run has one."""
     return COST + (ADAPTER,) * any("adapter" in (run.get("stored") or {}) for run in runs)
 
 
 def _cost(run: Results) -> dict[str, float | None]:
-    """Values for :func:`cost_columns`; a value that the run did not record is None."""
+    """Values of the columns of :func:`cost_columns`; a value that the run did not record is None."""
     seconds = run.get("seconds", {})
     trained = seconds.get("train_cpu") or seconds.get("train")
     steps = run.get("steps_trained")
@@ -312,7 +312,7 @@ def _cost(run: Results) -> dict[str, float | None]:
 
 
 def _switches(run: Results) -> dict[str, float | None]:
-    """Values for :data:`SWITCHES`; a value that the run did not record is None."""
+    """Values of :data:`SWITCHES`; a value that the run did not record is None."""
     moved: dict[str, list[float]] = {"stored": [], "held_out": []}
     for switch in run.get("drift") or []:
         for name, curves in switch.items():
@@ -340,9 +340,9 @@ def _cell(results: Results, row: int, column: int) -> str:
 
 
 def group_figures(groups: Sequence[Group], columns: Sequence[Column]) -> list[list[Spread]]:
-    """Mean and standard deviation of each column over the runs of each group.
+    """Compute mean and standard deviation of each column over the runs of each group.
 
-    The mean over tasks is None for joint training, because joint training has a single task.
+    For methods that learn all tasks at once, the mean over tasks is None, because these methods have a single task.
     """
     tasks: dict[str, int] = {}  # by benchmark
     for group in groups:
@@ -357,7 +357,7 @@ def group_figures(groups: Sequence[Group], columns: Sequence[Column]) -> list[li
 
 
 def mean_and_std(values: Sequence[float | None]) -> Spread:
-    """Mean and sample standard deviation (n - 1), or None if a value is None. A single value has deviation None."""
+    """Mean and sample deviation (n - 1); both are None if a value is None. A single value has the deviation None."""
     numbers = [value for value in values if value is not None]
     if len(numbers) < len(values):
         return None, None
@@ -365,18 +365,18 @@ def mean_and_std(values: Sequence[float | None]) -> Spread:
 
 
 def spread_text(mean: float | None, std: float | None, digits: int = 1, signed: bool = False) -> str:
-    """Mean and standard deviation as text, ``82.8 ± 1.4``; None is left out."""
+    """Format mean and deviation as text, ``82.8 ± 1.4``; a part that is None is left out."""
     text = number(mean, digits, signed)
     return text if std is None else f"{text} ± {number(std, digits)}"
 
 
 def text_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1, style: str = "simple") -> str:
-    """A table as text. The first ``left`` columns are flush left, all other columns flush right."""
+    """Format a table as text; the first ``left`` columns are flush left, the others flush right."""
     return tabulate(rows, heads, tablefmt=style, stralign="right", colalign=left * ["left"], disable_numparse=True)
 
 
 def number(value: float | None, digits: int = 1, signed: bool = False) -> str:
-    """A number as text; a dash for None."""
+    """Format a number as text, or as a dash if it is None."""
     if value is None or math.isnan(value):
         return "–"
     text = f"{value:+.{digits}f}" if signed else f"{value:.{digits}f}"

@@ -1,4 +1,4 @@
-"""The facts about a trained model: a JSON file next to its weights."""
+"""Read and write cards: a card is a JSON file with facts about a trained model, next to the weights."""
 
 import difflib
 import json
@@ -68,8 +68,8 @@ class Card:
         url, mirrors: addresses of the weights; empty if they are next to the card.
         verification: threshold to decide whether two images show the same identity, measured on the images of
             ``galleries``. ``threshold`` is a cosine similarity; ``false_accept_rate`` is the share of the
-            ``impostor_pairs`` that reach it, and ``true_positive_rate`` the share of the genuine pairs. Empty on older
-            cards.
+            ``impostor_pairs`` that reach the threshold, and ``true_positive_rate`` the share of the genuine pairs that
+            reach it. Empty on older cards.
         limits: limits of the model, and uses to avoid; empty on older cards.
         imagenet: whether the training is known to start from ImageNet weights, directly or through another model.
     """
@@ -126,7 +126,7 @@ class Card:
 
 
 def _value(value: Any) -> str:
-    """JSON with one line per key of a mapping, and lists on one line."""
+    """Format JSON with one line per key of a mapping, and with lists on one line."""
     if not isinstance(value, dict):
         return json.dumps(value)
     return "{\n" + ",\n".join(f"  {json.dumps(key)}: {json.dumps(each)}" for key, each in value.items()) + "\n }"
@@ -168,10 +168,10 @@ def read_card(file: Path) -> Card:
 
 
 def card_beside(weights: Path) -> Card:
-    """The card of a file with weights, ``NAME-HASH.safetensors`` or ``NAME.safetensors``.
+    """Read the card next to a weights file ``NAME-HASH.safetensors`` or ``NAME.safetensors``.
 
     Raises:
-        InputError: as in :func:`read_card`, or the card belongs to different weights.
+        InputError: the card is missing, is not a card, or belongs to different weights.
     """
     versioned = re.fullmatch(f"(?P<name>{NAME.pattern})-(?P<hash>[0-9a-f]{{12}})", weights.stem)
     if versioned is None or weights.with_suffix(".json").exists():
@@ -183,7 +183,7 @@ def card_beside(weights: Path) -> Card:
 
 
 def cards() -> list[Card]:
-    """The cards of lreid and those in the folder ``LREID_ZOO_CARDS``, which replace cards of the same name.
+    """Read the cards of lreid, and the cards in ``LREID_ZOO_CARDS``, which replace cards of the same name.
 
     Raises:
         InputError: the folder is missing or cannot be listed, or a file in it is not a card.
@@ -198,10 +198,10 @@ def cards() -> list[Card]:
 
 
 def find(name: str) -> Card | Published:
-    """The card with this name (without ``zoo:``) or path ``….json``, or the third-party checkpoint of this name.
+    """Find the card with this name (without ``zoo:``) or path ``….json``, or the third-party checkpoint of this name.
 
     Raises:
-        InputError: nothing has this name; the message gives the most similar name.
+        InputError: no model has this name; the message gives the most similar name.
     """
     if name.endswith(".json"):
         return read_card(Path(name))

@@ -46,7 +46,7 @@ def published_table(entries: Iterable[Published]) -> str:
 
 
 def _mean(card: Card, kind: str) -> str:
-    """Means of mAP / Rank-1 over the galleries of a kind."""
+    """Format the means of mAP / Rank-1 over the galleries of one kind."""
     of_kind = [figures for figures in card.figures.values() if figures["kind"] == kind]
     if not of_kind:
         return "–"
@@ -91,7 +91,7 @@ def markdown_page(cards: Sequence[Card], entries: Sequence[Published]) -> str:
 
 
 def _family(entries: Sequence[Published]) -> dict[str, Any]:
-    """The content of the page about the published checkpoints of one origin."""
+    """Return the section of the page about the published checkpoints of one origin."""
     heads = ("name", "network", "figures", "SHA-256")
     rows = [
         (
@@ -136,7 +136,7 @@ def _published_facts(entry: Published) -> dict[str, str]:
 
 
 def _section(card: Card) -> dict[str, Any]:
-    """The content of the page about one card."""
+    """Return the section of the page about one card."""
     heads = ("gallery", "kind", "queries", "images", "mAP", "Rank-1", "Rank-5", "Rank-10")
     rows = [
         (
@@ -157,7 +157,7 @@ def _section(card: Card) -> dict[str, Any]:
 
 
 def hub_text(card: Card, repository: str) -> str:
-    """Write the page of an entry for the repository ``OWNER/NAME`` on Hugging Face's hub."""
+    """Write the page about an entry for the repository ``OWNER/NAME`` on Hugging Face's hub."""
     section = _section(card)
     facts = "\n".join(f"* {name}: {value}" for name, value in section["facts"].items())
     return (
@@ -171,7 +171,7 @@ def hub_text(card: Card, repository: str) -> str:
 
 
 def _markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, left: int) -> str:
-    """A table whose first ``left`` columns are flush left, the others flush right."""
+    """Format a Markdown table whose first ``left`` columns are flush left and whose other columns are flush right."""
     return tabulate(rows, heads, tablefmt="pipe", stralign="right", colalign=left * ["left"], disable_numparse=True)
 
 
@@ -193,7 +193,7 @@ def _facts(card: Card) -> dict[str, str]:
 
 
 def verification_text(card: Card) -> str:
-    """The verification threshold of a card with its error rates; the card must have a threshold."""
+    """Format the verification threshold of a card and its error rates; the card must have a threshold."""
     rates = card.verification
     return (
         f"threshold {rates['threshold']:.3f} on cosine similarity (FAR {100 * rates['false_accept_rate']:g} % on "

@@ -1,4 +1,4 @@
-"""Download files; if a download breaks, stalls or returns a wrong file, no file is left under the name."""
+"""Download files; a download that breaks, stalls or returns a wrong file leaves no file with the final name."""
 
 import http.client
 import logging
@@ -31,7 +31,7 @@ WEB_PAGE = "returns a web page instead of the file: it requires a login, or the 
 
 
 class _Fault(Exception):
-    """An address did not return the file; if ``final`` is True, another attempt is useless."""
+    """A download from one address failed; ``final`` is True if another attempt would fail, too."""
 
     def __init__(self, reason: str, *, final: bool = False) -> None:
         super().__init__(reason)
@@ -40,11 +40,11 @@ class _Fault(Exception):
 
 @dataclass(frozen=True)
 class Download:
-    """Downloads a file from the first address that has it.
+    """Download a file from the first address that returns it.
 
-    If a download stops, the received bytes stay in ``FILE.part``, and the next attempt requests only the rest (HTTP
-    Range). A later call does the same if the size is known. The file gets its name when it is complete and its hash is
-    right.
+    If a download stops, the received bytes stay in ``FILE.part``, and the next attempt requests only the missing bytes
+    (HTTP Range). A later call also resumes the download if the size is known. The file gets its final name when it is
+    complete and its hash is correct.
 
     Args:
         timeout: seconds without a byte after which an attempt fails.
@@ -66,7 +66,7 @@ class Download:
             size: size in bytes; 0 if unknown.
 
         Raises:
-            InputError: no address returns the file, it cannot be written, or a different file has its name.
+            InputError: no address returns the file, the file cannot be written, or a different file has its name.
         """
         for address in addresses:
             if not address.startswith(SCHEMES):
@@ -115,7 +115,7 @@ class Download:
 
 @dataclass
 class _Resuming:
-    """Downloads a file from one address in several attempts; ``size`` is 0 until it is known."""
+    """Download a file from one address in several attempts; ``size`` is 0 until the server reports it."""
 
     url: str
     part: Path
@@ -181,7 +181,7 @@ class _Resuming:
 
 @dataclass
 class _Bounded:
-    """An open file with a maximum size in bytes; a file that exceeds the maximum is deleted."""
+    """An open file with a maximum size in bytes; lreid deletes a file that exceeds the maximum."""
 
     file: IO[bytes]
     most: int
@@ -197,7 +197,7 @@ class _Bounded:
 
 
 class _Drive(_Resuming):
-    """Downloads a file from Google Drive in several attempts."""
+    """Download a file from Google Drive in several attempts."""
 
     def _fetch(self, start: int) -> None:
         try:
@@ -218,7 +218,7 @@ class _Drive(_Resuming):
 
 
 def _length(header: str | None) -> int | None:
-    """The length in bytes that an answer declares; None if it declares none."""
+    """Return the length in bytes that a response declares, or None if it declares no length."""
     if header is None:
         return None
     if not re.fullmatch("[0-9]{1,18}", header.strip()):
@@ -231,7 +231,7 @@ def _too_large(most: int) -> _Fault:
 
 
 def _first_cause(error: BaseException) -> BaseException:
-    """The root cause of an error; the library requests wraps a network error three times."""
+    """Return the root cause of an error, because the library requests wraps a network error three times."""
     while error.__context__ is not None:
         error = error.__context__
     return error

@@ -1,7 +1,7 @@
-"""Third-party checkpoints by name: their addresses, settings and terms.
+"""Find third-party checkpoints by name, with their addresses, settings and terms.
 
-``hosted.yaml`` lists the checkpoints in families of the same origin. The files are not part of lreid. lreid downloads a
-file when it is first used; users can also put it manually where :func:`published_file` looks for it.
+``hosted.yaml`` lists the checkpoints in families of the same origin. lreid does not contain the files. lreid downloads
+a file at the file's first use; users can also copy the file manually to the path that :func:`published_file` reads.
 """
 
 import logging
@@ -21,7 +21,10 @@ from lreid.zoo.download import Download
 logger = logging.getLogger("lreid")
 
 FILE = Path(__file__).with_suffix(".yaml")
-IMAGENET_TERMS = "starts from ImageNet, whose terms allow research only; whether weights inherit them is unsettled"
+IMAGENET_TERMS = (
+    "trained from ImageNet weights; ImageNet's terms allow research only, and it is unsettled whether weights inherit "
+    "these terms"
+)
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ class Published:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The config keys that describe its network."""
+        """The config keys that describe the checkpoint's network."""
         return {
             "MODEL.BACKBONE": self.backbone,
             "MODEL.NORM": self.norm,
@@ -105,10 +108,10 @@ def _filled(address: Any, keys: dict[str, Any]) -> Any:
 
 
 def published_file(entry: Published, folder: Path, *, download: Download = Download()) -> Path:  # noqa: B008 (frozen)
-    """The verified file of a published checkpoint, downloaded to ``folder`` if needed.
+    """Return the verified file of a published checkpoint, downloaded to ``folder`` if needed.
 
-    If the authors did not publish the whole SHA-256, lreid records it in ``FILE.sha256`` at the first use. From then
-    on, lreid refuses a file with a different SHA-256.
+    If the authors did not publish the whole SHA-256, lreid records the hash in ``FILE.sha256`` at the first use. Later,
+    lreid refuses a file with a different SHA-256.
 
     Raises:
         InputError: the file cannot be downloaded, or is not the expected file.
@@ -135,7 +138,7 @@ def published_file(entry: Published, folder: Path, *, download: Download = Downl
 
 
 def _remember(entry: Published, file: Path, digest: str, memory: Path, fresh: bool) -> None:
-    """Record the SHA-256 of a file at its first use, if it contains named tensors."""
+    """Record the SHA-256 of a file at its first use, if the file contains named tensors."""
     from lreid.zoo.state_dicts import read_state_dict  # torch
 
     try:

@@ -17,7 +17,7 @@ LICENCES = ("mit", "apache-2.0", "bsd-3-clause", "cc0-1.0", "cc-by-4.0", "cc-by-
 
 
 def hub_of(repository: str) -> Any:
-    """A client of Hugging Face's hub with write access.
+    """Return a client of Hugging Face's hub with write access.
 
     Args:
         repository: ``OWNER/NAME``.
@@ -34,7 +34,7 @@ def hub_of(repository: str) -> Any:
 
 
 def upload(card: Card, repository: str, hub: Any) -> str:
-    """Upload an entry in one commit, replacing an earlier version; users load the entry by ``hub:OWNER/NAME``.
+    """Upload an entry in one commit that replaces an earlier version; users load the entry as ``hub:OWNER/NAME``.
 
     Args:
         card: card of the entry; the weights are next to it.
@@ -67,7 +67,7 @@ def upload(card: Card, repository: str, hub: Any) -> str:
 
 
 def page(card: Card, repository: str) -> str:
-    """The page of a repository: front matter for the hub, then the content of the card."""
+    """Write the page of a repository: front matter for the hub, then the content of the card."""
     licence = card.licence.lower()
     front: dict[str, Any] = (
         {"license": licence} if licence in LICENCES else {"license": "other", "license_name": licence}

@@ -24,9 +24,9 @@ NUMPY_SCALARS: list[Any] = [
 
 
 def read_state_dict(file: str | Path) -> dict[str, Tensor]:
-    """The tensors of a file by name, on the CPU.
+    """Read the tensors of a file by name, onto the CPU.
 
-    The prefixes ``module.`` (several devices) and ``_orig_mod.`` (compiled networks) are removed from the names.
+    lreid removes the prefixes ``module.`` (several devices) and ``_orig_mod.`` (compiled networks) from the names.
 
     Raises:
         InputError: the file is missing or damaged, or contains no named tensors.
@@ -53,7 +53,7 @@ def read_state_dict(file: str | Path) -> dict[str, Tensor]:
 
 
 def read_safetensors(file: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file, on the CPU.
+    """Read the tensors of a safetensors file, onto the CPU.
 
     Raises:
         InputError: the file is missing or damaged.

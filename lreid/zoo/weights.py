@@ -1,4 +1,4 @@
-"""Find, verify, read and write the file with the weights of an entry."""
+"""Find, verify, read and write the weights file of an entry."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ logger = logging.getLogger("lreid")
 
 
 def weights_name(card: Card) -> str:
-    """Name of the weights file, which differs between versions of an entry."""
+    """Name of the weights file; every version of an entry has a different name."""
     return f"{card.name}-{card.sha256[:12]}.safetensors"
 
 
 def write_entry(card: Card, content: bytes) -> None:
-    """Write an entry; an existing entry is replaced in the moment when the card is written.
+    """Write an entry; writing the card replaces an existing entry in one step.
 
-    Afterwards the weights of the previous card are deleted. All other files are kept, even those of a killed
-    publication, because their names do not prove where they came from.
+    After writing the card, lreid deletes the weights of the previous card. lreid keeps all other files, even those of a
+    killed publication, because their names do not prove their origin.
 
     Args:
         card: card of the model; its folder is created if needed.
         content: content of the weights file; the card records its hash.
 
     Raises:
-        InputError: the entry cannot be written, or a file that has one of its names belongs to no entry; the old entry
-            does not change.
+        InputError: the entry cannot be written, or a file with the name of the entry's card or weights belongs to no
+            entry. The old entry then does not change.
     """
     folder, weights = card.file.parent, card.file.with_name(weights_name(card))
     try:
@@ -68,7 +68,7 @@ def write_entry(card: Card, content: bytes) -> None:
 
 
 def weights_in_place(file: Path) -> dict[str, str]:
-    """The possible names of a card's weights, with the SHA-256 that the card records; empty if there is no card.
+    """Possible names of a card's weights, with the SHA-256 that the card records; empty if there is no card.
 
     Raises:
         InputError: the file is not a card of any lreid version, so it must not be replaced.
@@ -87,7 +87,7 @@ def weights_in_place(file: Path) -> dict[str, str]:
 
 
 def _is_own(path: Path, sha256: str, new: Card) -> bool:
-    """Whether a file contains the weights of the old card and belongs to no other card.
+    """Check whether a file contains the weights of the old card and belongs to no other card.
 
     Args:
         path: the file.
@@ -101,10 +101,10 @@ def _is_own(path: Path, sha256: str, new: Card) -> bool:
 
 
 def read_entry(card: Card) -> tuple[Card, dict[str, Tensor]]:
-    """Read the card of an entry and its tensors, on the CPU, both of the new entry if it is replaced meanwhile.
+    """Read an entry's card and tensors onto the CPU; if the entry is replaced meanwhile, both come from the new entry.
 
     Raises:
-        InputError: as in :func:`weights_file` and :func:`lreid.zoo.state_dicts.read_safetensors`.
+        InputError: :func:`weights_file` or :func:`lreid.zoo.state_dicts.read_safetensors` fails.
     """
     from lreid.zoo.state_dicts import read_safetensors
 
@@ -118,10 +118,10 @@ def read_entry(card: Card) -> tuple[Card, dict[str, Tensor]]:
 
 
 def read_state(entry: Card | Published) -> dict[str, Tensor]:
-    """The tensors of an entry, on the CPU, with the names of the program that trained it.
+    """Read the tensors of an entry onto the CPU, with the names that the training program gave them.
 
     Raises:
-        InputError: as in :func:`weights_file`, or the file is damaged.
+        InputError: :func:`weights_file` fails, or the file is damaged.
     """
     from lreid.zoo.state_dicts import read_state_dict
 
@@ -129,7 +129,7 @@ def read_state(entry: Card | Published) -> dict[str, Tensor]:
 
 
 def weights_file(entry: Card | Published, *, download: Download = Download()) -> Path:  # noqa: B008 (frozen)
-    """The verified file with the weights of an entry, downloaded if needed.
+    """Return the verified weights file of an entry, downloaded if needed.
 
     Raises:
         InputError: the file is damaged or missing, or cannot be downloaded.
@@ -162,7 +162,7 @@ def weights_file(entry: Card | Published, *, download: Download = Download()) ->
 
 
 def _beside(card: Card) -> Path:
-    """Path of the weights next to the card; in entries of earlier versions, their name contains no hash."""
+    """Path of the weights next to the card; in entries of earlier versions, the file name contains no hash."""
     named = card.file.with_name(weights_name(card))
     return named if named.exists() else card.file.with_suffix(".safetensors")
 

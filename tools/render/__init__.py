@@ -1,7 +1,7 @@
-"""Render images of people: MakeHuman's bodies with clothes, drawn by OpenGL in procedural streets and halls.
+"""Render images of people: MakeHuman's bodies with clothes, drawn with OpenGL in procedural streets and halls.
 
-:func:`render` writes a data set. Domain, identity, camera, image number and one seed determine an image; on one machine
-it always has the same pixels. Each of these modules imports only modules listed before it:
+:func:`render` writes a data set. Domain, identity, camera, image number and seed determine an image; on one machine,
+the same five values always give the same pixels. Each module imports only modules that this list names before it:
 
 * :mod:`~render.formats` reads MakeHuman's files.
 * :mod:`~render.people` chooses the appearance of a person.
@@ -45,7 +45,7 @@ QUALITY = 92  # JPEG quality of the files
 
 
 class Plan(NamedTuple):
-    """The data set to render, see :func:`render`."""
+    """The data set that a call of :func:`render` creates."""
 
     domains: int
     train_identities: int
@@ -59,7 +59,7 @@ class Plan(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One line of the list of images."""
+    """One line of ``index.csv``."""
 
     path: str
     pid: str
@@ -83,10 +83,10 @@ def render(
     first_domain: int = 0,
     workers: int = 1,
 ) -> int:
-    """Write a data set of rendered people: ``index.csv``, JPEG files in ``images``, settings in ``render.json``.
+    """Write a data set of rendered people: ``index.csv``, JPEG files in ``images``, and settings in ``render.json``.
 
     Domains differ in place, cameras, light, sensors, fashion and the errors of the person detector. Rendering more
-    identities, images or domains does not change the others.
+    identities, images or domains does not change the images of the others.
 
     Args:
         out: folder to create. If the name ends with ``.zip``, everything is written to one file, whose bytes depend
@@ -143,7 +143,7 @@ def render(
 
 
 def _pack(folder: Path) -> None:
-    """Replace a folder by one zip file; JPEG files are stored without compression, and no times are stored."""
+    """Replace a folder by one zip file, which stores JPEG files without compression and stores no times."""
     try:
         with unfinished(folder.with_name(f"{folder.name}.packed")) as file:
             with zipfile.ZipFile(file, "w") as archive:
@@ -177,7 +177,7 @@ def _write(path: Path, data: bytes) -> None:
 
 
 class _Studio(NamedTuple):
-    """Objects that a process keeps between two jobs."""
+    """Renderer and other objects that a process keeps in memory between two jobs."""
 
     key: tuple
     renderer: Renderer

@@ -1,4 +1,4 @@
-"""The folder of MakeHuman's assets: check it, list what can be chosen, and build bodies from it."""
+"""Read the folder of MakeHuman's assets: check it, list the available assets, and build bodies from them."""
 
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -47,7 +47,7 @@ class Part(NamedTuple):
 
 
 class Assets:
-    """MakeHuman's assets in a folder; files are read when they are first needed.
+    """MakeHuman's assets in a folder; lreid reads a file at its first use.
 
     Args:
         home: the folder, with ``3dobjs``, ``targets``, ``rigs``, ``skins``, ``clothes`` and ``hair``.
@@ -89,7 +89,7 @@ class Assets:
         return read_texture_name(skin)
 
     def texture(self, garment: Path) -> Path | None:
-        """The texture file that a garment's material names; None if it does not exist."""
+        """Texture file that a garment's material names; None if the file does not exist."""
         path = read_texture_name(read_garment(garment).material)
         return path if path.is_file() else None
 
@@ -113,7 +113,7 @@ class Assets:
 
     @cached_property
     def rig(self) -> dict[str, np.ndarray]:
-        """For each posed bone, the vertices (N,) whose mean is the joint about which it rotates."""
+        """For each posed bone, the vertices (N,) whose mean is the joint about which the bone rotates."""
         return {name: self._rig.joints[name] for name in POSED}
 
     @cached_property
@@ -125,7 +125,7 @@ class Assets:
 
     @cached_property
     def parents(self) -> list[int]:
-        """Position of each posed bone's parent among the posed bones; -1 for the root."""
+        """Index of each posed bone's parent among the posed bones; -1 for the root."""
         return [-1 if name == "root" else self._posed(self._rig.parents[name]) for name in POSED]
 
     def _posed(self, bone: str | None) -> int:
@@ -135,7 +135,7 @@ class Assets:
 
     @cached_property
     def _skinning(self) -> np.ndarray:
-        """How much each vertex of the body follows each posed bone, (V, bones) float32."""
+        """Influence (V, bones) float32 of each posed bone on each vertex of the body."""
         table = np.zeros((len(self.base.vertices), len(POSED)), np.float32)
         for bone, (vertices, weights) in self._rig.weights.items():
             table[vertices, self._posed(bone)] += weights
@@ -143,7 +143,7 @@ class Assets:
         return table / table.sum(1, keepdims=True)
 
     def shape(self, body: Body) -> np.ndarray:
-        """Vertices of a body, (V, 3) float32 decimetres, blended from the two nearest targets on each axis."""
+        """Vertices (V, 3) float32 decimetres of a body, blended from the two nearest targets on each axis."""
         vertices = self.base.vertices.copy()
         ages = _between(AGES, body.age)
         for age, share in ages:
@@ -165,7 +165,7 @@ class Assets:
 
     @lru_cache(maxsize=128)  # noqa: B019, one object lives as long as its process
     def part(self, path: Path | None) -> Part:
-        """Load a garment by its ``.mhclo`` file, or the body (None)."""
+        """Load a garment from its ``.mhclo`` file, or the body if the path is None."""
         if path is None:
             return self._part(self.base, None, None)
         garment = read_garment(path)
@@ -189,7 +189,7 @@ class Assets:
         return Part(mesh, garment, texture, bones, influence.astype(np.float32), _facing(mesh))
 
     def fit(self, part: Part, body: np.ndarray) -> np.ndarray:
-        """Corners of a part on a body, (C, 3) float32 decimetres; ``body`` contains the body's vertices (V, 3)."""
+        """Corners (C, 3) float32 decimetres of a part on a body; ``body`` holds the body's vertices (V, 3)."""
         garment = part.garment
         if garment is None:
             return body[part.mesh.corners]
@@ -207,7 +207,7 @@ def _read_target(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _between(names: tuple[str, ...], value: float) -> list[tuple[str, float]]:
-    """Interpolation weights of the names around a value from 0 (the first name) to 1 (the last name)."""
+    """Weights that interpolate between the names around a value from 0 (the first name) to 1 (the last name)."""
     place = value * (len(names) - 1)
     return [(name, max(0.0, 1 - abs(place - i))) for i, name in enumerate(names)]
 
@@ -222,7 +222,7 @@ def _facing(mesh: Mesh) -> Any:
 
 
 def normals(part: Part, corners: np.ndarray) -> np.ndarray:
-    """Unit normals of a part's corners, (C, 3) float32, weighted by the area of triangles and smooth over seams."""
+    """Unit normals (C, 3) float32 of a part's corners, weighted by the area of triangles and smooth over seams."""
     ends = corners[part.mesh.triangles]  # (T, 3, 3)
     areas = np.cross(ends[:, 1] - ends[:, 0], ends[:, 2] - ends[:, 0])
     sums = part.facing @ areas

@@ -32,7 +32,7 @@ class Mesh(NamedTuple):
 
 
 class Garment(NamedTuple):
-    """How a mesh follows a body: each vertex is a weighted sum of three vertices of the body, plus an offset.
+    """A garment whose mesh follows a body: each vertex is a weighted sum of three vertices of the body, plus an offset.
 
     Args:
         mesh: file of the mesh.
@@ -55,12 +55,12 @@ class Garment(NamedTuple):
 
 
 class Rig(NamedTuple):
-    """Bones, and how much each vertex follows them.
+    """Bones, and the influence of each bone on the vertices.
 
     Args:
         parents: parent of each bone; None for the root. Parents come before their children.
         joints: for each bone, the vertices of the body whose mean is its head.
-        weights: for each bone, vertices (N,) ints and how much they follow it, (N,) float32.
+        weights: for each bone, the vertices (N,) ints that follow the bone, and their weights (N,) float32.
     """
 
     parents: dict[str, str | None]
@@ -69,7 +69,7 @@ class Rig(NamedTuple):
 
 
 def _naming_damage(read: Callable[[Path], Read]) -> Callable[[Path], Read]:
-    """Wrap a reader so that a damaged file raises one clear line."""
+    """Wrap a reader so that a damaged file raises one clear error."""
 
     @wraps(read)
     def reading(path: Path) -> Read:
@@ -85,14 +85,14 @@ def _naming_damage(read: Callable[[Path], Read]) -> Callable[[Path], Read]:
 
 
 def _lines(path: Path) -> list[list[str]]:
-    """The words of each line that is neither empty nor a comment."""
+    """Return the words of each line that is neither empty nor a comment."""
     lines = (line.split() for line in path.read_text(encoding="utf-8", errors="replace").splitlines())
     return [words for words in lines if words and not words[0].startswith("#")]
 
 
 @_naming_damage
 def read_mesh(path: Path) -> Mesh:
-    """Read a Wavefront ``.obj``, or only its group ``body`` if it has one; MakeHuman's other groups are helpers.
+    """Read a Wavefront ``.obj``; if the file has a group ``body``, skip all other groups (MakeHuman's helpers).
 
     Raises:
         InputError: the file is missing or damaged.
@@ -116,14 +116,14 @@ def read_mesh(path: Path) -> Mesh:
 
 
 def _corner(word: str) -> tuple[int, int]:
-    """Vertex and texture position of ``V``, ``V/T`` or ``V/T/N``, numbered from 0."""
+    """Return vertex and texture position of ``V``, ``V/T`` or ``V/T/N``, numbered from 0."""
     vertex, texture = [*word.split("/"), ""][:2]
     return int(vertex) - 1, int(texture or 1) - 1
 
 
 @_naming_damage
 def read_target(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Read a ``.target``: vertices (N,) and by how much they move, (N, 3) float32 decimetres.
+    """Read a ``.target`` file: vertices (N,) and their displacements (N, 3) float32 decimetres.
 
     Raises:
         InputError: the file is missing or damaged.
@@ -170,7 +170,7 @@ def read_garment(path: Path) -> Garment:
 
 
 def _ranges(words: list[str]) -> list[int]:
-    """The numbers of a line such as ``3 7 - 9 12``."""
+    """Return the numbers of a line such as ``3 7 - 9 12``, in which ``7 - 9`` is a range."""
     numbers: list[int] = []
     for place, word in enumerate(words):
         if word != "-":
@@ -181,7 +181,7 @@ def _ranges(words: list[str]) -> list[int]:
 
 @_naming_damage
 def read_texture_name(path: Path) -> Path:
-    """The image that an ``.mhmat`` names as its diffuse texture, whether it exists or not.
+    """Return the image file that an ``.mhmat`` file names as its diffuse texture, even if that image does not exist.
 
     Raises:
         InputError: the file is missing or damaged.
@@ -192,7 +192,7 @@ def read_texture_name(path: Path) -> Path:
 
 @_naming_damage
 def read_rig(path: Path) -> Rig:
-    """Read an ``.mhskel`` file and the weights file that it names.
+    """Read an ``.mhskel`` file, and the file of weights that it names.
 
     Raises:
         InputError: a file is missing or damaged.

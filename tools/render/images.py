@@ -18,7 +18,7 @@ cv2 = Extra("cv2", "opencv")
 def photograph(
     renderer: Renderer, domain: Domain, camera: Camera, subject: Subject, others: Sequence[Subject], dice: random.Random
 ) -> np.ndarray:
-    """Render the part of a camera's image that a detector cuts out.
+    """Render the part of a camera's image that a person detector would cut out.
 
     Args:
         renderer: renderer for the size of the images.
@@ -58,7 +58,7 @@ def _standing(
 def _detection(
     box: tuple[float, float, float, float], domain: Domain, dice: random.Random
 ) -> tuple[float, float, float, float]:
-    """The window that a detector returns for a box; both are left, right, bottom, top."""
+    """Return the window that a detector returns for a true box; both are left, right, bottom, top."""
     left, right, bottom, top = box
     high = top - bottom
     wide = max(right - left, 0.36 * high)
@@ -72,7 +72,7 @@ def _detection(
 
 
 def _sensed(image: np.ndarray, camera: Camera, dice: random.Random) -> np.ndarray:
-    """Add the blur, light, noise and compression of a sensor to an image in the sensor's pixels."""
+    """Add the blur, light, noise and compression of a camera to an image that has the sensor's resolution."""
     blur = camera.blur * dice.uniform(0.6, 1.4)
     image = cv2.GaussianBlur(image, (0, 0), blur)
     if dice.random() < 0.15:  # motion blur: somebody walks fast, or it is dark

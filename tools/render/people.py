@@ -1,4 +1,4 @@
-"""The appearance of people: body, clothes with colours and patterns, hair and bag, all chosen by a seed."""
+"""Choose the appearance of people by a seed: body, clothes with colours and patterns, hair and bag."""
 
 import colorsys
 import random
@@ -35,7 +35,7 @@ class Body(NamedTuple):
 
 
 class Cloth(NamedTuple):
-    """The colours of a piece of clothing.
+    """Colours and pattern of a piece of clothing.
 
     Args:
         colour, second: colours of the ground and of the pattern.
@@ -56,7 +56,7 @@ class Cloth(NamedTuple):
 
 
 class Person(NamedTuple):
-    """The properties that are the same in all images of an identity.
+    """Properties of a person that are the same in all images.
 
     Args:
         body: shape of the body.
@@ -100,7 +100,7 @@ class Person(NamedTuple):
 
 
 class Fashion(NamedTuple):
-    """Shares of races in a domain, and how clothes are chosen.
+    """Shares of races in a domain, and rules for choosing clothes.
 
     Args:
         races: weights, in the order of :data:`RACES`.
@@ -121,7 +121,7 @@ class Fashion(NamedTuple):
 
 
 def make_fashion(dice: random.Random) -> Fashion:
-    """Draw the fashion of a domain."""
+    """Sample the fashion of a domain at random."""
     return Fashion(
         tuple(dice.uniform(0.2, 1) ** 2 for _ in RACES),
         dice.random(),
@@ -134,7 +134,7 @@ def make_fashion(dice: random.Random) -> Fashion:
 
 
 def make_person(dice: random.Random, fashion: Fashion) -> Person:
-    """Draw a person of a domain."""
+    """Sample a person of a domain at random."""
     sex = dice.choice(SEXES)
     body = Body(
         dice.choices(RACES, fashion.races)[0],

@@ -1,4 +1,4 @@
-"""How a person stands or walks: angles of joints, and the positions of the bones that result."""
+"""Model how a person stands or walks: angles of joints, and the resulting positions of bones."""
 
 import math
 import random
@@ -13,10 +13,10 @@ Angles = dict[str, tuple[float, float, float]]
 
 
 def draw_angles(dice: random.Random, *, walking: float, stride: float, swing: float, loaded: str = "") -> Angles:
-    """Draw a pose: a moment of a walk, or a way of standing.
+    """Sample the joint angles of a pose at random: a moment of a walk, or a way of standing.
 
-    A positive angle about x bends a bone forwards if it points up, and backwards if it points down. Arms hang at (0, 0,
-    0).
+    A positive angle about the x axis bends a bone that points up forwards, and a bone that points down backwards. Arms
+    at angles (0, 0, 0) hang down.
 
     Args:
         dice: random number generator.
@@ -38,9 +38,9 @@ def draw_angles(dice: random.Random, *, walking: float, stride: float, swing: fl
 
 
 def _walk(phase: float, stride: float, swing: float, dice: random.Random) -> Angles:
-    """Angles at a phase of the gait cycle, close to those that gait laboratories report for walking on level ground.
+    """Compute joint angles at a phase of the gait cycle, close to published measurements of walking on level ground.
 
-    The hip swings by about 20° around 5° of flexion. The knee bends by 60° in swing and 15° in stance. Arms swing
+    The hip swings by about 20° around 5° of flexion. The knee bends by 60° in swing and by 15° in stance. Arms swing
     opposite to legs (Winter, The Biomechanics and Motor Control of Human Gait, 1987).
     """
     angles: Angles = {}
@@ -66,7 +66,7 @@ def _walk(phase: float, stride: float, swing: float, dice: random.Random) -> Ang
 
 
 def _bump(angle: float, sharpness: int) -> float:
-    """A smooth bump: 1 at angle 0, 0 at pi."""
+    """A smooth periodic bump: 1 at angle 0, and 0 at pi."""
     return (0.5 + 0.5 * math.cos(angle)) ** sharpness
 
 
@@ -91,7 +91,7 @@ def _stand(dice: random.Random) -> Angles:
 
 
 def _arm(angles: Angles, side: str, dice: random.Random) -> None:
-    """Change an arm to one of several typical gestures."""
+    """Change the angles of an arm to one of several typical gestures."""
     sign = 1.0 if side == "L" else -1.0
     upper, lower = dice.choice(
         (
@@ -133,14 +133,14 @@ class Skeleton:
         return -math.atan2(limb[0], -limb[1])
 
     def _bend(self, side: str) -> tuple[float, float]:
-        """The rotations about x that let upper and lower arm point straight down after they hang."""
+        """Rotations about x with which upper and lower arm point straight down."""
         joints = [self.joints[POSED.index(f"{bone}.{side}")] for bone in ("upperarm01", "lowerarm01", "wrist")]
         down = [rotation(0, 0, self.hang[side]) @ (end - start) for start, end in pairwise(joints)]
         upper, lower = (math.atan2(limb[2], -limb[1]) for limb in down)
         return upper, lower - upper
 
     def matrices(self, angles: Angles) -> np.ndarray:
-        """Transforms (bones, 3, 4) float32 from rest to a pose, for each bone; the lower foot stands at y = 0."""
+        """Transforms (bones, 3, 4) float32 of each bone from rest to a pose; the lower foot stands at y = 0."""
         moves = np.empty((len(POSED), 3, 4))
         for bone, name in enumerate(POSED):
             turn = rotation(*angles.get(name, (0.0, 0.0, 0.0)))
@@ -171,7 +171,7 @@ class Skeleton:
         return moves.astype(np.float32)
 
     def points(self, moves: np.ndarray) -> np.ndarray:
-        """Joints in a pose and the ends of head, hands and feet, (N, 3), which give the outline of a person."""
+        """Points (N, 3) of the outline of a person: joints in a pose, and the ends of head, hands and feet."""
         here = np.einsum("bij,bj->bi", moves[:, :, :3], self.joints) + moves[:, :, 3]
         ends = []
         reaches = {"head": np.array([0, 2.6, 0.3])}
@@ -190,7 +190,7 @@ class Skeleton:
 
 
 def rotation(x: float, y: float, z: float) -> np.ndarray:
-    """The rotation matrix (3, 3) about x, then y, then z."""
+    """The rotation matrix (3, 3) that rotates about x, then y, then z."""
     (cx, sx), (cy, sy), (cz, sz) = ((math.cos(angle), math.sin(angle)) for angle in (x, y, z))
     about_x = np.array([[1, 0, 0], [0, cx, -sx], [0, sx, cx]])
     about_y = np.array([[cy, 0, sy], [0, 1, 0], [-sy, 0, cy]])

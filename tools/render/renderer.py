@@ -1,4 +1,4 @@
-"""Draw people in their surroundings by OpenGL, without a display (EGL); on a CPU by Mesa's llvmpipe."""
+"""Draw people in their surroundings with OpenGL, without a display (EGL), and without a GPU by Mesa's llvmpipe."""
 
 import math
 import os
@@ -30,7 +30,7 @@ _BAG = ("", "spine01", "wrist.L", "wrist.R", "spine03")  # the bone to which eac
 
 
 class Drawn(NamedTuple):
-    """A mesh on the graphics device, and the uniforms of its program."""
+    """A mesh on the graphics device, and the uniforms of the mesh's shader program."""
 
     array: Any
     shadow: Any
@@ -39,7 +39,7 @@ class Drawn(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """A person whose meshes are ready to be drawn."""
+    """A person whose meshes are on the graphics device."""
 
     person: Person
     skeleton: Skeleton
@@ -47,7 +47,7 @@ class Subject(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """A subject in a pose at a place: ``at`` (x, z) in decimetres, ``heading`` in radians about y, 0 towards +z."""
+    """A subject in a pose at a place: ``at`` is (x, z) in decimetres, ``heading`` in radians about y (0 towards +z)."""
 
     subject: Subject
     moves: np.ndarray  # (bones, 3, 4)
@@ -56,14 +56,14 @@ class Standing(NamedTuple):
 
     @property
     def stand(self) -> np.ndarray:
-        """Transform from the body's coordinates to those of the world, (4, 4)."""
+        """Transform (4, 4) from the body's coordinates to the world's."""
         matrix = np.eye(4)
         matrix[:3, :3] = rotation(0, self.heading, 0)
         matrix[[0, 2], 3] = self.at
         return matrix
 
     def outline(self) -> np.ndarray:
-        """Points that span the person, (N, 3) decimetres in the world."""
+        """Points (N, 3) decimetres in world coordinates that span the person."""
         points = self.subject.skeleton.points(self.moves)
         points = points @ self.stand[:3, :3].T + self.stand[:3, 3]
         aside = np.array([0.7, 0, 0])  # half the width of limbs
@@ -71,7 +71,7 @@ class Standing(NamedTuple):
 
 
 class Renderer:
-    """Draw people who are made of assets.
+    """Draw people from MakeHuman's assets.
 
     Args:
         assets: MakeHuman's assets.
@@ -119,7 +119,7 @@ class Renderer:
         texture.filter = (self._gl.LINEAR_MIPMAP_LINEAR, self._gl.LINEAR)
 
     def _load_texture(self, path: Path | None) -> tuple[Any, float]:
-        """Load a texture onto the device; return it and its mean brightness (linear)."""
+        """Load a texture onto the device; return the texture and its mean brightness (linear)."""
         if path is None:
             return self._white, 1.0
         pixels = np.ascontiguousarray(_read_texture(path, TEXTURE)[::-1])
@@ -171,7 +171,7 @@ class Renderer:
         return Subject(person, skeleton, tuple(drawn))
 
     def _skin(self, person: Person) -> tuple[Path, Colour]:
-        """A skin of the same race and sex, else of the same race, else any skin; and its mean colour."""
+        """Choose a skin and return its mean colour: same race and sex, else same race, else any skin."""
         body = person.body
         close = [
             path
@@ -207,7 +207,7 @@ class Renderer:
         return Drawn(array, shadow, texture, values)
 
     def _bag(self, person: Person, skeleton: Skeleton, body: np.ndarray) -> Drawn:
-        """A rounded box that hangs on a bone."""
+        """Make a bag: a rounded box that is fixed to a bone."""
         bone = _BAG[person.bag]
         half = np.array(person.bag_size)
         middle = skeleton.joints[POSED.index(bone)].copy()
@@ -236,7 +236,7 @@ class Renderer:
     def _skirt(
         self, person: Person, hem: float, above: bool, skeleton: Skeleton, body: np.ndarray, skin: Colour
     ) -> Drawn:
-        """The mesh around the legs: the lower part of a coat (``above``), or a skirt, which is narrower."""
+        """Make a mesh around the legs: the lower part of a coat (``above`` is True), or a narrower skirt."""
         hip = skeleton.joints[POSED.index("upperleg01.L")]
         spread = 1.25 if above else 1.12
         around, down = (each.ravel() for each in np.meshgrid(np.linspace(0, 2 * math.pi, 33), np.linspace(0, 1, 9)))
@@ -277,17 +277,16 @@ class Renderer:
         obstacles: tuple[Box, ...],
         height: int,
     ) -> np.ndarray:
-        """Draw what a camera sees in a window of its image.
+        """Draw the part of a camera's image inside a window.
 
         Args:
             camera: the camera; its boxes are the surroundings.
-            people: the people; the camera looks at the first one, who throws a shadow.
+            people: the people; the camera looks at the first person, who throws a shadow.
             window: left, right, bottom and top on the image plane at distance 1, as :func:`on_plane` returns them.
             obstacles: further boxes.
             height: wanted height in pixels, at most the renderer's own.
 
-        Returns:
-            (H, W, 3) uint8, RGB, :data:`OVERSAMPLED` times as high, in the shape of the renderer's images.
+        Returns: (H, W, 3) uint8, RGB, :data:`OVERSAMPLED` times as high, in the shape of the renderer's images.
         """
         with self._gl as gl:
             first = people[0]
@@ -388,7 +387,7 @@ def _clothes(person: Person, skin: Colour) -> dict[str, Any]:
 
 
 def _zones(part: Part, corners: np.ndarray, skeleton: Skeleton) -> np.ndarray:
-    """For each corner: how much it follows an arm, its relative position along the limb, its height above the hip."""
+    """For each corner, the influence of an arm, the relative position along the limb, and the height above the hip."""
     arms = [bone for bone, name in enumerate(POSED) if name.startswith(("upperarm", "lowerarm", "wrist"))]
     arm = (part.influence * np.isin(part.bones, arms)).sum(1)
     joints = {name: skeleton.joints[bone] for bone, name in enumerate(POSED)}
@@ -404,7 +403,7 @@ def _zones(part: Part, corners: np.ndarray, skeleton: Skeleton) -> np.ndarray:
 
 @lru_cache(maxsize=1)
 def _rounded() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A box with rounded edges from -1 to 1: points (N, 3), triangles (T, 3), normals (N, 3)."""
+    """A box from -1 to 1 with rounded edges: points (N, 3), triangles (T, 3), normals (N, 3)."""
     around, up = np.meshgrid(np.linspace(0, 2 * math.pi, 17), np.linspace(-math.pi / 2, math.pi / 2, 9))
     ball = np.stack([np.cos(up) * np.cos(around), np.sin(up), np.cos(up) * np.sin(around)], -1).reshape(-1, 3)
     points = np.sign(ball) * np.abs(ball) ** 0.4
@@ -412,13 +411,13 @@ def _rounded() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _grid_triangles(rows: int, columns: int) -> np.ndarray:
-    """Two triangles (T, 3) for each cell of a grid whose points are numbered row by row."""
+    """Two triangles (T, 3) per cell of a grid whose points are numbered row by row."""
     first = (np.arange(rows - 1)[:, None] * columns + np.arange(columns - 1)).ravel()
     return np.concatenate([first[:, None] + [0, columns, 1], first[:, None] + [1, columns, columns + 1]])
 
 
 def _box_rows(box: Box) -> np.ndarray:
-    """Positions, normals, colours and texture positions of a box's twelve triangles, (36, 12)."""
+    """Positions, normals, colours and texture positions (36, 12) of a box's twelve triangles."""
     half, turn, rows = np.array(box.half), rotation(0, box.turn, 0), []
     for axis in range(3):
         for sign in (-1.0, 1.0):
@@ -447,7 +446,7 @@ def _box_rows(box: Box) -> np.ndarray:
 
 
 def looking(camera: Camera, at: tuple[float, float]) -> np.ndarray:
-    """Transform (4, 4) from the world to a camera that looks at the middle of a person and is rolled by its angle."""
+    """Transform (4, 4) from the world to the coordinates of a camera that looks at the middle of a person."""
     eye, target = np.array(camera.eye), np.array([0.5 * at[0], 8.5, 0.5 * at[1]])
     backwards = (eye - target) / np.linalg.norm(eye - target)
     right = np.cross([math.sin(camera.roll), math.cos(camera.roll), 0], backwards)
@@ -459,7 +458,7 @@ def looking(camera: Camera, at: tuple[float, float]) -> np.ndarray:
 
 
 def on_plane(camera: Camera, at: tuple[float, float], points: np.ndarray) -> tuple[float, float, float, float]:
-    """Left, right, bottom and top of points (N, 3) on the image plane at distance 1."""
+    """Left, right, bottom and top of points (N, 3), projected onto the image plane at distance 1."""
     seen = points @ looking(camera, at)[:3, :3].T + looking(camera, at)[:3, 3]
     x, y = seen[:, 0] / -seen[:, 2], seen[:, 1] / -seen[:, 2]
     return float(x.min()), float(x.max()), float(y.min()), float(y.max())
@@ -489,7 +488,7 @@ def _light_view(camera: Camera, at: tuple[float, float]) -> np.ndarray:
 
 
 def _seen(camera: Camera, colour: Colour) -> Colour:
-    """The colour that a camera shows for a colour; the shaders compute the same."""
+    """Compute the colour that a camera shows for a scene colour; the shaders compute the same."""
     shown = np.array(colour) * camera.gain
     grey = shown @ [0.3, 0.59, 0.11]
     shown = np.maximum(grey + camera.saturation * (shown - grey), 0)

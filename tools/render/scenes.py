@@ -1,4 +1,4 @@
-"""The places where people are seen: domains, their cameras, their light, and boxes that form streets and halls."""
+"""Make the places where people are seen: domains, their cameras, their light, and boxes that form streets and halls."""
 
 import math
 import random
@@ -40,7 +40,7 @@ _INDOORS = ("hall", "station")
 
 
 class Domain(NamedTuple):
-    """The common properties of the cameras and people of one domain; ranges are (minimum, maximum).
+    """Properties that the cameras and people of one domain share; ranges are (minimum, maximum).
 
     Args:
         name: name of the domain.
@@ -83,7 +83,7 @@ class Domain(NamedTuple):
 
 
 class Box(NamedTuple):
-    """A box: its centre and half sizes in decimetres, its rotation about y, and its appearance."""
+    """A box with centre and half sizes in decimetres, rotation about y, and appearance."""
 
     middle: tuple[float, float, float]
     half: tuple[float, float, float]
@@ -94,7 +94,7 @@ class Box(NamedTuple):
 
 
 class Camera(NamedTuple):
-    """One camera, which looks along z at a region around the origin of the ground.
+    """A camera that looks along z at a region around the origin of the ground.
 
     Args:
         eye: position, decimetres.
@@ -132,7 +132,7 @@ class Camera(NamedTuple):
 
 
 def make_domain(number: int, seed: int) -> Domain:
-    """Make a domain by its number; the places alternate."""
+    """Make the domain with this number; successive numbers have different places."""
     text = f"{seed}/{number}"
     dice = random.Random(f"domain/{text}")
     place = PLACES[number % len(PLACES)]
@@ -164,7 +164,7 @@ def make_domain(number: int, seed: int) -> Domain:
 
 
 def make_camera(domain: Domain, number: int) -> Camera:
-    """Make a camera of a domain by its number, from 0."""
+    """Make the camera of a domain with this number, from 0."""
     dice = random.Random(f"camera/{domain.seed}/{number}")
     height, distance = dice.uniform(*domain.height), dice.uniform(*domain.distance)
     inside, high = domain.place in _INDOORS, dice.uniform(0.35, 1.35)
@@ -268,7 +268,7 @@ def _thing(dice: random.Random, x: float, z: float, green: Colour, tone: Callabl
 
 
 def obstacle(dice: random.Random, eye: tuple[float, float, float], at: tuple[float, float]) -> Box:
-    """Make something between a camera and a person at (x, z): a post, a low object, a rail or a bush."""
+    """Make an obstacle between a camera and a person at (x, z): a post, a low object, a rail or a bush."""
     near = dice.uniform(0.05, 0.16)
     aside = dice.choice((-1, 1)) * dice.uniform(0.5, 4)
     x, z = at[0] + near * (eye[0] - at[0]) + aside, at[1] + near * (eye[2] - at[1])
@@ -288,7 +288,7 @@ def obstacle(dice: random.Random, eye: tuple[float, float, float], at: tuple[flo
 
 @cache
 def textures() -> np.ndarray:
-    """The surfaces in :data:`TEXTURES`, (N, 256, 256, 4) uint8: colour of mean brightness 128, and opacity."""
+    """Create the surfaces in :data:`TEXTURES`, (N, 256, 256, 4) uint8: a colour of mean brightness 128, and opacity."""
     made = [_surface(name, np.random.Generator(np.random.PCG64(i))) for i, name in enumerate(TEXTURES)]
     return np.stack(made)
 
@@ -343,7 +343,7 @@ def _surface(name: str, rng: np.random.Generator) -> np.ndarray:
 
 
 def _cloud(rng: np.random.Generator, grains: int) -> np.ndarray:
-    """Smooth periodic noise with a standard deviation of about 1, (SIDE, SIDE) float32."""
+    """Create smooth periodic noise (SIDE, SIDE) float32 with a standard deviation of about 1."""
     coarse = rng.normal(0, 1, (grains, grains)).astype(np.float32)
     coarse = np.pad(coarse, 2, mode="wrap")
     step = SIDE / grains

@@ -1,8 +1,8 @@
-"""Simulate how one camera shows the world: colours, tones, sharpness and resolution, drawn once per camera.
+"""Simulate how a camera changes colours, tones, sharpness and resolution; each camera has random but fixed properties.
 
-Real cameras differ by far more than their white balance. The image of one camera is saturated, with a green cast and
-sharpened edges; the image of another is grey, hazy and soft. A model learns to ignore these differences only if it
-trains on images of the same person from such cameras.
+Real cameras differ in more than their white balance. For example, the image of one camera is saturated, with a green
+cast and sharpened edges, and the image of another is grey, hazy and soft. A model learns to ignore these differences
+only if it trains on images of the same person from several such cameras.
 """
 
 import math
@@ -19,7 +19,7 @@ LUMA = np.array([0.299, 0.587, 0.114])
 
 
 class Sensor(NamedTuple):
-    """The fixed properties of a camera's sensor and image processor.
+    """Fixed properties of a camera's sensor and image processor.
 
     Args:
         matrix: (3, 3), mixes red, green and blue.
@@ -37,7 +37,7 @@ class Sensor(NamedTuple):
 
 
 def make_sensor(dice: random.Random) -> Sensor:
-    """Draw a camera's sensor: some are nearly neutral, others as bad as those of old surveillance systems."""
+    """Sample a camera's sensor at random, from nearly neutral to as bad as an old surveillance camera's."""
     strength = dice.betavariate(1.3, 1.2)
     saturation = math.exp(dice.gauss(0.05, 0.5) * strength)
     mixing = saturation * np.eye(3) + (1 - saturation) * LUMA
@@ -53,7 +53,7 @@ def make_sensor(dice: random.Random) -> Sensor:
 
 
 def _tones(dice: random.Random, strength: float) -> np.ndarray:
-    """Tone curves (256, 3) uint8: gamma, contrast, black and white level, each with a part shared by all channels."""
+    """Sample tone curves (256, 3) uint8: gamma, contrast, black and white level, each partly shared by all channels."""
 
     def spread(common: float, own: float) -> np.ndarray:
         shared = dice.gauss(0, common)
@@ -69,7 +69,7 @@ def _tones(dice: random.Random, strength: float) -> np.ndarray:
 
 
 def develop(image: np.ndarray, sensor: Sensor, dice: random.Random) -> np.ndarray:
-    """Apply a sensor to an image.
+    """Apply the distortions of a sensor to an image.
 
     Args:
         image: (H, W, 3) uint8, RGB, in the sensor's pixels.

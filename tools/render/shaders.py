@@ -1,4 +1,4 @@
-"""The GLSL 3.30 programs that draw people and their surroundings; colours are linear until the last line."""
+"""GLSL 3.30 programs that draw people and their surroundings; colours stay linear until a program's last line."""
 
 _LIGHT = """
 uniform vec3 sun, light, sky, earth, gain;

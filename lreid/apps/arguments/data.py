@@ -1,6 +1,6 @@
-"""List data sets, check them against published counts, unpack archives, and cut images out of videos.
+"""List data sets, compare them with published counts, unpack archives, and cut images of people out of videos.
 
-    lreid data list                                     # all data sets, and where lreid expects each
+    lreid data list                                     # all data sets and their folders
     lreid data check market1501 viper                   # every difference from the published counts
     lreid data check csv:shop/index.csv                 # all problems of your own list
     lreid data check my/folder                          # your images: one folder per person
@@ -9,7 +9,7 @@
     lreid data prepare cuhk_sysu --archive ~/Downloads/CUHK-SYSU.zip
     lreid data prepare mevid --frames 8                 # eight frames of each tracklet of MEVID's archives
 
-The exit status of check and prepare is 2 if a data set is not complete.
+The exit status is 2 if a checked or prepared data set is incomplete.
 """
 
 import argparse
@@ -17,10 +17,8 @@ from pathlib import Path
 
 from lreid.apps.cli import option
 
-ROOT = "folder of all data sets; image paths in a CSV file may be relative to it (DATA.ROOT, default: datasets)"
-PATTERN = (
-    "pattern of image paths in your folders, such as {pid}/{camid}_{n}.png; lreid prints what it reads from ten paths"
-)
+ROOT = "folder of all data sets; image paths in a CSV file may be relative to DIR (DATA.ROOT, default: datasets)"
+PATTERN = "pattern of image paths in your folders, such as {pid}/{camid}_{n}.png; lreid prints the labels of ten paths"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,31 +34,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             option(sub, "--root DIR", ROOT, Path("datasets"))
         return sub
 
-    data_sets = "data sets, as in BENCHMARK.TRAIN"
-    command("list", "list data sets, and the folder where lreid expects each", "NAME", f"{data_sets} (default: all)")
+    data_sets = "names of data sets, as in BENCHMARK.TRAIN"
+    command("list", "list data sets and their folders", "NAME", f"{data_sets} (default: all)")
     check = command(
-        "check", "compare data sets with their published counts", "NAME", f"{data_sets}; folders; CSV files"
+        "check", "compare data sets with their published counts", "NAME", f"{data_sets}, or folders, or CSV files"
     )
     option(check, "--pattern P", PATTERN, "")
-    prepare = command("prepare", "unpack archives, and convert images where needed", "NAME", data_sets)
-    archives = "zip or tar file to unpack; repeat it for more (default: the archives in the data set's folder)"
+    prepare = command("prepare", "unpack archives, and convert images if needed", "NAME", data_sets)
+    archives = "zip or tar file to unpack; repeat the option for more (default: archives in the data set's folder)"
     option(prepare, "--archive FILE", archives, [], type=Path)
     option(prepare, "--frames N", "frames to unpack per tracklet, for data sets of tracklets (default: 16)", 0)
     about = "video files, or folders in the layout of MOT Challenge or MTMC"
-    _add_tracks(command("from-tracks", "cut images out of videos", "VIDEO", about))
+    _add_tracks(command("from-tracks", "cut images of people out of videos", "VIDEO", about))
 
 
 def _add_tracks(tracks: argparse.ArgumentParser) -> None:
     """Add the options of ``lreid data from-tracks``."""
     formats = "MOT Challenge format, or JSON of supervision or Ultralytics (default: gt/gt.txt of a folder)"
-    option(tracks, "--tracks FILE", f"file of tracks, one per video: {formats}", [], type=Path)
-    option(tracks, "--out DIR", "folder to write", type=Path, required=True)
-    option(tracks, "--every S", "seconds between images of a track", 0.5)
+    option(tracks, "--tracks FILE", f"file with the tracks of a video, one file per video: {formats}", [], type=Path)
+    option(tracks, "--out DIR", "folder for the images and their list", type=Path, required=True)
+    option(tracks, "--every S", "take the sharpest image of a track from every S seconds", 0.5)
     option(tracks, "--most N", "maximum number of images per track", 20)
-    option(tracks, "--min-height PX", "minimum height of a box", 64)
-    option(tracks, "--min-sharpness V", "minimum variance of the Laplacian (default: 0)", 0.0)
-    which = "the eighth value of a line; repeat it for more (default: all classes, or pedestrians in gt.txt)"
-    option(tracks, "--class N", f"take boxes of this class, {which}", [], type=int, dest="classes")
+    option(tracks, "--min-height PX", "minimum height of a box in pixels", 64)
+    option(tracks, "--min-sharpness V", "minimum sharpness of an image, as variance of the Laplacian (default: 0)", 0.0)
+    which = "the eighth value of a line; repeat the option for more (default: all, or pedestrians in gt.txt)"
+    option(tracks, "--class N", f"class of the boxes to use, {which}", [], type=int, dest="classes")
     tracks.add_argument(
         "--same-identities", action="store_true", help="a track number means the same person in all videos, as in MTMC"
     )

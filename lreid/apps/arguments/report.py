@@ -3,10 +3,10 @@
     lreid report runs/synthetic-10/*                        # a table in the terminal
     lreid report runs/synthetic-10/* --format markdown      # or csv, latex
     lreid report runs/synthetic-10/* --cost                 # adds exemplars, time and memory
-    lreid report runs/synthetic-10/* --html compared.html   # one page about all of them
-    lreid report runs/synthetic-10-dwopp-seed0 --images     # adds images to its report.html
+    lreid report runs/synthetic-10/* --html compared.html   # one page about all runs
+    lreid report runs/synthetic-10-dwopp-seed0 --images     # adds images to the report.html of the run
 
-Runs that differ in protocol (identities, splits, cameras), config or AP convention are in separate rows.
+Runs with different protocols (identities, splits, cameras), configs or AP conventions have separate rows.
 """
 
 import argparse
@@ -19,20 +19,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``lreid report``."""
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run folder")
     option(parser, "--format", "format of the table", "text", choices=("text", "markdown", "csv", "latex"))
-    parser.add_argument("--each", action="store_true", help="one line per run instead of means over seeds")
+    parser.add_argument("--each", action="store_true", help="show one row per run instead of means over seeds")
     parser.add_argument(
-        "--cost", action="store_true", help="add exemplars, training time, peak memory and time per step"
+        "--cost", action="store_true", help="add columns for exemplars, training time, peak memory and time per step"
     )
     parser.add_argument(
         "--switches",
         action="store_true",
-        help="add drift and gradients after task switches (runs with EVAL.DRIFT_STEPS)",
+        help="add columns for feature drift and gradients after task switches (needs EVAL.DRIFT_STEPS)",
     )
     option(parser, "--html FILE", "also write one page about all runs", type=Path)
     parser.add_argument(
         "--images",
         action="store_true",
-        help="add ranked matches, activation maps and a feature map to the page (only for the first of several seeds); "
-        "needs the checkpoints and the data",
+        help="add ranked matches, activation maps and a feature map of the first seed to the page; needs checkpoints "
+        "and data",
     )
     parser.add_argument("--blur", action="store_true", help="blur the images on the page")

@@ -2,7 +2,7 @@
 
 lreid search build people.gallery my/images --checkpoint task-10.pt    # folders, or a CSV file
 lreid search calibrate people.gallery my/labelled --false-accept-rate 0.01
-lreid search query people.gallery new.jpg                              # matches/matches.html, .json
+lreid search query people.gallery new.jpg                              # writes matches/matches.html
 lreid search compare a.jpg b.jpg                                       # do they show the same person?
 lreid search add people.gallery my/images                              # adds only new images
 lreid search remove people.gallery --identity alice
@@ -11,11 +11,11 @@ lreid search check people.gallery --new newer.pt --images my/labelled --max-lost
 lreid search reindex people.gallery --checkpoint newer.pt              # search rollback undoes it
 lreid search migrate people.gallery milvus:http://127.0.0.1:19530/people
 
-A gallery is a file or a Milvus collection (milvus:FILE.db or milvus:http://host:port/NAME). lreid reads identity and
-camera from file names like 0002_c1s1_000451_03.jpg. With other file names, each subfolder is an identity (anna/07.jpg),
-or each subfolder is a camera with one folder per identity (cam1/anna/07.jpg). A CSV file has the columns path and pid,
-and optionally camid, split and time. If a CSV file has a column split, build reads only the rows of the split gallery;
-calibrate and query read only the rows of the split query.
+A gallery is a file or a Milvus collection (milvus:FILE.db or milvus:http://host:port/NAME); all commands accept both.
+lreid reads identity and camera from file names like 0002_c1s1_000451_03.jpg. With other file names, the subfolders are
+the identities. If the subfolders are cameras, the folders in them are the identities (cam1/anna/07.jpg). A CSV file has
+the columns path and pid, and optionally camid, split and time. If a CSV file has the column split, build reads only its
+gallery rows; calibrate and query read only its query rows.
 """
 
 import argparse
@@ -24,9 +24,9 @@ from typing import Any
 
 from lreid.apps.cli import option
 
-DEVICE = "auto, cpu, cuda, cuda:1 …"
+DEVICE = "device of the computation: auto, cpu, cuda, cuda:1 …"
 ENGINES = ("torch", "onnx")  # as in lreid.loading, which is not imported here because it loads torch
-ENGINE = "onnx: extract features with onnxruntime on the CPU"
+ENGINE = "engine that extracts features; onnx is onnxruntime on the CPU"
 SKIP_BAD = "skip images that cannot be read"
 KINDS = ("flat", "hnsw", "ivfpq")  # as in lreid.retrieval.index, which is not imported here because it loads torch
 
@@ -50,7 +50,7 @@ def _command(commands: Any, name: str, what: str, images: str = "", *, model: st
         sub.add_argument("images", type=Path, nargs="+", metavar=images, help="folders, CSV files or images")
         _add_sources(sub)
     if model:
-        own = "model: a checkpoint or zoo:NAME" if model == "required" else "the gallery's model, if its file has moved"
+        own = "model: a checkpoint or zoo:NAME" if model == "required" else "the gallery's model, if the file has moved"
         option(sub, "--checkpoint FILE", own, type=Path, required=model == "required")
         _add_device(sub)
     return sub
@@ -68,58 +68,58 @@ def _add_device(parser: argparse.ArgumentParser) -> None:
 
 def _add_indexing(commands: Any) -> None:
     """Add the commands that change a gallery: build, add, remove, calibrate."""
-    build = _command(commands, "build", "index images", "DIR|CSV", model="required")
+    build = _command(commands, "build", "index images in a new gallery", "DIR|CSV", model="required")
     option(build, "--kind", "kind of index (default: flat, which is exact)", "flat", choices=KINDS)
-    option(build, "--shards N", "number of parts, which are searched in parallel", 1)
-    statistics = "standardise features per camera, with the statistics of these images"
+    option(build, "--shards N", "number of parts of the gallery; lreid searches the parts in parallel", 1)
+    statistics = "standardise features per camera, with the statistics of the indexed images"
     option(build, "--adapt-norm", statistics, choices=("features",))
-    add = _command(commands, "add", "index images that are not in the gallery yet", "DIR|CSV", model="optional")
+    add = _command(commands, "add", "index the images that are not yet in the gallery", "DIR|CSV", model="optional")
     for sub in (build, add):
         who = sub.add_mutually_exclusive_group()
-        option(who, "--identity NAME", "the person in all of these images")
+        option(who, "--identity NAME", "name of the person in all images")
         who.add_argument("--no-identities", action="store_true", help="do not read identities from the paths")
 
-    remove = _command(commands, "remove", "delete images")
-    remove.add_argument("images", nargs="*", metavar="IMAGE", help="paths of images in the gallery")
+    remove = _command(commands, "remove", "delete images from a gallery")
+    remove.add_argument("images", nargs="*", metavar="IMAGE", help="paths of the images to delete")
     option(remove, "--identity NAME", "delete all images of this identity")
     remove.add_argument(
         "--everywhere", action="store_true", help="also delete the images from other versions of the gallery"
     )
 
     calibrate = _command(
-        commands, "calibrate", "set the similarity threshold for enrolled people", "DIR|CSV", model="optional"
+        commands, "calibrate", "set the threshold between enrolled and unknown people", "DIR|CSV", model="optional"
     )
-    option(calibrate, "--false-accept-rate RATE", "share of impostors that the threshold may accept", 0.01)
+    option(calibrate, "--false-accept-rate RATE", "share of impostors whose score may reach the threshold", 0.01)
     for sub in (build, add, calibrate):
         sub.add_argument("--skip-bad", action="store_true", help=SKIP_BAD)
 
 
 def _add_query(commands: Any) -> None:
-    query = _command(commands, "query", "find who is in images", "IMAGE|DIR|CSV", model="optional")
-    option(query, "--top K", "matches per image", 10)
-    option(query, "--camera NAME", "camera that took the images")
-    query.add_argument("--other-cameras", action="store_true", help="leave out gallery images from the same camera")
+    query = _command(commands, "query", "find out who is in images", "IMAGE|DIR|CSV", model="optional")
+    option(query, "--top K", "number of matches per image", 10)
+    option(query, "--camera NAME", "name of the camera that took all query images")
+    query.add_argument("--other-cameras", action="store_true", help="leave out gallery images from the query's camera")
     query.add_argument(
         "--cross-model",
         action="store_true",
-        help="search with a different model, whose features are compatible with the gallery's",
+        help="search with a different model whose features are compatible with the gallery's",
     )
-    option(query, "--out DIR", "folder to write", Path("matches"))
+    option(query, "--out DIR", "folder for the results", Path("matches"))
     query.add_argument("--blur", action="store_true", help="blur the images on the page")
     for what in ("camera", "identity"):
         for which, word in (("only", "only"), ("not", "no")):
-            meaning = f"match {word} images of this {what}; repeat the option for more"
+            meaning = f"match {word} images of this {what}; repeat the option to give several"
             option(query, f"--{which}-{what} NAME", meaning, [])
-    option(query, "--since SECONDS", "match only images from this time or later", type=int)
-    option(query, "--until SECONDS", "match only images from before this time", type=int)
+    option(query, "--since SECONDS", "match only images taken at this time or later", type=int)
+    option(query, "--until SECONDS", "match only images taken before this time", type=int)
 
 
 def _add_compare(commands: Any) -> None:
     compare = commands.add_parser("compare", help="say whether images show the same identity")
     compare.set_defaults(action="compare")
-    compare.add_argument("images", type=Path, nargs="+", metavar="IMAGE", help="two or more; each pair is compared")
+    compare.add_argument("images", type=Path, nargs="+", metavar="IMAGE", help="two or more images, compared in pairs")
     option(compare, "--gallery GALLERY", "use the model and the threshold of this gallery")
-    model = "model (default: that of the gallery; else zoo:people for upright images, or zoo:vehicles)"
+    model = "model (default: the gallery's model; without --gallery zoo:people for upright images, else zoo:vehicles)"
     option(compare, "--checkpoint FILE", model, type=Path)
     _add_device(compare)
 
@@ -127,23 +127,18 @@ def _add_compare(commands: Any) -> None:
 def _add_versions(commands: Any) -> None:
     """Add the commands for a new model or a new place of a gallery: check, reindex, rollback, migrate."""
     reindex = _command(
-        commands,
-        "reindex",
-        "extract all features again with a new model, as a new version of the gallery",
-        model="required",
+        commands, "reindex", "extract all features with a new model, and replace the gallery", model="required"
     )
-    reindex.add_argument(
-        "--restart", action="store_true", help="discard an unfinished reindexing with a different model"
-    )
+    reindex.add_argument("--restart", action="store_true", help="discard an unfinished reindexing by a different model")
     reindex.add_argument("--skip-bad", action="store_true", help=SKIP_BAD)
     check = _command(commands, "check", "measure what a new model would change, before you use it", model="optional")
     option(check, "--new MODEL", "new model: a checkpoint or zoo:NAME", type=Path, required=True)
-    labelled = "images of known people, enrolled or not"
+    labelled = "labelled images of people, enrolled or not"
     option(check, "--images DIR|CSV", labelled, type=Path, nargs="+", required=True)
     _add_sources(check)
-    for name, who in (("lost", "people who are no longer recognised"), ("fpir", "unknown people who are accepted")):
-        option(check, f"--max-{name} P%", f"limit for {who}; above it, the exit status is 3")
-    option(check, "--out DIR", "folder to write", Path("check"))
+    for name, who in (("lost", "enrolled people no longer recognised"), ("fpir", "unknown people accepted")):
+        option(check, f"--max-{name} P%", f"maximum share of {who}; above this share, the exit status is 3")
+    option(check, "--out DIR", "folder for the results", Path("check"))
     check.add_argument("--blur", action="store_true", help="blur the images on the page")
     check.add_argument("--skip-bad", action="store_true", help=SKIP_BAD)
     _command(commands, "rollback", "return to the previous version of the gallery")

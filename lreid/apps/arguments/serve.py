@@ -6,9 +6,9 @@ curl --data-binary @new.jpg 'http://127.0.0.1:8000/images?identity=anna'     # a
 LREID_TOKEN=$(openssl rand -hex 32) lreid serve people.gallery --host 0.0.0.0
 
 Without a token, only this machine can reach the server. Any other --host needs a token of 16 characters or more in the
-environment variable LREID_TOKEN; requests must then have the header "Authorization: Bearer TOKEN". The server speaks
-plain HTTP, so put a proxy with TLS in front of the server. The page /docs describes all requests. Ctrl-C or SIGTERM
-stops the server.
+environment variable LREID_TOKEN; each request must then send the header "Authorization: Bearer TOKEN". The server
+speaks plain HTTP, so put a proxy with TLS in front of the server. The page /docs describes all requests. Ctrl-C or
+SIGTERM stops the server.
 """
 
 import argparse
@@ -21,9 +21,9 @@ from lreid.apps.cli import option
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``lreid serve``."""
     parser.add_argument("gallery", metavar="GALLERY", help="gallery made by lreid search build")
-    option(parser, "--host", "address to serve at", "127.0.0.1")
-    option(parser, "--port", "port; 0 chooses a free one", 8000)
-    option(parser, "--max-mb MB", "maximum size of an image", 10.0)
-    option(parser, "--rate N", "maximum number of requests per second and client", 100.0)
-    option(parser, "--checkpoint FILE", "the gallery's model, if its file has moved", type=Path)
+    option(parser, "--host", "network address of the server", "127.0.0.1")
+    option(parser, "--port", "port of the server; 0 selects a free port", 8000)
+    option(parser, "--max-mb MB", "maximum size of an uploaded image in megabytes", 10.0)
+    option(parser, "--rate N", "maximum number of requests per second from one client", 100.0)
+    option(parser, "--checkpoint FILE", "new path of the gallery's model, if the file has moved", type=Path)
     option(parser, "--device", DEVICE, "auto")

@@ -5,7 +5,7 @@
     lreid sweep --methods dwopp dwpp --benchmarks configs/benchmarks/synthetic-*.yaml --out runs/all --jobs 2
     lreid sweep --methods dwopp --seeds 0 1 --out runs/slow TRAIN.LR 5e-4
 
-Every combination is one run. If you repeat the command, it skips finished runs. A failed run does not stop the others.
+Every combination is one run. A repeated command skips finished runs. A failed run does not stop the other runs.
 """
 
 import argparse
@@ -31,20 +31,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``lreid sweep``."""
     parser.epilog = EPILOG
     add_config(
-        parser, "config of all runs (default: the built-in benchmark)", "config keys of all runs, with their values"
+        parser, "config file of all runs (default: built-in benchmark)", "config keys of all runs with their values"
     )
-    files = "config files of benchmarks; each run takes one of them and --config"
+    files = "config files of benchmarks; each run uses one of these files and the files of --config"
     option(parser, "--benchmarks FILE", files, [], nargs="+", type=Path)
     methods = ["dmml_ft", "dwpp", "dwopp", "joint"]
     option(parser, "--methods NAME", f"methods to train (default: {' '.join(methods)})", methods, nargs="+")
-    option(parser, "--seeds N", "seeds (default: 0 1 2)", [0, 1, 2], nargs="+", type=int)
+    option(parser, "--seeds N", "seeds of the runs (default: 0 1 2)", [0, 1, 2], nargs="+", type=int)
     values = (
-        "KEY VALUE VALUE ...: one run per value; repeat the option to combine the values of several keys. "
-        "KEY,KEY V,V V,V ... changes keys together"
+        "KEY VALUE VALUE ...: train one run per value of this key; repeat the option to combine several keys. "
+        "KEY,KEY V,V V,V ... changes several keys together"
     )
     option(parser, "--vary WORD", values, [], nargs="+", action="append")
-    option(parser, "--jobs N", "runs at the same time, each on its own GPU", 1)
-    parser.add_argument("--dry-run", action="store_true", help="print the commands of the unfinished runs")
+    option(parser, "--jobs N", "number of simultaneous runs, each on its own GPU", 1)
+    parser.add_argument("--dry-run", action="store_true", help="only print the commands of the unfinished runs")
     option(parser, "--out DIR", "folder of the runs and the table", type=Path, required=True)
 
 

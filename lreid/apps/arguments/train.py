@@ -1,12 +1,12 @@
 """Train a lifelong re-identification method task by task, on a benchmark or on your images.
 
 lreid train my/folder                                   # your images: one folder per identity, or a CSV file
-lreid train my/others --from runs/my-run                # then other people, without forgetting the first ones
+lreid train my/others --from runs/my-run                # later, other people, without forgetting the first people
 lreid train                                             # DwoPP on the built-in benchmark
 lreid train --config configs/methods/dwpp.yaml          # a different method
 lreid train --config configs/benchmarks/market1501-10.yaml --config configs/methods/dwopp.yaml
-lreid train --resume --out runs/my-run                  # continues where it stopped
-lreid train SEED 1 TRAIN.LR 1e-4                        # config keys; python -m lreid.apps.options prints all
+lreid train --resume --out runs/my-run                  # resumes an interrupted run
+lreid train SEED 1 TRAIN.LR 1e-4                        # config keys; python -m lreid.apps.options prints all keys
 lreid train --options dwopp                             # the options of a method
 """
 
@@ -21,21 +21,22 @@ SHORT = {  # options that set a config key, with the key and the help text
     "method": ("METHOD.NAME", "lifelong method, such as dwopp or lwf"),
     "epochs": ("TRAIN.EPOCHS", "epochs per task"),
     "pattern": ("DATA.PATTERN", "pattern of your images' paths, such as {pid}/{camid}_{n}.png"),
-    "root": ("DATA.ROOT", "folder of the data sets; image paths in a CSV file may be relative to it"),
-    "device": ("DEVICE", "auto, cpu, cuda, cuda:1 …"),
+    "root": ("DATA.ROOT", "folder of the data sets; image paths in a CSV file may be relative to this folder"),
+    "device": ("DEVICE", "device of the computation: auto, cpu, cuda, cuda:1 …"),
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``lreid train``."""
-    add_config(parser, "config of a benchmark, a method, or both", "your images, if any; config keys with their values")
-    option(parser, "--data NAME", "data set to train on; repeat it for more", [])
+    images = "folder or CSV file of your images (optional), and config keys with their values"
+    add_config(parser, "config file of a benchmark, a method, or both", images)
+    option(parser, "--data NAME", "data set to train on; repeat the option for more data sets", [])
     for name, (key, about) in SHORT.items():
         option(parser, f"--{name} VALUE", f"{about} ({key})")
-    option(parser, "--from RUN", "finished run to fine-tune from on your images", dest="before", type=Path)
+    option(parser, "--from RUN", "finished run whose model is fine-tuned on your images", dest="before", type=Path)
     out = "run folder (default: runs/BENCHMARK-METHOD-seedN; if it exists, lreid adds a number)"
     option(parser, "--out DIR", out, type=Path)
-    option(parser, "--options METHOD", "print the options of a method, and do not train")
+    option(parser, "--options METHOD", "print the options of the method METHOD, and do not train")
     parser.add_argument("--resume", action="store_true", help="resume from the last checkpoint of the run folder")
 
 

@@ -1,11 +1,11 @@
-"""List trained models, download their weights, verify their figures, and publish your models.
+"""List trained models, download their weights, verify their metrics, and publish your models.
 
 lreid zoo list --for people --license permissive
 lreid zoo show dwopp-synthetic-10
 lreid zoo download osnet_x1_0-msmt17    # downloads the weights if needed, and prints the path
-lreid zoo verify                        # tests each model and compares the figures with its card
+lreid zoo verify                        # tests each model and compares the metrics with its card
 lreid zoo publish runs/my-run my-model --half --out my/zoo
-lreid zoo publish runs/my-run my-model --out my/zoo --hub OWNER/NAME    # then hub:OWNER/NAME loads it
+lreid zoo publish runs/my-run my-model --out my/zoo --hub OWNER/NAME    # load it as hub:OWNER/NAME
 lreid zoo page                          # writes MODEL_ZOO.md
 
 Environment variables: LREID_ZOO_CARDS is a folder with additional cards, and LREID_ZOO_CACHE the folder for downloaded
@@ -28,29 +28,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         return sub
 
     sub = command("list", "list all models, including third-party checkpoints")
-    option(sub, "--for", "list only models that re-identify these", choices=("people", "vehicles"), dest="subject")
+    option(sub, "--for", "list only models for this subject", choices=("people", "vehicles"), dest="subject")
     sub.add_argument(
         "--license",
         "--licence",
         dest="licence",
         choices=("permissive",),
-        help="permissive: list only models under MIT, Apache or BSD whose training images are not for research only",
+        help="list only models under MIT, Apache or BSD, without models trained on research-only images",
     )
     command("show", "print the card of a model").add_argument("name", metavar="NAME", help="name of the model")
     sub = command("download", "download the weights of a model if needed, and print the path")
     sub.add_argument("name", metavar="NAME", help="name of the model")
-    sub = command("verify", "test models and compare the figures with their cards")
+    sub = command("verify", "test models and compare the metrics with their cards")
     sub.add_argument("name", metavar="NAME", nargs="?", help="name of the model (default: all)")
     sub = command("publish", "make a zoo entry from a finished run")
     sub.add_argument("run", type=Path, metavar="RUN", help="run folder")
     sub.add_argument("name", metavar="NAME", help="name of the entry")
-    option(sub, "--title", "title in one line (default: method and benchmark)", "")
-    sub.add_argument("--half", action="store_true", help="store the weights in 16 bits")
-    sub.add_argument("--start-only", action="store_true", help="mark the model as initial weights for training only")
+    option(sub, "--title", "one-line title of the model (default: method and benchmark)", "")
+    sub.add_argument("--half", action="store_true", help="store the weights as 16-bit floats")
+    sub.add_argument("--start-only", action="store_true", help="mark the model as initial weights, not for search")
     option(sub, "--trained-on TEXT", "source of the training images (default: names of the data sets)", "")
     option(sub, "--limits TEXT", "limits of the model, and uses to avoid", "")
     option(sub, "--licence", "licence of the weights", "MIT")
-    option(sub, "--url", "address of the weights; repeat it for mirrors", [])
+    option(sub, "--url", "address from which lreid downloads the weights; repeat the option for mirrors", [])
     option(sub, "--out DIR", "folder of the entry (default: lreid/weights)", type=Path)
     option(sub, "--hub OWNER/NAME", "also upload the entry to the Hugging Face Hub; needs --out")
     sub = command("page", "write MODEL_ZOO.md, the page about all models")
