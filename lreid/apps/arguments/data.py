@@ -9,7 +9,7 @@
     lreid data prepare cuhk_sysu --archive ~/Downloads/CUHK-SYSU.zip
     lreid data prepare mevid --frames 8                 # eight frames of each tracklet of MEVID's archives
 
-The exit status is 2 if a checked or prepared data set is incomplete.
+The exit status of check and prepare is 2 if a data set is not complete.
 """
 
 import argparse

@@ -6,8 +6,9 @@ lreid export zoo:dwopp-synthetic-10 --out mine.pt2 --format torch             # 
 lreid export zoo:dwopp-synthetic-10 --out mine.onnx --for boxmot              # for a tracker
 lreid export zoo:people --out fast.onnx --int8 my/images                      # 8-bit integers, faster on a CPU
 
-lreid compares the features of the file with those of the model before it replaces FILE. The file contains the neck, but
-does not resize images: first resize images with PIL's bicubic filter. lreid search also accepts --checkpoint mine.onnx.
+lreid compares the features of the exported network with the features of the model before it replaces FILE. The exported
+network contains the neck, but does not resize images; resize images with PIL's bicubic filter first. The file also
+serves as the model of lreid search: --checkpoint mine.onnx.
 """
 
 import argparse

@@ -16,10 +16,10 @@ The YAML file names the cameras:
       hall: {video: hall.mp4, tracks: hall.txt, start: 2026-03-02T08:00:00}
     travel: [[gate, hall, 10]]    # optional: minimum travel time, seconds (default: learned from 8 or more trips)
 
-Track files have the MOT Challenge format, or are JSON of supervision or Ultralytics. Without tracks, lreid detects and
-tracks moving objects; the camera must be fixed. lreid writes identities.json, index.html, tracks/ (with identities) and
-people.gallery (for lreid search) into the folder.
-To enrol people by name, run lreid search build linked/people.gallery my/people.
+Track files are in the MOT Challenge format, or in the JSON format of supervision or Ultralytics. Without track files,
+lreid detects and tracks moving objects, for which the camera must be fixed. The output folder contains identities.json,
+index.html, tracks/ with identities, and people.gallery for lreid search. To enrol people by name, run lreid search
+build linked/people.gallery my/people.
 """
 
 import argparse

@@ -6,7 +6,7 @@
     lreid report runs/synthetic-10/* --html compared.html   # one page about all runs
     lreid report runs/synthetic-10-dwopp-seed0 --images     # adds images to the report.html of the run
 
-Runs with different protocols (identities, splits, cameras), configs or AP conventions have separate rows.
+Runs that differ in protocol (identities, splits, cameras), config or AP convention are in separate rows.
 """
 
 import argparse

@@ -11,11 +11,11 @@ lreid search check people.gallery --new newer.pt --images my/labelled --max-lost
 lreid search reindex people.gallery --checkpoint newer.pt              # search rollback undoes it
 lreid search migrate people.gallery milvus:http://127.0.0.1:19530/people
 
-A gallery is a file or a Milvus collection (milvus:FILE.db or milvus:http://host:port/NAME); all commands accept both.
-lreid reads identity and camera from file names like 0002_c1s1_000451_03.jpg. With other file names, the subfolders are
-the identities. If the subfolders are cameras, the folders in them are the identities (cam1/anna/07.jpg). A CSV file has
-the columns path and pid, and optionally camid, split and time. If a CSV file has the column split, build reads only its
-gallery rows; calibrate and query read only its query rows.
+A gallery is a file or a Milvus collection (milvus:FILE.db or milvus:http://host:port/NAME). lreid reads identity and
+camera from file names like 0002_c1s1_000451_03.jpg. With other file names, each subfolder is an identity (anna/07.jpg),
+or each subfolder is a camera with one folder per identity (cam1/anna/07.jpg). A CSV file has the columns path and pid,
+and optionally camid, split and time. If a CSV file has a column split, build reads only the rows of the split gallery;
+calibrate and query read only the rows of the split query.
 """
 
 import argparse

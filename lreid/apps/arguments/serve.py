@@ -6,9 +6,9 @@ curl --data-binary @new.jpg 'http://127.0.0.1:8000/images?identity=anna'     # a
 LREID_TOKEN=$(openssl rand -hex 32) lreid serve people.gallery --host 0.0.0.0
 
 Without a token, only this machine can reach the server. Any other --host needs a token of 16 characters or more in the
-environment variable LREID_TOKEN; each request must then send the header "Authorization: Bearer TOKEN". The server
-speaks plain HTTP, so put a proxy with TLS in front of the server. The page /docs describes all requests. Ctrl-C or
-SIGTERM stops the server.
+environment variable LREID_TOKEN; requests must then have the header "Authorization: Bearer TOKEN". The server speaks
+plain HTTP, so put a proxy with TLS in front of the server. The page /docs describes all requests. Ctrl-C or SIGTERM
+stops the server.
 """
 
 import argparse
