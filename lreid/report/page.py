@@ -224,4 +224,4 @@ def _unfinished(runs: Sequence[Results]) -> str:
     if len(runs) == 1:
         (run,) = runs
         return f"Unfinished: {len(run['mAP'])} of {counted(len(run['tasks']), 'task')} done."
-    return f"{len(unfinished)} of {len(runs)} runs are not finished; each of them has a separate line."
+    return f"Unfinished runs, each with a separate line: {len(unfinished)} of {len(runs)} runs."
