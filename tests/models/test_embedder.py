@@ -44,11 +44,6 @@ def test_extracting_leaves_the_training_mode(model: Embedder) -> None:
     assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
 
 
-def test_a_bad_file_is_named(model: Embedder, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="gone.jpg"):
-        model.extract([tmp_path / "gone.jpg"])
-
-
 @pytest.mark.parametrize(
     ("images", "told"),
     [
@@ -218,9 +213,6 @@ def test_scaled_features_and_maps_are_so_many_times_as_long(pooling: str) -> Non
         torch.testing.assert_close(scaled.maps(images), 0.25 * plain.maps(images))
     with pytest.raises(ArgumentError, match="scale is 0; it must be above 0"):
         Embedder("small", scale=0)
-
-
-def test_unknown_pooling_is_named() -> None:
     with pytest.raises(ArgumentError, match="pooling is 'max'; it must be avg or gem"):
         Embedder("small", pooling="max")
 

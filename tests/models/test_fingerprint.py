@@ -35,6 +35,8 @@ def test_mode_layout_and_batch_counters_make_no_difference() -> None:
         {"std": (0.229, 0.224, 0.2)},
         {"pooling": "gem"},
         {"scale": 0.5},
+        {"norm": "batch+input"},
+        {"norm": "batch+grey"},
     ],
 )
 def test_settings_of_the_network_count(options: dict[str, object]) -> None:

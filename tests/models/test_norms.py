@@ -9,11 +9,9 @@ import pytest
 import torch
 from checkpoints import write_checkpoint
 from entries import write_entry
-from tiny import tiny_config
 from torch import Tensor, nn
 
 from lreid.build import model_of
-from lreid.checkpoint import load_checkpoint
 from lreid.config import load_config
 from lreid.config_keys import KEYS
 from lreid.errors import ArgumentError, InputError
@@ -22,7 +20,6 @@ from lreid.loading import load_model
 from lreid.models import Embedder, build_backbone
 from lreid.models.fingerprint import fingerprint
 from lreid.models.norms import CHOICES, HalfInstanceNorm, InstanceNorm, put_norms
-from lreid.training.run import train
 
 
 def uneven(network: nn.Module) -> nn.Module:
@@ -115,8 +112,8 @@ def test_where_ibn_net_has_them_in_resnet_50() -> None:
 def test_every_backbone_with_blocks_takes_every_norm(name: str, first: str, last: str, count: int) -> None:
     if ":" in name:
         pytest.importorskip(name.split(":")[0])
-    found = halves(build_backbone(name, norm="ibn_a"))
-    assert (found[0], found[-1], len(found)) == (first, last, count)
+    names = halves(build_backbone(name, norm="ibn_a"))
+    assert (names[0], names[-1], len(names)) == (first, last, count)
 
     def outputs(norm: str) -> Tensor:
         torch.manual_seed(0)
@@ -126,7 +123,8 @@ def test_every_backbone_with_blocks_takes_every_norm(name: str, first: str, last
     with torch.no_grad():
         plain = outputs("batch")
         for norm in ("ibn_a+stem", "ibn_b", "batch+input"):
-            assert outputs(norm).isfinite().all() and not torch.equal(outputs(norm), plain), norm
+            found = outputs(norm)
+            assert found.isfinite().all() and not torch.equal(found, plain), norm
 
 
 @pytest.mark.parametrize("name", ["resnet18", pytest.param("resnet50", marks=pytest.mark.slow)])
@@ -307,14 +305,6 @@ def test_a_checkpoint_keeps_its_norm(norm: str, tmp_path: Path) -> None:
     assert fingerprint(model) == fingerprint(load_model(file)) != fingerprint(plain)
 
 
-def test_norms_without_a_tensor_of_their_own_are_in_the_fingerprint() -> None:
-    names = []
-    for norm in ("batch", "batch+input", "batch+grey"):
-        torch.manual_seed(0)
-        names.append(fingerprint(Embedder("small", norm=norm)))
-    assert len(set(names)) == 3
-
-
 def test_a_start_that_was_given_other_images_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -329,19 +319,9 @@ def test_a_start_that_was_given_other_images_is_told(
 
 
 @pytest.mark.slow
-def test_a_method_learns_with_them(tmp_path: Path) -> None:
-    more = {"METHOD.NAME": "lstkc", "MODEL.NORM": "ibn_b+input", "BENCHMARK.TASKS_PER_DATASET": 2, "TRAIN.EPOCHS": 1}
-    more["BATCH.IDENTITIES"] = 2
-    results = train(tiny_config(more), tmp_path / "run")
-    assert len(results["mAP"]) == 2
-    state = load_checkpoint(tmp_path / "run" / "checkpoints" / "task-02.pt")["model"]
-    assert not torch.equal(state["backbone.blocks.0.IN.weight"], torch.ones(32))
-
-
-@pytest.mark.slow
 def test_what_is_exported_is_what_extract_computes() -> None:
     images = np.random.default_rng(0).integers(0, 256, (2, 32, 16, 3), np.uint8)
-    for norm in ("ibn_a+input", "ibn_b", "batch+grey"):
+    for norm in ("ibn_a+input", "ibn_b+grey"):
         model = Embedder("small", height=32, width=16, norm=norm).eval()
         with torch.no_grad():
             program = torch.export.export(ImagesToFeatures(model, raw=True), (torch.from_numpy(images),)).module()

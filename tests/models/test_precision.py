@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny import tiny_config
+from tiny import FEW, ONE_TASK, tiny_config
 
 from lreid.config_keys import Train
 from lreid.devices import PRECISIONS, has_instructions
@@ -20,7 +20,7 @@ from lreid.training.updates import Updates
 IMAGES = torch.randn(8, 3, 32, 16, generator=torch.Generator().manual_seed(0))
 
 
-config = partial(tiny_config, {"DEVICE": "cpu"})
+config = partial(tiny_config, FEW, {"DEVICE": "cpu", "TRAIN.EPOCHS": 1})
 
 
 def embedder(precision: str = "fp32") -> Embedder:
@@ -58,10 +58,7 @@ def test_a_teacher_computes_in_the_precision_of_its_student(wrapped: bool) -> No
 
 @pytest.mark.slow
 def test_a_run_in_half_precision_learns_alike(tmp_path: Path) -> None:
-    exact, half = (
-        train(config(BENCHMARK__TASKS_PER_DATASET=2, TRAIN__PRECISION=each), tmp_path / each)
-        for each in ("fp32", "bf16")
-    )
+    exact, half = (train(config(ONE_TASK, TRAIN__PRECISION=each), tmp_path / each) for each in ("fp32", "bf16"))
     first = [each["loss_history"][0]["dmml"] for each in (exact, half)]
     assert first[0] != first[1] and first[1] == pytest.approx(first[0], rel=0.2)
 
@@ -72,7 +69,7 @@ def test_what_a_device_cannot_compute_by_itself_is_said(
 ) -> None:
     monkeypatch.setattr(run, "has_instructions", lambda device, precision: precision != "bf16")
     with caplog.at_level("WARNING", "lreid"):
-        train(config(TRAIN__EPOCHS=1, TRAIN__PRECISION="bf16"), tmp_path / "run")
+        train(config(ONE_TASK, TRAIN__PRECISION="bf16"), tmp_path / "run")
     assert "TRAIN.PRECISION bf16: this device has no instructions for it" in caplog.text
 
 
@@ -116,7 +113,7 @@ def test_a_mean_gradient_over_batches_is_one_update(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_device_augments_as_the_processor_does(tmp_path: Path) -> None:
-    one = train(config(METHOD__NAME="dmml_ft", TRAIN__EPOCHS=1), tmp_path / "cpu")
-    other = train(config(METHOD__NAME="dmml_ft", TRAIN__EPOCHS=1, DATA__AUGMENT_ON="device"), tmp_path / "device")
+    one = train(config(ONE_TASK, METHOD__NAME="dmml_ft"), tmp_path / "cpu")
+    other = train(config(ONE_TASK, METHOD__NAME="dmml_ft", DATA__AUGMENT_ON="device"), tmp_path / "device")
     first, second = (each["loss_history"][0]["dmml"] for each in (one, other))
     assert second == pytest.approx(first, rel=1e-3)
