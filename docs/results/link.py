@@ -100,7 +100,7 @@ def read(folder: Path, *, standardise: bool = True, robust: bool = True, past: i
     """Read the tracklets of a folder of ``lreid link``, as the command computes them or without one part.
 
     If ``past`` is above 0, the first ``past`` tracklets give the camera statistics that standardise features, as with
-    ``--online``. Otherwise lreid standardises the features of each recording separately.
+    ``--online``. If ``past`` is 0, lreid standardises the features of each recording separately.
     """
     record, gallery = Record.read(folder), NamedGallery.load(folder / "people.gallery").gallery
     stored = gallery.labels()

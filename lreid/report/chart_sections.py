@@ -342,7 +342,7 @@ def _loss_term(runs: Sequence[Results], name: str, total: int) -> Points:
 
 
 def _updates(runs: Sequence[Results], key: str, path: tuple[str, ...]) -> Points:
-    """Values under a key by update, of every task switch of every run; a short task has fewer values.
+    """Values under a key for every update after each task switch of every run; a short task has fewer values.
 
     Updates that saw no images of the requested kind are left out.
     """
