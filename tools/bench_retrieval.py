@@ -6,8 +6,8 @@
     python tools/bench_retrieval.py --index --images 1000000            # galleries, as a Markdown table
 
 Features are random but clustered like those of a network. An identity is a random point in 64 dimensions, and the
-identity's images are random points near it. A random matrix maps these points to the full width and adds a little
-noise. Every contestant (an evaluation to compare) runs in a separate process, so that its peak memory can be measured.
+identity's images are random points near it. A random matrix maps all points to the full width and adds a little noise.
+Every contestant (an evaluation to compare) runs in a separate process, so that its peak memory can be measured.
 Contestants alternate.
 """
 

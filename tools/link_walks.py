@@ -5,8 +5,8 @@
 
 The package tools/render renders one crop per person and second. The crop fills a slot of an otherwise black frame, so
 that boxes and identities are exact. People cross, leave and return, and the simulated tracker loses some people
-halfway. The second day has different light. Two cameras see the same place. This command needs the same packages and
-assets as tools/render.
+halfway. The second day has different light. Two cameras see the same place. tools/link_walks.py needs the same packages
+and assets as tools/render.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """Simulate how a camera changes colours, tones, sharpness and resolution; each camera has random but fixed properties.
 
 Real cameras differ in more than their white balance. For example, the image of one camera is saturated, with a green
-cast and sharpened edges, and the image of another is grey, hazy and soft. A model learns to ignore these differences
-only if it trains on images of the same person from several such cameras.
+cast and sharpened edges, and the image of another is grey, hazy and soft. A model learns to ignore differences between
+cameras only if it trains on images of the same person from several cameras.
 """
 
 import math
