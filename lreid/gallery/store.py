@@ -54,8 +54,8 @@ class About:
         threshold: cosine similarity below which a search returns "unknown"; ``None`` before calibration.
         false_accept_rate: share of impostors that the threshold accepts.
         calibrated_on: number of images from which the threshold was computed; None if unknown.
-        names: under ``identity`` and ``camera``, the text label of each number. A number without a name is itself the
-            label.
+        names: under ``identity`` and ``camera``, the text label of each number. If a number has no name, the number
+            itself is the label.
         extras: arrays stored with the gallery, for instance statistics that normalise its features. The extras are set
             when the gallery is built, and do not change later.
         shards: number of parts of a faiss index, which are searched in parallel.

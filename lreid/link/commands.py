@@ -308,7 +308,7 @@ def _link(
     travel: Sequence[tuple[str, str, float]],
     options: Options,
 ) -> None:
-    """Assign identities to new tracklets, and record each tracklet's mean similarity to others of its identity."""
+    """Assign identities to new tracklets, and record mean similarities to the other tracklets of each identity."""
     numbers = {record.name_of(each["identity"]): each["identity"] for each in old}
     numbers |= {name: int(number) for number, name in record.content["names"].items()}
     enrolled = _enrolled(named)

@@ -53,7 +53,7 @@ def learn_travel(tracklets: Tracklets, labels: np.ndarray, least: np.ndarray) ->
     Args:
         tracklets: N tracklets.
         labels: (N,) integers: their identities.
-        least: (C, C), see :func:`possible`; finite values do not change.
+        least: (C, C), see :func:`possible`; travel times that are given (finite values) are not learned.
 
     Returns:
         (C, C) travel times. If there are at least ``SOME`` transitions between two cameras, the learnt time is half of

@@ -25,7 +25,7 @@ def evaluate_image_to_track(
         score: scores of queries and gallery images, see :func:`lreid.retrieval.scores_of`.
         query, gallery: labels of queries and gallery; without cameras there is no camera filter.
         tracks: ``(G,)`` integers or text, the track of each gallery image; none may be missing or -1. The images of a
-            track share identity and camera. Tracks with equal scores are ranked by their numbers.
+            track share identity and camera. Tracks with equal scores are ranked in ascending order of ``tracks``.
         options: ``ap``, ``max_rank`` and ``block`` of :func:`lreid.retrieval.evaluate`.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Move a gallery to a new model and back, or to another place. Searches are possible during the move."""
+"""Move a gallery to a new model and back, or to another place. The gallery can be searched during the move."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class Guard:
         return None
 
     def _in_time(self, client: str) -> bool:
-        """Whether a client stays within its rate; counts this request."""
+        """Count a request of a client, and return whether the client stays within its rate limit."""
         now, most = time.monotonic(), 2 * self.limits.rate
         left, before = self._clients.pop(client, (most, now))
         left = min(left + (now - before) * self.limits.rate, most) - 1

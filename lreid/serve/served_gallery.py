@@ -58,7 +58,7 @@ class Images(NamedTuple):
 class ServedGallery:
     """A gallery file in memory, with its model.
 
-    A change reads the file again, writes the new file and then replaces the gallery in memory. A search therefore never
+    A change reads the file again, writes the new file and then replaces the gallery in memory, so that a search never
     waits for a change and never sees half of a change. The server notices changes that other processes make to the
     file. Uploaded images are stored in the folder ``GALLERY.images`` next to the file, under names derived from their
     content.
