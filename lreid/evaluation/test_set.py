@@ -139,7 +139,7 @@ class ListedTest:
 
     @cached_property
     def splits(self) -> tuple[Split, ...]:
-        """The splits, without images that cannot be read; a test set without splits has one split."""
+        """The splits of the test set, or one split with all its images. Unreadable images are left out."""
         query, gallery = self.labels
         tracks = None
         if self.test.tracks:

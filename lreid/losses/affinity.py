@@ -18,7 +18,7 @@ def affinity_kl_loss(student: Tensor, teacher: Tensor, *, temperature: float = 0
     Args:
         student: ``(B, D)`` float features of the model in training; they need not be unit vectors.
         teacher: ``(B, D')`` float features of the same images by the previous model; no gradient flows to them.
-        temperature: divides the cosines, above 0.
+        temperature: divisor of the cosines, above 0.
         reverse: compute ``KL(student || teacher)`` instead of ``KL(teacher || student)``.
 
     Returns:

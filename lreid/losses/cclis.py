@@ -41,7 +41,7 @@ def sample_nce_loss(
             by the sum of the scores of its class (:func:`lreid.memory.selection.importance_weights`). Weights of images
             of current classes are ignored.
         current_classes: labels of the current task, in any order.
-        temperature: divides the cosines, above 0.
+        temperature: divisor of the cosines, above 0.
 
     Returns:
         Scalar in the precision of ``scores``, at least float32; 0 for an empty batch.
@@ -79,8 +79,8 @@ def prototype_relation_loss(
     Args:
         student_scores: ``(B, C_old)`` float cosines between images and the prototypes of previous classes.
         teacher_scores: ``(B, C_old)`` float, the same cosines for the previous model; no gradient flows to them.
-        temperature: divides the student's cosines, above 0.
-        teacher_temperature: divides the teacher's cosines, above 0.
+        temperature: divisor of the student's cosines, above 0.
+        teacher_temperature: divisor of the teacher's cosines, above 0.
 
     Returns:
         Scalar in the precision of ``student_scores``, at least float32; 0 if there are fewer than two previous classes.
@@ -108,7 +108,7 @@ def importance_scores(scores: Tensor, labels: Tensor, *, temperature: float = 0.
     Args:
         scores: ``(N, C)`` float cosines of all candidate images with the prototypes of all classes so far.
         labels: ``(N,)`` int64 in ``[0, C)``.
-        temperature: divides the cosines, above 0.
+        temperature: divisor of the cosines, above 0.
         own_class: include the term of the image's own class; the divisor of the sum remains ``C - 1``.
 
     Returns:

@@ -41,7 +41,7 @@ def dwpp_loss(
         labels: ``(B,)`` integers, in any order. The first ``num_support`` rows of each label are its supports; the
             other rows are queries. Classes may have different numbers of rows and any number of queries.
         num_support: number of supports per class, at least 1.
-        temperature: divides the similarities, above 0.
+        temperature: divisor of the similarities, above 0.
         prob_floor: minimum probability, in ``[0, 1)``; 0 gives the form in the paper, without the uniform distribution.
         metric: ``sqeuclidean`` (official code), ``euclidean`` (paper), or ``cosine``.
 
@@ -104,7 +104,7 @@ def decoupled_distillation_loss(
         targets: ``(Q,)`` int64, the target class of each row.
         alpha: weight of TCKD; a number, or ``(Q,)`` with one weight per row.
         beta: weight of NCKD; a number, or ``(Q,)`` with one weight per row.
-        temperature: divides the logits, above 0.
+        temperature: divisor of the logits, above 0.
 
     Returns:
         Scalar in the precision of ``student_logits``, at least float32; 0 for a single class.

@@ -95,8 +95,8 @@ def dkp_pkt_loss(
         means: ``(P, D)`` float mean features of past identities.
         deviations: ``(P, D)`` float standard deviations of past identities.
         noise: ``(P, D)`` float, drawn from a normal distribution.
-        relation_temperature: divides the cosines to prototypes, above 0; ``lambda_1`` in the official code.
-        temperature: divides the cosines within the batch, above 0; ``lambda_2`` in the official code.
+        relation_temperature: divisor of the cosines to prototypes, above 0; ``lambda_1`` in the official code.
+        temperature: divisor of the cosines within the batch, above 0; ``lambda_2`` in the official code.
         detach_target: stop the gradient through the target; DKP does not stop it.
 
     Returns:

@@ -100,8 +100,8 @@ def er_aml_loss(
         negatives: ``(V, D)`` float, for each anchor the features of one image with a different label.
         labels: ``(V,)`` integers, the labels of the anchors and of their positives.
         negative_labels: ``(V,)`` integers, the labels of the negatives.
-        temperature: divides the cosine similarities, above 0.
-        base_temperature: the loss is multiplied by ``temperature / base_temperature``, above 0.
+        temperature: divisor of the cosine similarities, above 0.
+        base_temperature: above 0; the loss is multiplied by ``temperature / base_temperature``.
 
     Returns:
         Scalar in the precision of ``anchors``, at least float32; 0, with a gradient of 0, if V is 0.

@@ -32,7 +32,7 @@ def discriminant_alignment_loss(
         student: ``(B, D)`` float features of the model in training, not normalised.
         teacher: ``(B, D)`` float features of the same images by the previous model; no gradient flows to them.
         anchors: ``(A, D)`` float, mean features of one or more past classes; no gradient flows to them.
-        temperature: divides the distances, above 0.
+        temperature: divisor of the distances, above 0.
         prob_floor: minimum probability, in ``[0, 1)``; smaller probabilities are raised to the floor and have no
             gradient.
         metric: ``sqeuclidean``, ``euclidean``, or ``cosine``: the dot product of unnormalised features.

@@ -34,7 +34,7 @@ def lstkc_rskt_loss(
         student: ``(B, D)`` float features of the model in training; they need not be unit vectors.
         teacher: ``(B, D')`` float features of the same images by the previous model; no gradient flows to them.
         labels: ``(B,)`` integers, in any order, with any number of images per label.
-        temperature: divides the cosines, above 0.
+        temperature: divisor of the cosines, above 0.
         detach_target: stop the gradient through the target.
 
     Returns:
@@ -90,7 +90,7 @@ def lstkcpp_dual_loss(
         long: ``(B, D'')`` float features of the same images by the long-term teacher, which is the fused older model.
             No gradient flows to the teachers' features.
         labels: ``(B,)`` integers, in any order, with any number of images per label.
-        temperature: divides the cosines, above 0.
+        temperature: divisor of the cosines, above 0.
         weighted: weight every entry by ``|s - a / (m + 1e-6)|``, where ``s`` is 1 for two images of one identity and
             otherwise 0, ``a`` is the student's affinity, and ``m`` is the largest affinity of the row. LSTKC++'s
             official code has the same option, off by default.

@@ -20,7 +20,7 @@ def knowledge_distillation_loss(student_logits: Tensor, teacher_logits: Tensor, 
     Args:
         student_logits: ``(B, K)`` float, the old classes first, in the teacher's order.
         teacher_logits: ``(B, K_old)`` float, ``K_old <= K``; no gradient flows to them.
-        temperature: divides the logits, above 0.
+        temperature: divisor of the logits, above 0.
 
     Returns:
         Scalar in the precision of ``student_logits``, at least float32; 0 if there is no old class.

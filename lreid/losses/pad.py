@@ -33,7 +33,7 @@ def pad_viskd_loss(
         student_logits: ``(B, C)`` float.
         teacher_logits: ``(B, C)`` float.
         feature_weight, logit_weight: weights of the two terms.
-        temperature: divides the logits, above 0.
+        temperature: divisor of the logits, above 0.
 
     Returns:
         Scalar in the precision of ``student_logits``, at least float32.
@@ -100,7 +100,7 @@ def pad_text_anchor_loss(
         texts: ``(C, D)`` float features of sentences with trained tokens.
         anchors: ``(C, D)`` float features of the same sentences with fixed tokens; no gradient flows to them.
         scale: factor of the cosines.
-        temperature: ``T``, which divides the scaled cosines, above 0.
+        temperature: ``T``, the divisor of the scaled cosines, above 0.
 
     Returns:
         Scalar in the precision of ``images``, at least float32.

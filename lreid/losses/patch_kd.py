@@ -20,7 +20,7 @@ def patchkd_kd_loss(student_logits: Tensor, teacher_logits: Tensor, *, temperatu
     Args:
         student_logits: ``(B, K)`` float, the old classes first.
         teacher_logits: ``(B, K_old)`` float, ``K_old <= K``.
-        temperature: divides the logits, above 0.
+        temperature: divisor of the logits, above 0.
 
     Returns:
         Scalar in the precision of ``student_logits``, at least float32.
@@ -45,7 +45,7 @@ def patchkd_conf_loss(logits: Tensor, *, temperature: float = 2.0) -> Tensor:
 
     Args:
         logits: ``(B, K)`` float; the gradient flows through them.
-        temperature: divides the logits, above 0.
+        temperature: divisor of the logits, above 0.
 
     Returns:
         Scalar in the precision of ``logits``, at least float32.

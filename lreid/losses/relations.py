@@ -24,8 +24,8 @@ def relation_distillation_loss(
     Args:
         student: ``(B, D)`` float unit vectors by the model in training, one row for each view of each image.
         teacher: ``(B, D')`` float unit vectors of the same rows by the previous model; no gradient flows to them.
-        temperature: divides the student's cosines, above 0; κ in the paper.
-        teacher_temperature: divides the teacher's cosines, above 0; κ* in the paper.
+        temperature: divisor of the student's cosines, above 0; κ in the paper.
+        teacher_temperature: divisor of the teacher's cosines, above 0; κ* in the paper.
 
     Returns:
         Scalar in the precision of ``student``, at least float32; 0 for fewer than three rows.

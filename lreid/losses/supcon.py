@@ -34,8 +34,8 @@ def asymmetric_supcon_loss(
         projections: ``(B, V, D)`` float unit vectors, ``V >= 1`` views of each image.
         labels: ``(B,)`` integers, in any order, with any number of images per label.
         current_classes: labels of the current task, in any order; the batch need not contain all of them.
-        temperature: divides the cosines, above 0.
-        base_temperature: the loss is multiplied by ``temperature / base_temperature``, above 0.
+        temperature: divisor of the cosines, above 0.
+        base_temperature: above 0; the loss is multiplied by ``temperature / base_temperature``.
 
     Returns:
         Scalar in the precision of ``projections``, at least float32; 0 for a batch without current classes.

@@ -41,8 +41,8 @@ class CCLIS(Co2L):
 
     Two faults of CCLIS's official code are options. With ``weigh_current``, images of the current task are also
     weighted, as if an image was drawn with a probability of 1 / number of images of its identity. CCLIS's official code
-    weights images of the current task unless tasks have two identities. With ``score_leak``, the last scoring pass
-    includes an image's own identity.
+    does so if each task has more than two identities. With ``score_leak``, the last scoring pass includes an image's
+    own identity.
 
     Args:
         options: see :class:`Co2L`. With ``reid_head``, a prototype starts as the mean direction of the projected images

@@ -141,7 +141,7 @@ class FusedFineTuning(BoTFineTuning):
         return super().figures() | ({} if self.share is None else {"share": self.share})
 
     def features_of(self, task: Task) -> Tensor:
-        """Return the features of :meth:`extract`, so a subclass that overrides it also changes new classifier rows."""
+        """Features of the task's images by :meth:`extract`; they initialise the classifier rows of new identities."""
         return self.extract(self.network, task)
 
     def extract(self, network: ClassifyingEmbedder, task: Task) -> Tensor:

@@ -63,7 +63,7 @@ def specs() -> dict[str, Spec]:
 
 
 def find(name: str) -> Spec | None:
-    """Return the specification of a data set; None if the name is unknown or has a scheme."""
+    """The specification of a data set; None if the name is unknown, or has a scheme such as ``synthetic:``."""
     if name in _registered or ":" in name:
         return _registered.get(name)
     return next((spec for module in files() for spec in module.SPECS if spec.name == name), None)

@@ -38,9 +38,10 @@ class MilvusStore:
         name: alias of the gallery.
         collection: collection of the rows; ``COLLECTION_meta`` contains the properties of the gallery.
         where: name of the gallery in messages.
-        in_use: True if the alias points to this collection, or will point to it when the gallery is complete; False for
-            the next or previous version.
-        about, width: properties of the gallery, and width of its features.
+        in_use: whether this is the version in use, to which the alias points as soon as the gallery is complete; False
+            for the next and the previous version.
+        about: properties of the gallery.
+        width: number of values per feature.
     """
 
     def __init__(
