@@ -18,7 +18,7 @@ def nt_xent_loss(projections: Tensor, *, temperature: float) -> Tensor:
 
     Args:
         projections: ``(B, 2, D)`` float unit vectors, two augmented views of each image.
-        temperature: divisor of the cosines, above 0. Contrast Scoring uses 0.07 for subsets of ImageNet and otherwise 0.5.
+        temperature: divisor of the cosines, above 0. Contrast Scoring uses 0.07 for subsets of ImageNet, otherwise 0.5.
 
     Returns:
         Scalar in the precision of ``projections``, at least float32; 0 for one image.
