@@ -10,7 +10,7 @@ from tiny import FEW, TINY, words
 from lreid.build import model_of
 from lreid.checkpoint import save_checkpoint
 from lreid.config import load_config
-from lreid.data.records import Record
+from lreid.data.records import DataSet, Record
 from lreid.data.synthetic import draw, load_synthetic
 
 
@@ -23,11 +23,15 @@ def write_checkpoint(path: Path, seed: int = 0, **overrides: object) -> Path:
     return path
 
 
+def drawn_people(identities: int, images: int, distractors: int = 0, seed: int = 0, place: str = "plaza") -> DataSet:
+    """Drawn images of a place, of people to search for."""
+    counts = {"test_identities": identities, "images_per_identity": images, "distractors": distractors}
+    return load_synthetic(place, train_identities=1, **counts, seed=seed)
+
+
 def write_world(folder: Path, *, identities: int, images: int) -> Path:
     """``model.pt``, and drawn test images named as in Market-1501: queries in ``q/``, a gallery in ``g/``."""
-    drawn = load_synthetic(
-        "plaza", train_identities=1, test_identities=identities, images_per_identity=images, distractors=1, seed=0
-    )
+    drawn = drawn_people(identities, images, distractors=1)
     write_images(folder / "q", drawn.query)
     write_images(folder / "g", drawn.gallery)
     write_checkpoint(folder / "model.pt")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lreid.errors import InputError
 from lreid.gallery import Filter, Gallery
-from lreid.gallery.faiss.index import Shards, measure_recall, new_index
+from lreid.gallery.faiss.index import measure_recall, new_index
 
 faiss = pytest.importorskip("faiss")
 
@@ -113,20 +113,3 @@ def test_a_filter_that_forbids_the_nearest_finds_the_others(kind, few, monkeypat
         if kind == "hnsw":
             units = features[allowed] / np.linalg.norm(features[allowed], axis=1, keepdims=True)
             assert set(found.keys[found.keys >= 0]) == set(allowed[np.argsort(-units[:, 0])[:10]])
-
-
-def test_faiss_own_shards_return_what_is_forbidden():
-    """The reason for ours. If this fails, faiss is fixed and its shards may replace ours."""
-    features, allowed = vectors(100), np.arange(100) < 10
-    theirs = faiss.IndexShards(WIDTH, True, True)
-    theirs.own_indices = False
-    parts = [faiss.IndexFlatIP(WIDTH) for _ in range(2)]
-    for part, rows in zip(parts, np.split(features, 2), strict=True):
-        part.add(rows)
-        theirs.add_shard(part)
-    parameters = faiss.SearchParameters(sel=faiss.IDSelectorBitmap(np.packbits(allowed, bitorder="little")))
-    _, found = theirs.search(features[:20], 10, params=parameters)
-    assert not allowed[found].all()
-    ours = Shards.build("flat", features, np.arange(100), 2)
-    _, found = ours.search(features[:20], 10, allowed)
-    assert allowed[found].all()

@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from checkpoints import write_checkpoint, write_images
+from checkpoints import drawn_people, write_checkpoint, write_images
 
 from lreid import search
 from lreid.apps.cli import run_command
-from lreid.data.synthetic import load_synthetic
 from lreid.loading import load_model
 from lreid.retrieval.open_set import threshold_for
 
@@ -36,9 +35,7 @@ class World(NamedTuple):
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """A calibrated gallery of eight people with times, and queries of them and of four others."""
     folder = tmp_path_factory.mktemp("world")
-    drawn = load_synthetic(
-        "night-street", train_identities=1, test_identities=12, images_per_identity=8, distractors=0, seed=0
-    )
+    drawn = drawn_people(12, 8, place="night-street")
     enrolled = sorted({record.pid for record in drawn.query})[:ENROLLED]
     parts = {"gallery": [each for each in drawn.gallery if each.pid in enrolled], "query": drawn.query}
     listed = {}

@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from checkpoints import write_checkpoint, write_images
+from checkpoints import drawn_people, write_checkpoint, write_images
 
 from lreid import search
-from lreid.data.synthetic import load_synthetic
 
 Serve = Callable[..., tuple[subprocess.Popen, str]]
 
@@ -21,7 +20,7 @@ Serve = Callable[..., tuple[subprocess.Popen, str]]
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """``people.gallery`` of the images in ``people/``, calibrated, and ``query/`` with images of the same people."""
     folder = tmp_path_factory.mktemp("served")
-    drawn = load_synthetic("plaza", train_identities=1, test_identities=8, images_per_identity=6, distractors=2, seed=0)
+    drawn = drawn_people(8, 6, distractors=2)
     write_images(folder / "people", drawn.gallery, "p{pid}/c{camid}_{number}.png")
     write_images(folder / "query", drawn.query, "p{pid}/c{camid}_{number}.png")
     write_checkpoint(folder / "model.pt", MODEL__BACKBONE="small")  # which a process of its own knows, too

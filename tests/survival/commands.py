@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import safetensors.torch
-from checkpoints import write_checkpoint, write_images, write_world
+from checkpoints import drawn_people, write_checkpoint, write_images, write_world
 from entries import write_card
 from faults import Faults
 from PIL import Image
@@ -27,7 +27,6 @@ from tiny import FEW, TINY, tiny_config
 
 from lreid.apps.cli import run_command
 from lreid.checkpoint import load_checkpoint, load_newest
-from lreid.data.synthetic import load_synthetic
 from lreid.errors import InputError
 from lreid.files import leftovers
 from lreid.gallery.store import place_of
@@ -83,9 +82,7 @@ class World:
         write_world(folder, identities=2, images=3)
         for seed, name in enumerate(("model.pt", "other.pt")):
             write_checkpoint(folder / name, seed, MODEL__BACKBONE="few")
-        drawn = load_synthetic(
-            "station", train_identities=1, test_identities=2, images_per_identity=3, distractors=1, seed=0
-        )
+        drawn = drawn_people(2, 3, distractors=1, place="station")
         write_images(folder / "more", drawn.gallery, "p{pid}/{number}.png")
         frames = write_images(folder / "frames", drawn.query[:1] + drawn.gallery[:1], "{number}.png")
         for hour in (8, 9):  # two tracklets, of one frame each
@@ -252,6 +249,12 @@ def commands(world: World) -> dict[str, Command]:
     def link_command(words: list[str], *hours: int) -> Command:
         return Command(words, lambda: with_days(*hours), linked, parts=True, rewrite=swept)
 
+    def gallery_command(prepare: Callable[[], Any], *words: object, **more: Any) -> Command:
+        return Command(world.search(*words), prepare, galleries, rewrite=rewritten, **more)
+
+    def built() -> None:
+        world.build("people.gallery")
+
     def calibrated() -> None:
         world.build("people.gallery")
         call(world.search("calibrate", "people.gallery", there / "q", *device), Path())
@@ -278,34 +281,17 @@ def commands(world: World) -> dict[str, Command]:
     keys = [str(part) for pair in (TINY | KEYS).items() for part in pair]
     queried = files("matches/matches.json", "matches/matches.html")
     return {
-        "build": Command(
-            world.search("build", "people.gallery", there / "g", "--checkpoint", there / "model.pt", *device),
-            lambda: None,
-            galleries,
-            rewrite=rewritten,
+        "build": gallery_command(
+            lambda: None, "build", "people.gallery", there / "g", "--checkpoint", there / "model.pt", *device
         ),
-        "add": Command(
-            world.search("add", "people.gallery", there / "more", *device),
-            lambda: world.build("people.gallery"),
-            galleries,
-            rewrite=rewritten,
+        "add": gallery_command(built, "add", "people.gallery", there / "more", *device),
+        "remove": gallery_command(
+            with_versions, "remove", "people.gallery", "--identity", somebody, "--everywhere", parts=True
         ),
-        "remove": Command(
-            world.search("remove", "people.gallery", "--identity", somebody, "--everywhere"),
-            with_versions,
-            galleries,
-            parts=True,
-            rewrite=rewritten,
-        ),
-        "calibrate": Command(
-            world.search("calibrate", "people.gallery", there / "q", *device),
-            lambda: world.build("people.gallery"),
-            galleries,
-            rewrite=rewritten,
-        ),
+        "calibrate": gallery_command(built, "calibrate", "people.gallery", there / "q", *device),
         "query": Command(
             world.search("query", "people.gallery", there / "q", "--out", "matches", *device),
-            lambda: world.build("people.gallery"),
+            built,
             queried,
             parts=True,
         ),
@@ -318,22 +304,11 @@ def commands(world: World) -> dict[str, Command]:
             checked,
             parts=True,
         ),
-        "reindex": Command(
-            world.search("reindex", "people.gallery", "--checkpoint", there / "other.pt", *device),
-            lambda: world.build("people.gallery"),
-            galleries,
-            resumes=True,
-            rewrite=rewritten,
+        "reindex": gallery_command(
+            built, "reindex", "people.gallery", "--checkpoint", there / "other.pt", *device, resumes=True
         ),
-        "rollback": Command(
-            world.search("rollback", "people.gallery"), reindexed, galleries, resumes=True, rewrite=rewritten
-        ),
-        "migrate": Command(
-            world.search("migrate", "people.gallery", "copy.gallery"),
-            lambda: world.build("people.gallery"),
-            galleries,
-            rewrite=rewritten,
-        ),
+        "rollback": gallery_command(reindexed, "rollback", "people.gallery", resumes=True),
+        "migrate": gallery_command(built, "migrate", "people.gallery", "copy.gallery"),
         "publish": Command(
             ["zoo", "publish", str(there / "run"), "mine", "--out", "zoo"],
             published,

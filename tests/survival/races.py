@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -60,43 +61,28 @@ def race(world: World, folder: Path, turns: int) -> Counts:
             for status, name in zip(statuses, (first, second), strict=True)
         )
 
-    for turn in range(turns):
-        build = known["build"].words
-        check(
-            "builders",
-            turn,
+    build, publish, download = known["build"], known["publish"], known["download"]
+    trials: dict[str, tuple[Callable[[], Any], list[list[str]], Callable[..., bool]]] = {
+        "builders": (
             lambda: None,
-            [build] * 3,
+            [build.words] * 3,
             lambda here, told: sorted(told) == [0, 2, 2] and len(paths(here)) > 0,
-        )
-        check("removals", turn, lambda: world.build("people.gallery", "more"), [remove, drop], both)
-        check(
-            "additions",
-            turn,
+        ),
+        "removals": (lambda: world.build("people.gallery", "more"), [remove, drop], both),
+        "additions": (
             known["add"].prepare,
             [add, add],
             lambda here, told: 0 in told and any("/more/" in path for path in paths(here)),
-        )
-        check(
-            "publications",
-            turn,
-            known["publish"].prepare,
-            [known["publish"].words] * 2,
-            lambda here, told: told == [0, 0] and bool(entry(here)),
-        )
-        check(
-            "downloads",
-            turn,
-            known["download"].prepare,
-            [known["download"].words] * 2,
-            lambda here, told: told == [0, 0] and len(known["download"].state(here)) == 1,
-        )
-        if turn % 5 == 0:
-            check(
-                "runs",
-                turn,
-                lambda: None,
-                [train, train],
-                lambda here, told: 0 in told and outcome(here / "run") == unbroken,
-            )
+        ),
+        "publications": (publish.prepare, [publish.words] * 2, lambda here, told: told == [0, 0] and bool(entry(here))),
+        "downloads": (
+            download.prepare,
+            [download.words] * 2,
+            lambda here, told: told == [0, 0] and len(download.state(here)) == 1,
+        ),
+        "runs": (lambda: None, [train, train], lambda here, told: 0 in told and outcome(here / "run") == unbroken),
+    }
+    for turn, (name, trial) in product(range(turns), trials.items()):
+        if name != "runs" or turn % 5 == 0:
+            check(name, turn, *trial)
     return counts
