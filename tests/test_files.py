@@ -26,7 +26,6 @@ from lreid.files import (
     leftovers,
     list_folder,
     lock,
-    make_folder,
     only_one_process,
     remove_leftovers,
     require_writable,
@@ -217,13 +216,6 @@ def test_a_folder_that_took_the_place_of_another_is_not_ours(tmp_path: Path, mon
         pass
 
 
-def test_folders_that_are_made_are_forced_to_disk_with_those_above(tmp_path: Path, monkeypatch: Any) -> None:
-    synced, sync = [], os.fsync
-    monkeypatch.setattr(os, "fsync", lambda file: (synced.append(os.readlink(f"/proc/self/fd/{file}")), sync(file)))
-    make_folder(tmp_path / "runs" / "new" / "checkpoints")
-    assert {str(tmp_path), str(tmp_path / "runs"), str(tmp_path / "runs" / "new")} <= set(synced)
-
-
 WRITE = """
 import sys
 from lreid.files import write_atomically
@@ -291,13 +283,6 @@ def failing(number: int):
         raise OSError(number, os.strerror(number))
 
     return fail
-
-
-def test_a_temporary_file_that_cannot_be_removed_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "unlink", failing(errno.EIO))
-        write_text(tmp_path / "a", "new")
-    assert os.listdir(tmp_path) == ["a"]
 
 
 def test_a_folder_that_the_disk_does_not_confirm_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 from pathlib import Path
 
 import cv2
@@ -50,6 +51,19 @@ def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def lreid(*words: object) -> int:
     return run_command("link", list(map(str, words)), prog="lreid link")
+
+
+@pytest.fixture(scope="module")
+def first_day(films: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("first") / "linked"
+    assert add(films, folder) == 0
+    return folder
+
+
+@pytest.fixture
+def linked(first_day: Path, tmp_path: Path) -> Path:
+    """A folder with the tracklets of the first day, which a test may change."""
+    return shutil.copytree(first_day, tmp_path / "linked")
 
 
 def add(films: Path, linked: Path, day: int = 1, *more: object) -> int:
@@ -107,17 +121,15 @@ def test_days_are_linked_corrected_undone_and_removed(films: Path, tmp_path: Pat
     assert not list((linked / "tracklets").rglob("*.jpg")) and not gallery(linked)
 
 
-def test_relink_keeps_numbers_and_corrections(films: Path, tmp_path: Path) -> None:
-    linked = tmp_path / "linked"
-    assert add(films, linked) == 0 and lreid("merge", linked, 1, 2) == 0 and lreid("apart", linked, 1, 3) == 0
+def test_relink_keeps_numbers_and_corrections(linked: Path) -> None:
+    assert lreid("merge", linked, 1, 2) == 0 and lreid("apart", linked, 1, 3) == 0
     before = identities(linked)
     assert lreid("relink", linked, "--threshold", 0.99, "--raw") == 0 and identities(linked) == before
     assert lreid("relink", linked, "--threshold", -1, "--raw") == 0 and identities(linked) == before
 
 
-def test_online_needs_a_threshold_and_joins_what_is_known(films: Path, tmp_path: Path) -> None:
-    linked = tmp_path / "linked"
-    assert add(films, linked) == 0 and add(films, linked, 2, "--online", "--delay", 2) == 0
+def test_online_needs_a_threshold_and_joins_what_is_known(films: Path, linked: Path) -> None:
+    assert add(films, linked, 2, "--online", "--delay", 2) == 0
     assert {*identities(linked).values()} == {1, 2, 3}
 
 
@@ -191,9 +203,8 @@ BAD = {
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_bad_input_is_one_line_and_changes_nothing(films: Path, tmp_path: Path, capsys, what: str) -> None:
-    linked, (change, message) = tmp_path / "linked", BAD[what]
-    assert add(films, linked) == 0
+def test_bad_input_is_one_line_and_changes_nothing(films: Path, linked: Path, capsys, what: str) -> None:
+    change, message = BAD[what]
     before = {file: file.read_bytes() for file in linked.rglob("*") if file.is_file()}
     cameras = yaml.safe_load((films / "day-2.yaml").read_text())["cameras"]
     change(films, cameras)
@@ -205,9 +216,8 @@ def test_bad_input_is_one_line_and_changes_nothing(films: Path, tmp_path: Path, 
     assert {file: file.read_bytes() for file in linked.rglob("*") if file.is_file()} == before
 
 
-def test_corrections_that_contradict_are_refused(films: Path, tmp_path: Path, capsys) -> None:
-    linked = tmp_path / "linked"
-    assert add(films, linked) == 0 and lreid("apart", linked, 1, 2) == 0
+def test_corrections_that_contradict_are_refused(films: Path, linked: Path, tmp_path: Path, capsys) -> None:
+    assert lreid("apart", linked, 1, 2) == 0
     for words, message in (
         (("merge", linked, 1, 2), "two people"),
         (("merge", linked, 1, 1), "same identity"),

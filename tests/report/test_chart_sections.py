@@ -48,6 +48,7 @@ def test_what_is_not_there_yet_is_none(results):
     assert task_changes(results(rows=1)) == []
     assert gallery_figures(results(rows=1), "harbor") == [None] * 5
     assert gallery_figures(results(rows=1), "plaza") == [0.0, 0.0, 0.0, None, None]
+    assert task_changes(results(rows=3, seen=())) == [None, None]
     run = results(rows=3)
     del run["identity_ap"]
     assert task_changes(run) == [None, None] and gallery_figures(run, "plaza")[3:] == [None, None]

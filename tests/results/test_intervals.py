@@ -24,14 +24,6 @@ def test_the_interval_is_that_of_a_loop_over_draws() -> None:
     assert (low, high) == gain_interval(before, after, queries)
 
 
-def test_four_times_the_identities_halve_the_width() -> None:
-    rng = np.random.default_rng(0)
-    gains = rng.normal(3, 20, 100)
-    widths = [np.ptp(gain_interval(0 * each, each, np.ones(len(each)))) for each in (gains, np.tile(gains, 4))]
-    assert widths[0] / widths[1] == pytest.approx(2, rel=0.1)
-    assert widths[0] == pytest.approx(2 * 1.96 * gains.std() / 10, rel=0.1)
-
-
 def test_there_must_be_an_identity() -> None:
     with pytest.raises(ValueError, match="no identities"):
         gain_interval([], [], [])

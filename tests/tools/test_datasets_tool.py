@@ -70,17 +70,3 @@ def test_bad_input_is_one_line(run, arguments, message) -> None:
     assert status == 2
     assert message in err
     assert len(err.strip().splitlines()) == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["check"], "required: NAME"),
-        (["from-tracks", "gate.mp4"], "required: --out"),
-        (["list", "--archive", "viper.zip"], "unrecognized arguments: --archive"),
-        (["check", "viper", "--domains", "4"], "unrecognized arguments: --domains"),
-    ],
-)
-def test_options_of_other_commands_are_refused(run, arguments, message) -> None:
-    status, _, err = run(*arguments)
-    assert status == 2 and message in err

@@ -7,8 +7,6 @@ from pathlib import Path
 import onnx
 import pytest
 
-from lreid.checkpoint import load_checkpoint
-
 
 @pytest.mark.slow
 def test_a_gallery_is_built_and_searched_with_an_exported_model(
@@ -36,13 +34,6 @@ def test_a_gallery_is_built_and_searched_with_an_exported_model(
         told = capsys.readouterr().err
         assert "model.onnx: says that it was made of the model whose features are in the gallery, but has cha" in told
         assert told.count("\n") == 1 and not (world / "m").exists()
-
-
-@pytest.mark.slow
-def test_torch_format(tool: Callable[..., int], world: Path) -> None:
-    assert tool("export.py", "model.pt", "--out", "model.pt2", "--format", "torch") == 0
-    weights = load_checkpoint(world / "model.pt")["model"].values()
-    assert (world / "model.pt2").stat().st_size > sum(each.nbytes for each in weights)
 
 
 @pytest.mark.parametrize(

@@ -33,34 +33,6 @@ def test_list_show_download_and_page(
     assert (tmp_path / "zoo.md").read_text(encoding="utf-8") == markdown_page(cards(), list(published().values()))
 
 
-def test_verify_one_with_wrong_figures(
-    tool: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    card = write_entry(tmp_path, "mine")
-    assert tool("zoo.py", "verify", str(card.file)) == 2
-    told = capsys.readouterr()
-    assert "mine" in told.out and told.err.startswith("zoo.py: mine: plaza has mAP") and told.err.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (
-            ["zoo.py", "show", "dwopp-synth"],
-            "zoo:dwopp-synth: no model of the zoo has this name; the nearest name is dwopp-synthetic-10",
-        ),
-        (["zoo.py", "publish", "gone", "mine"], "gone: no such file; name the folder of a run"),
-        (["test.py", "--checkpoint", "zoo:dwopp-synth"], "zoo:dwopp-synth: no model of the zoo has this name"),
-    ],
-)
-def test_one_line_for_bad_input(
-    tool: Callable[..., int], capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
-) -> None:
-    assert tool(*arguments) == 2
-    told = capsys.readouterr().err
-    assert told.startswith(f"{arguments[0]}: {message}") and told.count("\n") == 1
-
-
 def test_testing_and_searching_with_a_name(
     tool: Callable[..., int], world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
