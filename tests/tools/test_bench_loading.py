@@ -1,10 +1,10 @@
 """The benchmark of loading runs on a few small images and prints what it says it does; nothing is timed here."""
 
-import importlib.util
 import sys
-from pathlib import Path
 
 import pytest
+
+import bench_loading as bench
 
 SMALL = {
     "HEIGHT": 32,
@@ -18,12 +18,7 @@ SMALL = {
 
 
 @pytest.mark.slow
-def test_both_ways_stand_beside_each_other(
-    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    spec = importlib.util.spec_from_file_location("bench_loading", repository / "tools" / "bench_loading.py")
-    bench = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(bench)
+def test_both_ways_stand_beside_each_other(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     for name, value in SMALL.items():
         monkeypatch.setattr(bench, name, value)
     monkeypatch.setattr(sys, "argv", ["bench_loading.py", "--rounds", "1", "--workers", "1"])

@@ -2,26 +2,16 @@
 
 import importlib.util
 from collections.abc import Callable
-from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 
+import bench_retrieval as bench
 from lreid.retrieval import evaluate
 
 
-@pytest.fixture(scope="module")
-def bench() -> ModuleType:
-    file = Path(__file__).parents[2] / "tools" / "bench_retrieval.py"
-    spec = importlib.util.spec_from_file_location("bench_retrieval", file)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.slow
-def test_contestants_agree(bench: ModuleType) -> None:
+def test_contestants_agree() -> None:
     problem = bench.random_problem(bench.SMALL, bench.SMALL.separations[0])
     figures = {name: run(*problem) for name, run in bench.RUN.items() if name in ("evaluate", "argsort")}
     if importlib.util.find_spec("torchreid"):
@@ -31,14 +21,14 @@ def test_contestants_agree(bench: ModuleType) -> None:
         assert rank1 == pytest.approx(figures["evaluate"][1], abs=0.01)
 
 
-def test_separation_decides_how_hard_it_is(bench: ModuleType) -> None:
+def test_separation_decides_how_hard_it_is() -> None:
     hard, easy = (
         evaluate(*bench.random_problem(bench.SMALL, separation)).mAP for separation in bench.SMALL.separations
     )
     assert 0.05 < hard < 0.15 and easy > 0.7
 
 
-def test_true_neighbours_and_recall(bench: ModuleType) -> None:
+def test_true_neighbours_and_recall() -> None:
     rng = np.random.default_rng(0)
     queries, gallery = rng.standard_normal((5, 8), np.float32), rng.standard_normal((40, 8), np.float32)
     truth = bench.nearest_ten(queries, gallery)
@@ -54,7 +44,7 @@ def test_bad_options_are_one_line(tool: Callable[..., int], capsys: pytest.Captu
     assert f"bench_retrieval.py: {option} 0: must be at least 1" in capsys.readouterr().err
 
 
-def test_a_gallery_becomes_a_row(bench: ModuleType) -> None:
+def test_a_gallery_becomes_a_row() -> None:
     pytest.importorskip("faiss")
     row = bench.time_gallery("flat", 500, 16, 20)
     assert len(row) == len(bench.COLUMNS) and row[0] == "flat" and row[-2:] == ["1.000", "1.000"]

@@ -25,25 +25,15 @@ def test_what_runs_cost_is_shown_on_request(
 
 
 @pytest.fixture
-def folders(tmp_path: Path) -> list[Path]:
+def folders(results: Callable[..., dict], tmp_path: Path) -> list[Path]:
     """Two run folders of a tiny benchmark, with a checkpoint each."""
     made = []
     for seed in (0, 1):
         folder = tmp_path / f"seed{seed}"
         write_checkpoint(folder / "checkpoints" / "task-01.pt", seed=seed)
-        results = {
-            "schema": 1,
-            "method": "dwopp",
-            "benchmark": "tiny",
-            "seed": seed,
-            "ap": "rectangular",
-            "tasks": ["a"],
-            "galleries": [{"name": "plaza", "kind": "seen", "first_task": 0}],
-            "mAP": [[10.0 + seed]],
-            "rank1": [[20.0]],
-            "summary": {"seen_mAP": 10.0 + seed},
-        }
-        (folder / "results.json").write_text(json.dumps(results))
+        figures = {"mAP": [[10.0 + seed]], "rank1": [[20.0]], "summary": {"seen_mAP": 10.0 + seed}}
+        run = results(seed=seed, benchmark="tiny", tasks=["a"], seen=("plaza",), unseen=(), rows=1, **figures)
+        (folder / "results.json").write_text(json.dumps(run))
         made.append(folder)
     return made
 

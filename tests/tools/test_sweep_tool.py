@@ -34,19 +34,8 @@ def test_two_at_once_give_the_figures_of_training_alone_and_a_failure_is_named(
     (tmp_path / "drawn.yaml").write_text("BENCHMARK: {NAME: drawn}")
     (tmp_path / "gone.yaml").write_text("BENCHMARK: {NAME: gone, TRAIN: ['csv:gone.csv']}")
     files = [str(tmp_path / name) for name in ("drawn.yaml", "gone.yaml")]
-    status = run(
-        "--methods",
-        "dmml_ft",
-        "--seeds",
-        "0",
-        "--benchmarks",
-        *files,
-        "--jobs",
-        "2",
-        "--out",
-        str(tmp_path / "out"),
-        *ARGUMENTS,
-    )
+    options = ["--methods", "dmml_ft", "--seeds", "0", "--jobs", "2", "--benchmarks"]
+    status = run(*options, *files, "--out", str(tmp_path / "out"), *ARGUMENTS)
     err = capfd.readouterr().err
     *reasons, last = err.splitlines()
     assert status == 2 and last.startswith("sweep.py: 1 of 2 runs failed")
@@ -94,18 +83,8 @@ def test_a_dry_run_prints_commands(run: Callable[..., int], tmp_path: Path, caps
     assert status == 0 and len(lines) == 2 and not (tmp_path / "out").exists()
     words = shlex.split(lines[1])
     assert words[1:4] == ["-m", "lreid", "train"] and f"{out}/decoupled-ALPHA=1-BETA=-1-seed0" in words
-    assert words[-10:] == [
-        "METHOD.NAME",
-        "decoupled",
-        "TRAIN.LR",
-        "1e-4",
-        "METHOD.ALPHA",
-        "1",
-        "METHOD.BETA",
-        "-1",
-        "SEED",
-        "0",
-    ]
+    given = "METHOD.NAME decoupled TRAIN.LR 1e-4 METHOD.ALPHA 1 METHOD.BETA -1 SEED 0"
+    assert " ".join(words[-10:]) == given
 
 
 @pytest.mark.parametrize(

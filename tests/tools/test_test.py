@@ -27,7 +27,6 @@ def test_two_folders_with_overrides_behind_the_checkpoint(
             ["test.py", "--checkpoint", "model.pt", "--query", "q", "--gallery", "g", "--csv", "x.csv"],
             "--csv and --query exclude each other; give only one of the two",
         ),
-        (["test.py", "--checkpoint", "model.pt", "EVAL.FLIP"], "EVAL.FLIP: the key has no value"),
         (
             ["test.py", "--checkpoint", "EVAL.AP", "trapezoidal"],
             "--checkpoint: is missing; pass a file, a run folder or zoo:NAME",

@@ -11,7 +11,6 @@ import pytest
         (["people"], "makehuman/3dobjs/base.obj: no such file and 181 more; datasets/README.md says where"),
         (["people", "--images", "1"], "--images is 1; it must be from 2"),
         (["people", "--train-identities", "0", "--test-identities", "0"], "--test-identities is 0; it must be above"),
-        ([], "required: NAME"),
     ],
 )
 def test_bad_input_is_one_line(

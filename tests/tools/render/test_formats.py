@@ -82,8 +82,3 @@ def test_bones_that_hang_in_a_circle(tmp_path: Path) -> None:
     (tmp_path / "rig").write_text(f'{{"bones": {bones}, "joints": {{"j": [0]}}, "weights_file": "w"}}')
     with pytest.raises(InputError, match="a bone is its own ancestor"):
         formats.read_rig(tmp_path / "rig")
-
-
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="gone.obj: no such file; datasets/README.md"):
-        formats.read_mesh(tmp_path / "gone.obj")
