@@ -2,6 +2,7 @@
 
 import io
 import pickle
+import random
 import shutil
 import zipfile
 from collections.abc import Callable
@@ -41,9 +42,9 @@ def evaluated(world: Path, file: Path, *, maybe: bool = False) -> None:
 
 
 @fuzz(15)
-@given(data=st.data())
-def test_models_that_are_damaged(data: st.DataObject, world: Path, tmp_path: Path) -> None:
-    (tmp_path / "a.pt").write_bytes(data.draw(damaged((world / "model.pt").read_bytes())))
+@given(rng=st.randoms(use_true_random=False))
+def test_models_that_are_damaged(rng: random.Random, world: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.pt").write_bytes(damaged((world / "model.pt").read_bytes(), rng))
     evaluated(world, tmp_path / "a.pt", maybe=True)
 
 
@@ -141,11 +142,11 @@ PARTS = ("position", "results", "random", "format", "updates", "method")
 
 
 @fuzz(5)
-@given(data=st.data())
-def test_runs_are_not_taken_up_from_what_does_not_fit(data: st.DataObject, broken_run: Path, taken_up: Path) -> None:
+@given(rng=st.randoms(use_true_random=False))
+def test_runs_are_not_taken_up_from_what_does_not_fit(rng: random.Random, broken_run: Path, taken_up: Path) -> None:
     state = torch.load(broken_run / "checkpoints" / "last.pt", weights_only=True)
-    part = data.draw(st.sampled_from(PARTS[:3]))
-    torch.save(state | {part: data.draw(spoilt(state[part]))}, taken_up / "checkpoints" / "last.pt")
+    part = rng.choice(PARTS[:3])
+    torch.save(state | {part: spoilt(state[part], rng)}, taken_up / "checkpoints" / "last.pt")
     resumed(taken_up, maybe=True)
 
 

@@ -1,12 +1,13 @@
 """Config files, command lines and albumentations pipelines of any kind."""
 
+import random
 import subprocess
 from pathlib import Path
 from unittest import mock
 
 import pytest
 import yaml
-from fuzzing import HOSTILE, damaged, fuzz, refused, spoilt
+from fuzzing import HOSTILE, fuzz, refused, spoilt
 from hypothesis import given
 from hypothesis import strategies as st
 from tiny import TINY
@@ -40,16 +41,9 @@ def config(folder: Path, content: str | bytes) -> Path:
 
 
 @fuzz(25)
-@given(data=st.data())
-def test_configs_of_any_kind(data: st.DataObject, tmp_path: Path) -> None:
-    file = config(tmp_path, yaml.safe_dump(data.draw(spoilt(TREE))))
-    trained(tmp_path, "--config", str(file))
-
-
-@fuzz(25)
-@given(data=st.data())
-def test_configs_that_are_damaged(data: st.DataObject, tmp_path: Path) -> None:
-    file = config(tmp_path, data.draw(damaged(yaml.safe_dump(TREE).encode())))
+@given(rng=st.randoms(use_true_random=False))
+def test_configs_of_any_kind(rng: random.Random, tmp_path: Path) -> None:
+    file = config(tmp_path, yaml.safe_dump(spoilt(TREE, rng)))
     trained(tmp_path, "--config", str(file))
 
 
@@ -66,22 +60,16 @@ LAUGHS = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" fo
     "content",
     [
         "",
-        "x",
-        "- a\n- b",
         "\t- a",
         "SEED:\t1\n\tTRAIN: 2",
         "\0",
         b"\xff\xfeS",
         "[" * 600,
-        "{a: " * 600,
         LAUGHS,
         "a: &a [*a]",
         "a: &a {SEED: 1}\nTRAIN:\n  <<: *a",
         "<<: {SEDE: 1}",
-        "SEED: 2001-99-99",
         "SEED: !!bool x",
-        "SEED: !!timestamp x",
-        "SEED: !!binary x",
         "? [1, 2]\n: 1",
         "1: 2",
         "SEED: {A: 1}",
@@ -89,48 +77,34 @@ LAUGHS = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" fo
         "DATA: {CACHE_GIB: .inf}",
         "TRAIN: {EPOCHS: 1.5}",
         "TRAIN: 3",
-        "TRAIN: [1]",
-        "SEED: 1\nSED: 2",
         "SEED: " + "9" * 5000,
         "TRAIN: {LR: '" + "(" * 3000 + "'}",
         "TRAIN: {LR: '" + "-" * 100_000 + "1'}",
         "METHOD: {X: {Y: 1}}",
         "METHOD: {NAME: [1]}",
         "METHOD: {NAME: ../x}",
-        "METHOD: {NAME: ''}",
         "_BASE_: 3",
-        "_BASE_: [1]",
         "_BASE_: null",
-        "_BASE_: {a: b}",
-        "_BASE_: a.yaml",
-        "_BASE_: gone.yaml",
         '_BASE_: "a\\0"',
         "_BASE_: configs",
         "_BASE_: ../methods",
-        "_BASE_: ''",
-        "_BASE_: .",
         "_BASE_: ['" + "a" * 5000 + "']",
         "INPUT: {STD: [0, 1, 1]}",
         "BENCHMARK: {TRAIN: [1]}",
-        "BENCHMARK: {TRAIN: [null]}",
         "BENCHMARK: {TRAIN: ['csv:" + "a" * 5000 + "']}",
         'BENCHMARK: {TRAIN: ["csv:a\\0"]}',
         "BENCHMARK: {TRAIN: ['csv:']}",
-        "BENCHMARK: {TRAIN: ['csv:#']}",
         "BENCHMARK: {TRAIN: ['folder:#']}",
         "MODEL: {WEIGHTS: .}",
         "METHOD: {NAME: bot_ft}\nEPISODE: {QUERY: 2}",
         "METHOD: {NAME: icarl, TEMPERATURE: []}",
-        'BENCHMARK: {TRAIN: ["folder:a\\0"]}',
         "BENCHMARK: {NAME: ../../x}",
-        "BENCHMARK: {NAME: /tmp/x}",
         'BENCHMARK: {NAME: "a\\nb"}',
-        "MODEL: {WEIGHTS: 'zoo:../x'}",
         "MODEL: {WEIGHTS: 'zoo:/etc/x.json'}",
         "MODEL: {WEIGHTS: /dev/null}",
         "SEED: 4294967296",
     ],
-    ids=range(64),
+    ids=range(44),
 )
 def test_configs_with_something_hostile(content: str | bytes, tmp_path: Path) -> None:
     assert "far enough" not in trained(tmp_path, "--config", str(config(tmp_path, content)))

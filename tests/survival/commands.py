@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import safetensors.torch
 from checkpoints import drawn_people, write_checkpoint, write_images, write_world
@@ -118,9 +119,8 @@ def within(folder: Path) -> Iterator[None]:
 
 def call(words: list[str], folder: Path) -> tuple[int, str]:
     """Exit status and standard error of a command in a folder; an exception comes out as status 1 and a traceback."""
-    err = io.StringIO()
-    logging.root.handlers.clear()  # they write to the output of a command before
-    with contextlib.redirect_stderr(err), contextlib.redirect_stdout(io.StringIO()), within(folder):
+    err, handlers = io.StringIO(), mock.patch.object(logging.root, "handlers", [])  # others write to other streams
+    with handlers, contextlib.redirect_stderr(err), contextlib.redirect_stdout(io.StringIO()), within(folder):
         try:
             status = run_command(words[0], words[1:], prog="lreid")
         except SystemExit as end:

@@ -14,6 +14,7 @@ import torch
 import yaml
 from commands import Counts, World
 from entries import write_card
+from fuzzing import HOSTILE, damaged, spoilt
 from galleries import small
 from PIL import Image
 
@@ -31,39 +32,7 @@ from lreid.link.record import Record
 from lreid.zoo import read_card, read_safetensors
 
 warnings.filterwarnings("ignore")  # of libraries, about images
-HOSTILE: list[Any] = [None, True, -1, 0, 10**30, -0.5, float("nan"), float("inf"), "", "x", "\n\x1b[31m", "\0", "../x"]
-HOSTILE += [[], [None], [[]], [1, "a"], {}, {"a": None}, {"": {}}, "[" * 5000, 2**63, "9" * 5000]
-
-
-def spoilt(value: Any, rng: random.Random) -> Any:
-    """Plain data of which one value, or another later one, is hostile or gone; what it was made of stays."""
-    if not isinstance(value, (dict, list)) or not value or rng.random() < 0.08:
-        return rng.choice(HOSTILE)
-    places = list(value) if isinstance(value, dict) else list(range(len(value)))
-    at, copied = rng.choice(places), value.copy()
-    if rng.random() < 0.1:
-        del copied[at]
-    else:
-        copied[at] = spoilt(value[at], rng)
-    return copied
-
-
-def damaged(content: bytes, rng: random.Random) -> bytes:
-    """Cut, with bits flipped, blanked, or parts moved or repeated; at its ends more often than their share."""
-    size, kind = len(content), rng.choice(("cut", "flip", "flip", "blank", "move", "repeat"))
-    near = rng.randrange(min(200, size))
-    place = rng.choice((rng.randrange(size), near, size - 1 - near))
-    end = min(size, place + rng.randint(1, 64))
-    if kind == "cut":
-        return content[:place]
-    if kind == "flip":
-        flipped = bytearray(content)
-        for at in [place, *(rng.randrange(size) for _ in range(rng.randrange(4)))]:
-            flipped[at] ^= 1 << rng.randrange(8)
-        return bytes(flipped)
-    if kind == "blank":
-        return content[:place] + bytes(end - place) + content[end:]
-    return content[end:] + content[place:end] if kind == "move" else content[:end] + content[place:]
+IMAGES = ("png", "jpg", "webp", "gif", "tif", "bmp", "ppm")
 
 
 def readers(world: World, folder: Path) -> dict[str, tuple[Callable[[random.Random], Any], Callable[[Any], Any]]]:
@@ -92,8 +61,8 @@ def readers(world: World, folder: Path) -> dict[str, tuple[Callable[[random.Rand
     weights = safetensors.torch.save({"a": torch.arange(6.0).view(2, 3), "b": torch.ones(2)})
     table = b"path,pid,camid,split,domain,time\na.jpg,1,1,train,x,5\nb.jpg,2,1,query,x,\nc.jpg,1,2,gallery,y,7\n"
     Image.fromarray(np.random.default_rng(0).integers(0, 256, (24, 12, 3), np.uint8)).save(folder / "a.png")
-    Image.open(folder / "a.png").save(folder / "a.jpg")
-    Image.open(folder / "a.png").save(folder / "a.webp")
+    for ending in IMAGES:
+        Image.open(folder / "a.png").save(folder / f"a.{ending}")
     checkpoint = (folder / "task.pt").read_bytes()
 
     def gallery_of(pair: tuple[Any, Any]) -> Any:
@@ -184,7 +153,7 @@ def readers(world: World, folder: Path) -> dict[str, tuple[Callable[[random.Rand
             written(corrected, folder / "linked" / "identities.json"),
         ),
         "table of images": (damages(table), written(lambda path: list_csv(path, "train"), folder / "index.csv")),
-        **{f"image, {name[2:]}": image(name) for name in ("a.png", "a.jpg", "a.webp")},
+        **{f"image, {ending}": image(f"a.{ending}") for ending in IMAGES},
     }
 
 
