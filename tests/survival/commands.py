@@ -119,7 +119,8 @@ def within(folder: Path) -> Iterator[None]:
 
 def call(words: list[str], folder: Path) -> tuple[int, str]:
     """Exit status and standard error of a command in a folder; an exception comes out as status 1 and a traceback."""
-    err, handlers = io.StringIO(), mock.patch.object(logging.root, "handlers", [])  # others write to other streams
+    err, level = io.StringIO(), logging.root.level
+    handlers = mock.patch.object(logging.root, "handlers", [])  # those that are there write to other streams
     with handlers, contextlib.redirect_stderr(err), contextlib.redirect_stdout(io.StringIO()), within(folder):
         try:
             status = run_command(words[0], words[1:], prog="lreid")
@@ -128,6 +129,7 @@ def call(words: list[str], folder: Path) -> tuple[int, str]:
         except Exception:
             traceback.print_exc()
             status = 1
+    logging.root.setLevel(level)
     return status, err.getvalue()
 
 

@@ -143,6 +143,7 @@ def test_publishing_refuses_names_that_files_of_no_card_have(tmp_path: Path) -> 
         assert "\n" not in str(caught.value) and contents(tmp_path) == {name: content}
         (tmp_path / name).unlink()
     (tmp_path / f"mine-{new.sha256[:12]}.safetensors").write_bytes(VERSIONS[1])  # as a killed publication leaves it
+    (tmp_path / ".mine-0123456789ab.safetensors.0123abcd.lreid").write_bytes(b"half of an earlier one")
     write_entry(new, VERSIONS[1])
     assert versions_in(tmp_path) == {1.0} and len(os.listdir(tmp_path)) == 2
 
