@@ -83,8 +83,16 @@ def width(page: Any) -> int:
     return page.evaluate("document.scrollingElement.scrollWidth")
 
 
-def test_a_click_sorts_and_so_does_enter(page_of: Any) -> None:
+def test_a_head_is_reached_by_tab_and_a_click_sorts_and_so_does_enter(page_of: Any) -> None:
     page = page_of()
+    page.get_by_label("Filter").focus()
+    for _ in range(3):  # the section, the box of its table, its first head
+        page.keyboard.press("Tab")
+    focused = page.evaluate(
+        "[document.activeElement.tagName, document.activeElement.textContent,"
+        " getComputedStyle(document.activeElement).outlineStyle]"
+    )
+    assert focused == ["BUTTON", "method", "solid"]
     assert column(page, 0) == ["dwopp", "a-joint", "zeta", "dwopp"]
     head = page.locator("table.compared th", has_text="seen mAP").first
     head.get_by_role("button").click()
@@ -98,18 +106,6 @@ def test_a_click_sorts_and_so_does_enter(page_of: Any) -> None:
     page.keyboard.press("Enter")
     assert column(page, 0) == ["a-joint", "dwopp", "dwopp", "zeta"]
     assert page.locator("table.compared th[aria-sort]").count() == 1
-
-
-def test_a_head_is_reached_by_tab_and_shows_it(page_of: Any) -> None:
-    page = page_of()
-    page.get_by_label("Filter").focus()
-    for _ in range(3):  # the section, the box of its table, its first head
-        page.keyboard.press("Tab")
-    focused = page.evaluate(
-        "[document.activeElement.tagName, document.activeElement.textContent,"
-        " getComputedStyle(document.activeElement).outlineStyle]"
-    )
-    assert focused == ["BUTTON", "method", "solid"]
 
 
 def test_the_filter_hides_lines_of_tables_and_charts(page_of: Any) -> None:

@@ -43,7 +43,6 @@ def test_a_gallery_is_built_and_searched_with_an_exported_model(
         (("model.pt", "--out", "m.pt2"), "m.pt2: a file of format onnx is named *.onnx"),
         (("model.pt", "--out", "m.onnx", "--opset", "9"), "--opset 9: must be from 18 to"),
         (("model.pt", "--out", "model.pt/m.pt2", "--format", "torch"), "model.pt/m.pt2: cannot be written"),
-        (("model.pt", "--out", "m.tflite", "--format", "tflite"), "--format: invalid choice: 'tflite'"),
         (("q", "--out", "m.onnx"), "q: "),
     ],
 )

@@ -93,7 +93,6 @@ def test_a_dry_run_prints_commands(run: Callable[..., int], tmp_path: Path, caps
         (["--jobs", "0"], "--jobs 0: must be 1 or more"),
         (["--vary", "TRAIN.LR"], "--vary TRAIN.LR: has no values"),
         (["--vary", "TRAIN.LR", "1", "--vary", "TRAIN.EPOCHS,TRAIN.LR", "2,3"], "--vary TRAIN.LR: is given 2 times"),
-        (["--methods", "joint", "--vary", "METHOD.TEMPERATURE", "1"], "METHOD.TEMPERATURE is no option of dmml_ft"),
     ],
 )
 def test_bad_input_ends_with_one_line_and_status_2(

@@ -260,7 +260,7 @@ def test_an_entry_can_be_read_while_it_is_published_again_and_again(tmp_path: Pa
     before_hashes(tmp_path)
 
     def publish() -> None:
-        for turn in range(60):
+        for turn in range(24):
             write_entry(card_of(tmp_path / "mine.json", VERSIONS[turn % 3]), VERSIONS[turn % 3])
 
     def read() -> None:
