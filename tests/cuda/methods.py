@@ -65,7 +65,7 @@ def counted_steps(device: SimulatedCUDA) -> Iterator[dict[int, list[Counter[str]
 def compare(method: str, folder: Path) -> dict[str, Any]:
     """A run on the CPU, and one on the device that breaks off within the second task and goes on."""
     keys = FEW | {"METHOD.NAME": method} | OPTIONS.get(method, {})
-    expected = train(tiny_config(SMALL, keys, DEVICE="cpu"), folder / "cpu")
+    expected = train(tiny_config(SMALL, keys, DEVICE="cpu", TRAIN__CHECKPOINT_MINUTES=60), folder / "cpu")
     cfg = tiny_config(SMALL, keys, DEVICE="cuda")
     with SimulatedCUDA() as device, counted_steps(device) as waits:
         broken_off(cfg, folder / "cuda", cfg.TRAIN.EPOCHS + 1)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny import tiny_config
+from tiny import FEW, tiny_config
 from torch.utils.data import DataLoader, TensorDataset
 
 from lreid.build import method_of, resolved
@@ -21,7 +21,7 @@ from lreid.training.run import train
 
 @pytest.mark.slow
 def test_weights_and_figures_are_those_of_a_run(tmp_path: Path) -> None:
-    cfg = resolved(tiny_config(INPUT__PIPELINE=[], TRAIN__DECAY_START=1.0, DEVICE="cpu"))
+    cfg = resolved(tiny_config(FEW, INPUT__PIPELINE=[], TRAIN__DECAY_START=1.0, DEVICE="cpu"))
     results = train(cfg, tmp_path)
 
     synthetic = {key.lower(): value for key, value in cfg.SYNTHETIC.items()}

@@ -89,9 +89,7 @@ def clustered(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable], None]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "changes", [{}, {"METHOD.NAME": "retrace"}, {"METHOD.NAME": "dwopp"}, {"METHOD.LABELS": "0.5"}]
-)
+@pytest.mark.parametrize("changes", [{"METHOD.NAME": "retrace"}, {"METHOD.NAME": "dwopp"}, {"METHOD.LABELS": "0.5"}])
 def test_a_run_broken_off_within_an_epoch_goes_on_to_the_same_figures(
     clustered: Callable, tmp_path: Path, changes: dict[str, str]
 ) -> None:

@@ -4,12 +4,10 @@ import errno
 import fcntl
 import json
 import os
-import random
 import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -20,8 +18,6 @@ import torch
 from processes import start, wait
 from tiny import FEW, broken_off, tiny_config
 
-from lreid import checkpoint as checkpoint_module
-from lreid.config_keys import Config
 from lreid.errors import InputError, OutOfMemory, Stopped
 from lreid.evaluation import Evaluator
 from lreid.methods.dwopp import DwoPP
@@ -33,8 +29,6 @@ from lreid.training.signals import StopSignals
 
 pytestmark = pytest.mark.slow
 
-KILLS = 12
-
 
 config = partial(tiny_config, FEW, {"DEVICE": "cpu", "TRAIN.CHECKPOINT_STEPS": 1})
 
@@ -45,10 +39,6 @@ def outcome(folder: Path) -> dict[str, Any]:
     for name in ("seconds", "images_per_second", "peak_memory_mib"):
         del results[name]
     return results
-
-
-def last_model(folder: Path) -> dict[str, torch.Tensor]:
-    return read_tensors(folder / "checkpoints" / "task-03.pt")["model"]
 
 
 @pytest.fixture(autouse=True)
@@ -70,47 +60,6 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("unbroken") / "run"
     assert wait(start(lambda: train(config(), out) and None)) == 0
     return out
-
-
-def killed_while_saving(at: int, cfg: Config, out: Path) -> None:
-    """Trains until the save number ``at``, of which half reaches the disk."""
-    save, saves = torch.save, 0
-
-    def half(state: Any, file: Any) -> None:
-        nonlocal saves
-        saves += 1
-        save(state, file)
-        if saves == at:
-            file.truncate(file.tell() // 2)
-            file.flush()
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    checkpoint_module.torch.save = half
-    train(cfg, out, resume=True)
-
-
-def test_killed_again_and_again_a_run_ends_with_the_same_figures(unbroken: Path, tmp_path: Path) -> None:
-    """SIGKILL and SIGTERM at random moments, and in the middle of saving; bit for bit in float32."""
-    rng, out, statuses = random.Random(0), tmp_path / "run0", []
-    for kill in range(KILLS):
-        if kill % 3 == 0:
-            at = rng.randint(1, 4)
-            statuses.append(wait(start(lambda at=at, out=out: killed_while_saving(at, config(), out))))
-        else:
-            pid = start(lambda out=out: train(config(), out, resume=True) and None)
-            time.sleep(rng.uniform(0.0, 0.6))
-            os.kill(pid, signal.SIGKILL if kill % 3 == 1 else signal.SIGTERM)
-            statuses.append(wait(pid))
-        if statuses[-1] == 0:  # the end came first
-            assert outcome(out) == outcome(unbroken)
-            out = tmp_path / f"run{kill + 1}"
-    assert statuses.count(-signal.SIGKILL) > KILLS / 4
-    train(config(), out, resume=True)
-    assert outcome(out) == outcome(unbroken)
-    one, other = last_model(out), last_model(unbroken)
-    assert all(torch.equal(one[name], other[name]) for name in one)
-    names = sorted(file.name for file in (out / "checkpoints").glob("*.pt"))
-    assert names == ["task-01.pt", "task-02.pt", "task-03.pt"]
 
 
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
@@ -199,37 +148,16 @@ def test_a_second_interrupt_does_not_wait(tmp_path: Path, monkeypatch: pytest.Mo
         train(config(), tmp_path / "run")
 
 
-def stopped_within_the_second_task(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    save, saves = RunFolder.save_current, 0
-
-    def counted(self: RunFolder, state: Any) -> None:
-        nonlocal saves
-        save(self, state)
-        saves += 1
-        if saves == 10:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(RunFolder, "save_current", counted)
-        train(config(), out)
-
-
-@pytest.mark.parametrize("fault", ["cut short", "one bit", "empty", "foreign pickle"])
 def test_the_checkpoint_before_a_damaged_one_is_used(
-    unbroken: Path, tmp_path: Path, fault: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    unbroken: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     out = tmp_path / "run"
-    stopped_within_the_second_task(out, monkeypatch)
+    broken_off(config(), out, 5)
     last = out / "checkpoints" / "last.pt"
     assert (out / "checkpoints" / "previous.pt").exists()
-    whole = last.read_bytes()
-    if fault == "one bit":
-        middle = len(whole) // 2
-        last.write_bytes(whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :])
-    elif fault == "foreign pickle":
-        torch.save({"format": 1, "model": print}, last)
-    else:
-        last.write_bytes(whole[: len(whole) // 2] if fault == "cut short" else b"")
+    whole = bytearray(last.read_bytes())
+    whole[len(whole) // 2] ^= 1
+    last.write_bytes(whole)
     with caplog.at_level("WARNING", "lreid"):
         train(config(), out, resume=True)
     assert "last.pt: cannot be loaded" in caplog.text and "using the previous checkpoint" in caplog.text
@@ -243,23 +171,6 @@ def test_a_run_whose_checkpoints_are_all_damaged_is_not_begun_anew(tmp_path: Pat
         (folder / name).write_bytes(b"PK")
     with pytest.raises(InputError, match=r"last.pt: cannot be loaded.*no other checkpoint is intact"):
         train(config(), tmp_path / "run", resume=True)
-
-
-def test_two_runs_do_not_share_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    out, begin = tmp_path / "run", DwoPP.begin_task
-    told = []
-
-    def second_run(self: DwoPP, task: Any) -> None:
-        monkeypatch.setattr(DwoPP, "begin_task", begin)
-        with pytest.raises(InputError) as error:
-            train(config(), out, resume=True)
-        told.append(str(error.value))
-        begin(self, task)
-
-    monkeypatch.setattr(DwoPP, "begin_task", second_run)
-    train(config(), out)
-    assert told == [f"{out}: another run is using this folder; wait for its end, or choose a different --out"]
-    train(config(), out, resume=True)  # its lock went with it
 
 
 def test_a_loss_that_is_not_finite_names_its_images(
@@ -357,10 +268,9 @@ def test_a_run_whose_folder_is_not_at_its_path_any_more_ends(
         assert len(json.loads((out / "results.json").read_text())["mAP"]) == 3
 
 
-@pytest.mark.parametrize("number", [errno.EACCES, errno.EIO])
 @pytest.mark.parametrize("resume", [False, True])
 def test_checkpoints_that_cannot_be_listed_are_not_overwritten(
-    unbroken: Path, tmp_path: Path, number: int, resume: bool, monkeypatch: pytest.MonkeyPatch
+    unbroken: Path, tmp_path: Path, resume: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a run of another seed, which would start from the first task in an empty folder."""
     out = tmp_path / "run"
@@ -370,7 +280,7 @@ def test_checkpoints_that_cannot_be_listed_are_not_overwritten(
     def failing(original: Any) -> Any:
         def call(path: Any = ".", *args: Any, **more: Any) -> Any:
             if str(path).endswith("checkpoints"):
-                raise OSError(number, os.strerror(number), path)
+                raise OSError(errno.EIO, os.strerror(errno.EIO), path)
             return original(path, *args, **more)
 
         return call
@@ -383,12 +293,9 @@ def test_checkpoints_that_cannot_be_listed_are_not_overwritten(
     assert {path: path.read_bytes() for path in (out / "checkpoints").iterdir()} == before
 
 
-@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EBADF])
-def test_a_run_does_not_start_where_there_are_no_locks(
-    tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_does_not_start_where_there_are_no_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
-        raise OSError(number, os.strerror(number))
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr(fcntl, "flock", fail)
     with pytest.raises(InputError, match="run: cannot be locked"):
@@ -405,31 +312,26 @@ def test_the_folders_of_a_run_are_forced_to_disk_with_those_above(
     assert {str(tmp_path), str(tmp_path / "runs"), str(tmp_path / "runs" / "new")} <= set(synced)
 
 
-OUT_OF_MEMORY = [
-    MemoryError(),
-    RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes"),
-    torch.OutOfMemoryError("CUDA out of memory."),
-    RuntimeError("can't start new thread"),
-]
+OUT_OF_MEMORY = RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes")
 
 
 @pytest.mark.parametrize(
-    ("error", "keys", "where", "named"),
+    ("keys", "where", "named"),
     [
-        *((error, {}, "loss", "EPISODE.IDENTITIES") for error in OUT_OF_MEMORY),
-        (OUT_OF_MEMORY[1], {"METHOD__NAME": "bot_ft"}, "loss", "BATCH.IDENTITIES"),
-        (OUT_OF_MEMORY[1], {"METHOD__NAME": "bot_ft", "STREAM__SEGMENT": 4}, "loss", "STREAM.SEGMENT"),
-        (OUT_OF_MEMORY[1], {}, "forward", "EVAL.BATCH_SIZE"),
+        ({}, "loss", "EPISODE.IDENTITIES"),
+        ({"METHOD__NAME": "bot_ft"}, "loss", "BATCH.IDENTITIES"),
+        ({"METHOD__NAME": "bot_ft", "STREAM__SEGMENT": 4}, "loss", "STREAM.SEGMENT"),
+        ({}, "forward", "EVAL.BATCH_SIZE"),
     ],
 )
 def test_out_of_memory_names_the_keys_to_lower(
-    error: Exception, keys: dict[str, Any], where: str, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    keys: dict[str, Any], where: str, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forward = Embedder.forward
 
     def out_of_memory(self: Any, images: Any) -> Any:
         if where == "loss" or not self.training:
-            raise error
+            raise OUT_OF_MEMORY
         return forward(self, images)
 
     monkeypatch.setattr(Embedder, "forward", out_of_memory)
@@ -438,10 +340,7 @@ def test_out_of_memory_names_the_keys_to_lower(
     assert "\n" not in str(told.value)
 
 
-@pytest.mark.parametrize("error", OUT_OF_MEMORY)
-def test_a_checkpoint_is_not_damaged_where_memory_ran_out(
-    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_checkpoint_is_not_damaged_where_memory_ran_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor is the run taken up from the one before, which would overwrite it."""
     broken_off(config(), tmp_path / "run", 5)
     before = {path: path.read_bytes() for path in (tmp_path / "run" / "checkpoints").iterdir()}
@@ -449,7 +348,7 @@ def test_a_checkpoint_is_not_damaged_where_memory_ran_out(
 
     def fails_once(*args: Any, **options: Any) -> Any:
         monkeypatch.undo()
-        raise error
+        raise OUT_OF_MEMORY
 
     monkeypatch.setattr(torch, "load", fails_once)
     with pytest.raises(OutOfMemory, match=r"last\.pt: memory ran out"):
