@@ -70,11 +70,6 @@ def test_the_first_task_already_trains_the_graph() -> None:
     assert start["stability"] == 0
 
 
-def test_weights() -> None:
-    method = aka(plasticity_share=0.25, stability_weight=2.0, distillation_weight=0.5)
-    assert method.weights == {"triplet": 0.75, "plasticity": 0.25, "stability": 2.0, "distill": 0.5}
-
-
 @pytest.mark.slow
 def test_the_old_model_in_training_mode_as_in_the_official_code() -> None:
     method = in_second_task(teacher_in_training=True)

@@ -1,6 +1,5 @@
 """CCLIS: prototypes, weights of what was drawn, scores, selection, and the official faults as options."""
 
-import io
 from typing import Any
 
 import albumentations as A
@@ -246,23 +245,3 @@ def test_for_reid_scores_are_by_running_statistics_and_leave_them() -> None:
     torch.testing.assert_close(method.class_scores(features), alone)
     method.exemplar_values(drawn_task(1))
     assert neck.training and neck.running_mean.equal(before)
-
-
-@pytest.mark.slow
-def test_state_comes_back_with_the_neck_for_reid() -> None:
-    """Within a task, and to the same exemplars at its end."""
-    method, batch = in_second_task(exemplars=17, reid_head=True)
-    other = cclis(5, exemplars=17, reid_head=True)
-    file = io.BytesIO()
-    torch.save(method.state_dict(), file)
-    file.seek(0)
-    other.load_state_dict(torch.load(file, weights_only=True))
-    other.model.load_state_dict(method.model.state_dict())
-    for each in (method, other):
-        each.augment = lambda pixels, seed: torch.from_numpy(AUGMENT(pixels, seed=seed, progress=1.0))
-    assert train(method, [batch, batch]) == train(other, [batch, batch])
-    for each in (method, other):
-        each.end_task(drawn_task(1))
-    assert np.array_equal(method.memory.images, other.memory.images)
-    assert np.array_equal(method.memory.extras["weights"], other.memory.extras["weights"])
-    assert torch.equal(method.old_prototypes, other.old_prototypes)

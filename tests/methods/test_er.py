@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from drawn import drawn_task
-from family import DIM, model, task_of
+from family import model, task_of
 from PIL import Image
 
 from lreid.data.loaders import Batch
@@ -214,17 +214,6 @@ def test_logits_for_reid_are_behind_a_neck_by_the_batch_and_afterwards_by_its_ru
     found = expected(features, *running)
     for _ in range(2):  # which looking at it leaves as they are
         torch.testing.assert_close(method.class_scores(features), found, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
-def test_the_head_for_reid_learns_and_comes_back(name: str) -> None:
-    first, second = (new(name, exemplars=20, reid_head=True) for _ in range(2))
-    learn(first, 1, of=drawn_task)
-    assert not first.head_neck.weight.equal(torch.ones(DIM)) and first.head_neck.bias.equal(torch.zeros(DIM))
-    second.load_state_dict(first.state_dict())
-    second.model.load_state_dict(first.model.state_dict())
-    assert learn(first, 2, 1, drawn_task) == learn(second, 2, 1, drawn_task)
 
 
 @pytest.mark.slow

@@ -1,14 +1,13 @@
 """LSTKC and LSTKC++: what is distilled, and which networks become one."""
 
 import copy
-import io
 
 import numpy as np
 import pytest
 import torch
 from drawn import drawn_task
-from family import model, train
-from fusing import begun, copied, learn, steps_of
+from family import model
+from fusing import begun, copied, learn
 
 from lreid.data.records import Record, Task
 from lreid.losses import lstkc_rskt_loss, lstkcpp_alpha, lstkcpp_dual_loss, lstkcpp_single_loss
@@ -101,21 +100,3 @@ def test_images_without_cameras_are_their_own() -> None:
     assert method.self_retrieval(method.teacher, alone) == pytest.approx(expected)
     single = Task(0, "", tuple(Record(each.path, number, 0) for number, each in enumerate(alone.records)))
     assert method.self_retrieval(method.teacher, single) == 0
-
-
-@pytest.mark.slow
-def test_state_comes_back_with_both_teachers() -> None:
-    """In the middle of the third task: the state goes through a file, and both learn and end the task alike."""
-    method, other = (build_method("lstkc_pp", model(seed)) for seed in (0, 5))
-    begun(method, 2)
-    file = io.BytesIO()
-    torch.save(method.state_dict(), file)
-    other.load_state_dict(torch.load(io.BytesIO(file.getvalue()), weights_only=True))
-    other.model.load_state_dict(method.model.state_dict())
-    histories = []
-    for each in (method, other):
-        histories.append(train(each, steps_of(2, 2)))
-        each.finish_task(drawn_task(2))
-        each.end_task(drawn_task(2))
-    assert histories[0] == histories[1]
-    torch.testing.assert_close(method.model.state_dict(), other.model.state_dict(), rtol=0, atol=0)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny import TINY, words
+from tiny import FEW, TINY, words
 
 import lreid
 from lreid import methods
@@ -48,7 +48,7 @@ OPTIONS = "METHOD: {NAME: stay_close, STRENGTH: 0.5, EXEMPLARS: 8}"
 @pytest.fixture
 def cfg(tmp_path: Path) -> Config:
     (tmp_path / "stay_close.yaml").write_text(OPTIONS)
-    return load_config([tmp_path / "stay_close.yaml"], words(TINY))
+    return load_config([tmp_path / "stay_close.yaml"], words(TINY, FEW))
 
 
 @contextmanager

@@ -93,7 +93,8 @@ def test_a_task_that_teaches_nothing_is_left_behind() -> None:
 
 
 def test_nothing_is_kept_between_tasks() -> None:
-    method = built()
+    method = built(rate=3.0)
+    assert [group["rate_factor"] for group in method.parameters()] == [3]
     learn(method, 2)
     assert method.began is None and len(method.classifier) == 0
     stored = method.stored(identities=8)
@@ -101,11 +102,6 @@ def test_nothing_is_kept_between_tasks() -> None:
     assert stored["domain"] == stored["identity"] == stored["templates"] == 0
     assert stored["networks"] == sum(value.nbytes for value in method.task_neck.state_dict().values() if value.ndim)
     assert method.class_scores(torch.zeros(1, DIM)) is None
-
-
-def test_it_learns_at_its_own_rate() -> None:
-    (group,) = built(rate=3.0).parameters()
-    assert group["rate_factor"] == 3
 
 
 def test_of_a_large_task_whole_identities_are_looked_at() -> None:

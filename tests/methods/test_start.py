@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny import tiny_config
+from tiny import FEW, tiny_config
 
 from lreid.build import model_of
 from lreid.loading import load_model
@@ -13,7 +13,7 @@ from lreid.training.run import train
 
 @pytest.mark.slow
 def test_a_run_leaves_every_weight_and_every_statistic_as_it_came(tmp_path: Path) -> None:
-    cfg = tiny_config(METHOD__NAME="start")
+    cfg = tiny_config(FEW, METHOD__NAME="start")
     train(cfg, tmp_path / "run")
     torch.manual_seed(cfg.SEED)
     before, after = (
