@@ -63,7 +63,7 @@ def test_images_count_once_however_often_they_are_learned_from_and_a_broken_run_
     changes = {"EVAL__CURVE_IMAGES": 10, "STREAM__ITERATIONS": 2, "TRAIN__EPOCHS": 2}
     whole = train(config(root, **changes), root / "whole")
     assert whole["images_seen"] == 2 * 48
-    for epochs in (1, 2, 3):
+    for epochs in (1, 3):
         out = root / f"broken{epochs}"
         broken_off(config(root, **changes), out, epochs)
         again = train(config(root, **changes), out, resume=True)

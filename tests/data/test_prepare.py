@@ -9,9 +9,8 @@ import pytest
 from PIL import Image
 
 from lreid.data import prepare as module
-from lreid.data.datasets import cuhk02, spec_of, specs
+from lreid.data.datasets import cuhk02, spec_of
 from lreid.data.prepare import prepare, unpack
-from lreid.data.spec import NotThere
 from lreid.errors import InputError
 
 FILES = {"set/a.txt": b"first", "set/deep/b.txt": b"second", "set/empty.txt": b""}
@@ -166,13 +165,3 @@ def test_nothing_to_prepare_from(tmp_path):
         prepare("viper", tmp_path)
     with pytest.raises(InputError, match="nothing: unknown data set; the nearest name is"):
         prepare("nothing", tmp_path)
-
-
-@pytest.mark.parametrize("name", specs())
-def test_archives_are_unpacked_where_the_loader_looks(name, tmp_path):
-    """A data set finds its folder in, or as, the one that an archive is unpacked in."""
-    spec = spec_of(name)
-    with pytest.raises(NotThere) as error:
-        spec.load(tmp_path)
-    wanted = tmp_path / spec.folder
-    assert any(place == wanted or wanted in place.parents for place in error.value.places)

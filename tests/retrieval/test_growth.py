@@ -69,5 +69,5 @@ def test_accuracy_falls_and_the_threshold_rises_with_the_gallery():
 
 def test_a_gallery_of_one_identity_cannot_grow():
     features, asked, held = case(identities=1)
-    with pytest.raises(InputError, match="2 or more"):
+    with pytest.raises(InputError, match="gallery growth: 1 identities have a match"):
         gallery_growth(features, asked, held)

@@ -82,7 +82,7 @@ def test_a_flat_index_gives_the_exact_figures_bit_for_bit(
     calls = (
         lambda **more: evaluate(*problem, **how, **options, **more),
         lambda **more: evaluate_image_to_track(*compared(*problem, **how, **more), tracks, **options),
-        lambda **more: evaluate_single_shot(*compared(*problem, **how, **more), **options),
+        lambda **more: evaluate_single_shot(*compared(*problem, **how, **more), repeats=3, **options),
         lambda **more: open_set_rates(*by_cosine(*problem, camera_filter=camera_filter, **more)),
     )
     with pytest.MonkeyPatch.context() as patch:

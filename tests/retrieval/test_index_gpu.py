@@ -91,7 +91,7 @@ def test_vectors_in_16_bits_are_ranked_as_such(monkeypatch: pytest.MonkeyPatch) 
         (0, {"INDEX_DEVICE": "cuda:3"}, "EVAL.INDEX_DEVICE is a GPU, but faiss sees none"),
         (2, {"INDEX_DEVICE": "cuda:3"}, "EVAL.INDEX_DEVICE is GPU 3, but faiss sees 2 GPUs"),
         (2, {"INDEX_DEVICE": "gpu"}, "EVAL.INDEX_DEVICE is 'gpu'; use auto, cpu, cuda or cuda:1"),
-        (2, {"INDEX_DEVICE": "cuda", "INDEX": "hnsw"}, "EVAL.INDEX_DEVICE is a GPU, but IndexHNSWFlat is searched by"),
+        (2, {"INDEX_DEVICE": "cuda", "INDEX": "hnsw"}, "EVAL.INDEX_DEVICE is a GPU, but IndexHNSWFlat runs only on"),
         (2, {"INDEX_DEVICE": "cuda", "INDEX": "IVF4,PQ4x4np"}, "EVAL.INDEX_DEVICE is a GPU, to which faiss cannot"),
         (
             2,

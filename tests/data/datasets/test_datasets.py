@@ -5,7 +5,7 @@ from lreid.data.datasets import files, load_datasets, register_dataset, spec_of,
 from lreid.data.layout import read_folder
 from lreid.data.records import DataSet, Record
 from lreid.data.schemes import Sources
-from lreid.data.spec import Layout, Spec
+from lreid.data.spec import Layout, NotThere, Spec
 from lreid.errors import ArgumentError, InputError
 
 CSV = """path,pid,camid,split,domain
@@ -63,9 +63,13 @@ def test_synthetic_gets_its_keywords():
 
 @pytest.mark.parametrize("name", specs())
 def test_every_published_data_set_says_where_it_is_expected(name, tmp_path):
-    source = "https://.*" if specs()[name].source else "download the data set and unpack it there .*"  # withdrawn
-    with pytest.raises(InputError, match=f"no folder {tmp_path}.*{source}{tmp_path} is empty"):
+    """In, or as, the folder that an archive is unpacked in."""
+    spec = specs()[name]
+    source = "https://.*" if spec.source else "download the data set and unpack it there .*"  # withdrawn
+    with pytest.raises(NotThere, match=f"no folder {tmp_path}.*{source}{tmp_path} is empty") as error:
         load_datasets(name, Sources(tmp_path, "same", split_seed=2), split=1)
+    wanted = tmp_path / spec.folder
+    assert any(place == wanted or wanted in place.parents for place in error.value.places)
 
 
 @pytest.mark.parametrize(
