@@ -345,9 +345,6 @@ def test_bad_files_are_named(tmp_path: Path, text: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
-        (["TRAIN.EPOCHS", "0"], "TRAIN.EPOCHS is 0; it must be 1 or more"),
-        (["TRAIN.LR", "0"], "TRAIN.LR is 0.0; it must be above 0"),
-        (["MODEL.SCALE", "0"], "MODEL.SCALE is 0.0; it must be above 0"),
         (["INPUT.PIPELINE", "[1]"], r"INPUT.PIPELINE is \[1\]; it must be a list of files"),
         (["EVAL.AP", "round"], "EVAL.AP is 'round'; it must be rectangular or trapezoidal"),
         (["INPUT.MEAN", "[1, 2]"], "INPUT.MEAN is .* three numbers"),

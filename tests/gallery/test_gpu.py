@@ -70,21 +70,3 @@ def test_the_gpu_finds_what_no_filter_narrows(gpus: list[int], tmp_path: Path, s
 def test_what_a_gpu_cannot_do_is_refused(gpus: list[int], kind: str, device: str, told: str) -> None:
     with pytest.raises(InputError, match=told):
         Gallery.build(vectors(60), names(60), model="a1", kind=kind, device=device)
-
-
-def test_without_a_gpu_it_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 0)
-    Gallery.build(vectors(60), names(60), model="a1").save(tmp_path / "people.gallery")
-    with pytest.raises(
-        InputError, match="device is a GPU, but faiss sees none; install lreid.gpu. on a machine that has it"
-    ):
-        Gallery.load(tmp_path / "people.gallery", device="cuda")
-
-
-def test_what_faiss_cannot_copy_is_told(gpus: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any) -> None:
-        raise RuntimeError("Error in void faiss::gpu::f() at /project/f.cu:12: Error: 'x' failed: out of memory")
-
-    monkeypatch.setattr(faiss, "index_cpu_to_gpu", refuse)
-    with pytest.raises(InputError, match="^device is a GPU, to which faiss cannot copy the index: out of memory$"):
-        Gallery.build(vectors(60), names(60), model="a1", device="cuda")
