@@ -102,13 +102,13 @@ def test_a_network_in_training_keeps_its_arithmetic() -> None:
 
 def test_engines_have_one_fingerprint_and_search_one_gallery(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("LREID_ZOO_CACHE", str(tmp_path))
-    model, onnx = load_model("zoo:people-small", "cpu"), load_model("zoo:people-small", engine="onnx")
+    model, onnx = load_model("zoo:dwopp-synthetic-10", "cpu"), load_model("zoo:dwopp-synthetic-10", engine="onnx")
     assert str(model.device) == str(onnx.device) == "cpu"
     plain = copy.deepcopy(model)
     plain.inference = None
     images = images_of(model)
     wanted = plain.extract(images)
-    for other in (model, onnx, load_model("zoo:people-small", engine="onnx")):
+    for other in (model, onnx, load_model("zoo:dwopp-synthetic-10", engine="onnx")):
         assert cosines(other.extract(images), wanted).min() >= 0.99999
         assert fingerprint(other) == fingerprint(plain)
     gallery = Gallery.build(model.extract(images), [f"{i}" for i in range(11)], model=fingerprint(model))
@@ -117,7 +117,7 @@ def test_engines_have_one_fingerprint_and_search_one_gallery(monkeypatch: pytest
     (file,) = (tmp_path / "onnx").iterdir()
     size = file.stat().st_size
     file.write_bytes(b"broken")  # and is made again
-    assert fingerprint(load_model("zoo:people-small", engine="onnx")) == fingerprint(model)
+    assert fingerprint(load_model("zoo:dwopp-synthetic-10", engine="onnx")) == fingerprint(model)
     assert file.stat().st_size == size
 
 
@@ -127,7 +127,7 @@ def test_engines_have_one_fingerprint_and_search_one_gallery(monkeypatch: pytest
 )
 def test_a_device_or_engine_that_is_not_there_is_refused(options: dict[str, str]) -> None:
     with pytest.raises(ArgumentError):
-        load_model("zoo:people-small", **options)
+        load_model("zoo:dwopp-synthetic-10", **options)
 
 
 @pytest.mark.parametrize("source", [None, "", 7])

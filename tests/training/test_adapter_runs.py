@@ -22,7 +22,7 @@ IMAGES = np.random.default_rng(0).integers(256, size=(4, 32, 16, 3), dtype=np.ui
 
 def config(method: str, **changes: Any) -> Config:
     adapter = {"MODEL.BACKBONE": "timm:test_vit", "MODEL.ADAPTER_SIZE": 2, "MODEL.ADAPTER_LAYERS": 2}
-    shorter = {"TRAIN.EPOCHS": 2, "BENCHMARK.TASKS_PER_DATASET": 2}
+    shorter = {"TRAIN.EPOCHS": 1, "BENCHMARK.TASKS_PER_DATASET": 2}
     return tiny_config(adapter, shorter, METHOD__NAME=method, **changes)
 
 
@@ -40,7 +40,7 @@ def test_adapters_are_trained_alone_resumed_loaded_and_exported(
 ) -> None:
     cfg = config(method, MODEL__ADAPTER=kind, MODEL__ADAPTER_MERGE=merge)
     results = train(cfg, tmp_path / "run")
-    broken_off(cfg, tmp_path / "broken", 3)
+    broken_off(cfg, tmp_path / "broken", 1)
     assert figures(train(cfg, tmp_path / "broken", resume=True)) == figures(results)
     model = lreid.load_model(tmp_path / "run")
     torch.manual_seed(cfg.SEED)
