@@ -96,6 +96,18 @@ def random_problem(num_queries=40, num_gallery=300, width=16, num_ids=12, seed=0
     )
 
 
+@pytest.mark.parametrize("metric", ["cosine", "euclidean"])
+@pytest.mark.parametrize("seed", range(3))
+def test_equals_torchreid(metric, seed):
+    metrics = pytest.importorskip("torchreid.reid.metrics")
+    problem = random_problem(seed=seed)
+    distances = metrics.compute_distance_matrix(*map(torch.from_numpy, problem[:2]), metric).numpy()
+    cmc, mean_ap = metrics.evaluate_rank(distances, *problem[2:], max_rank=50, use_cython=False)
+    result = evaluate(*problem, metric=metric)
+    assert result.mAP == pytest.approx(float(mean_ap), abs=1e-9)
+    np.testing.assert_allclose(result.cmc, cmc, rtol=1e-6)  # kept in float32 there
+
+
 @pytest.mark.parametrize("width", [5, 61, 300, 631])
 @pytest.mark.parametrize("num_gallery", [37, 218])
 def test_equal_images_keep_the_order_of_the_gallery(width, num_gallery):
