@@ -89,7 +89,7 @@ def _matched(query: Labels, gallery: Labels) -> np.ndarray:
     rows, columns = SameIdentity(gallery.ids)(query.ids)
     matched = np.unique(query.ids[rows[usable(query[rows], gallery[columns])]])
     if len(matched) < 2:
-        raise InputError(f"gallery growth: {len(matched)} identities have a match; at least 2 are needed")
+        raise InputError(f"gallery growth: {len(matched)} identities have a match; 2 or more are needed")
     return matched
 
 
