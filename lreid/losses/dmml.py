@@ -46,7 +46,7 @@ def dmml_loss(
         margin: subtracted from the distances to other classes, in units of the metric.
         metric: ``sqeuclidean`` (official code), ``euclidean`` (paper), or ``cosine``: the negative dot product of the
             features, without normalisation, margin or clamp, as in the official code.
-        clamp: raise distances that are negative after the margin is subtracted to 0; raised distances have no gradient.
+        clamp: raise distances to 0 if subtracting the margin makes them negative; raised distances have no gradient.
         feature_penalty: weight of the mean squared norm of the features.
         mining: ``hard`` uses the farthest support of the query's own class and the nearest support of each other class;
             ``center`` uses the mean support of each class, without margin and clamp.
