@@ -131,7 +131,8 @@ def visited(packages: Path) -> tuple[Path, list[str]]:
     assert installed(packages, "lreid", "--version", cwd=top).strip() == f"lreid {lreid.__version__}"
     config = ["--config", "configs/benchmarks/synthetic-10.yaml"]  # that of the package
     train = ["train", *config, "--method", "dmml_ft", "--out", "tiny", *words(TINY, ONE_TASK)]
-    commands = [line.split() for line in re.findall(r"^lreid (.*)$", QUICKSTART, re.M)]
+    blocks = re.findall(r"^```(?:python)?\n(.*?)^```$", QUICKSTART, re.S | re.M)
+    commands = [line.split() for line in re.findall(r"^lreid (.*)$", "".join(blocks), re.M)]
     commands = [[*words, *["--epochs", "1"] * (words[0] == "train")] for words in commands]  # trained briefly
     commands += [["test", "--checkpoint", "tiny"], ["report", "tiny"], ["zoo", "download", MODEL]]
     return top, typed(packages, train, *commands, cwd=top)
