@@ -266,7 +266,7 @@ class TestSets:
 
     @torch.inference_mode()
     def threshold(self, model: Embedder, cfg: CfgNode) -> dict[str, Any]:
-        """Measure ``verification`` of a :class:`lreid.zoo.Card`, on unseen galleries, or else on seen galleries."""
+        """Measure the ``verification`` field of a card on the unseen galleries; without any, on the seen galleries."""
         evaluator = self._evaluator(cfg)[0]
         kinds = {each.test.kind for each in evaluator.tests}
         chosen = [each for each in evaluator.tests if each.test.kind == ("unseen" if "unseen" in kinds else "seen")]

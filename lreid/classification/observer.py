@@ -42,7 +42,7 @@ class AccuracyObserver(Observer):
         self.learner, self.evaluator, self.tasks, self.results, self.every = learner, evaluator, tasks, results, every
 
     def before_batch(self, batch: Batch) -> None:
-        """Count the images of a batch, once per batch, also if several updates use the batch."""
+        """Count the images of a batch. A batch counts once, even if several updates use it."""
         if self.every:
             incoming = len(batch.labels) if batch.exemplars is None else int((batch.exemplars < 0).sum())
             self.results["images_seen"] += incoming // batch.views

@@ -1,4 +1,4 @@
-"""Rotated images for domain-incremental streams such as R-MNIST. The address of an image is an angle and a file.
+"""Rotated images for domain-incremental streams such as R-MNIST. An image is named by its rotation and its file.
 
     rotated:DEGREES:FILE
 

@@ -161,9 +161,9 @@ def random_half(pids: Iterable[int], *, seed: Sequence[int]) -> set[int]:
 def cameras_of_test(policy: CameraPolicy) -> tuple[int, int]:
     """Return the camera numbers of queries and of gallery images in data sets without cameras.
 
-    The policy ``"apart"`` returns 0 and 1, as in PatchKD, so the camera filter leaves out no image. The policy
-    ``"same"`` returns 0 and 0, as in AKA's released code. The camera filter then leaves out all matches, so it must be
-    off.
+    With the policy ``"apart"``, queries have camera 0 and gallery images have camera 1, as in PatchKD; the camera
+    filter then leaves out no image. With ``"same"``, both have camera 0, as in AKA's released code; the camera filter
+    must be off, because it would leave out all matches.
     """
     return {"apart": (0, 1), "same": (0, 0)}[policy]
 

@@ -229,7 +229,7 @@ def batch_loader(batches: TaskBatches, *, workers: int, pin_memory: bool) -> Ite
 
 @contextmanager
 def naming_dead_workers(workers: int) -> Iterator[None]:
-    """Convert torch's error about a dead worker, which may occur anywhere in this process, to a one-line error.
+    """Replace torch's error about a dead worker by a one-line error. torch may raise its error anywhere in the block.
 
     Raises:
         InputError: a worker has died.

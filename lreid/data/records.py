@@ -104,7 +104,7 @@ class DataSet:
 
 @dataclass(frozen=True)
 class Task:
-    """One step of a lifelong sequence. Tasks share identities only if they are groups of cameras or dates.
+    """One step of a lifelong sequence. Two tasks share identities only if tasks are groups of cameras or dates.
 
     In a domain-incremental sequence, all tasks have the same classes in the same order. The labels still differ between
     tasks, as in Co²L (ICCV 2021, Section 5.1): a label modulo ``shared_classes`` is the class.

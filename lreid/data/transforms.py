@@ -252,8 +252,8 @@ def _of_version_2(step: dict[str, Any], *, weighted: bool = False) -> dict[str, 
     """Convert a pipeline step saved by albumentations 1 to version 2: ``always_apply`` becomes ``p=1``.
 
     Args:
-        step: the saved step: its arguments and its inner steps.
-        weighted: whether the step belongs to a ``OneOf``; its ``p`` is then a weight.
+        step: the saved step, with its arguments and its inner steps.
+        weighted: True for a step in a ``OneOf``, where ``p`` is the weight of the step.
 
     Raises:
         ValueError: the installed version would draw the parameters of the step differently.

@@ -33,10 +33,10 @@ class AKA(LwF):
     ReLU in its stem. Second, AKA's official code trains all later tasks at the low final learning rate of the first
     task. In lreid, every task begins with a new optimiser. The graph is trained at the learning rate of the network.
 
-    DwoPP's authors (BMVC 2022) did not publish how they built AKA on BoT. lreid has one neck for all tasks. The metric
-    loss combines AKA's plasticity loss, with the weight ``plasticity_share``, and BoT's plain triplet loss, with the
-    weight ``1 - plasticity_share``. ``plasticity_share=1`` gives the official loss. ``plasticity_share=0`` without
-    distillation and stability gives BoT-FT.
+    DwoPP's authors (BMVC 2022) did not publish how they built AKA on BoT, so the following is lreid's choice. All tasks
+    share one neck. The metric loss combines AKA's plasticity loss, with the weight ``plasticity_share``, and BoT's
+    plain triplet loss, with the weight ``1 - plasticity_share``. ``plasticity_share=1`` gives the official loss.
+    ``plasticity_share=0`` without distillation and stability gives BoT-FT.
     """
 
     keeps: ClassVar = {**LwF.keeps, "graph": "network", "old_vertices": "network"}

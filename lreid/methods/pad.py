@@ -42,8 +42,8 @@ class PAD(Method):
     * triplet losses on the class token, on its projection, and on the class token of an earlier block;
     * cross-entropy on the dot products of the projection with the text features;
     * from the second task on, :func:`~lreid.losses.pad_viskd_loss`, with a moving average of the network as the
-      teacher. The moving average is initialised by the network at the start of the task, with the new prompts, and is
-      updated after each step.
+      teacher. At the start of the task, the moving average is a copy of the network including the task's new prompts;
+      each step updates it.
 
     The first task trains the whole image tower. Later tasks train the last blocks of the image tower and the prompts.
     Every task opens new prompt slots. The heads and text tokens are initialised at random for each task. The network,

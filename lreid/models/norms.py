@@ -1,4 +1,4 @@
-"""Instance normalisation in a network with BatchNorm: in blocks (IBN-Net), the stem, or the input (``MODEL.NORM``).
+"""Instance normalisation for networks with BatchNorm (``MODEL.NORM``): in blocks (IBN-Net), the stem or the input.
 
 At a new place, a network loses accuracy mainly because colours, contrast and light differ. Colours, contrast and light
 determine the mean and the standard deviation of each channel of an image. An instance norm removes the mean and the

@@ -295,7 +295,7 @@ class _Options:
     skip_bad: bool
 
     def tried(self, folder: Path) -> list[Option]:
-        """Measure the cost and the rankings of each option. Temporary galleries are written to ``folder``."""
+        """Rank the images and measure the costs with each option. Temporary galleries are written to ``folder``."""
         pixels = read_images(self.images, self.model, self.named.gallery.about.names, skip_bad=self.skip_bad)[1]
         features = extract(self.model, pixels, flips(self.checkpoint))
 

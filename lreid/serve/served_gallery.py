@@ -238,7 +238,7 @@ class ServedGallery:
                 self._named = named
 
     def _put(self, named: NamedGallery, images: Images) -> None:
-        """Write the files of images, then the gallery with these images."""
+        """Write the image files, then the gallery that contains their features."""
         if named.gallery.holds([image.path for image in images.listed]).any():
             raise Conflict(f"{images.listed[0].path}: is already in the gallery; remove it first")
         named.gallery.add(images.features, *columns(images.listed), model=self._fingerprint)

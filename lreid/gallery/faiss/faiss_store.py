@@ -185,7 +185,8 @@ class FaissStore:
 class FilePlace:
     """A :class:`lreid.gallery.store.Place` in the file system; other versions are named FILE.next and FILE.previous.
 
-    Create a place with :meth:`named`, which follows symbolic links, so that changes affect the file itself.
+    Create an instance with :meth:`named`. If the path is a symbolic link, ``named`` uses the target of the link, so
+    that a change of the gallery does not replace the link.
     """
 
     path: Path
