@@ -248,7 +248,7 @@ def test_out_of_reach_or_out_of_place(milvus, lite_place, tmp_path, monkeypatch)
     with pytest.raises(InputError, match="already exists"):
         small(at=lite_place)
     with pytest.raises(InputError, match="k is 20000; Milvus returns at most 16384 images"):
-        gallery.search(vectors(1), 20_000, model="a1")
+        gallery.store.nearest(vectors(1), 20_000, Filter())
     with pytest.raises(InputError, match="is in Milvus; lreid search migrate"):
         gallery.save(tmp_path / "file")
     with pytest.raises(InputError, match="memory_map is for files; .* is in Milvus"):
