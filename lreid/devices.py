@@ -79,12 +79,14 @@ def computing(*, rounded: bool, deterministic: bool) -> Iterator[None]:
     before = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
     if deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS requires this, and reads it at its start
-    torch.use_deterministic_algorithms(deterministic)
+    if deterministic != before[0]:  # even a call that changes nothing imports torch's compiler, for 1 to 2 seconds
+        torch.use_deterministic_algorithms(deterministic)
     try:
         with tf32() if rounded else full_precision():
             yield
     finally:
-        torch.use_deterministic_algorithms(before[0])
+        if deterministic != before[0]:
+            torch.use_deterministic_algorithms(before[0])
         torch.backends.cudnn.benchmark = before[1]
 
 

@@ -5,6 +5,7 @@ import contextlib
 import io
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
@@ -129,10 +130,13 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         kind, _, word = message.partition(": ")
+        nearest: list[str] = []
         if kind == "unrecognized arguments":
             nearest = get_close_matches(word.partition("=")[0].split()[0], self._option_string_actions, n=1)
-            message += "".join(f"; the nearest option is {each}" for each in nearest)
-        super().error(message)
+        elif choice := re.search(r"invalid choice: '(.+?)' \(choose from (.*)\)", message):
+            nearest = get_close_matches(choice[1], re.findall(r"[\w-]+", choice[2]), n=1)
+        message += "".join(f"; the nearest name is {each}" for each in nearest)
+        self.exit(2, f"{self.prog}: {message}; {self.prog} --help lists what is allowed\n")
 
 
 def run_tool(

@@ -95,6 +95,19 @@ def test_debug_may_follow_a_subcommand(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert "unrecognized arguments: --other" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "nearest"),
+    [("search qury", "query"), ("search build a b --kind flt", "flat"), ("train --epoch 3", "--epochs"), ("zoo", "")],
+)
+def test_a_typo_is_one_line_with_the_nearest_name(words: str, nearest: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as status:
+        name, *rest = words.split()
+        run_command(name, rest, prog=f"lreid {name}")
+    text = capsys.readouterr().err
+    assert (status.value.code, text.count("\n")) == (2, 1)
+    assert not nearest or f"nearest name is {nearest};" in text
+
+
 def test_a_reader_that_has_seen_enough_is_no_fault() -> None:
     """As with ``tools/zoo.py list | head -1``."""
     code = """
