@@ -72,6 +72,7 @@ def test_a_task_leaves_the_adapters_of_others() -> None:
     method = build_method("per_task_adapters", adapted("bottleneck"))
     assert isinstance(method, PerTaskAdapters)
     before = {name: each.clone() for name, each in trunk().state_dict().items()}
+    without = Embedder(trunk(), **SIZE)
     values: list[Any] = []
     for index in range(2):
         method.begin_task(drawn_task(index))
@@ -80,6 +81,9 @@ def test_a_task_leaves_the_adapters_of_others() -> None:
         method.finish_task(drawn_task(index))
         method.end_task(drawn_task(index))
         values.append(method.bank.values[-1].clone())
+        plain = torch.from_numpy(without.extract([record.path for record in drawn_task(index).records]))
+        torch.testing.assert_close(method.bank.means[-1], plain.mean(0), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(method.bank.variances[-1], plain.var(0, correction=0), rtol=1e-3, atol=1e-5)
     assert torch.equal(torch.stack(values), method.bank.values) and not torch.equal(*values)
     after = method.bank.network.state_dict()
     assert all(torch.equal(each, after[name.replace(".mlp.", ".mlp.inner.")]) for name, each in before.items())
