@@ -18,8 +18,8 @@ The YAML file names the cameras:
 
 Track files are in the MOT Challenge format, or in the JSON format of supervision or Ultralytics. Without track files,
 lreid detects and tracks moving objects, for which the camera must be fixed. The output folder contains identities.json,
-index.html, tracks/ with identities, and people.gallery for lreid search. To enrol people by name, run lreid search
-build linked/people.gallery my/people.
+index.html, tracks/ with identities, and people.gallery for lreid search. To enrol people by name, run
+lreid search build linked/people.gallery my/people.
 """
 
 import argparse
