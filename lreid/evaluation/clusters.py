@@ -29,7 +29,7 @@ def cluster(features: np.ndarray, units: np.ndarray, cameras: np.ndarray) -> np.
         features: (n, D) float features of images. units: (n,) integers, such as tracklets. The features of a unit are
             averaged, so that all images of a unit get the same cluster.
         cameras: (n,) integers, -1 if unknown. With several cameras, features are standardised per camera
-            (:class:`lreid.retrieval.CameraNorm`); otherwise clusters would contain cameras instead of identities.
+            (:class:`lreid.retrieval.CameraNorm`); otherwise images would cluster by camera instead of identity.
 
     Returns:
         Cluster numbers (n,) int64, -1 for images outside all clusters. A unit with several images always has a cluster.
