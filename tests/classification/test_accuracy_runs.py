@@ -119,9 +119,7 @@ def test_other_methods(
 
 def test_without_test_images_of_trained_classes_nothing_is_trained(home: Path, tmp_path: Path) -> None:
     cfg = config(home, BENCHMARK__TRAIN=["synthetic:plaza"])
-    with pytest.raises(
-        InputError, match="^plaza 1/2: has no test images .*, or set EVAL.ACCURACY False"
-    ) as raised:
+    with pytest.raises(InputError, match="^plaza 1/2: has no test images .*, or set EVAL.ACCURACY False") as raised:
         train(cfg, tmp_path / "run")
     assert "\n" not in str(raised.value) and not (tmp_path / "run").exists()
 
