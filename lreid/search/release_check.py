@@ -247,7 +247,10 @@ def _work_folder(out: Path) -> Iterator[Path]:
     with only_one_process(out):
         folder = out / WORK
         shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
+        try:
+            folder.mkdir()
+        except OSError as error:
+            raise InputError(f"{folder}: cannot be written ({error.strerror}); choose another place") from None
         try:
             yield folder
         finally:
