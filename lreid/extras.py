@@ -29,6 +29,9 @@ class Extra:
             raise InputError(
                 f"{self._module} cannot be imported ({error}); install it with: pip install 'lreid[{self._extra}]'"
             ) from None
+        except RuntimeError as error:  # faiss-gpu raises it if a CUDA library is missing
+            refuse_out_of_memory(error, self._module)
+            raise InputError(f"{self._module} cannot be imported: {error}") from None
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # copy and pickle look up special methods

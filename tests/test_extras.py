@@ -39,6 +39,16 @@ def test_a_missing_module_is_asked_for() -> None:
         Extra("math", "render").no_such_function  # noqa: B018
 
 
+def test_a_package_that_raises_another_error_at_its_import_gives_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As faiss-gpu does without CUDA's libraries."""
+    (tmp_path / "without_cuda.py").write_text("raise RuntimeError('libcublas is missing')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(InputError, match="^without_cuda cannot be imported: libcublas is missing$"):
+        Extra("without_cuda", "gpu").load()
+
+
 def test_every_name_that_is_asked_for_is_an_extra_of_setup(repository: Path) -> None:
     known = extras_of(repository)
     asked = {
