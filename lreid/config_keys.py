@@ -334,13 +334,17 @@ class Train(Section):
     )
     STEP_FACTOR = key(0.1, "factor by which the learning rate changes at each of MILESTONES (steps)", above=0, most=1)
     MILESTONES: list[int] = key([], "epochs at which the learning rate falls (steps)", check=_epoch_numbers)
+    FIRST_MILESTONES: list[int] = key(
+        [], "MILESTONES of the first task, if RESTARTS is True; [] = MILESTONES", check=_epoch_numbers
+    )
     FIRST_EPOCH_NUMBER = key(
         1,
         "number of the first epoch, for MILESTONES and the warm-up (steps): 1 in BoT's code, 0 in LSTKC's, -1 in AKA's",
         least=-1,
         most=1,
     )
-    WARMUP_EPOCHS = key(0, "number of epochs over which the learning rate rises from a hundredth of LR", least=0)
+    WARMUP_EPOCHS = key(0, "number of epochs over which the learning rate rises to LR", least=0)
+    WARMUP_FACTOR = key(0.01, "learning rate at the beginning of the warm-up, relative to LR", above=0, most=1)
     ACCUMULATE = key(1, "number of batches whose mean gradient makes one update", least=1)
     PRECISION = key("fp32", "precision of the network in training; tf32 needs a GPU", choices=_PRECISIONS)
     DETERMINISTIC = key(False, "give the same results for the same seed on a GPU; slower")

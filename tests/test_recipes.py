@@ -88,7 +88,7 @@ CLIP = BOT | {
     **keys("MODEL", BACKBONE="timm:vit_base_patch16_clip_quickgelu_224.openai", WEIGHTS="hub"),
     **keys("INPUT", MEAN=[0.5, 0.5, 0.5], STD=[0.5, 0.5, 0.5]),
     **keys("TRAIN", EPOCHS=60, LR=5e-6, BIAS_RATE=2.0, LAYER_DECAY=1.0, FROZEN_LAYERS=0, WEIGHT_DECAY=1e-4),
-    **keys("TRAIN", MILESTONES=[30, 50]),
+    **keys("TRAIN", MILESTONES=[30, 50], FIRST_MILESTONES=[], WARMUP_FACTOR=0.1),
     **keys("METHOD", LABEL_SMOOTHING=0.1, SOFT_MARGIN=False, NORMALIZE_TRIPLET=False, FUSION=1.0),
     **keys("METHOD", MEASURED_FUSION=False),
 }
@@ -96,10 +96,24 @@ CONTROL = {"METHOD.MEASURED_FUSION": False, "METHOD.LATER_RATE": 1.0, "METHOD.AD
 KL = {"METHOD.DISTILLATION_WEIGHT": 1.0, "METHOD.TEMPERATURE": 0.1}
 DKP = LSTKC | HALF | {"MODEL.BACKBONE": "resnet50_layer3", "METHOD.SAMPLES": 6, "METHOD.TRIPLET_WEIGHT": 1.5}
 PATCHES = {"PATCH": 0.1, "RELATION": 100.0, "CONFIDENCE": 1.0, "DIVERSITY": 0.5, "DISTILLATION": 1.0}
+# PAD (CVPR 2026), pad.yml of its official code: the values that all data sets share, and those of the first one.
+PAD = BOT | {
+    **keys("MODEL", BACKBONE="open_clip:ViT-B-16-quickgelu.openai", WEIGHTS="hub"),
+    **keys("INPUT", MEAN=[0.5, 0.5, 0.5], STD=[0.5, 0.5, 0.5]),
+    **keys("TRAIN", EPOCHS=25, FIRST_EPOCHS=30, LR=5e-6, BIAS_RATE=1.0, LAYER_DECAY=1.0, WEIGHT_DECAY=1e-4),
+    **keys("TRAIN", MILESTONES=[14, 22], FIRST_MILESTONES=[18, 26], FIRST_EPOCH_NUMBER=1, WARMUP_FACTOR=0.1),
+    **keys("METHOD", LABEL_SMOOTHING=0.1, ID_WEIGHT=0.25, TEXT_WEIGHT=1.0, TEXT_EPOCHS=12, FIRST_TEXT_EPOCHS=20),
+    **keys("METHOD", TEXT_BATCH=64, TEXT_RATE=5e-3, FIRST_TEXT_RATE=2e-3, PROMPT_RATE=1e3, FIRST_PROMPT_RATE=400.0),
+    **keys("METHOD", SLOTS=36, NEW_SLOTS=8, CHOSEN_SLOTS=4, PROMPT_LENGTH=6, LAST_BLOCKS=4, MOMENTUM=0.997),
+    **keys("METHOD", DISTILLATION_WEIGHT=0.5, TEMPERATURE=4.0, ANCHOR_WEIGHT=0.5, NEGATIVES=256),
+    **keys("METHOD", TEXT_TEACHER="initial", NOUN="person"),
+    **keys("EVAL", METRIC="cosine"),
+}
 NEWER_ROWS = {
     "lstkc_ft": LSTKC | ONE_BY_ONE | {"METHOD.FUSION": 1.0, "METHOD.MEASURED_FUSION": False},
     "lstkc_joint": LSTKC | AT_ONCE,
     "clip_ft": CLIP | ONE_BY_ONE,
+    "pad": PAD | ONE_BY_ONE,
     "fused_ft": LSTKC | HALF | CONTROL,
     "later_rate_ft": LSTKC | CONTROL | {"METHOD.FUSION": 1.0, "METHOD.LATER_RATE": 0.1},
     "adapt_norm_ft": LSTKC | CONTROL | {"METHOD.FUSION": 1.0, "METHOD.ADAPT_NORM": True},

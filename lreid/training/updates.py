@@ -175,12 +175,12 @@ class Schedule:
     * ``cosine``: the factor falls from 1 in epoch S to almost ``end``, as in the official code of Co2L and CCLIS (with
       S = 0).
     * ``steps``: the factor is multiplied by ``TRAIN.STEP_FACTOR`` at each epoch in ``TRAIN.MILESTONES``, as in BoT's
-      official code. For milestones and warm-up, the first epoch has the number ``TRAIN.FIRST_EPOCH_NUMBER``. BoT's
-      official code counts from 1 (with a warm-up of 10, the first epoch has the factor 0.109), LSTKC's from 0 and AKA's
-      from -1.
+      official code. With ``TRAIN.FIRST_MILESTONES``, the first task has separate milestones, as in PAD's official code.
+      For milestones and warm-up, the first epoch has the number ``TRAIN.FIRST_EPOCH_NUMBER``. BoT's official code
+      counts from 1 (with a warm-up of 10, the first epoch has the factor 0.109), LSTKC's from 0 and AKA's from -1.
 
-    During the first ``TRAIN.WARMUP_EPOCHS`` epochs, the factor is also multiplied by BoT's linear warm-up from 0.01 to
-    1.
+    During the first ``TRAIN.WARMUP_EPOCHS`` epochs, the factor is also multiplied by BoT's linear warm-up from
+    ``TRAIN.WARMUP_FACTOR`` to 1.
 
     Args:
         train: the section ``TRAIN`` of a config.
@@ -195,15 +195,16 @@ class Schedule:
         If one schedule covers all tasks (``TRAIN.RESTARTS False``), the schedule begins with the task ``first``.
         """
         if self.train.RESTARTS:
-            return self.train.LR * self.factor(epoch, epochs[task])
+            return self.train.LR * self.factor(epoch, epochs[task], task=task)
         return self.train.LR * self.factor(sum(epochs[first:task]) + epoch, sum(epochs[first:]))
 
-    def factor(self, epoch: int, epochs: int) -> float:
-        """Compute the factor of ``TRAIN.LR`` in an epoch; epochs count from 0."""
+    def factor(self, epoch: int, epochs: int, *, task: int = 1) -> float:
+        """Compute the factor of ``TRAIN.LR`` in an epoch; epochs and tasks count from 0."""
         train, end = self.train, self.train.END_FACTOR
         if train.SCHEDULE == "steps":
             number = max(epoch + train.FIRST_EPOCH_NUMBER, 0)
-            return self._rise(number) * train.STEP_FACTOR ** sum(milestone <= number for milestone in train.MILESTONES)
+            milestones = (train.FIRST_MILESTONES if task == 0 else []) or train.MILESTONES
+            return self._rise(number) * train.STEP_FACTOR ** sum(milestone <= number for milestone in milestones)
         start = train.DECAY_START * epochs
         if epoch + 1 < start or train.DECAY_START == 1:
             return self._rise(epoch)
@@ -214,5 +215,5 @@ class Schedule:
 
     def _rise(self, number: int) -> float:
         """Compute the warm-up factor of the epoch ``number``."""
-        warmup = self.train.WARMUP_EPOCHS
-        return 1.0 if number >= warmup else 0.01 + 0.99 * number / warmup
+        warmup, start = self.train.WARMUP_EPOCHS, self.train.WARMUP_FACTOR
+        return 1.0 if number >= warmup else start + (1 - start) * number / warmup

@@ -7,6 +7,7 @@ import pytest
 import torch
 from oracles import load_golden
 
+from lreid.config import load_config
 from lreid.config_keys import Train
 from lreid.training.updates import Schedule
 
@@ -50,12 +51,12 @@ def test_cosine_falls_from_1_to_its_end_in_every_task() -> None:
     assert warm[0] == pytest.approx(0.01 * rates[0]) and warm[10:] == rates[10:]
 
 
-def bot(number: int, milestones: tuple[int, ...] = (40, 70), warmup: int = 10) -> float:
+def bot(number: int, milestones: tuple[int, ...] = (40, 70), warmup: int = 10, start: float = 0.01) -> float:
     """Factor in epoch 1, 2 … of WarmupMultiStepLR in BoT's official code, which is stepped before every epoch."""
     factor = 1.0
     if number < warmup:
         share = number / warmup
-        factor = 0.01 * (1 - share) + share
+        factor = start * (1 - share) + share
     return factor * 0.1 ** bisect_right(milestones, number)
 
 
@@ -66,6 +67,18 @@ def test_steps_are_those_of_bot() -> None:
     assert [schedule.rate(0, epoch, [120]) for epoch in (9, 38)] == [3.5e-4] * 2
     assert schedule.rate(0, 0, [120]) == pytest.approx(3.5e-4 * 0.109)
     assert [schedule.rate(0, epoch, [120]) for epoch in (39, 68, 69, 119)] == pytest.approx([3.5e-5] * 2 + [3.5e-6] * 2)
+
+
+def test_pad_has_other_milestones_in_the_first_task_and_a_warm_up_from_a_tenth() -> None:
+    """The official code of PAD (pad.yml): 30 epochs with steps at 18 and 26, then 25 epochs with steps at 14 and 22."""
+    keys = load_config(["configs/recipes/pad.yaml"]).TRAIN
+    schedule = Schedule(keys)
+    epochs = [keys.FIRST_EPOCHS, keys.EPOCHS, keys.EPOCHS]
+    assert epochs == [30, 25, 25]
+    for task, milestones in enumerate([(18, 26), (14, 22), (14, 22)]):
+        for epoch in range(epochs[task]):
+            wanted = 5e-6 * bot(epoch + 1, milestones, start=0.1)
+            assert schedule.rate(task, epoch, epochs) == pytest.approx(wanted, rel=1e-12)
 
 
 def test_one_schedule_may_go_over_all_tasks() -> None:
