@@ -18,7 +18,7 @@ from lreid.errors import ArgumentError
 from lreid.losses import batch_hard_triplet_loss, pad_ema, pad_image_text_loss, pad_text_anchor_loss, pad_viskd_loss
 from lreid.methods import build_method
 from lreid.methods.pad import PAD, text_rate
-from lreid.models import Embedder
+from lreid.models import Embedder, build_backbone
 from lreid.models.text_tower import BEFORE, LEARNED, TextTower
 
 pytestmark = pytest.mark.slow  # open_clip takes seconds to import
@@ -232,3 +232,22 @@ def test_features_are_those_of_open_clip_and_files_reach_both_towers(tmp_path: P
     other = Embedder(name, str(tmp_path / "clip.pt"), height=32, width=16)  # a smaller grid
     assert other.backbone.visual.positional_embedding.shape[0] == 1 + 4 * 2
     assert torch.equal(other.backbone.aside.module.token_embedding.weight, clip.token_embedding.weight)
+
+
+def test_position_embeddings_are_resampled_bilinearly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in the official code of CLIP-ReID and PAD; for published weights and for a file."""
+    import open_clip
+
+    name, file = clips.register(), tmp_path / "clip.pt"
+    clip = open_clip.create_model(clips.NAME)
+    torch.save(clip.state_dict(), file)
+    monkeypatch.setattr(open_clip, "list_pretrained_tags_by_model", lambda kind: [str(file)])
+    first, *grid = clip.visual.positional_embedding.detach()
+    wanted = F.interpolate(torch.stack(grid).T.reshape(1, -1, 4, 4), size=(6, 2), mode="bilinear")
+    for model in (
+        build_backbone(f"{name}.{file}", "hub", size=(48, 16)),
+        Embedder(name, str(file), height=48, width=16).backbone,
+    ):
+        embeddings = model.visual.positional_embedding
+        torch.testing.assert_close(embeddings, torch.cat([first[None], wanted[0].flatten(1).T]))
+        assert torch.equal(model.visual.conv1.weight, clip.visual.conv1.weight)

@@ -81,10 +81,14 @@ class ClipFeatures(nn.Module):
         return torch.cat([*levels, last, last @ visual.proj], 1)
 
     def adapted(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Resample the position embeddings in a state dict to the image size, and load the state dict's text tower."""
+        """Resample the position embeddings in a state dict to the image size, and load the state dict into both towers.
+
+        The resampling is bilinear, as in the official code of CLIP-ReID and PAD; open_clip's default is bicubic.
+        """
         if self.aside.module is not None and "text_projection" in state:
             state = dict(state)
-            Extra("open_clip.model", "clip").resize_pos_embed(state, self.aside.module)
+            resize = Extra("open_clip.model", "clip").resize_pos_embed
+            resize(state, self.aside.module, interpolation="bilinear", antialias=False)
             self.aside.module.load_state_dict(state, strict=False)
         return state
 
@@ -115,6 +119,7 @@ def build(name: str, *, hub: bool, size: tuple[int, int]) -> nn.Module:
         raise ArgumentError("weights", f"is hub, but open_clip:{name} names none of the tags {', '.join(tags)}")
     try:
         clip = open_clip.create_model(kind, tag if hub else None, force_image_size=size)
+        published = open_clip.create_model(kind, tag).state_dict() if hub else {}  # with all position embeddings
     except Exception as error:  # a download or an invalid size may raise anything
         refuse_out_of_memory(error, f"open_clip:{name}")
         reason = " ".join(str(error).split())[:200]
@@ -124,7 +129,9 @@ def build(name: str, *, hub: bool, size: tuple[int, int]) -> nn.Module:
         raise ArgumentError("backbone", f"open_clip:{name} cannot be built ({reason}); use another model") from None
     if not hasattr(clip, "text_projection") or not hasattr(clip.visual, "class_embedding"):
         raise ArgumentError("backbone", f"open_clip:{kind} is not a CLIP model with a vision transformer; use ViT-B-16")
-    return ClipFeatures(clip)
+    features = ClipFeatures(clip)
+    features.adapted(published)
+    return features
 
 
 BACKBONES = {"open_clip:": build}
