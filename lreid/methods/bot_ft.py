@@ -11,6 +11,7 @@ from torch.nn import Parameter
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
+from lreid.errors import require
 from lreid.losses.triplet import batch_hard_triplet_loss
 from lreid.methods.base import Method
 from lreid.models.classifier import GrowingClassifier
@@ -97,6 +98,8 @@ class TaskHeadFineTuning(BoTFineTuning):
 
     def __init__(self, model: Embedder, **bot: Any) -> None:
         super().__init__(model, **bot)
+        budget = self.memory.budget
+        require(not budget, "exemplars", budget, "0, because the classifier of a task has no rows for past identities")
         self.labels = torch.empty(0, dtype=torch.int64)
         self._new_head()
 

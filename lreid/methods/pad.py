@@ -13,7 +13,7 @@ from torch.optim import Adam
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
-from lreid.errors import ArgumentError
+from lreid.errors import ArgumentError, require
 from lreid.losses.fusion import pad_ema
 from lreid.losses.pad import pad_image_text_loss, pad_text_anchor_loss, pad_viskd_loss
 from lreid.losses.triplet import batch_hard_triplet_loss
@@ -56,10 +56,10 @@ class PAD(Method):
     knowledge. ``text_teacher="initial"`` reproduces the official text teacher, and ``text_teacher="none"`` leaves out
     the term.
 
-    lreid differs from PAD's official code in four points. The precision is float32 instead of autocast. The learning
-    rate of stage 2 follows the config, so all tasks have the same milestones, including the first. At test time, only
-    open prompt slots can be chosen; the official test script opens all slots. The last batch of stage 1 is used even if
-    it is smaller than the other batches.
+    lreid differs from PAD's official code in three points. The precision is float32 instead of autocast. All tasks
+    after the first have the same schedule; the official code has separate schedules for MSMT17 and CUHK03
+    (``configs/recipes/pad.yaml``). At test time, only open prompt slots can be chosen; the official test script opens
+    all slots. Exemplars are not supported, because heads and sentences only cover the identities of the task.
     """
 
     batches = "identities"
@@ -106,6 +106,10 @@ class PAD(Method):
             raise ArgumentError(
                 "backbone", f"is {model.name}, but pad needs a CLIP model; use open_clip:ViT-B-16-quickgelu.openai"
             )
+        require(chosen_slots <= slots, "chosen_slots", chosen_slots, f"at most slots, which is {slots}")
+        require(
+            not self.memory.budget, "exemplars", self.memory.budget, "0, because pad cannot train on past identities"
+        )
         device = model.mean.device
         self.margin, self.label_smoothing = margin, label_smoothing
         self.weights = {"softmax": id_weight, "text": text_weight}

@@ -209,6 +209,35 @@ def test_rates_of_stage_2() -> None:
 
 def test_other_networks_are_refused(tmp_path: Path) -> None:
     with pytest.raises(
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"chosen_slots": 6}, "chosen_slots is 6; it must be at most slots, which is 5"),
+        ({"exemplars": 8}, "exemplars is 8; it must be 0, because pad cannot train on past identities"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(options: dict[str, int], message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        made(**options)
+
+
+def test_frozen_layers_stay_frozen() -> None:
+    torch.manual_seed(0)
+    model = Embedder(tiny_clip(), height=32, width=16)
+    model.freeze(1)
+    method = PAD(model, **OPTIONS)
+    before = model.backbone.visual.conv1.weight.clone()
+    learn(method, 0)
+    assert torch.equal(model.backbone.visual.conv1.weight, before)
+
+
+def test_the_shift_of_the_necks_is_trained() -> None:
+    """The official code trains all parameters of the necks, unlike CLIP-ReID's and BoT's."""
+    method = made()
+    learn(method, 0)
+    assert all(neck.bias.any() for neck in method.necks)
+
+
         ArgumentError, match="backbone is small, but pad needs a CLIP model; use open_clip:ViT-B-16-quickgelu"
     ):
         build_method("pad", Embedder("small"))

@@ -15,7 +15,7 @@ from tiny import tiny_config
 from vits import SIZE, adapted, features, trunk
 
 import lreid
-from lreid.errors import InputError
+from lreid.errors import ArgumentError, InputError
 from lreid.export import export
 from lreid.methods import build_method
 from lreid.methods.per_task_adapters import PerTaskAdapters
@@ -103,6 +103,13 @@ def test_a_run_loads_and_says_what_wrong_choices_cost(
     (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
     assert float(row["chosen_mAP"]) == pytest.approx(results["mAP"][-1][0], abs=0.01)
     assert float(row["best_mAP"]) >= 0 and 0 <= float(row["share_of_best"]) <= 1
+
+
+def test_exemplars_are_refused() -> None:
+    with pytest.raises(
+        ArgumentError, match="exemplars is 4; it must be 0, because the classifier of a task has no rows"
+    ):
+        build_method("per_task_adapters", adapted("bottleneck"), exemplars=4)
 
 
 def test_it_needs_an_adapter(tmp_path: Path) -> None:
