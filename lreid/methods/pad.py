@@ -21,7 +21,6 @@ from lreid.methods.base import Method
 from lreid.models.backbones.open_clip import ClipFeatures
 from lreid.models.classifier import GrowingClassifier
 from lreid.models.embedder import Embedder, frozen_copy
-from lreid.models.parts import bn_neck
 from lreid.models.text_tower import LEARNED, TextTower
 from lreid.rules import Rule
 
@@ -38,12 +37,13 @@ class PAD(Method):
     features of all images. Stage 1 then trains four text tokens per identity, so that the images and the sentence of an
     identity have similar features. Stage 2 trains the image tower with these loss terms:
 
-    * cross-entropies on the class token and on the projection of the class token, each after a separate BatchNorm neck;
+    * cross-entropies on the class token and on the projection of the class token, each after a separate BatchNorm neck
+      (with a shift that is trained, unlike BoT's neck);
     * triplet losses on the class token, on its projection, and on the class token of an earlier block;
     * cross-entropy on the dot products of the projection with the text features;
     * from the second task on, :func:`~lreid.losses.pad_viskd_loss`, with a moving average of the network as the
       teacher. At the start of the task, the moving average is a copy of the network including the task's new prompts;
-      each step updates it.
+      each update of the network updates it.
 
     The first task trains the whole image tower. Later tasks train the last blocks of the image tower and the prompts.
     Every task opens new prompt slots. The heads and text tokens are initialised at random for each task. The network,
@@ -121,14 +121,16 @@ class PAD(Method):
         self.text_epochs, self.text_batch = (first_text_epochs, text_epochs), text_batch
         self.text_teacher, self.anchor_weight, self.negatives = text_teacher, anchor_weight, negatives
         self.backbone = model.backbone
+        self.unfrozen = [each for each in self.backbone.visual.parameters() if each.requires_grad]
         self.text = TextTower(self.backbone.aside.module, noun).to(device)
         self.backbone.aside.module = None
         self.prompts = self.backbone.put_prompts(
             general=prompt_length, length=prompt_length, slots=slots, chosen=chosen_slots
         )
         self.widths = (self.backbone.width, self.backbone.projected)
-        self.necks = nn.ModuleList(map(bn_neck, self.widths)).to(device)
+        self.necks = nn.ModuleList(map(nn.BatchNorm1d, self.widths)).to(device)
         self.average: Embedder | None = None  # the teacher within a task
+        self.averaged = False  # whether the teacher includes the last update
         self.finished = 0
         self.labels = torch.empty(0, dtype=torch.int64)  # labels of the task, ascending
         self.bank = torch.empty(0, self.widths[1], device=device)  # text features (identities, projected)
@@ -206,17 +208,17 @@ class PAD(Method):
 
     def parameters(self) -> Iterable[Parameter] | list[dict[str, Any]]:
         """Prompts, necks, heads, and the image tower (after the first task, only the last blocks of the tower)."""
-        visual = self.backbone.visual.requires_grad_(not self.later)
+        visual = self.backbone.visual.requires_grad_(False)
         blocks = visual.transformer.resblocks
-        for block in blocks[max(len(blocks) - self.last_blocks, 0) :]:
-            block.requires_grad_(True)
-        trained = [each for each in visual.parameters() if each.requires_grad]
+        last = {each for block in blocks[max(len(blocks) - self.last_blocks, 0) :] for each in block.parameters()}
+        trained = [each.requires_grad_() for each in self.unfrozen if not self.later or each in last]
         trained += [*self.necks.parameters(), *self.heads.parameters()]
         prompts: dict[str, Any] = {"params": list(self.prompts.parameters()), "weight_decay": 0.0}
         return [{"params": trained}, prompts | {"rate_factor": self.prompt_rates[self.later]}]
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Compute the loss terms of stage 2."""
+        self.averaged = False
         rows = torch.searchsorted(self.labels, batch.labels)
         labels = rows.to(self.model.mean.device, non_blocking=True)
         levels = self._levels(self.model(batch.images))
@@ -241,8 +243,9 @@ class PAD(Method):
         return features.split((self.widths[0], *self.widths), dim=1)
 
     def end_step(self, batch: Batch) -> None:
-        """Update the teacher, which is the moving average of the network."""
-        if self.average is not None:
+        """Update the teacher, the moving average of the network, once per update (of several accumulated batches)."""
+        if self.average is not None and not self.averaged:
+            self.averaged = True
             state = pad_ema(self.average.state_dict(), self.model.state_dict(), momentum=self.momentum)
             self.average.load_state_dict(state)
 

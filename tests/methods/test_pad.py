@@ -109,7 +109,7 @@ def test_stage_2_is_the_sum_of_its_terms() -> None:
     softmax = 0.0
     for head, neck, each in zip(method.heads, method.necks, levels[1:], strict=True):
         logs = (
-            ((each - neck.running_mean) / (neck.running_var + 1e-5).sqrt() * neck.weight) @ head.weight.T
+            ((each - neck.running_mean) / (neck.running_var + 1e-5).sqrt() * neck.weight + neck.bias) @ head.weight.T
         ).log_softmax(1)
         for row, label in zip(logs, labels.tolist(), strict=True):
             softmax -= (0.9 * row[label] + 0.1 * row.mean()).item() / 12
@@ -144,6 +144,8 @@ def test_teacher_and_trained_parts_of_later_tasks() -> None:
             each += each.requires_grad
     method.end_step(batch)
     wanted = pad_ema(start, method.model.state_dict(), momentum=0.997)
+    assert all(torch.equal(each, wanted[name]) for name, each in method.average.state_dict().items())
+    method.end_step(batch)  # another batch of the same update (TRAIN.ACCUMULATE)
     assert all(torch.equal(each, wanted[name]) for name, each in method.average.state_dict().items())
     changed = {name for name, each in method.model.state_dict().items() if not torch.equal(each, before[name])}
     assert {name.split(".")[-1] for name in changed if "prompts" in name} >= {"general", "experts"}
@@ -207,8 +209,6 @@ def test_rates_of_stage_2() -> None:
         method.end_task(drawn_task(index))
 
 
-def test_other_networks_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -238,6 +238,8 @@ def test_the_shift_of_the_necks_is_trained() -> None:
     assert all(neck.bias.any() for neck in method.necks)
 
 
+def test_other_networks_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(
         ArgumentError, match="backbone is small, but pad needs a CLIP model; use open_clip:ViT-B-16-quickgelu"
     ):
         build_method("pad", Embedder("small"))
