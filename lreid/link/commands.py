@@ -132,20 +132,29 @@ def add(
 def relink(folder: Path, options: Options = Options()) -> Record:
     """Link all tracklets again, for instance with a new threshold, without undoing the user's corrections.
 
-    A new identity gets the number of the old identity that has the most tracklets in common with the new identity.
+    A new identity gets the number of the old identity that has the most tracklets in common with the new identity. The
+    number of an enrolled person goes only to tracklets that are similar to the person's images, or that a user has
+    merged with the person.
 
     Raises:
-        InputError: a threshold cannot be calibrated, or corrections contradict one another.
+        InputError: there are no tracklets, a threshold cannot be calibrated, or corrections contradict one another.
     """
     with _changing(folder, "relink") as (record, later):
+        if not record.tracklets:
+            raise InputError(f"{folder}: has no tracklets to link; add recordings with lreid link add")
         named = NamedGallery.load(folder / GALLERY)
         old = {each["key"]: each["identity"] for each in record.tracklets}
         fresh = record.content["next"]
         _link(record, named, record.tracklets, [], (), options)
         counts = Counter((each["identity"], old[each["key"]]) for each in record.tracklets)
+        people = {name for _, name in _enrolled(named)}
+        enrolled = {int(number) for number, name in record.content["names"].items() if name in people}
+        merged = {key for group in record.content["same"] for key in group}
+        confirmed = {(each["identity"], old[each["key"]]) for each in record.tracklets if each["key"] in merged}
         numbers: dict[int, int] = {}
         for (new, before), _ in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-            if new >= fresh and new not in numbers and before not in numbers.values():
+            taken = before in numbers.values() or (before in enrolled and (new, before) not in confirmed)
+            if new >= fresh and new not in numbers and not taken:
                 numbers[new] = before
         for each in record.tracklets:
             each["identity"] = numbers.get(each["identity"], each["identity"])
@@ -487,12 +496,14 @@ def _sweep(folder: Path, record: Record, enrolled: Sequence[str] = ()) -> None:
         if outdated:
             named.gallery.remove(outdated)
             named.gallery.save()
-    for doomed in {file.parent for file in files_below(folder / CROPS)}:
-        if doomed.relative_to(folder / CROPS).as_posix() not in keys:
-            shutil.rmtree(doomed)
-            with contextlib.suppress(OSError):  # raised if a folder still contains other tracklets
-                doomed.parent.rmdir()
-                doomed.parent.parent.rmdir()
+    # Files outside the folders CAMERA/START/TRACK are not lreid's; macOS writes .DS_Store into every folder it shows.
+    inside = (file.relative_to(folder / CROPS).parts for file in files_below(folder / CROPS))
+    for key in {"/".join(parts[:3]) for parts in inside if len(parts) > 3} - keys:
+        doomed = folder / CROPS / key
+        shutil.rmtree(doomed)
+        with contextlib.suppress(OSError):  # raised if a folder still contains other tracklets
+            doomed.parent.rmdir()
+            doomed.parent.parent.rmdir()
     names = {f"{clip['name'].replace('/', '-')}.txt" for clip in record.content["clips"]}
     for file in list_folder(folder / TRACKS, "*.txt"):
         if file.name not in names:

@@ -108,14 +108,13 @@ def read_cameras(file: Path) -> tuple[list[Clip], list[tuple[str, str, float]]]:
 
 
 def _seconds(where: str, value: Any) -> float:
-    """Convert a time to seconds since 1970; a time without a time zone is UTC."""
+    """Convert a time from 1970 on to seconds since 1970; a time without a time zone is UTC."""
     try:
-        if isinstance(value, str):
-            value = datetime.datetime.fromisoformat(value)
-        if isinstance(value, datetime.datetime):
-            return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
-        if type(value) in (int, float) and 0 <= value < 1e11:
-            return float(value)
+        moment = datetime.datetime.fromisoformat(value) if isinstance(value, str) else value
+        if isinstance(moment, datetime.datetime):
+            moment = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+        if type(moment) in (int, float) and 0 <= moment < 1e11:
+            return float(moment)
     except (ValueError, OverflowError):
         pass
     raise InputError(f"{where}: start is {value!r}; write it like 2026-03-02T08:00:00, or as seconds since 1970")

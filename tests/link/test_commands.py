@@ -128,6 +128,42 @@ def test_relink_keeps_numbers_and_corrections(linked: Path) -> None:
     assert lreid("relink", linked, "--threshold", -1, "--raw") == 0 and identities(linked) == before
 
 
+def enrol(linked: Path, key: str, name: str) -> None:
+    """Add an image to the gallery, with a name and the feature of a tracklet's first crop."""
+    of = NamedGallery.load(linked / "people.gallery").gallery
+    labels = of.labels()
+    row = next(row for row, path in enumerate(labels.paths) if path.startswith(f"tracklets/{key}/"))
+    of.add(of.features(labels.keys[[row]]), [f"/{name}.jpg"], [name], [None], [0], model=of.about.model)
+    of.save()
+
+
+def test_relink_gives_the_number_of_an_enrolled_person_only_to_similar_or_merged_tracklets(linked: Path) -> None:
+    enrol(linked, "a/20260301T080000/1", "anna")
+    for threshold in (0, 0.99):  # first all tracklets are anna
+        assert lreid("relink", linked, "--threshold", threshold, "--raw") == 0
+    assert len({*identities(linked).values()}) == 3
+    (number,) = (int(each) for each, name in content(linked)["names"].items() if name == "anna")
+    of_anna = [key for key, identity in identities(linked).items() if identity == number]
+    assert of_anna == ["a/20260301T080000/1", "b/20260301T090000/1"]
+    other = identities(linked)["a/20260301T080000/2"]
+    assert lreid("merge", linked, "anna", other) == 0 and lreid("relink", linked, "--threshold", 0.99, "--raw") == 0
+    assert [*identities(linked).values()].count(number) == 4
+
+
+def test_files_of_the_system_between_the_folders_of_tracklets_do_not_delete_crops(linked: Path) -> None:
+    crops = sorted((linked / "tracklets").rglob("*.jpg"))
+    for folder in ("", "a", "a/20260301T080000", "a/20260301T080000/1"):
+        (linked / "tracklets" / folder / ".DS_Store").write_bytes(b"seen")
+    assert lreid("name", linked, 1, "anna") == 0
+    assert sorted((linked / "tracklets").rglob("*.jpg")) == crops
+
+
+def test_relink_without_tracklets_is_refused(linked: Path, capsys) -> None:
+    assert lreid("remove", linked, "--keep-days", 0.001) == 0
+    assert lreid("relink", linked, "--threshold", 0.99) == 2
+    assert "has no tracklets to link" in capsys.readouterr().err
+
+
 def test_online_needs_a_threshold_and_joins_what_is_known(films: Path, linked: Path) -> None:
     assert add(films, linked, 2, "--online", "--delay", 2) == 0
     assert {*identities(linked).values()} == {1, 2, 3}
@@ -192,6 +228,10 @@ BAD = {
         "order of their times",
     ),
     "a start that is none": (lambda films, cameras: cameras["a"].update(start="soon"), "start is 'soon'"),
+    "a start before 1970": (
+        lambda films, cameras: cameras["a"].update(start="1970-01-01T00:00:00+01:00"),
+        "start is '1970-01-01T00:00:00+01:00'",
+    ),
     "a start that is yes": (lambda films, cameras: cameras["a"].update(start=True), "start is True"),
     "a rate that is none": (lambda films, cameras: cameras["a"].update(rate=0), "rate is 0"),
     "no file of tracks": (lambda films, cameras: cameras["b"].update(tracks="none.txt"), "none.txt: no such file"),
