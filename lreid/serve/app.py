@@ -5,7 +5,7 @@ from html import escape
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import Depends, FastAPI, HTTPException, Query, Request
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request
 from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, Response
 from fastapi.security import HTTPBearer
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
@@ -54,9 +54,8 @@ def create_app(gallery: ServedGallery, *, token: str | None = None, limits: Limi
         description="Search a gallery by images. The body of a request is the content of an image file.",
         docs_url=None,  # FastAPI's own pages load scripts from a different site
         redoc_url=None,
-        dependencies=[Depends(HTTPBearer(auto_error=False))]
-        if token
-        else [],  # only for the description of the API; Guard checks the token
+        # only for the description of the API; Guard checks the token
+        dependencies=[Depends(HTTPBearer(auto_error=False))] if token else [],
     )
     registry = CollectorRegistry()
     app.add_middleware(Guard, limits=limits, token=token, registry=registry)
@@ -68,37 +67,7 @@ def create_app(gallery: ServedGallery, *, token: str | None = None, limits: Limi
         status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 422)
         return JSONResponse({"detail": str(error)}, status)
 
-    @app.post("/search", openapi_extra=BODY)
-    def search(content: Content, top: Annotated[int, Query(ge=1, le=100)] = 10, camera: Name = None) -> dict[str, Any]:
-        """Find who is in an image: returns identity, unknown (null without a threshold) and matches, best first."""
-        return gallery.search(content, top, camera)
-
-    @app.post("/images", openapi_extra=BODY)
-    def add(content: Content, identity: Name = None, camera: Name = None) -> dict[str, Any]:
-        """Add an image to the gallery. The answer has the name of the change, with which the change can be undone."""
-        return gallery.add(content, identity, camera)
-
-    @app.delete("/images")
-    def remove(path: Name = None, identity: Name = None) -> dict[str, Any]:
-        """Remove one image by its path, or all images of an identity."""
-        if (path is None) == (identity is None):
-            raise HTTPException(422, "pass either path or identity")
-        return gallery.remove(path, identity)
-
-    @app.get("/images", response_class=Response, responses={200: {"content": {"image/jpeg": {}}}})
-    def show(path: Annotated[str, Query(max_length=LONGEST)]) -> Response:
-        """Get a thumbnail of an image in the gallery."""
-        return Response(gallery.thumbnail(path), media_type="image/jpeg")
-
-    @app.post("/undo/{change}")
-    def undo(change: str) -> dict[str, int]:
-        """Undo one of the last changes."""
-        return gallery.undo(change)
-
-    @app.get("/info")
-    def info() -> dict[str, Any]:
-        """Get the properties of the gallery, with its threshold."""
-        return gallery.info()
+    app.include_router(_routes(gallery))
 
     @app.get("/health")
     async def health() -> dict[str, str]:
@@ -117,6 +86,45 @@ def create_app(gallery: ServedGallery, *, token: str | None = None, limits: Limi
     for address, file in PAGES.items():
         app.add_route(address, _file(STATIC / file), include_in_schema=False)
     return app
+
+
+def _routes(gallery: ServedGallery) -> APIRouter:
+    """The routes that search and change a gallery."""
+    router = APIRouter()
+
+    @router.post("/search", openapi_extra=BODY)
+    def search(content: Content, top: Annotated[int, Query(ge=1, le=100)] = 10, camera: Name = None) -> dict[str, Any]:
+        """Find who is in an image: returns identity, unknown (null without a threshold) and matches, best first."""
+        return gallery.search(content, top, camera)
+
+    @router.post("/images", openapi_extra=BODY)
+    def add(content: Content, identity: Name = None, camera: Name = None) -> dict[str, Any]:
+        """Add an image to the gallery. The answer has the name of the change, with which the change can be undone."""
+        return gallery.add(content, identity, camera)
+
+    @router.delete("/images")
+    def remove(path: Name = None, identity: Name = None) -> dict[str, Any]:
+        """Remove one image by its path, or all images of an identity."""
+        if (path is None) == (identity is None):
+            raise HTTPException(422, "pass either path or identity")
+        return gallery.remove(path, identity)
+
+    @router.get("/images", response_class=Response, responses={200: {"content": {"image/jpeg": {}}}})
+    def show(path: Annotated[str, Query(max_length=LONGEST)]) -> Response:
+        """Get a thumbnail of an image in the gallery."""
+        return Response(gallery.thumbnail(path), media_type="image/jpeg")
+
+    @router.post("/undo/{change}")
+    def undo(change: str) -> dict[str, int]:
+        """Undo one of the last changes."""
+        return gallery.undo(change)
+
+    @router.get("/info")
+    def info() -> dict[str, Any]:
+        """Get the properties of the gallery, with its threshold."""
+        return gallery.info()
+
+    return router
 
 
 def _file(path: Path) -> Callable[[Request], FileResponse]:

@@ -30,7 +30,7 @@ class Limits:
 
     Attributes:
         body: maximum size of a request's body, bytes.
-        rate: maximum requests per second and client; a short burst may have twice as many.
+        rate: maximum requests per second and client; a short burst may have twice as many, and at least one.
         waiting: maximum number of requests of all clients that run or wait at the same time.
     """
 
@@ -114,13 +114,14 @@ class Guard:
 
     def _in_time(self, client: str) -> bool:
         """Count a request of a client, and return whether the client stays within its rate limit."""
-        now, most = time.monotonic(), 2 * self.limits.rate
+        now, most = time.monotonic(), max(2 * self.limits.rate, 1.0)
         left, before = self._clients.pop(client, (most, now))
-        left = min(left + (now - before) * self.limits.rate, most) - 1
-        self._clients[client] = (max(left, 0.0), now)
+        left = min(left + (now - before) * self.limits.rate, most)
+        accepted = left >= 1
+        self._clients[client] = (left - accepted, now)  # a refused request costs nothing, or all later ones are refused
         if len(self._clients) > MOST_CLIENTS:
             self._clients.popitem(last=False)
-        return left >= 0
+        return accepted
 
     def _bounded(self, receive: Receive) -> Receive:
         """Limit the size of a request's body without a length in the header, and the time to wait for its next part."""

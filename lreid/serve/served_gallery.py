@@ -7,7 +7,7 @@ import secrets
 import tempfile
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -48,11 +48,17 @@ class Unavailable(InputError):
 
 
 class Images(NamedTuple):
-    """Images of a gallery."""
+    """Images of a gallery.
 
-    listed: list[SearchImage]
-    features: np.ndarray  # (n, D) float32
-    files: dict[str, bytes]  # contents of uploaded files, by path
+    Attributes:
+        labels: paths, identities, cameras and times, as arguments of :meth:`lreid.gallery.Gallery.add`.
+        features: (n, D) float32.
+        files: contents of uploaded files, by path.
+    """
+
+    labels: tuple[Sequence[str], Any, Any, Any]
+    features: np.ndarray
+    files: dict[str, bytes]
 
 
 class ServedGallery:
@@ -133,8 +139,8 @@ class ServedGallery:
             InputError: the image or a name is invalid; the gallery does not change.
         """
         path = str(self.folder / (hashlib.sha256(content).hexdigest()[:32] + _suffix(content)))
-        listed = [SearchImage(path, _name(identity, "identity"), _name(camera, "camera"))]
-        images = Images(listed, self._features(self.current(), content, listed[0].camera), {path: content})
+        image = SearchImage(path, _name(identity, "identity"), _name(camera, "camera"))
+        images = Images(columns([image]), self._features(self.current(), content, image.camera), {path: content})
         with self._changed() as named:
             self._put(named, images)
         return {"path": path, "images": len(named.gallery), "undo": self._undoable(True, images)}
@@ -151,20 +157,21 @@ class ServedGallery:
             Absent: the gallery has no such image or identity.
         """
         with self._changed() as named:
-            rows = enumerate(named.images())  # in ascending order of keys
-            asked = {
-                row: each for row, each in rows if (each.identity == identity if path is None else each.path == path)
-            }
-            if not asked or path is identity is None:
+            rows = [
+                row
+                for row, each in enumerate(named.images())  # in ascending order of keys
+                if (each.identity == identity if path is None else each.path == path)
+            ]
+            if not rows or path is identity is None:
                 raise Absent(f"{path or identity}: the gallery has no such {'identity' if path is None else 'image'}")
-            images, keeps = Images([*asked.values()], np.empty(0), {}), named.gallery.about.kind != "ivfpq"
-            if keeps:
-                features = named.gallery.features(named.gallery.labels().keys[[*asked]])
-                sent = [each.path for each in images.listed if self._sent(each.path)]
-                images = Images(images.listed, features, {path: Path(path).read_bytes() for path in sent})
-            self._take(named, images)
+            doomed = named.gallery.labels()[np.array(rows)]
+            labels, features, files = (doomed.paths, doomed.ids, doomed.cams, doomed.times), np.empty(0), {}
+            if keeps := named.gallery.about.kind != "ivfpq":
+                features = named.gallery.features(doomed.keys)
+                files = {each: Path(each).read_bytes() for each in doomed.paths if self._sent(each)}
+            self._take(named, images := Images(labels, features, files))
         undo = self._undoable(False, images) if keeps else None
-        return {"removed": len(asked), "images": len(named.gallery), "undo": undo}
+        return {"removed": len(rows), "images": len(named.gallery), "undo": undo}
 
     def undo(self, change: str) -> dict[str, int]:
         """Undo one of the last changes, and return the number of ``images`` in the gallery.
@@ -239,37 +246,32 @@ class ServedGallery:
 
     def _put(self, named: NamedGallery, images: Images) -> None:
         """Write the image files, then the gallery that contains their features."""
-        if named.gallery.holds([image.path for image in images.listed]).any():
-            raise Conflict(f"{images.listed[0].path}: is already in the gallery; remove it first")
-        named.gallery.add(images.features, *columns(images.listed), model=self._fingerprint)
+        paths = images.labels[0]
+        if named.gallery.holds(paths).any():
+            raise Conflict(f"{paths[0]}: is already in the gallery; remove it first")
+        named.gallery.add(images.features, *images.labels, model=self._fingerprint)
         try:
-            for path, content in images.files.items():
-                write_atomically(path, lambda file, content=content: file.write(content), private=True)  # type: ignore[misc]
-            self._save(named)
+            with _available():
+                for path, content in images.files.items():
+                    write_atomically(path, lambda file, content=content: file.write(content), private=True)  # type: ignore[misc]
+                named.gallery.save()
         except Unavailable:
             _delete(images.files)
             raise
 
     def _take(self, named: NamedGallery, images: Images) -> None:
         """Write the gallery without some images, then delete their uploaded files."""
-        paths = [image.path for image in images.listed]
+        paths = images.labels[0]
         if not named.gallery.holds(paths).all():
             raise Conflict(f"{paths[0]}: is no longer in the gallery")
         named.gallery.remove(paths)
-        self._save(named)
+        with _available():
+            named.gallery.save()
         _delete(filter(self._sent, paths))
 
     def _sent(self, path: str) -> bool:
         """Whether the file of an image exists and was uploaded to this server."""
         return Path(path).parent == self.folder and os.path.exists(path)
-
-    def _save(self, named: NamedGallery) -> None:
-        try:
-            named.gallery.save()
-        except NotConfirmed:
-            raise
-        except InputError as error:
-            raise Unavailable(str(error)) from None
 
     def _undoable(self, added: bool, images: Images) -> str:
         """Store a change so that :meth:`undo` can revert it, and return the name of the change."""
@@ -277,6 +279,17 @@ class ServedGallery:
         if len(self._undo) > UNDOABLE:
             self._undo.popitem(last=False)
         return name
+
+
+@contextmanager
+def _available() -> Iterator[None]:
+    """Raise :class:`Unavailable` if a file cannot be written, so that the client may try again."""
+    try:
+        yield
+    except NotConfirmed:
+        raise
+    except InputError as error:
+        raise Unavailable(str(error)) from None
 
 
 def _delete(paths: Iterable[str]) -> None:
