@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,18 +15,15 @@ from lreid.extras import Extra
 from lreid.gallery.faiss.faiss_store import FaissStore
 from lreid.gallery.filters import EVERYTHING, Filter
 from lreid.gallery.images import Model, features_of, model_of, named, origin
+from lreid.gallery.labels import LABELS, PLURAL, Files, as_given, checked_labels, names_of, numbers_of
 from lreid.gallery.store import SCHEME, About, Place, Rows, Store, hash_of, place_of
-from lreid.identities import UNKNOWN, as_labels, as_names, warn_of_spellings
+from lreid.identities import UNKNOWN, as_names, warn_of_spellings
 
 if TYPE_CHECKING:
     import pandas
 
     from lreid.models.embedder import Embedder
 
-Files = str | Path | Sequence[str | Path] | np.ndarray  # names of images: paths or text
-Names = dict[str, dict[int, str]]  # names of identities and cameras, by number
-PLURAL = {"identity": "identities", "camera": "cameras"}
-LABELS = tuple(PLURAL)
 EMPTY_MATCHES = 10_000  # largest k for a gallery with fewer images, so that the empty matches fit into memory
 UNIT = 1e-6  # maximum deviation of the squared length from 1 up to which a vector is not normalised again
 
@@ -156,7 +152,7 @@ class Gallery:
 
     def holds(self, paths: Files) -> np.ndarray:
         """``(N,)`` bool: whether these images are in the gallery."""
-        return self.store.keys_of(_names(paths)) >= 0
+        return self.store.keys_of(names_of(paths)) >= 0
 
     def labels(self) -> Rows:
         """Keys, identities, cameras, times and paths of all images, as in :class:`Matches`.
@@ -209,7 +205,7 @@ class Gallery:
         if network is not None:
             description.extras = origin(network) | description.extras
         vectors = _unit_vectors(features_of(images, network, {}), "gallery features")
-        labels, description.names = _check_labels(len(vectors), ids, cams, times, _names(paths), description.names)
+        labels, description.names = checked_labels(len(vectors), ids, cams, times, names_of(paths), description.names)
         if at is None:
             return cls(FaissStore.build(vectors, labels, description), network)._on(device)
         place = at if hasattr(at, "build") else place_of(at)
@@ -238,12 +234,16 @@ class Gallery:
         for what, column in zip(LABELS, (ids, cams), strict=True):
             if column is not None:
                 self._check_kind(what, as_names(column, f"gallery {PLURAL[what]}", len(vectors)))
-        labels, names = _check_labels(len(vectors), ids, cams, times, _names(paths), self.about.names)
+        labels, names = checked_labels(len(vectors), ids, cams, times, names_of(paths), self.about.names)
         present = self.holds(labels.paths)
         if present.any():
             raise InputError(f"{labels.paths[present][0]}: is already in the gallery; remove it first")
-        self.about.names = names
-        self.store.add(vectors, labels)
+        before, self.about.names = self.about.names, names
+        try:
+            self.store.add(vectors, labels)
+        except InputError:
+            self.about.names = before
+            raise
 
     def remove(self, paths: Files) -> None:
         """Delete images with their features; the name of an identity is deleted with its last image.
@@ -253,7 +253,7 @@ class Gallery:
         Raises:
             InputError: a path is not in the gallery, or the gallery is memory-mapped; nothing is removed.
         """
-        doomed = sorted(set(_names(paths)))
+        doomed = sorted(set(names_of(paths)))
         keys = self.store.keys_of(doomed)
         missing = next((path for path, key in zip(doomed, keys, strict=True) if key < 0), None)
         if missing is not None:
@@ -361,8 +361,10 @@ class Gallery:
         Raises:
             InputError: the file cannot be written, or another process has changed it since this process read it.
         """
-        if path is not None and str(place_of(path)).startswith(SCHEME):
+        if str(path).startswith(SCHEME):
             raise ArgumentError("path", f"is {str(path)!r}; save a file, then copy it with lreid search migrate")
+        if path is not None:
+            place_of(path)  # refuses addresses of the web
         self.store.save(path)
 
     def finish(self) -> None:
@@ -432,7 +434,7 @@ class Gallery:
         """The labels, with numbers replaced by names if the gallery has names."""
         names = self.about.names
         ids, cams = (
-            _as_given(numbers, names.get(what)) for what, numbers in zip(LABELS, (labels.ids, labels.cams), strict=True)
+            as_given(numbers, names.get(what)) for what, numbers in zip(LABELS, (labels.ids, labels.cams), strict=True)
         )
         return replace(labels, ids=ids, cams=cams)
 
@@ -442,7 +444,7 @@ class Gallery:
         self._check_kind(what, given)
         if given.dtype == object:
             warn_of_spellings({*given, *names.values()}, name)
-        return _numbers(given, names)
+        return numbers_of(given, names)
 
     def _check_kind(self, what: str, given: np.ndarray) -> None:
         """Refuse text for a gallery with integer labels, and unknown integers for a gallery with text labels.
@@ -499,53 +501,3 @@ def _unit_vectors(features: Any, name: str) -> np.ndarray:
     from lreid.retrieval.arrays import as_features, unit_rows  # load torch
 
     return unit_rows(as_features(features, name, "cpu"), name).float().numpy()
-
-
-def _names(paths: Files) -> list[str]:
-    """Names of images as text: ``Path("a.jpg")`` and ``"a.jpg"`` name the same image.
-
-    Raises:
-        InputError: ``paths`` is neither one name nor a list of names.
-    """
-    if isinstance(paths, (str, os.PathLike)):
-        return [str(paths)]
-    if isinstance(paths, bytes) or not isinstance(paths, Iterable):
-        raise ArgumentError("paths", f"is {paths!r}; give a list of names, such as ['a.jpg', 'b.jpg']")
-    return [str(path) for path in paths]
-
-
-def _check_labels(count: int, ids: Any, cams: Any, times: Any, paths: list[str], names: Names) -> tuple[Rows, Names]:
-    """Return the labels of new images as integers, without keys, and all names, including new names."""
-    if len(paths) != count:
-        raise ArgumentError("paths", f"has {len(paths)} names, but there are {count} feature rows")
-    if len(set(paths)) != count:
-        raise ArgumentError("paths", "contains a name twice; give every image a different name")
-    unknown, columns, names = np.full(count, UNKNOWN), [], dict(names)
-    for what, column in zip(LABELS, (ids, cams), strict=True):
-        labels = unknown if column is None else as_names(column, f"gallery {PLURAL[what]}", count)
-        old_names = names.get(what, {})
-        columns.append(_numbers(labels, old_names))
-        if labels.dtype == object:
-            new = dict(zip(columns[-1].tolist(), labels.tolist(), strict=True))
-            names[what] = {number: name for number, name in (old_names | new).items() if number != UNKNOWN}
-            warn_of_spellings(names[what].values(), f"gallery {PLURAL[what]}")
-    seconds = unknown if times is None else as_labels(times, "gallery times", count)
-    identities, cameras = columns
-    return Rows(unknown, identities, cameras, seconds, np.array(paths, dtype=object)), names
-
-
-def _numbers(labels: np.ndarray, names: dict[int, str]) -> np.ndarray:
-    """``(N,)`` int64 numbers of labels. The number of a new text is its hash; "-1" means unknown."""
-    if labels.dtype == np.int64:
-        return labels
-    numbers = {name: number for number, name in names.items()} | {str(UNKNOWN): UNKNOWN}
-    return np.array([numbers[label] if label in numbers else hash_of(label) for label in labels], dtype=np.int64)
-
-
-def _as_given(numbers: np.ndarray, names: dict[int, str] | None) -> np.ndarray:
-    """Labels as the gallery got them: integers, or text (dtype object, None if unknown) if there are names."""
-    if not names:
-        return numbers
-    given = np.empty(numbers.size, dtype=object)
-    given[:] = [None if number == UNKNOWN else names.get(number, number) for number in numbers.ravel().tolist()]
-    return given.reshape(numbers.shape)

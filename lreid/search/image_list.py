@@ -13,8 +13,8 @@ from lreid.data.listing import LIST, Listed, camera_in, first_few, image_files, 
 from lreid.data.records import Record
 from lreid.data.schemes import Sources, is_address
 from lreid.errors import InputError, OutOfMemory, counted
-from lreid.gallery.gallery import Names
 from lreid.gallery.images import absolute
+from lreid.gallery.labels import Names
 from lreid.gallery.store import hash_of
 from lreid.identities import UNKNOWN
 from lreid.reading import escaped

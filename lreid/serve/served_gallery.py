@@ -7,7 +7,7 @@ import secrets
 import tempfile
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -56,7 +56,7 @@ class Images(NamedTuple):
         files: contents of uploaded files, by path.
     """
 
-    labels: tuple[Sequence[str], Any, Any, Any]
+    labels: tuple[Any, Any, Any, Any]
     features: np.ndarray
     files: dict[str, bytes]
 

@@ -1,5 +1,8 @@
 """What faiss finds: kinds, codes, shards and filters."""
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from galleries import WIDTH, names, play, small, vectors
@@ -113,3 +116,34 @@ def test_a_filter_that_forbids_the_nearest_finds_the_others(kind, few, monkeypat
         if kind == "hnsw":
             units = features[allowed] / np.linalg.norm(features[allowed], axis=1, keepdims=True)
             assert set(found.keys[found.keys >= 0]) == set(allowed[np.argsort(-units[:, 0])[:10]])
+
+
+def test_a_gallery_stays_unfinished_if_it_has_too_few_images_for_its_kind(tmp_path: Path):
+    file = tmp_path / "few.gallery"
+    gallery = Gallery.build(vectors(20), names(20), model="a1", kind="ivfpq", at=file, whole=False)
+    with pytest.raises(InputError, match="9984 images or more"):
+        gallery.finish()
+    gallery.save()
+    assert len(Gallery.load(file, unfinished=True)) == 20
+    with pytest.raises(InputError, match="is not complete yet"):
+        Gallery.load(file)
+
+
+def test_images_that_cannot_be_added_leave_no_names(tmp_path: Path):
+    file = tmp_path / "people.gallery"
+    Gallery.build(vectors(3), names(3), ["anna", "ben", "carl"], model="a1").save(file)
+    gallery = Gallery.load(file, memory_map=True)
+    with pytest.raises(InputError, match="memory-mapped"):
+        gallery.add(vectors(1), ["new.jpg"], ["zoe"], model="a1")
+    with pytest.raises(InputError, match="has no identity 'zoe'"):
+        gallery.number_of("identity", "zoe")
+
+
+def test_saving_a_file_or_refusing_milvus_does_not_load_pymilvus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "lreid.gallery.milvus.place", None)  # an import of it raises ImportError
+    gallery = Gallery.build(vectors(3), names(3), model="a1")
+    with pytest.raises(InputError, match="then copy it with lreid search migrate"):
+        gallery.save("milvus:people.db")
+    with pytest.raises(InputError, match="name a file"):
+        gallery.save("http://localhost/people.gallery")
+    gallery.save(tmp_path / "people.gallery")

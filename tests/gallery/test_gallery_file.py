@@ -289,7 +289,7 @@ def test_the_file_opens_as_a_faiss_index_and_as_a_zip_archive(tmp_path):
 
 
 def test_without_faiss_or_a_place_to_save_to(monkeypatch):
-    with pytest.raises(InputError, match="needs a path to be saved"):
+    with pytest.raises(InputError, match="^path is missing; .* needs a path to be saved"):
         small().save()
     with pytest.raises(InputError, match="ivfpq needs 9984 images or more for training, got 12; use flat"):
         small("ivfpq")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
-from lreid.errors import InputError
+from lreid.errors import ArgumentError, InputError
 from lreid.files import leftovers, real_path, remove_leftovers, require_replaceable, second_name, sync_folder
 from lreid.gallery.faiss.gallery_file import (
     COLUMNS,
@@ -120,14 +120,15 @@ class FaissStore:
 
     def finish(self) -> None:
         """Train the requested kind of index on all rows, and save it."""
-        self.about.whole = True
-        if self.about.kind == "flat":
-            self.about.recall = dict(EXACT)
-        elif self.index.kind != self.about.kind:
+        about = replace(self.about, whole=True)  # the store stays unfinished if there are too few rows for the kind
+        if about.kind == "flat":
+            about.recall = dict(EXACT)
+        elif self.index.kind != about.kind:
             keys = self.everything.keys
-            full = FaissStore.build(self.vectors(keys), self.everything, self.about)
+            full = FaissStore.build(self.vectors(keys), self.everything, about)
             self.index, self.everything = full.index, full.everything
             self.next_key, self._by_path = len(keys), {}
+        self.about = about
         self.save()
 
     def save(self, path: str | Path | None = None) -> None:
@@ -137,7 +138,7 @@ class FaissStore:
             InputError: the file cannot be written, or another process has created or changed the file in the meantime.
         """
         if path is None and self.path is None:
-            raise InputError("is missing; a gallery that was built in memory needs a path to be saved")
+            raise ArgumentError("path", "is missing; a gallery that was built in memory needs a path to be saved")
         path = real_path(path or self.path or "")
         header = vars(self.about) | {
             "next_key": self.next_key,
