@@ -196,16 +196,18 @@ def check(
         ``by_enrolment`` contain metrics of groups of queries.
 
     Raises:
-        InputError: the gallery is not calibrated, no query has a match, the new model is the gallery's model, all
-            options are impossible, or an argument is invalid.
+        InputError: the gallery is not calibrated, no query has a match, a limit on FPIR lacks images of unknown people,
+            the new model is the gallery's model, all options are impossible, or an argument is invalid.
     """
     named = NamedGallery.load(where)
-    listed, rate = _labelled(named, images, limits)
+    listed, rate = _labelled(named, images)
     new = load_model(models.new, models.device, engine=models.engine)
     old = named.model(models.old, models.device, models.engine)
     if fingerprint(new) == named.gallery.about.model:
         raise InputError(f"{models.new}: is already the gallery's model; pass a different one")
     listed, pixels = read_images(listed, old, named.gallery.about.names, skip_bad=skip_bad)
+    if limits.fpir is not None and {image.identity for image in listed} <= {*named.identities.values()}:
+        raise InputError("--max-fpir: every image shows an enrolled person; add images of other people")
     today = _ranked(named, named.extract(old, pixels), listed, rate)
     queries = Queries.of(listed, today, named)
     with _work_folder(out) as folder:
@@ -257,12 +259,11 @@ def _work_folder(out: Path) -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _labelled(named: NamedGallery, images: Sequence[SearchImage], limits: Limits) -> tuple[list[SearchImage], float]:
+def _labelled(named: NamedGallery, images: Sequence[SearchImage]) -> tuple[list[SearchImage], float]:
     """Return the images with an identity, and the gallery's false accept rate.
 
     Raises:
-        InputError: the gallery has no threshold, no image shows an enrolled person, or a limit on FPIR needs images of
-            unknown people.
+        InputError: the gallery has no threshold, or no image shows an enrolled person.
     """
     about, people = named.gallery.about, set(named.identities.values())
     if about.threshold is None or about.false_accept_rate is None:
@@ -272,10 +273,7 @@ def _labelled(named: NamedGallery, images: Sequence[SearchImage], limits: Limits
             f"{named.where}: none of the {len(images)} images names a person in the gallery; put the images into "
             "folders named after people, or list them in a CSV file"
         )
-    labelled = [image for image in images if image.identity is not None]
-    if limits.fpir is not None and all(image.identity in people for image in labelled):
-        raise InputError("--max-fpir: every image shows an enrolled person; add images of other people")
-    return labelled, about.false_accept_rate
+    return [image for image in images if image.identity is not None], about.false_accept_rate
 
 
 @dataclass(frozen=True)

@@ -72,6 +72,25 @@ def test_a_network_that_merging_would_change_is_run_as_it_is() -> None:
     assert merged(model) is model
 
 
+@pytest.mark.parametrize("size", [(64, 32), (65, 33), (96, 50)])
+def test_merged_layers_are_not_used_for_images_of_another_size(size: tuple[int, int]) -> None:
+    torch.manual_seed(0)
+    model = noisy(Embedder("timm:tf_efficientnet_lite0", height=64, width=32))  # whose padding depends on the size
+    images = torch.randn(2, 3, *size)
+    plain = model.extract(images)
+    model.inference = Inference()
+    np.testing.assert_allclose(model.extract(images), plain, atol=1e-4 * np.abs(plain).max())
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.bfloat16])
+def test_a_network_of_another_precision_can_be_merged(kind: torch.dtype) -> None:
+    torch.manual_seed(0)
+    model = noisy(Embedder("small", height=32, width=16)).to(kind)
+    plain = model.extract(images_of(model))
+    model.inference = Inference()
+    np.testing.assert_allclose(model.extract(images_of(model)), plain, atol=1e-4 * np.abs(plain).max())
+
+
 def test_changed_weights_change_the_features() -> None:
     torch.manual_seed(0)
     model = noisy(Embedder("small", height=32, width=16))

@@ -210,3 +210,16 @@ def test_bad_input_is_one_line(
     error = capsys.readouterr().err
     assert len(error.splitlines()) == 1 and named in error
     assert (world.folder / "people.gallery").read_bytes() == before and not list(tmp_path.glob("check*"))
+
+
+def test_a_limit_on_unknown_people_needs_one_image_of_them_that_can_be_read(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    people = {image.who for image in world.gallery}
+    for known in (True, False):
+        image = next(each for each in world.queries if (each.who in people) == known)
+        (folder := tmp_path / "few" / image.who).mkdir(parents=True)
+        (folder / "a.png").write_bytes(image.path.read_bytes() if known else b"damaged")
+    words = ("--images", f"{tmp_path / 'few'}", "--skip-bad", "--max-fpir", "50%")
+    assert checked(world, tmp_path / "out", *words) == 2
+    assert "--max-fpir: every image shows an enrolled person" in capsys.readouterr().err
