@@ -315,7 +315,10 @@ class Embedder(nn.Module):
             with evaluating(self), images_done(total, "extracting") as bar:
                 network, step = self._for_extraction(batch_size)
                 for batch in self._batches(given, step):
-                    rows.append(finite(network._features(batch, flip).float().cpu().numpy(), done))
+                    # Merged layers are valid only for the input size, which normalised images need not have.
+                    fits = not batch.is_floating_point() or batch.shape[2:] == (self.height, self.width)
+                    features = (network if fits else self)._features(batch, flip)
+                    rows.append(finite(features.float().cpu().numpy(), done))
                     done += len(batch)
                     bar.update(len(batch))
         except Exception as error:
@@ -323,8 +326,8 @@ class Embedder(nn.Module):
             raise
         finally:
             self.precision = precision
-        features = np.concatenate(rows) if rows else np.empty((0, self.dim), np.float32)
-        return features / np.linalg.norm(features, axis=1, keepdims=True).clip(1e-12) if normalize else features
+        vectors = np.concatenate(rows) if rows else np.empty((0, self.dim), np.float32)
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True).clip(1e-12) if normalize else vectors
 
     def _for_extraction(self, batch_size: int) -> tuple[Embedder, int]:
         """Return the network for feature extraction, and the number of images per forward pass."""

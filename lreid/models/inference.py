@@ -52,8 +52,10 @@ class Inference:
     def network(self, model: Embedder) -> Embedder:
         """Return a network for the CPU that computes the same features as a model, up to the rounding of float32.
 
+        The network is valid only for images of the model's input size.
+
         Args:
-            model: a float32 model on the CPU, in evaluation mode. The model does not change.
+            model: a model on the CPU, in evaluation mode. The model does not change.
         """
         tensors = [*model.parameters(), *model.buffers()]
         if any(each.is_inference() for each in tensors):  # tensors without a version
@@ -79,7 +81,8 @@ def merged(model: Embedder) -> Embedder:
         model: see :meth:`Inference.network`.
     """
     generator = torch.Generator().manual_seed(0)
-    images = torch.randn(1, 3, model.height, model.width, generator=generator).to(memory_format=torch.channels_last)
+    images = torch.randn(1, 3, model.height, model.width, generator=generator)
+    images = images.to(model.mean.dtype, memory_format=torch.channels_last)
     expected = model(images)
     for merge in (_folded_and_fused, _folded):
         try:
