@@ -180,12 +180,12 @@ class Images(Described):
         left_out = set(range(len(records))).difference(readable)
         self.skipped = [records[i].path for i in sorted(left_out)]
 
-    def __getitem__(self, index: int | slice) -> np.ndarray:
-        """Return the image of ``records[index]`` as (H, W, 3) uint8 RGB, or (n, H, W, 3) for a slice."""
+    def __getitem__(self, index: int | slice | np.ndarray) -> np.ndarray:
+        """Return the image of ``records[index]`` as (H, W, 3) uint8 RGB, or (n, H, W, 3) for a slice or (n,) rows."""
         if self._cache is not None:
             return self._cache[index]
-        if isinstance(index, slice):
-            rows = range(len(self))[index]
+        if isinstance(index, (slice, np.ndarray)):
+            rows = np.arange(len(self))[index]
             if len(rows) > 1:  # PIL releases the interpreter lock while it decodes
                 with decoding_threads(os.cpu_count()) as pool:
                     return np.stack(list(pool.map(self.__getitem__, rows)))

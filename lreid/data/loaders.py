@@ -113,8 +113,8 @@ class Relabelled(Sequence[np.ndarray]):
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, index: int) -> np.ndarray:
-        return self.images[int(self.rows[index])]
+    def __getitem__(self, index: int | slice) -> np.ndarray:
+        return self.images[self.rows[index]]
 
 
 class TaskBatches(Dataset[Batch]):

@@ -27,10 +27,10 @@ optimize = Extra("scipy.optimize", "cluster")
 class PseudoLabels:
     """Labels of tasks without annotations, for methods that train on P x K batches.
 
-    Before each epoch, a teacher extracts the features of all images of the task. The clusters of these features are the
-    identities of the epoch (:func:`~lreid.evaluation.clusters.cluster`), as in MMT (ICLR 2020) and SpCL (NeurIPS 2020).
-    Images outside all clusters are left out of the epoch. The teacher is the exponential moving average of the
-    network's weights, with a time constant of one epoch.
+    Before each epoch, a teacher extracts the features of all images without annotations. The clusters of these features
+    are the identities of the epoch (:func:`~lreid.evaluation.clusters.cluster`), as in MMT (ICLR 2020) and SpCL
+    (NeurIPS 2020). Images outside all clusters are left out of the epoch. The teacher is the exponential moving average
+    of the network's weights, with a time constant of one epoch.
 
     A cluster gets the label of the previous epoch's cluster with which it shares the most images. Classifier rows
     therefore keep their meaning. Each task reserves as many labels as it can have clusters. All images of a tracklet
@@ -85,10 +85,10 @@ class PseudoLabels:
 
     def refresh(self) -> Task | None:
         """Cluster again. Return the task with new labels; if fewer than two clusters exist, warn and return None."""
-        free = np.flatnonzero(~self.annotated)
-        units = _units([self.images.records[row] for row in free])  # (m,)
-        features = self.teacher.extract(self.images, flip=True)[free]  # (m, dim)
-        clusters = cluster(features, units, self.images.camids[free])  # (m,)
+        images = Relabelled(self.images, np.where(self.annotated, -1, 0))  # without annotations
+        free = images.rows  # (m,)
+        features = self.teacher.extract(images, flip=True)  # (m, dim)
+        clusters = cluster(features, _units(images.records), self.images.camids[free])  # (m,)
         first = self.firsts[self.task.index] + len(set(self.labels[self.annotated].tolist()))
         self.labels[free] = follow(clusters, self.labels[free], range(first, self.firsts[self.task.index + 1]))
         identities = set(self.labels.tolist()) - {-1}

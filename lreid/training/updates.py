@@ -167,13 +167,13 @@ def parameter_groups(method: Method, *, layer_decay: float, bias_rate: float) ->
 class Schedule:
     """The learning rate in every epoch: ``TRAIN.LR`` times :meth:`factor`.
 
-    Let ``end`` be ``TRAIN.END_FACTOR``, S be ``TRAIN.DECAY_START * epochs``, and e be the epoch, counted from 1. Up to
+    Let ``end`` be ``TRAIN.END_FACTOR``, S be ``TRAIN.DECAY_START * epochs``, and e be the epoch, counted from 1. Before
     epoch S, the factor is 1. ``TRAIN.SCHEDULE`` has one of these values:
 
     * ``exponential``: the factor is ``end ** ((e + 1 - S) / (epochs + 1 - S))``, as in DwoPP's official code. The
       factor reaches ``end`` in the last epoch. DwoPP's paper prints a slightly slower decay.
-    * ``cosine``: the factor falls from 1 in epoch S to almost ``end``, as in the official code of Co2L and CCLIS (with
-      S = 0).
+    * ``cosine``: the factor falls from 1 in epoch S to ``end`` in the last epoch, as in the official code of Co2L and
+      CCLIS (with S = 0).
     * ``steps``: the factor is multiplied by ``TRAIN.STEP_FACTOR`` at each epoch in ``TRAIN.MILESTONES``, as in BoT's
       official code. With ``TRAIN.FIRST_MILESTONES``, the first task has separate milestones, as in PAD's official code.
       For milestones and warm-up, the first epoch has the number ``TRAIN.FIRST_EPOCH_NUMBER``. BoT's official code
@@ -209,8 +209,8 @@ class Schedule:
         if epoch + 1 < start or train.DECAY_START == 1:
             return self._rise(epoch)
         if train.SCHEDULE == "cosine":
-            done = (epoch + 1 - start) / max(epochs - start, 1)
-            return self._rise(epoch) * (end + (1 - end) * (1 + math.cos(math.pi * min(done, 1.0))) / 2)
+            done = (epoch + 1 - start) / (epochs - start)
+            return self._rise(epoch) * (end + (1 - end) * (1 + math.cos(math.pi * done)) / 2)
         return self._rise(epoch) * end ** ((epoch + 2 - start) / (epochs + 1 - start))
 
     def _rise(self, number: int) -> float:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +13,11 @@ from hypothesis import strategies as st
 from tiny import FEW, BreakOff, figures, tiny_config
 
 from lreid.config import check_values, load_config
+from lreid.data.loaders import Relabelled
 from lreid.data.records import Frame, Record
 from lreid.errors import InputError
 from lreid.evaluation.clusters import cluster
+from lreid.models import Embedder
 from lreid.training import pseudo_labels
 from lreid.training.pseudo_labels import follow
 from lreid.training.run import train
@@ -131,6 +134,24 @@ def test_a_task_whose_clusters_fail_leaves_the_model_as_it_was(
     assert (
         len(told) == 1 and ["outside all clusters", "in one cluster"][fails_at - 1] in told[0] and "\n" not in told[0]
     )
+
+
+def test_features_of_annotated_images_are_not_extracted(
+    clustered: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    extracted, extract = [], Embedder.extract
+
+    def counting(model: Embedder, images: Any, **options: Any) -> np.ndarray:
+        if isinstance(images, Relabelled):
+            wanted = extract(model, images.images, **options)[images.rows]
+            extracted.append((len(images), len(images.images)))
+            np.testing.assert_allclose(extract(model, images, **options), wanted, rtol=1e-4, atol=1e-6)
+        return extract(model, images, **options)
+
+    clustered(by_rank)
+    monkeypatch.setattr(Embedder, "extract", counting)
+    train(tiny_config(UNLABELLED, {"METHOD.LABELS": "0.5", "TRAIN.EPOCHS": 1, "DATA.CACHE_GIB": 0}), tmp_path / "run")
+    assert extracted and all(0.3 < few / everything < 0.7 for few, everything in extracted)
 
 
 def test_labels_of_a_fraction_stay() -> None:

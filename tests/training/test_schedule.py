@@ -39,6 +39,8 @@ def test_it_falls_from_1_to_its_end() -> None:
     assert rates[-1] == pytest.approx(0.01)
     for shape in ("exponential", "cosine"):
         assert falling(DECAY_START=1.0, END_FACTOR=0.1, SCHEDULE=shape).factor(3, 4) == 1.0
+        short = falling(DECAY_START=0.9, END_FACTOR=0.1, SCHEDULE=shape)  # falls within the last half of an epoch
+        assert short.factor(3, 5) == 1.0 and short.factor(4, 5) == pytest.approx(0.1)
     assert falling(DECAY_START=0.5, END_FACTOR=0.1).factor(0, 1) == pytest.approx(0.1)
 
 
