@@ -8,7 +8,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from lreid.errors import InputError, refuse_out_of_memory
+from lreid.errors import ArgumentError, InputError, refuse_out_of_memory
 from lreid.export.formats import export
 from lreid.extras import Extra
 from lreid.files import write_atomically
@@ -45,7 +45,7 @@ def export_int8(model: Embedder, file: Path, images: Sequence[str], **options: A
     Args:
         model: the model, which does not change.
         file: the file to write, ``.onnx``.
-        images: paths of images; up to 128 of them calibrate the ranges of activations.
+        images: paths of at least one image; up to 128 of them calibrate the ranges of activations.
         options: ``normalise``, ``opset`` and ``config`` of :func:`lreid.export.export`.
 
     Raises:
@@ -54,11 +54,14 @@ def export_int8(model: Embedder, file: Path, images: Sequence[str], **options: A
     """
     if file.suffix != ".onnx":
         raise InputError(f"{file}: an 8-bit network is written as ONNX; name the file *.onnx")
+    if not images:
+        raise ArgumentError("images", "are empty; give images that calibrate the ranges of activations")
     with tempfile.TemporaryDirectory() as folder:
         whole, prepared, small = (Path(folder, f"{name}.onnx") for name in ("whole", "prepared", "small"))
         export(model, whole, **options)
         reader = _batches(model, OnnxEmbedder(whole).takes == RAW, images[:: -(-len(images) // CALIBRATED_ON)])
-        logging.disable(logging.WARNING)  # onnxruntime warns about every scale that it rounds
+        disabled = logging.root.manager.disable
+        logging.disable(max(disabled, logging.WARNING))  # onnxruntime warns about every scale that it rounds
         try:
             quantization.shape_inference.quant_pre_process(whole, prepared, skip_symbolic_shape=True)
             _quantise(prepared, small, _reader(reader))
@@ -69,7 +72,7 @@ def export_int8(model: Embedder, file: Path, images: Sequence[str], **options: A
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise InputError(f"{file}: not written, because the network cannot be quantised ({reason})") from None
         finally:
-            logging.disable(logging.NOTSET)
+            logging.disable(disabled)
         written = onnx.load_model(small)
         properties = {each.key: each.value for each in onnx.load_model(whole).metadata_props}
     content = written.SerializeToString()

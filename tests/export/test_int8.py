@@ -1,5 +1,6 @@
 """The ONNX file of 8-bit integers: near the model's features, never mixed up with them, written whole or not at all."""
 
+import logging
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import lreid
 from lreid.apps.cli import run_command
 from lreid.data.rendered_set import load_rendered, read_rendered
 from lreid.errors import InputError
+from lreid.export.int8 import export_int8
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
@@ -69,3 +71,16 @@ def test_what_cannot_be_quantised_leaves_the_file(
     message = capsys.readouterr().err
     assert words in message and message.count("\n") == 1
     assert Path("file.onnx").read_text() == Path("file.pt2").read_text() == "before"
+
+
+def test_images_are_needed_and_what_is_logged_stays(tmp_path: Path) -> None:
+    model = lreid.load_model("zoo:dwopp-synthetic-10", "cpu")
+    with pytest.raises(InputError, match="^images are empty"):
+        export_int8(model, tmp_path / "file.onnx", [])
+    Image.new("RGB", (32, 64)).save(tmp_path / "a.jpg")
+    logging.disable(logging.ERROR)
+    try:
+        export_int8(model, tmp_path / "file.onnx", [str(tmp_path / "a.jpg")])
+        assert logging.root.manager.disable == logging.ERROR
+    finally:
+        logging.disable(logging.NOTSET)
