@@ -63,8 +63,8 @@ class Tracked:
 
     Attributes:
         name: name of the camera.
-        frames: a video file; a folder with one image per frame, in the order of their names; or the URL of a video,
-            such as ``rtsp://…``, as text.
+        frames: a video file; a folder with one image per frame, in the order of the numbers in their names; or the URL
+            of a video, such as ``rtsp://…``, as text.
         tracks: file with the tracker's results.
         rate: frames per second; None if the rate must be read from the video.
     """
@@ -334,7 +334,7 @@ def open_video(sequence: Tracked) -> tuple[float, Iterator[np.ndarray]]:
     """
     source = sequence.frames
     if isinstance(source, Path) and source.is_dir():
-        files = visible_images(source)
+        files = sorted(visible_images(source), key=_by_number)
         if not files:
             raise InputError(f"{source}: holds no images of frames; {describe_folder(source)}")
         return sequence.rate or RATE, (read_image(file) for file in files)
@@ -371,6 +371,11 @@ def open_video(sequence: Tracked) -> tuple[float, Iterator[np.ndarray]]:
             video.release()
 
     return rate, frames()
+
+
+def _by_number(file: Path) -> list[tuple[int, str]]:
+    """Sort key of a frame that compares numbers as numbers: 2.jpg comes before 10.jpg."""
+    return [(int(part), part) if part.isdecimal() else (0, part) for part in re.split("([0-9]+)", file.name)]
 
 
 def shown(source: Path | str) -> str:

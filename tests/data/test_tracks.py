@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from lreid.data import csv_dataset
-from lreid.data.tracks import Choice, from_tracks, read_tracks, sharpness
+from lreid.data.tracks import Choice, Tracked, from_tracks, open_video, read_tracks, sharpness
 from lreid.errors import InputError
 
 COLOURS = {1: (220, 30, 30), 2: (30, 200, 30), 3: (40, 40, 220), 4: (200, 200, 40), 5: (40, 200, 200)}
@@ -121,6 +121,14 @@ def test_names_of_videos_need_be_no_text(gate, tmp_path: Path) -> None:
     from_tracks([video], [gate[1]], tmp_path / "set")
     (data_set,) = csv_dataset.load(tmp_path / "set" / "index.csv")
     assert data_set.name == r"caf\udce9" and all(Path(record.path).is_file() for record in data_set.train)
+
+
+@pytest.mark.parametrize("name", ["{}.png", "frame_{}.png", "{:03d}.png"])
+def test_frames_are_in_the_order_of_their_numbers(name: str, tmp_path: Path) -> None:
+    for number in range(1, FRAMES + 1):
+        Image.fromarray(np.full((4, 4, 3), number, np.uint8)).save(tmp_path / name.format(number))
+    _, frames = open_video(Tracked("gate", tmp_path, tmp_path))
+    assert [int(frame[0, 0, 0]) for frame in frames] == list(range(1, FRAMES + 1))
 
 
 def test_with_the_same_people_everywhere_cameras_tell_them_apart(tmp_path: Path) -> None:
