@@ -1,5 +1,6 @@
 """The routes of the server: search, add, remove, undo, information, metrics and the page."""
 
+import math
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
@@ -60,7 +61,7 @@ def create_app(gallery: ServedGallery, *, token: str | None = None, limits: Limi
     registry = CollectorRegistry()
     app.add_middleware(Guard, limits=limits, token=token, registry=registry)
     images = Gauge("lreid_gallery_images", "Images in the gallery", registry=registry)
-    images.set_function(lambda: len(gallery.current().gallery))
+    images.set_function(lambda: _count(gallery))
 
     @app.exception_handler(InputError)
     def refuse(request: Request, error: InputError) -> JSONResponse:
@@ -125,6 +126,14 @@ def _routes(gallery: ServedGallery) -> APIRouter:
         return gallery.info()
 
     return router
+
+
+def _count(gallery: ServedGallery) -> float:
+    """The number of images; NaN if the gallery cannot be read, because the other metrics are needed then, too."""
+    try:
+        return len(gallery.current().gallery)
+    except InputError:
+        return math.nan
 
 
 def _file(path: Path) -> Callable[[Request], FileResponse]:

@@ -127,6 +127,8 @@ def test_what_other_processes_change_is_searched(client: TestClient, gallery: Pa
     answer = client.post("/search", content=content)
     assert answer.status_code == 503 and "\n" not in answer.json()["detail"]
     assert client.post("/images", content=png(2)).status_code == 503
+    metrics = client.get("/metrics")
+    assert metrics.status_code == 200 and "lreid_gallery_images NaN" in metrics.text
     gallery.with_name("away").rename(gallery)
     assert client.post("/search", content=content).status_code == 200
 
