@@ -13,7 +13,7 @@ from lreid.data.datasets import load_datasets
 from lreid.data.images import read_image
 from lreid.data.prepare import unpack
 from lreid.data.schemes import Sources
-from lreid.data.tracks import read_tracks
+from lreid.data.tracker_boxes import read_tracks
 from lreid.data.transforms import load_pipeline
 from lreid.errors import InputError
 from lreid.gallery import Gallery

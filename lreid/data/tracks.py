@@ -5,11 +5,9 @@ import csv
 import io
 import logging
 import math
-import os
-import re
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -18,61 +16,18 @@ import numpy as np
 from PIL import Image
 
 from lreid.data.custom import LIST, cameras_of, splits_of
-from lreid.data.images import read_image
-from lreid.data.layout import describe_folder, visible_images
+from lreid.data.layout import describe_folder
 from lreid.data.listing import Listed
+from lreid.data.tracker_boxes import LARGEST, TRUTH, Box, read_tracks
+from lreid.data.videos import FASTEST, SLOWEST, Tracked, open_video
 from lreid.errors import InputError, counted
-from lreid.extras import Extra
 from lreid.files import folder_at_once, list_folder, write_file, write_text
-from lreid.reading import escaped, read_text, require_regular
+from lreid.reading import escaped, read_text
 
-cv2 = Extra("cv2", "opencv")
 logger = logging.getLogger("lreid")
 
-RATE = 25.0  # frames per second of a video that does not state its rate
-SLOWEST, FASTEST = 1e-6, 1e6  # frames per second; a rate outside this range is taken for an error
-TRUTH = "gt.txt"  # file name of the true tracks in MOT Challenge
-PEDESTRIAN = 1  # class in the gt.txt of MOT16 and later, whose lines have nine values
-LARGEST = 2**53  # limit of frame and track numbers; above it, floats cannot hold every whole number
 INSIDE = 0.5  # minimum share of a box's area that must be in the frame
 LISTS = (f"gt/{TRUTH}", "mtsc/mtsc.txt")  # files with the tracks in a folder of MOT Challenge or MTMC
-
-
-class Box(NamedTuple):
-    """One line of a tracker's file: the bounding box of a person in a frame.
-
-    Attributes:
-        line: line number in the file, from 1.
-        frame: number of the frame, from 1.
-        track: number of the track, by which the tracker identifies the person.
-        left, top, width, height: position and size of the box, pixels.
-    """
-
-    line: int
-    frame: int
-    track: int
-    left: float
-    top: float
-    width: float
-    height: float
-
-
-@dataclass(frozen=True)
-class Tracked:
-    """A video and the file with its tracks.
-
-    Attributes:
-        name: name of the camera.
-        frames: a video file; a folder with one image per frame, in the order of the numbers in their names; or the URL
-            of a video, such as ``rtsp://…``, as text.
-        tracks: file with the tracker's results.
-        rate: frames per second; None if the rate must be read from the video.
-    """
-
-    name: str
-    frames: Path | str
-    tracks: Path
-    rate: float | None = None
 
 
 @dataclass(frozen=True)
@@ -85,7 +40,7 @@ class Choice:
         most: maximum number of images per track. For long tracks, the stretches are longer than ``every``.
         height: minimum height of a box, pixels.
         sharpness: minimum sharpness of a box, see :func:`sharpness`.
-        classes: classes of the boxes to read, see :func:`read_tracks`.
+        classes: classes of the boxes to read, see :func:`lreid.data.tracker_boxes.read_tracks`.
     """
 
     every: float = 0.5
@@ -141,115 +96,6 @@ def from_tracks(
     except OSError as error:
         raise InputError(f"{out}: cannot be written ({error.strerror}); choose another --out") from None
     return len(rows)
-
-
-def read_tracks(file: Path, classes: Sequence[int] = ()) -> list[Box]:
-    """Read the boxes of a tracker's file, sorted by frame.
-
-    :func:`lreid.data.tracker_json.json_lines` reads JSON files. All other files have MOT Challenge's format: a line
-    contains frame, track, left, top, width and height, separated by commas or spaces; confidence, class and further
-    values may follow. Boxes with confidence 0 and boxes of other classes are left out, and a log line states the number
-    of such boxes.
-
-    Args:
-        file: results of a tracker, or ``gt.txt`` of MOT Challenge.
-        classes: classes of the boxes to read. If ``classes`` is empty, all classes are read; from a ``gt.txt`` with
-            nine values per line, only pedestrians (class 1) are read.
-
-    Raises:
-        InputError: the file cannot be read, or a line is faulty: values are missing, a frame number is below 1, width
-            or height is not positive, ``classes`` are given but the line has no class, or a frame has two boxes of the
-            same track.
-    """
-    boxes: list[Box] = []
-    places: dict[tuple[int, int], int] = {}
-    taken: Counter[float] = Counter()  # boxes by class
-    left_out: Counter[str] = Counter()
-    for number, line in _lines(file):
-        values = _values(f"{file}:{number}", line)
-        label = values[7] if len(values) in (8, 9) or (classes and len(values) > 9) else None
-        if classes and label is None:
-            raise InputError(f"{file}:{number}: has no class, which would be the eighth value; remove --class")
-        truth = file.name == TRUTH and len(values) == 9 and values[7] > 0
-        if values[6:7] == [0]:
-            left_out["confidence 0"] += 1
-            continue
-        if label is not None and (classes or truth) and label not in (classes or [PEDESTRIAN]):
-            left_out[f"class {label:g}"] += 1
-            continue
-        if label is not None:
-            taken[label] += 1
-        box = _box(f"{file}:{number}", number, values)
-        if (box.frame, box.track) in places:
-            raise InputError(
-                f"{file}:{number}: track {box.track} is in frame {box.frame} on line "
-                f"{places[box.frame, box.track]}, too; remove one of the two lines"
-            )
-        places[box.frame, box.track] = number
-        boxes.append(box)
-    _report(file, left_out, {} if classes else taken, empty=not boxes)
-    return sorted(boxes, key=lambda box: (box.frame, box.track))
-
-
-def _lines(file: Path) -> Iterator[tuple[int, str]]:
-    """Yield the number, from 1, and the text of each non-empty line of a tracker's file."""
-    try:
-        if file.suffix == ".json":
-            from lreid.data.tracker_json import json_lines
-
-            return iter([*json_lines(file)])
-        lines = read_text(file).splitlines()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise InputError(f"{file}: cannot be read as tracks ({reason}); name a tracker's text file") from None
-    return ((number, line) for number, line in enumerate(lines, start=1) if line.strip())
-
-
-def _report(file: Path, left_out: Mapping[str, int], taken: Mapping[float, int], *, empty: bool) -> None:
-    """Log how many boxes of a file were left out, and whether the remaining boxes have several classes.
-
-    Raises:
-        InputError: no box remains.
-    """
-    omitted = ", ".join(f"{reason}: {count}" for reason, count in sorted(left_out.items()))
-    if empty:
-        content = f" except boxes that lreid leaves out ({omitted}; pass --class N to take a class)" if omitted else ""
-        raise InputError(
-            f"{file}: holds no tracks{content}; expected lines of frame,track,left,top,width,height,confidence"
-        )
-    if omitted:
-        logger.info("%s: boxes left out (%s); pass --class N to take a class", file, omitted)
-    if len(taken) > 1:
-        counts = ", ".join(f"{label:g}: {count}" for label, count in sorted(taken.items()))
-        logger.warning("%s: holds boxes of several classes (%s); pass --class N to take only one", file, counts)
-
-
-def _values(where: str, line: str) -> list[float]:
-    """Parse the numbers of a line; raise InputError if the line has fewer than six numbers."""
-    try:
-        values = [float(value) for value in line.replace(",", " ").split()]
-    except ValueError:
-        values = []
-    if len(values) < 6 or not all(map(math.isfinite, values)):
-        raise InputError(f"{where}: expected frame,track,left,top,width,height; found {line[:60]!r}")
-    return values
-
-
-def _box(where: str, number: int, values: Sequence[float]) -> Box:
-    """Check the values of a line and return its box."""
-    frame, track, left, top, width, height = values[:6]
-    if frame < 1 or frame != int(frame) or track != int(track) or max(frame, track) >= LARGEST:
-        raise InputError(
-            f"{where}: frame {frame:g}, track {track:g}; both must be whole numbers below 2^53, and frames start at 1"
-        )
-    if track < 0:
-        raise InputError(f"{where}: track {track:g} marks a detection; run a tracker on the detections, pass its file")
-    if width <= 0 or height <= 0:
-        raise InputError(
-            f"{where}: the box of track {track:g} has {width:g} x {height:g} pixels; a box is written as left, top, "
-            "width and height, not as two corners"
-        )
-    return Box(number, int(frame), int(track), left, top, width, height)
 
 
 def sharpness(image: np.ndarray) -> float:
@@ -321,66 +167,6 @@ def _rate_in(folder: Path) -> float | None:
     if rate is not None and not SLOWEST <= rate <= FASTEST:
         raise InputError(f"{file}: frameRate is {rate:g}; must be {SLOWEST:g} to {FASTEST:g} frames per second")
     return rate
-
-
-def open_video(sequence: Tracked) -> tuple[float, Iterator[np.ndarray]]:
-    """Open a video.
-
-    Returns:
-        Frames per second, and an iterator that decodes the frames one by one as (H, W, 3) uint8 RGB.
-
-    Raises:
-        InputError: the video or folder cannot be read.
-    """
-    source = sequence.frames
-    if isinstance(source, Path) and source.is_dir():
-        files = sorted(visible_images(source), key=_by_number)
-        if not files:
-            raise InputError(f"{source}: holds no images of frames; {describe_folder(source)}")
-        return sequence.rate or RATE, (read_image(file) for file in files)
-    os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")  # silences FFmpeg's own lines about damaged videos
-    if isinstance(source, Path):
-        require_regular(source)
-    video = cv2.VideoCapture(os.fsencode(source))  # bytes, because OpenCV crashes on a str that is not valid UTF-8
-    if not video.isOpened():
-        raise InputError(
-            f"{shown(source)}: cannot be read as a video (damaged, out of reach, or in a format that OpenCV does not "
-            "know); convert it, for instance with ffmpeg, or pass a folder of its frames"
-        )
-    rate = sequence.rate or video.get(cv2.CAP_PROP_FPS)
-    if not SLOWEST <= rate <= FASTEST:
-        logger.warning("%s: does not state its frame rate; lreid assumes %g frames per second", shown(source), RATE)
-        rate = RATE
-
-    def frames() -> Iterator[np.ndarray]:
-        number = 0
-        try:
-            while True:
-                read, frame = video.read()
-                if not read:
-                    break
-                number += 1
-                yield np.ascontiguousarray(frame[..., ::-1])
-            if (announced := video.get(cv2.CAP_PROP_FRAME_COUNT)) > number + 1:  # often an estimate
-                logger.warning(
-                    "%s: %d of %d frames can be read; if its middle is damaged, later tracks are shifted; convert "
-                    "it, for instance by ffmpeg, and track again",
-                    *(shown(source), number, announced),
-                )
-        finally:
-            video.release()
-
-    return rate, frames()
-
-
-def _by_number(file: Path) -> list[tuple[int, str]]:
-    """Sort key of a frame that compares numbers as numbers: 2.jpg comes before 10.jpg."""
-    return [(int(part), part) if part.isdecimal() else (0, part) for part in re.split("([0-9]+)", file.name)]
-
-
-def shown(source: Path | str) -> str:
-    """Return the path of a video, or the URL of a video without the password, for messages."""
-    return re.sub("//[^/@]*@", "//", str(source))
 
 
 def _images(sequence: Tracked, choice: Choice, folder: Path) -> list[tuple[str, str, str, int]]:

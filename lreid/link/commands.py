@@ -24,7 +24,8 @@ import numpy as np
 
 from lreid.data.images import Images
 from lreid.data.records import Record as ImageRecord
-from lreid.data.tracks import Choice, shown
+from lreid.data.tracks import Choice
+from lreid.data.videos import shown
 from lreid.errors import InputError, NotConfirmed, counted
 from lreid.files import files_below, list_folder, make_folder, only_one_process, sync_below, write_text
 from lreid.gallery import Gallery

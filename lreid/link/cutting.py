@@ -11,21 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from lreid.data.tracks import (
-    FASTEST,
-    RATE,
-    SLOWEST,
-    BestCrops,
-    Box,
-    Choice,
-    Tracked,
-    crop,
-    open_video,
-    read_tracks,
-    sharpness,
-    shown,
-    stretches_of,
-)
+from lreid.data.tracker_boxes import Box, read_tracks
+from lreid.data.tracks import BestCrops, Choice, crop, sharpness, stretches_of
+from lreid.data.videos import FASTEST, RATE, SLOWEST, Tracked, open_video, shown
 from lreid.errors import InputError, counted
 from lreid.files import write_file
 from lreid.link.detection import detect

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from lreid.data.tracks import Box, Tracked, open_video, shown
+from lreid.data.tracker_boxes import Box
+from lreid.data.videos import Tracked, open_video, shown
 from lreid.errors import InputError
 from lreid.extras import Extra
 

@@ -11,7 +11,9 @@ import pytest
 from PIL import Image
 
 from lreid.data import csv_dataset
-from lreid.data.tracks import Choice, Tracked, from_tracks, open_video, read_tracks, sharpness
+from lreid.data.tracker_boxes import read_tracks
+from lreid.data.tracks import Choice, from_tracks, sharpness
+from lreid.data.videos import Tracked, open_video
 from lreid.errors import InputError
 
 COLOURS = {1: (220, 30, 30), 2: (30, 200, 30), 3: (40, 40, 220), 4: (200, 200, 40), 5: (40, 200, 200)}

@@ -13,7 +13,7 @@ import yaml
 from checkpoints import write_checkpoint
 
 from lreid.apps.cli import run_command
-from lreid.data.tracks import shown
+from lreid.data.videos import shown
 from lreid.link import commands
 from lreid.search.named_gallery import NamedGallery
 

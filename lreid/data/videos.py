@@ -1,0 +1,100 @@
+"""Open videos, and folders with one image per frame."""
+
+import logging
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from lreid.data.images import read_image
+from lreid.data.layout import describe_folder, visible_images
+from lreid.errors import InputError
+from lreid.extras import Extra
+from lreid.reading import require_regular
+
+cv2 = Extra("cv2", "opencv")
+logger = logging.getLogger("lreid")
+
+RATE = 25.0  # frames per second of a video that does not state its rate
+SLOWEST, FASTEST = 1e-6, 1e6  # frames per second; a rate outside this range is taken for an error
+
+
+@dataclass(frozen=True)
+class Tracked:
+    """A video and the file with its tracks.
+
+    Attributes:
+        name: name of the camera.
+        frames: a video file; a folder with one image per frame, in the order of the numbers in their names; or the URL
+            of a video, such as ``rtsp://…``, as text.
+        tracks: file with the tracker's results.
+        rate: frames per second; None if the rate must be read from the video.
+    """
+
+    name: str
+    frames: Path | str
+    tracks: Path
+    rate: float | None = None
+
+
+def open_video(sequence: Tracked) -> tuple[float, Iterator[np.ndarray]]:
+    """Open a video.
+
+    Returns:
+        Frames per second, and an iterator that decodes the frames one by one as (H, W, 3) uint8 RGB.
+
+    Raises:
+        InputError: the video or folder cannot be read.
+    """
+    source = sequence.frames
+    if isinstance(source, Path) and source.is_dir():
+        files = sorted(visible_images(source), key=_by_number)
+        if not files:
+            raise InputError(f"{source}: holds no images of frames; {describe_folder(source)}")
+        return sequence.rate or RATE, (read_image(file) for file in files)
+    os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")  # silences FFmpeg's own lines about damaged videos
+    if isinstance(source, Path):
+        require_regular(source)
+    video = cv2.VideoCapture(os.fsencode(source))  # bytes, because OpenCV crashes on a str that is not valid UTF-8
+    if not video.isOpened():
+        raise InputError(
+            f"{shown(source)}: cannot be read as a video (damaged, out of reach, or in a format that OpenCV does not "
+            "know); convert it, for instance with ffmpeg, or pass a folder of its frames"
+        )
+    rate = sequence.rate or video.get(cv2.CAP_PROP_FPS)
+    if not SLOWEST <= rate <= FASTEST:
+        logger.warning("%s: does not state its frame rate; lreid assumes %g frames per second", shown(source), RATE)
+        rate = RATE
+
+    def frames() -> Iterator[np.ndarray]:
+        number = 0
+        try:
+            while True:
+                read, frame = video.read()
+                if not read:
+                    break
+                number += 1
+                yield np.ascontiguousarray(frame[..., ::-1])
+            if (announced := video.get(cv2.CAP_PROP_FRAME_COUNT)) > number + 1:  # often an estimate
+                logger.warning(
+                    "%s: %d of %d frames can be read; if its middle is damaged, later tracks are shifted; convert "
+                    "it, for instance by ffmpeg, and track again",
+                    *(shown(source), number, announced),
+                )
+        finally:
+            video.release()
+
+    return rate, frames()
+
+
+def _by_number(file: Path) -> list[tuple[int, str]]:
+    """Sort key of a frame that compares numbers as numbers: 2.jpg comes before 10.jpg."""
+    return [(int(part), part) if part.isdecimal() else (0, part) for part in re.split("([0-9]+)", file.name)]
+
+
+def shown(source: Path | str) -> str:
+    """Return the path of a video, or the URL of a video without the password, for messages."""
+    return re.sub("//[^/@]*@", "//", str(source))
