@@ -3,6 +3,7 @@
 import errno
 import fcntl
 import os
+import stat
 import sys
 import zipfile
 from dataclasses import replace
@@ -13,7 +14,7 @@ from faults import Faults
 from galleries import names, small, vectors
 from power_cuts import Disk
 
-from lreid.errors import InputError, NewerFormat, OutOfMemory
+from lreid.errors import InputError, NewerFormat, NotConfirmed, OutOfMemory
 from lreid.files import leftovers
 from lreid.gallery import Gallery
 from lreid.gallery.faiss import gallery_file
@@ -368,6 +369,24 @@ def change(place):
     gallery = Gallery.load(place)
     gallery.remove(names(2))
     gallery.save()
+
+
+def test_a_save_that_the_disk_did_not_confirm_can_be_repeated(tmp_path, monkeypatch):
+    gallery, confirm = small(at=tmp_path / "g"), os.fsync
+
+    def unconfirmed(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EIO, "Input/output error")
+        confirm(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", unconfirmed)
+        with pytest.raises(NotConfirmed, match="done, but the disk does not confirm it"):
+            gallery.save()
+    assert len(Gallery.load(tmp_path / "g")) == len(gallery)
+    gallery.remove(names(2))
+    gallery.save()
+    assert len(Gallery.load(tmp_path / "g")) == len(gallery)
 
 
 CHANGES = {

@@ -134,7 +134,10 @@ class FaissStore:
     def save(self, path: str | Path | None = None) -> None:
         """Write the file; an existing file is replaced when the new file is complete.
 
+        After this method returns, a power cut does not undo the change.
+
         Raises:
+            NotConfirmed: the file was written, but the disk did not confirm it.
             InputError: the file cannot be written, or another process has created or changed the file in the meantime.
         """
         if path is None and self.path is None:
@@ -152,6 +155,7 @@ class FaissStore:
         seen, new = (self.seen, self.seen is None) if path == self.path else (None, False)
         self.seen = write_gallery(path, self.index.parts, header, arrays | extras, seen, new=new)
         self.path = path
+        sync_folder(path.parent, path)  # last, so that after an error a second attempt knows the new file
 
     @classmethod
     def load(cls, path: Path, memory_map: bool) -> FaissStore:

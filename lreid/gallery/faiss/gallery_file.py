@@ -17,7 +17,7 @@ from typing import IO, Any
 import numpy as np
 
 from lreid.errors import InputError, refuse_out_of_memory
-from lreid.files import finish, hold, make_folder, remove_leftovers, require_replaceable, sync_folder, unfinished
+from lreid.files import finish, hold, make_folder, remove_leftovers, require_replaceable, unfinished
 from lreid.gallery.faiss.index import keys_in, require_kind
 from lreid.reading import misfit, require_not_newer, require_regular
 from lreid.retrieval.faiss_module import KINDS, import_faiss
@@ -87,8 +87,8 @@ def write_gallery(
 ) -> Stamp:
     """Write a gallery through a temporary file next to ``path``, so that a reader never sees a part of the new file.
 
-    After this function returns, a power cut does not undo the change. A file that did not exist before is readable only
-    by its owner.
+    A power cut may undo the change until the caller calls :func:`lreid.files.sync_folder`. A file that did not exist
+    before is readable only by its owner.
 
     Args:
         path: the file. An existing file is replaced when the new file is complete. The new file gets the mode and owner
@@ -105,8 +105,7 @@ def write_gallery(
 
     Raises:
         InputError: the folder cannot be written to, the disk is full, or the file has changed since it was read; the
-            old file does not change. "done, but" in the message means that the file was written, but the disk did not
-            confirm it.
+            old file does not change.
     """
     try:
         require_replaceable(path)
@@ -126,7 +125,6 @@ def write_gallery(
     except (OSError, RuntimeError) as error:  # faiss reports a failed write as a RuntimeError
         refuse_out_of_memory(error, path)
         raise InputError(f"{path}: cannot be written ({error}); the previous version is intact") from None
-    sync_folder(path.parent, path)
     return written
 
 
