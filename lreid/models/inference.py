@@ -37,10 +37,15 @@ def images_per_pass(height: int, width: int) -> int:
 
 
 class Inference:
-    """Stores a merged copy of a network for feature extraction, and rebuilds the copy after weights have changed."""
+    """Stores a merged copy of a network for feature extraction, and rebuilds the copy after the network has changed.
+
+    PyTorch does not count changes of weights in place through ``parameter.data``. After such a change, assign a new
+    ``Inference()``.
+    """
 
     def __init__(self) -> None:
-        self._of: list[tuple[Tensor, int]] = []  # tensors and their versions when the copy was made
+        self._state: list[Any] = []  # versions and addresses of the network's tensors, and its settings, of the copy
+        self._alive: list[Tensor] = []  # these tensors with their memory, so that no other tensor gets their addresses
         self._copy: Embedder | None = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Inference:
@@ -60,13 +65,12 @@ class Inference:
         tensors = [*model.parameters(), *model.buffers()]
         if any(each.is_inference() for each in tensors):  # tensors without a version
             return model
-        now = [(each, each._version) for each in tensors]
-        same = len(now) == len(self._of) and all(
-            one is other and version == before for (one, version), (other, before) in zip(now, self._of, strict=True)
-        )
-        if self._copy is None or not same:
+        state: list[Any] = [(id(each), each._version, each.data_ptr()) for each in tensors]
+        state.append((model.height, model.width, model.pooling, model.scale))
+        if self._copy is None or state != self._state:
             keep_freed_memory(KEPT)
-            self._of, self._copy = now, merged(model)
+            self._alive = tensors + [each.detach() for each in tensors]
+            self._state, self._copy = state, merged(model)
         return self._copy
 
 

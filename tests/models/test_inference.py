@@ -1,6 +1,7 @@
 """Features by merged layers are those of the network itself."""
 
 import copy
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -105,6 +106,35 @@ def test_changed_weights_change_the_features() -> None:
     after = model.extract(images)
     assert np.abs(before - after).max() > 1e-3
     np.testing.assert_allclose(after, plain.extract(images), rtol=1e-3, atol=1e-5)
+
+
+def quadrupled(model: Embedder) -> None:
+    for _ in range(2):  # the second time, the memory of the first weights would be free
+        weights = nn.utils.parameters_to_vector(model.backbone.parameters())
+        nn.utils.vector_to_parameters(2 * weights, model.backbone.parameters())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        quadrupled,
+        lambda model: vars(model).update(height=64, width=32),
+        lambda model: vars(model).update(pooling="gem"),
+        lambda model: vars(model).update(scale=3.0),
+    ],
+)
+def test_changed_settings_and_new_weights_change_the_features(change: Callable[[Embedder], None]) -> None:
+    torch.manual_seed(0)
+    model = noisy(Embedder("small", height=32, width=16))
+    model.inference = Inference()
+    images = np.random.default_rng(0).integers(0, 256, (3, 70, 40, 3), dtype=np.uint8)
+    before = model.extract(images)
+    change(model)
+    plain = copy.deepcopy(model)
+    plain.inference = None
+    wanted = plain.extract(images)
+    assert np.abs(wanted - before).max() > 1e-2 * np.abs(before).max()
+    np.testing.assert_allclose(model.extract(images), wanted, atol=1e-4 * np.abs(wanted).max())
 
 
 def test_a_network_in_training_keeps_its_arithmetic() -> None:
