@@ -454,10 +454,11 @@ def _enrolled(named: NamedGallery) -> list[tuple[str, str]]:
 
 
 def _label(named: NamedGallery, record: Record) -> None:
-    """Give every crop in the gallery the name of its identity, and save the gallery."""
+    """Give every crop in the gallery the name of its identity, rename enrolled people, and save the gallery."""
     names = {f"{CROPS}/{each['key']}": record.name_of(each["identity"]) for each in record.tracklets}
-    labels = named.gallery.labels()
-    wanted = [names.get(str(path).rpartition("/")[0]) for path in labels.paths]
+    labels, renamed = named.gallery.labels(), record.renamed
+    rows = zip(labels.paths, labels.ids, strict=True)
+    wanted = [names.get(str(path).rpartition("/")[0], renamed.get(name)) for path, name in rows]
     wrong = [row for row, name in enumerate(wanted) if name is not None and name != labels.ids[row]]
     if wrong:
         vectors, paths = named.gallery.features(labels.keys[wrong]), [str(labels.paths[row]) for row in wrong]

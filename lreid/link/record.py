@@ -127,6 +127,12 @@ class Record:
         return self.content != self._before
 
     @property
+    def renamed(self) -> dict[str, str]:
+        """The new names of named identities, by their names in the file."""
+        names = self.content["names"]
+        return {old: names[number] for number, old in self._before["names"].items() if names.get(number, old) != old}
+
+    @property
     def remembered(self) -> bool:
         """Whether the history in memory differs from the history in the file."""
         return self.content["history"] != self._before["history"]

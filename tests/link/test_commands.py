@@ -150,6 +150,20 @@ def test_relink_gives_the_number_of_an_enrolled_person_only_to_similar_or_merged
     assert [*identities(linked).values()].count(number) == 4
 
 
+def test_a_new_name_of_an_enrolled_person_survives_relink_and_undo(linked: Path) -> None:
+    enrol(linked, "a/20260301T080000/1", "anna")
+    assert lreid("relink", linked, "--threshold", 0.99, "--raw") == 0
+    number = identities(linked)["a/20260301T080000/1"]
+    assert lreid("name", linked, number, "anna") == 2  # the enrolled person has the name
+    assert lreid("merge", linked, number, "anna") == 0 and lreid("name", linked, "anna", "berta") == 0
+    assert gallery(linked)["/anna.jpg"] == "berta"
+    before = identities(linked)
+    assert lreid("relink", linked, "--threshold", 0.99, "--raw") == 0
+    assert identities(linked) == before and [*content(linked)["names"].values()] == ["berta"]
+    assert lreid("name", linked, "berta", "carla") == 0 and lreid("undo", linked) == 0
+    assert gallery(linked)["/anna.jpg"] == "berta"
+
+
 def test_files_of_the_system_between_the_folders_of_tracklets_do_not_delete_crops(linked: Path) -> None:
     crops = sorted((linked / "tracklets").rglob("*.jpg"))
     for folder in ("", "a", "a/20260301T080000", "a/20260301T080000/1"):
