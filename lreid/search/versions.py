@@ -208,7 +208,7 @@ def migrate(source: str | Path, target: str | Path, *, kind: str | None = None, 
         shards: number of parts of the copy, if it is a file.
 
     Returns:
-        The number of images, and the share of the ``SAMPLE * DEPTH`` compared matches that have the same score in both
+        The number of images, and the share of the ``SAMPLE * DEPTH`` compared matches that are the same in both
         galleries. The share is 1 unless either gallery has an approximate index.
 
     Raises:
@@ -244,16 +244,23 @@ def migrate(source: str | Path, target: str | Path, *, kind: str | None = None, 
     same = _share_of_same_matches(old, new, labels)
     if _rows(new.labels()) != _rows(labels) or same < (1 if about.kind == "flat" else 0.9):
         raise InputError(f"{target}: the copy differs ({same:.3f} of its matches are the same); the copy was deleted")
-    new.finish()
-    return len(labels), same
+    new.finish()  # in a file, trains the approximate index
+    return len(labels), _share_of_same_matches(old, new, labels, codes=True)
 
 
-def _share_of_same_matches(old: Gallery, new: Gallery, labels: Rows) -> float:
-    """The share of matches that have the same score in two galleries; the order of equal scores does not matter."""
+def _share_of_same_matches(old: Gallery, new: Gallery, labels: Rows, *, codes: bool = False) -> float:
+    """The share of matches that have the same score in two galleries; the order of equal scores does not matter.
+
+    With ``codes``, a match that both galleries return is the same even if its scores differ, because an index of codes
+    computes approximate scores.
+    """
     chosen = np.random.default_rng(0).permutation(len(labels))[:SAMPLE]
     features, depth = old.features(labels.keys[chosen]), min(DEPTH, len(labels))
     one, other = (each.search(features, depth, model=old.about.model) for each in (old, new))
-    return float((np.abs(one.scores - other.scores) <= SAME_SCORE).mean())
+    same = np.abs(one.scores - other.scores) <= SAME_SCORE
+    if codes:
+        same |= np.array([np.isin(paths, wanted) for paths, wanted in zip(other.paths, one.paths, strict=True)])
+    return float(same.mean())
 
 
 def _rows(labels: Rows) -> set[tuple[Any, ...]]:

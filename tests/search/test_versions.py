@@ -293,6 +293,16 @@ def test_a_copy_that_differs_or_was_broken_off_is_no_gallery(world, new_place, t
     assert NamedGallery.load(target).gallery.about.kind == "hnsw"
 
 
+def test_the_share_of_same_matches_is_that_of_the_finished_index(tmp_path):
+    features = np.random.default_rng(0).standard_normal((10_000, 16))
+    gallery = Gallery.build(features, [f"{row}.jpg" for row in range(len(features))], model="a1", at=tmp_path / "old")
+    gallery.save()
+    for kind in ("flat", "ivfpq"):
+        images, same = migrate(tmp_path / "old", tmp_path / kind, kind=kind)
+        recall = Gallery.load(tmp_path / kind).about.recall[10]
+        assert images == 10_000 and same == pytest.approx(recall, abs=0.15) and (same < 1) == (kind == "ivfpq")
+
+
 def test_faulty_times_are_told(world, tmp_path):
     (tmp_path / "index.csv").write_text("path,pid,camid,split,time\na.jpg,1,1,gallery,noon\n")
     with pytest.raises(InputError, match=r"index.csv: time of .*a.jpg is 'noon'; write whole seconds"):
