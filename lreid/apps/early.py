@@ -13,7 +13,9 @@ from lreid.apps.arguments.test import split_checkpoints
 from lreid.apps.arguments.train import short_keys, split_words
 from lreid.config import check_values, load_config
 from lreid.config_keys import Config
+from lreid.data.pattern import Pattern
 from lreid.errors import InputError, naming_keys, refuse_out_of_memory
+from lreid.files import require_writable
 from lreid.reading import compare_checksums, require_regular
 from lreid.rules import device_fault
 from lreid.zoo import PREFIX, is_entry
@@ -28,6 +30,8 @@ def refuse(command: str, args: argparse.Namespace) -> None:
         InputError: a file is missing or damaged, or a device, a model, a key or a method is unknown.
         OSError: a file cannot be reached.
     """
+    for path in _outputs(command, args):
+        require_writable(path)
     device = getattr(args, "device", None)
     if device and (fault := device_fault(device)):
         raise InputError(f"--device is {device!r}; {fault}")
@@ -43,12 +47,27 @@ def refuse(command: str, args: argparse.Namespace) -> None:
         _require(*args.runs, advice="name the folder of a run that finished a task")
     elif command == "link":
         _require(args.cameras if args.action == "add" else args.folder)
+        if args.action == "add" and not args.checkpoint:
+            _require(args.folder / "people.gallery", advice="pass --checkpoint, such as zoo:people")
     elif command == "serve":
         _require(args.gallery, advice="build a gallery first")
     elif command == "search" and args.action == "compare":
         _require(*args.images, args.gallery)
     for model in filter(None, models):
         _require_model(str(model))
+
+
+def _outputs(command: str, args: argparse.Namespace) -> list[Path]:
+    """Files that a command writes after long work, unless it checks them itself."""
+    if command == "link" and args.action == "add":
+        return [args.folder / "identities.json"]
+    if command == "sweep" and not args.dry_run:
+        return [args.out / "table.md"]
+    if command == "zoo" and args.action == "publish" and args.out:
+        return [args.out / f"{args.name}.json"]
+    if (command == "export" and args.tool != "reid") or (command == "zoo" and args.action == "page"):
+        return [args.out]
+    return [args.html] if command == "report" and args.html else []
 
 
 def _refuse_training(args: argparse.Namespace) -> None:
@@ -66,6 +85,9 @@ def _refuse_test(args: argparse.Namespace) -> None:
         raise InputError("--query and --gallery need each other; give both")
     if args.query and args.csv:
         raise InputError("--csv and --query exclude each other; give only one of the two")
+    if args.pattern:
+        with naming_keys(pattern="--pattern"):
+            Pattern(args.pattern)
     models, overrides = split_checkpoints(args)
     if not models and args.gallery is None:
         raise InputError("--checkpoint: is missing; pass a file, a run folder or zoo:NAME")
@@ -90,6 +112,9 @@ def _config(files: Sequence[Path], overrides: Sequence[str]) -> Config:
         with naming_keys("METHOD"):
             method_class(cfg.METHOD.NAME)
     check_values(cfg)
+    if cfg.DATA.PATTERN:
+        with naming_keys("DATA"):
+            Pattern(cfg.DATA.PATTERN)
     return cfg
 
 

@@ -44,7 +44,16 @@ search build g . --checkpoint people-small.safetensors
 link add x . --device cuda0
 serve . --device gpu
 export nope --out x.onnx
-zoo show nope"""
+zoo show nope
+train . --pattern x
+test --checkpoint zoo:people --query . --gallery . --pattern x
+link add x damaged.pt
+link add text.pt damaged.pt --checkpoint zoo:people
+sweep --out text.pt
+report . --html text.pt/x.html
+zoo publish . model --out text.pt
+zoo page --out text.pt/x.md
+export zoo:people --out text.pt/x.onnx"""
 
 
 def test_bad_input_is_refused_without_torch(tmp_path: Path, repository: Path) -> None:
