@@ -17,7 +17,7 @@ def run(args: argparse.Namespace) -> None:
     action, folder = args.action, args.folder
     if action == "add":
         clips, travel = read_cameras(args.cameras)
-        choice = Choice(args.every, args.most)
+        choice = Choice(args.every, args.most, classes=args.classes)
         record = commands.add(
             *(folder, clips, travel),
             checkpoint=args.checkpoint,

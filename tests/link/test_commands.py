@@ -84,6 +84,12 @@ def gallery(linked: Path) -> dict[str, str]:
     return {image.path: str(image.identity) for image in images}
 
 
+def test_boxes_of_other_classes_are_left_out(films: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert add(films, tmp_path / "linked", 1, "--class", 5) == 2
+    boxes = 3 * SECONDS
+    assert f"a-1.txt: holds no tracks except boxes that lreid leaves out (class -1: {boxes};" in capsys.readouterr().err
+
+
 def test_days_are_linked_corrected_undone_and_removed(films: Path, tmp_path: Path) -> None:
     linked = tmp_path / "linked"
     assert add(films, linked) == 0

@@ -69,6 +69,8 @@ def _add_linking(commands: Any) -> None:
     option(add, "--device", DEVICE, "auto")
     option(add, "--every S", "seconds between the crops of a tracklet", 1.0)
     option(add, "--most N", "maximum number of crops per tracklet", 8)
+    which = "class of the boxes in track files, the eighth value of a line; repeat the option for more (default: all)"
+    option(add, "--class N", which, [], type=int, dest="classes")
     option(add, "--keep-days N", OLD, type=float)
     add.add_argument("--online", action="store_true", help="link each tracklet when it ends, without later tracklets")
     option(add, "--delay S", "with --online: maximum seconds from the end of a tracklet to its link", 10.0)
