@@ -63,11 +63,12 @@ class ArgumentError(InputError):
     Args:
         argument: name of the argument, such as ``temperature``.
         fault: rest of the message after the name, such as ``is -1; it must be above 0``.
+        nearest: name of the argument that the user may have meant.
     """
 
-    def __init__(self, argument: str, fault: str) -> None:
-        super().__init__(f"{argument} {fault}")
-        self.argument, self.fault = argument, fault
+    def __init__(self, argument: str, fault: str, nearest: str = "") -> None:
+        super().__init__(f"{argument} {fault}{f'; the nearest name is {nearest}' if nearest else ''}")
+        self.argument, self.fault, self.nearest = argument, fault, nearest
 
 
 def counted(count: int, noun: str) -> str:
@@ -116,15 +117,18 @@ def naming_keys(group: str = "", **keys: str) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        if isinstance(error, ArgumentError) and (key := keys.get(error.argument) or (group and _key(group, error))):
-            error = InputError(f"{key} {error.fault}")
+        if isinstance(error, ArgumentError) and (
+            key := keys.get(error.argument) or (group and _key(group, error.argument))
+        ):
+            nearest = _key(group, error.nearest) if group and error.nearest else error.nearest
+            error = InputError(str(ArgumentError(key, error.fault, nearest)))
         if keys:
             error.args = (re.sub(rf"\b({'|'.join(keys)})=('[^']*'|\w+)", renamed, str(error)),)
         raise error from None
 
 
-def _key(group: str, error: ArgumentError) -> str:
-    return f"{group}.{error.argument.upper()}"
+def _key(group: str, argument: str) -> str:
+    return f"{group}.{argument.upper()}"
 
 
 class Stopped(BaseException):

@@ -63,6 +63,12 @@ def test_arguments_become_keys_of_their_group_or_their_own() -> None:
         assert str(raised.value) == told
 
 
+def test_the_nearest_argument_becomes_a_key_as_well() -> None:
+    for group, told in (("METHOD", "METHOD.RATTE is x; the nearest name is METHOD.RATE"), ("", "ratte is x; the near")):
+        with pytest.raises(InputError, match=told), naming_keys(group):
+            raise ArgumentError("ratte", "is x", "rate")
+
+
 def test_errors_keep_their_kind() -> None:
     @naming_keys("DATA", **ARGUMENTS)
     def confirm() -> None:

@@ -124,8 +124,7 @@ def build_method(name: str, model: Embedder, **options: Any) -> Method:
     for option, value in options.items():
         if option not in defaults:
             nearest = difflib.get_close_matches(option, defaults, n=1, cutoff=0.0)
-            hint = f"the nearest name is {nearest[0]}" if nearest else "it takes none"
-            raise ArgumentError(option, f"is no option of {name}; {hint}")
+            raise ArgumentError(option, f"is no option of {name}{'' if nearest else '; it takes none'}", *nearest)
         expected_type = (int, float) if isinstance(defaults[option], float) else type(defaults[option])
         is_valid = isinstance(value, expected_type) and isinstance(value, bool) == isinstance(defaults[option], bool)
         require(is_valid, option, value, f"like {defaults[option]!r} for {name}")
