@@ -18,7 +18,7 @@ from lreid.data.records import Record, Task
 from lreid.data.samplers import CameraSampler, EpisodeSampler, IdentitySampler, Sampler, StreamSampler
 from lreid.data.transforms import Augment, load_pipeline
 from lreid.devices import to_device
-from lreid.errors import ArgumentError, counted
+from lreid.errors import ArgumentError, InputError, counted
 from lreid.methods import Method
 
 
@@ -49,7 +49,10 @@ class Batching:
     def __post_init__(self) -> None:
         keys, augment_on = self.input, self.data.AUGMENT_ON
         values = {f"INPUT.{name}": keys[name] for name in ("HEIGHT", "WIDTH", "MEAN")}
-        files = [find_config(name) for name in keys.PIPELINE if name]
+        try:
+            files = [find_config(name) for name in keys.PIPELINE if name]
+        except InputError as error:
+            raise InputError(f"INPUT.PIPELINE: {error}") from None
         steps = [step for file in files for step in load_pipeline(file, values)]
         self.augment = Augment(steps, mean=keys.MEAN, std=keys.STD, name=", ".join(map(str, files)))
         self.augment.check(keys.HEIGHT, keys.WIDTH)

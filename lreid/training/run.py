@@ -169,17 +169,12 @@ def _train(
         _inherit(method, cfg, before)
 
     measuring = _observers(cfg, benchmark, method, evaluator, results)
-    folder.begin(cfg.dump(), loggers=cfg.TRAIN.LOGGERS, keys={"SEED": cfg.SEED, **recorded_config(dict(leaves(cfg)))})
     with naming_keys("EPISODE" if method.batches == "episodes" else "BATCH", **OF_BATCHES):
+        batching = batching_of(cfg, device)  # here, so that a wrong pipeline is refused before config.yaml is written
+        keys = {"SEED": cfg.SEED, **recorded_config(dict(leaves(cfg)))}
+        folder.begin(cfg.dump(), loggers=cfg.TRAIN.LOGGERS, keys=keys)
         trainer = Trainer(
-            method,
-            benchmark,
-            evaluator,
-            folder,
-            results,
-            batching=batching_of(cfg, device),
-            stop=stop,
-            labelled=labelled,
+            method, benchmark, evaluator, folder, results, batching=batching, stop=stop, labelled=labelled
         )
     trainer.unfused = cfg.EVAL.UNFUSED
     if cfg.EVAL.INITIAL and start is None and before is None:

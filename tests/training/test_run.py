@@ -197,6 +197,12 @@ def test_bad_input_is_one_clear_line(tmp_path: Path, changes: dict[str, Any], me
     assert "\n" not in str(error.value)
 
 
+def test_a_wrong_pipeline_is_refused_before_the_config_is_written(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"INPUT.PIPELINE: nope.yaml: no such config file"):
+        train(config(INPUT__PIPELINE=["nope.yaml"]), tmp_path / "run")
+    assert not (tmp_path / "run" / "config.yaml").exists()
+
+
 class PageReader(Observer):
     """Keeps the page as it is whenever a task begins to learn from a batch."""
 
