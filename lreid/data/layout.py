@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from lreid.data.records import CameraPolicy, DataSet, Record
-from lreid.errors import InputError
+from lreid.errors import InputError, counted
 from lreid.identities import DISTRACTOR, JUNK
 
 logger = logging.getLogger("lreid")
@@ -65,9 +65,9 @@ def warn_of_others(folder: Path, others: Counter[str]) -> None:
     if others:
         counts = ", ".join(f"{suffix}: {count}" for suffix, count in sorted(others.items()))
         logger.warning(
-            "%s: %d files without an image suffix are not read (%s); convert images to .jpg or .png%s",
+            "%s: lreid does not read %s without an image suffix (%s); convert images to .jpg or .png%s",
             folder,
-            sum(others.values()),
+            counted(sum(others.values()), "file"),
             counts,
             "" if HEIF else ", or install lreid[heif] for .heic" * (".heic" in others),
         )

@@ -83,7 +83,9 @@ def new_index(name: str, vectors: np.ndarray, *, euclidean: bool = False) -> Any
     except RuntimeError as error:
         refuse_out_of_memory(error, "index")
         raise ArgumentError(
-            "index", f"is {name!r}, which faiss cannot build from {count} images x {width} numbers: {reason_of(error)}"
+            "index",
+            f"is {name!r}, which faiss cannot build from {count} images x {width} numbers: {reason_of(error)}; "
+            "use flat, hnsw, ivfpq or another string of faiss's index_factory",
         ) from None
     return index
 

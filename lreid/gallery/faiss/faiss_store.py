@@ -256,7 +256,7 @@ class FilePlace:
     def roll_back(self) -> None:
         """Rename the previous version to this file; the current version becomes the next one."""
         if not self.previous().exists():
-            raise InputError(f"{self.path}: has no previous version to go back to")
+            raise InputError(f"{self.path}: has no previous version to go back to; check the name of the gallery")
         seen = stamp(self.path) if self.path.exists() else None
         self._take(self.previous().path, self.next().path, seen)
 

@@ -133,7 +133,7 @@ class MilvusPlace:
     def roll_back(self) -> None:
         """Make the alias point to the previous version."""
         if not self.previous().exists():
-            raise InputError(f"{self}: has no previous version to go back to")
+            raise InputError(f"{self}: has no previous version to go back to; check the name of the gallery")
         connection = connect(self.uri)
         self._point_to(connection, self.previous()._collection(connection))
 
