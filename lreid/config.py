@@ -272,15 +272,20 @@ def _file_layers(file: Path, recipe: str, seen: tuple[Path, ...] = ()) -> Iterat
         raise InputError(f"{file}: extends itself through _BASE_; remove the cycle")
     try:
         content = _parsed(read_text(file), str(file))
-    except (OSError, ValueError) as error:  # ValueError: the file is not UTF-8
-        raise InputError(f"{file}: cannot be read: {error}") from None
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read ({error.strerror}); correct its permissions") from None
+    except ValueError as error:
+        raise InputError(f"{file}: cannot be read as UTF-8 text ({error}); name a YAML file") from None
     bases = content.pop("_BASE_", [])
     bases = [bases] if isinstance(bases, str) else bases
     if not isinstance(bases, list) or not all(isinstance(base, str) for base in bases):
         raise InputError(f"{file}: _BASE_ must be a path or a list of paths, got {bases!r}")
     for base in bases:
         if recipe or RECIPE not in base:
-            base_file = find_config(_with_recipe(base, recipe), file.parent)
+            try:
+                base_file = find_config(_with_recipe(base, recipe), file.parent)
+            except InputError as error:
+                raise InputError(f"{file}: _BASE_: {error}") from None
             yield from _file_layers(base_file, recipe, (*seen, file.resolve()))
     keys = _current(dict(leaves(content)), str(file), of_run=file.name == RUN_CONFIG)
     yield str(file), {name: _placed(name, value, file.parent) for name, value in keys.items()}

@@ -118,19 +118,20 @@ def compare_checksums(path: str | Path, *, legacy: bool = True) -> None:
         ValueError: the file is damaged, or ``torch.save`` did not write it.
         OSError: the file cannot be read.
     """
-    if not zipfile.is_zipfile(path):
-        if legacy:
-            return
-        raise ValueError("it is not an archive of torch.save")
-    with zipfile.ZipFile(path) as archive:
-        if any(part.endswith("/constants.pkl") for part in archive.namelist()):
-            raise InputError(
-                f"{path}: is a TorchScript archive, whose code lreid does not run; save only its tensors: "
-                "torch.save(torch.jit.load(FILE).state_dict(), 'weights.pt')"
-            )
-        if any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist()):
-            raise ValueError("it is compressed, which torch.save never does; a few bytes could fill the memory")
-        damaged = archive.testzip()
+    with open(path, "rb") as file:  # is_zipfile would hide that the file cannot be read
+        if not zipfile.is_zipfile(file):
+            if legacy:
+                return
+            raise ValueError("it is not an archive of torch.save")
+        with zipfile.ZipFile(file) as archive:
+            if any(part.endswith("/constants.pkl") for part in archive.namelist()):
+                raise InputError(
+                    f"{path}: is a TorchScript archive, whose code lreid does not run; save only its tensors: "
+                    "torch.save(torch.jit.load(FILE).state_dict(), 'weights.pt')"
+                )
+            if any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist()):
+                raise ValueError("it is compressed, which torch.save never does; a few bytes could fill the memory")
+            damaged = archive.testzip()
     if damaged is not None:
         raise ValueError(f"the checksum of {damaged} is wrong")
 

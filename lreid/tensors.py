@@ -27,12 +27,15 @@ def read_tensors(path: str | Path) -> dict[str, Any]:
         raise InputError(f"{path}: no such file") from None
     except IsADirectoryError:
         raise InputError(f"{path}: is a folder; name a checkpoint file in it") from None
+    except PermissionError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); correct its permissions") from None
     except InputError:
         raise
     except Exception as error:  # torch raises many kinds of exceptions for damaged files
         refuse_out_of_memory(error, path)
         raise InputError(
-            f"{path}: cannot be loaded as tensors: it is damaged or of a different kind ({_reason(error)})"
+            f"{path}: cannot be loaded as tensors: it is damaged or of a different kind ({_reason(error)}); "
+            "name a file that torch.save wrote"
         ) from None
     if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
         raise InputError(f"{path}: contains a {type(content).__name__}, not a checkpoint or a state dict")

@@ -326,17 +326,18 @@ def test_bad_overrides_are_named(overrides: list[str], message: str) -> None:
     ("text", "message"),
     [
         ("a: [", "not valid YAML"),
+        ("\udcff", "bad.yaml: cannot be read as UTF-8 text .*; name a YAML file"),
         ("- 1", "must contain lines KEY: value, not a list"),
         ("SEEED: 1", "unknown key SEEED; the nearest name is SEED"),
         ("_BASE_: bad.yaml", "extends itself"),
-        ("_BASE_: gone.yaml", "gone.yaml: no such config file"),
+        ("_BASE_: gone.yaml", "bad.yaml: _BASE_: .*gone.yaml: no such config file"),
         ("_BASE_: market1501-1", "the nearest config of lreid is benchmarks/market1501-10$"),
         ("_BASE_: aka", "aka: may mean methods/aka or recipes/aka; write the folder, too"),
         ("_BASE_: .", "is a folder; name a YAML file in it"),
     ],
 )
 def test_bad_files_are_named(tmp_path: Path, text: str, message: str) -> None:
-    (tmp_path / "bad.yaml").write_text(text)
+    (tmp_path / "bad.yaml").write_text(text, errors="surrogateescape")
     with pytest.raises(InputError, match=message) as error:
         load_config([tmp_path / "bad.yaml"])
     assert "\n" not in str(error.value)

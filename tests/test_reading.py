@@ -1,5 +1,6 @@
 """What is read may be anything."""
 
+import errno
 import os
 import signal
 import socket
@@ -49,6 +50,20 @@ READERS: dict[str, Callable[[Path], object]] = {
     "c.zip": lambda path: unpack(path, path.parent / "out"),
     "c.txt": read_tracks,
 }
+
+
+@pytest.mark.parametrize("name", ["a.pt", "c.gallery", "c.csv", "c.yaml", "results.json"])
+def test_a_file_that_may_not_be_read_is_not_called_damaged(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, *_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    (tmp_path / name).touch()
+    monkeypatch.setattr("builtins.open", refuse)
+    monkeypatch.setattr("io.open", refuse)
+    with pytest.raises(InputError, match=rf"{name}: cannot be read \(Permission denied\); correct its permissions$"):
+        READERS[name](tmp_path / name)
 
 
 @pytest.mark.parametrize("name", READERS)

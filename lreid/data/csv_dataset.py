@@ -176,6 +176,8 @@ def _lines(file: Path) -> list[tuple[int, list[str]]]:
         raise InputError(f"{file}: no such CSV file; check the path") from None
     except IsADirectoryError:
         raise InputError(f"{file}: is a folder; name the CSV file in it") from None
+    except PermissionError as error:
+        raise InputError(f"{file}: cannot be read ({error.strerror}); correct its permissions") from None
     except (OSError, ValueError, csv.Error) as error:  # ValueError: not UTF-8, or a NUL in the path
         raise InputError(f"{file}: cannot be read as CSV in UTF-8 ({error}); save it as CSV in UTF-8") from None
 

@@ -36,13 +36,13 @@ def read(run: str | Path) -> Results:
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; name the folder of a run that finished a task") from None
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error}") from None
+        raise InputError(f"{path}: cannot be read ({error.strerror}); correct its permissions") from None
     except ValueError as error:
         raise InputError(f"{path}: not valid JSON ({error}); continue with --resume to write it again") from None
     if isinstance(results, dict):
         require_not_newer(path, results.get("schema"), SCHEMA, f"not a results file of schema {SCHEMA}")
     if not isinstance(results, dict) or results.get("schema") != SCHEMA:
-        raise InputError(f"{path}: not a results file of schema {SCHEMA}")
+        raise InputError(f"{path}: not a results file of schema {SCHEMA}; name the folder of a run")
     rename_old_keys(results)
     if reason := fault(results):
         raise InputError(f"{path}: {reason}; the file is damaged: continue with --resume to write it again")

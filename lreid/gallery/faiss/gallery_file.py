@@ -173,6 +173,8 @@ def read_gallery(path: str | Path, memory_map: bool) -> tuple[list[Any], dict[st
         raise
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; build a gallery first") from None
+    except PermissionError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); correct its permissions") from None
     except Exception as error:  # zipfile and numpy raise many kinds of exceptions for damaged files
         refuse_out_of_memory(error, path)
         raise InputError(f"{path}: not a gallery, or cut short ({error}); build it again") from None
