@@ -180,7 +180,9 @@ class Data(Section):
     )
     CACHE_GIB = key(4.0, "maximum size of the decoded images kept in memory, GiB", least=0, free=True)
     SKIP_BAD_IMAGES = key(False, "leave out images that cannot be read instead of stopping")
-    WORKERS = key(0, "number of loader processes; 0 is fastest while the images fit into the cache", least=0, free=True)
+    WORKERS = key(
+        0, "number of loader processes; 0 is fastest while the images fit into the cache", least=0, most=1024, free=True
+    )
     AUGMENT_ON = key(
         "auto",
         "where images are flipped, cropped, normalised and erased: cpu, or device (DEVICE); auto: on the GPU, if there "

@@ -347,6 +347,7 @@ def test_bad_files_are_named(tmp_path: Path, text: str, message: str) -> None:
     ("overrides", "message"),
     [
         (["INPUT.PIPELINE", "[1]"], r"INPUT.PIPELINE is \[1\]; it must be a list of files"),
+        (["DATA.WORKERS", "1000000"], "DATA.WORKERS is 1000000; it must be 1024 or less"),
         (["EVAL.AP", "round"], "EVAL.AP is 'round'; it must be rectangular or trapezoidal"),
         (["INPUT.MEAN", "[1, 2]"], "INPUT.MEAN is .* three numbers"),
     ],
