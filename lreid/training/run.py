@@ -37,6 +37,7 @@ from lreid.evaluation.evaluator import Evaluator
 from lreid.evaluation.observer import Observer
 from lreid.extras import installed_version
 from lreid.methods import Method
+from lreid.reading import read_text
 from lreid.results import Results
 from lreid.training.batches import Batching
 from lreid.training.run_config import changed_by, command_of, commit
@@ -242,7 +243,25 @@ def _newest(cfg: Config, folder: RunFolder, resume: bool, before: Path | None) -
         _check_same_config(cfg, start[1]["config"], start[0])
     elif cfg.BENCHMARK.LEARNED_IDENTITIES and before is None:
         raise InputError(f"{folder.path}: has no checkpoint yet; name the run that it fine-tunes from with --from")
+    else:
+        _require_unused(folder.path)
     return start
+
+
+def _require_unused(folder: Path) -> None:
+    """Refuse a folder whose files a new run would replace; a run that stopped before its first checkpoint may repeat.
+
+    Raises:
+        InputError: the folder has results without a checkpoint, or a ``config.yaml`` that is no config of a run.
+    """
+    results, config = folder / "results.json", folder / "config.yaml"
+    if results.exists():
+        raise InputError(f"{results}: exists, but the run has no checkpoint to continue; choose a different --out")
+    if config.exists():
+        try:
+            config_from_text(read_text(config), str(config))
+        except (InputError, OSError, ValueError):
+            raise InputError(f"{config}: is not the config of a run; choose a different --out") from None
 
 
 def _resumed(results: Results, path: Path, checkpoint: dict[str, Any]) -> tuple[Results, str]:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tiny import FEW, broken_off, figures, of_files, tiny_config
+from tiny import FEW, ONE_TASK, broken_off, figures, of_files, tiny_config
 from torch import nn
 
 from lreid.build import benchmark_of, method_of
@@ -341,6 +341,31 @@ def test_a_run_may_rank_through_an_index(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^EVAL.INDEX is 'IVF999,Flat', .* points .* should be at least as large"):
         train(config(EVAL__INDEX="IVF999,Flat"), tmp_path / "refused")
     assert not (tmp_path / "refused" / "results.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("config.yaml", "mine: 1\n", "is not the config of a run; choose a different --out"),
+        ("config.yaml", "[", "is not the config of a run"),
+        ("results.json", "{}", "exists, but the run has no checkpoint to continue; choose a different --out"),
+    ],
+)
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_new_run_replaces_no_file(name: str, content: str, why: str, resume: bool, tmp_path: Path) -> None:
+    file = tmp_path / "run" / name
+    file.parent.mkdir()
+    file.write_text(content)
+    with pytest.raises(InputError, match=f"^{file}: {why}"):
+        train(config(), file.parent, resume=resume)
+    assert file.read_text() == content
+
+
+def test_a_run_that_stopped_before_its_first_checkpoint_may_repeat(tmp_path: Path) -> None:
+    cfg = config(ONE_TASK)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.yaml").write_text(cfg.dump())
+    assert train(cfg, tmp_path / "run")["mAP"]
 
 
 def test_drift_is_watched_at_every_switch_and_changes_nothing(tmp_path: Path) -> None:
