@@ -282,8 +282,9 @@ def _file_layers(file: Path, recipe: str, seen: tuple[Path, ...] = ()) -> Iterat
         raise InputError(f"{file}: _BASE_ must be a path or a list of paths, got {bases!r}")
     for base in bases:
         if recipe or RECIPE not in base:
+            named = _with_recipe(base, recipe)
             try:
-                base_file = find_config(_with_recipe(base, recipe), file.parent)
+                base_file = find_config(named, file.parent)
             except InputError as error:
                 raise InputError(f"{file}: _BASE_: {error}") from None
             yield from _file_layers(base_file, recipe, (*seen, file.resolve()))

@@ -13,7 +13,6 @@ from lreid.apps.arguments.test import split_checkpoints
 from lreid.apps.arguments.train import short_keys, split_words
 from lreid.config import check_values, load_config
 from lreid.config_keys import Config
-from lreid.data.pattern import Pattern
 from lreid.errors import InputError, naming_keys, refuse_out_of_memory
 from lreid.files import require_writable
 from lreid.reading import compare_checksums, require_regular
@@ -86,8 +85,7 @@ def _refuse_test(args: argparse.Namespace) -> None:
     if args.query and args.csv:
         raise InputError("--csv and --query exclude each other; give only one of the two")
     if args.pattern:
-        with naming_keys(pattern="--pattern"):
-            Pattern(args.pattern)
+        _check_pattern("--pattern", args.pattern)
     models, overrides = split_checkpoints(args)
     if not models and args.gallery is None:
         raise InputError("--checkpoint: is missing; pass a file, a run folder or zoo:NAME")
@@ -113,9 +111,15 @@ def _config(files: Sequence[Path], overrides: Sequence[str]) -> Config:
             method_class(cfg.METHOD.NAME)
     check_values(cfg)
     if cfg.DATA.PATTERN:
-        with naming_keys("DATA"):
-            Pattern(cfg.DATA.PATTERN)
+        _check_pattern("DATA.PATTERN", cfg.DATA.PATTERN)
     return cfg
+
+
+def _check_pattern(name: str, pattern: str) -> None:
+    from lreid.data.pattern import Pattern  # rarely needed
+
+    with naming_keys(pattern=name):
+        Pattern(pattern)
 
 
 def _require(*paths: str | Path | None, advice: str = "check the path") -> None:

@@ -15,8 +15,22 @@ from lreid.extras import Extra
 from lreid.gallery.faiss.faiss_store import FaissStore
 from lreid.gallery.filters import EVERYTHING, Filter
 from lreid.gallery.images import Model, features_of, model_of, named, origin
-from lreid.gallery.labels import LABELS, PLURAL, Files, as_given, checked_labels, names_of, numbers_of
-from lreid.gallery.store import SCHEME, About, Place, Rows, Store, hash_of, place_of
+from lreid.gallery.store import (
+    LABELS,
+    PLURAL,
+    SCHEME,
+    About,
+    Files,
+    Place,
+    Rows,
+    Store,
+    as_given,
+    checked_labels,
+    hash_of,
+    names_of,
+    numbers_of,
+    place_of,
+)
 from lreid.identities import UNKNOWN, as_names, warn_of_spellings
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from lreid.data.records import Record
 from lreid.data.schemes import Sources, is_address
 from lreid.errors import InputError, OutOfMemory, counted
 from lreid.gallery.images import absolute
-from lreid.gallery.labels import Names
-from lreid.gallery.store import hash_of
+from lreid.gallery.store import Names, hash_of
 from lreid.identities import UNKNOWN
 from lreid.reading import escaped
 

@@ -12,8 +12,7 @@ import numpy as np
 from lreid.data.images import Images
 from lreid.errors import InputError, counted
 from lreid.gallery import Gallery
-from lreid.gallery.labels import Names
-from lreid.gallery.store import Place, Rows, place_of
+from lreid.gallery.store import Names, Place, Rows, place_of
 from lreid.search.image_list import SearchImage, columns, read_images, require_some
 from lreid.search.named_gallery import NamedGallery, estimate_norm, extract, flips
 
