@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
@@ -245,18 +245,20 @@ def check(
 @contextmanager
 def _work_folder(out: Path) -> Iterator[Path]:
     """Create a folder for temporary galleries and delete it at the end; delete the folder of a killed process first."""
-    out.mkdir(parents=True, exist_ok=True)
-    with only_one_process(out):
-        folder = out / WORK
-        shutil.rmtree(folder, ignore_errors=True)
+    folder = out / WORK
+    with ExitStack() as stack:
         try:
+            out.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(only_one_process(out))
+            shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
         except OSError as error:
             raise InputError(f"{folder}: cannot be written ({error.strerror}); choose another place") from None
         try:
             yield folder
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            with suppress(OSError):  # rmtree does not ignore errors of closing a folder
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _labelled(named: NamedGallery, images: Sequence[SearchImage]) -> tuple[list[SearchImage], float]:

@@ -1,6 +1,8 @@
 """The release gate: its figures against nested loops, its exit statuses, and bad input."""
 
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -223,3 +225,20 @@ def test_a_limit_on_unknown_people_needs_one_image_of_them_that_can_be_read(
     words = ("--images", f"{tmp_path / 'few'}", "--skip-bad", "--max-fpir", "50%")
     assert checked(world, tmp_path / "out", *words) == 2
     assert "--max-fpir: every image shows an enrolled person" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("call", ["mkdir", "open"])
+def test_a_disk_that_fails_at_the_work_folder_is_one_line(
+    call: str, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    original = getattr(os, call)
+
+    def failing(path: Any, *rest: Any, **more: Any) -> Any:
+        if str(path).startswith(str(tmp_path / "out")):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))  # without the file's name
+        return original(path, *rest, **more)
+
+    monkeypatch.setattr(os, call, failing)
+    assert checked(world, tmp_path / "out") == 2
+    error = capsys.readouterr().err
+    assert len(error.splitlines()) == 1 and str(tmp_path / "out") in error
