@@ -27,7 +27,15 @@ from lreid.data.records import Record as ImageRecord
 from lreid.data.tracks import Choice
 from lreid.data.videos import shown
 from lreid.errors import InputError, NotConfirmed, counted
-from lreid.files import files_below, list_folder, make_folder, only_one_process, sync_below, write_text
+from lreid.files import (
+    files_below,
+    list_folder,
+    make_folder,
+    only_one_process,
+    remove_leftovers,
+    sync_below,
+    write_text,
+)
 from lreid.gallery import Gallery
 from lreid.gallery.store import place_of
 from lreid.identities import UNKNOWN
@@ -486,6 +494,7 @@ def _sweep(folder: Path, record: Record, enrolled: Sequence[str] = ()) -> None:
     """Delete the given enrolled images, and all crops, features and MOT files that the record does not list."""
     keys = {each["key"] for each in record.tracklets}
     place = place_of(folder / GALLERY)
+    remove_leftovers(folder)  # a temporary gallery of a killed process has features of people
     for each in [place, *place.others()] if place.exists() else []:
         named = NamedGallery.load(each, unfinished=True)
         paths = named.gallery.store.labels().paths.tolist()

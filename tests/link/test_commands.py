@@ -178,6 +178,13 @@ def test_files_of_the_system_between_the_folders_of_tracklets_do_not_delete_crop
     assert sorted((linked / "tracklets").rglob("*.jpg")) == crops
 
 
+def test_the_temporary_gallery_of_a_killed_process_goes_at_the_next_command(films: Path, linked: Path) -> None:
+    left = linked / ".people.gallery.0123abcd.lreid"
+    left.write_bytes(b"features")
+    add(films, linked, 1)  # again, which changes nothing
+    assert not left.exists()
+
+
 def test_relink_without_tracklets_is_refused(linked: Path, capsys) -> None:
     assert lreid("remove", linked, "--keep-days", 0.001) == 0
     assert lreid("relink", linked, "--threshold", 0.99) == 2
