@@ -21,13 +21,13 @@ if __name__ == "__main__":
     for method, style in METHODS.items():
         runs: dict[int, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
         for row in rows:
-            if row["method"] == method:
+            if row["benchmark"] == "omniglot" and row["method"] == method:
                 runs[int(row["epochs"])][row["rate"]].append(float(row["seen_mAP"]))
         best = {epochs: max(by_rate.values(), key=mean) for epochs, by_rate in sorted(runs.items())}
         heights, spread = [mean(each) for each in best.values()], [pstdev(each) for each in best.values()]
         axes.errorbar(list(best), heights, spread, fmt=style, marker="o", markersize=4, capsize=3, label=method)
     axes.set(xscale="log", xlabel="epochs per task", ylabel="seen mAP in %")
-    ticks = sorted({int(row["epochs"]) for row in rows})
+    ticks = sorted({int(row["epochs"]) for row in rows if row["benchmark"] == "omniglot"})
     axes.set_xticks(ticks, [str(each) for each in ticks], minor=False)
     axes.minorticks_off()
     axes.legend()
