@@ -21,7 +21,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from lreid.config_keys import KEYS, REMOVED, RENAMED, Config, Method, Section
+from lreid.config_keys import FREE_KEYS, KEYS, REMOVED, RENAMED, Config, Method, Section
 from lreid.errors import InputError
 from lreid.reading import parse_yaml, read_text
 
@@ -256,6 +256,11 @@ def differing_keys(one: Config, other: Config) -> list[str]:
     """List the full names of all keys whose values differ between two configs, sorted."""
     left, right = dict(leaves(one)), dict(leaves(other))
     return sorted(key for key in left.keys() | right.keys() if left.get(key) != right.get(key))
+
+
+def recorded_config(keys: dict[str, Any]) -> dict[str, Any]:
+    """Select the keys that affect results: all but the seed and keys for where and how often a run writes."""
+    return {key: value for key, value in keys.items() if key not in ("SEED", *FREE_KEYS)}
 
 
 def leaves(tree: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

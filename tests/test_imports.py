@@ -1,6 +1,7 @@
 """Imports go one way, so that losses and retrieval can be taken out and used alone."""
 
 import ast
+import json
 import subprocess
 import sys
 from functools import cache
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made_results import make_results
 
 import lreid
 import lreid.gallery
@@ -99,7 +101,13 @@ def test_loading_a_model_brings_no_more_than_it_needs() -> None:
     assert not heavy & {name.split(".")[0] for name in loaded}
 
 
-OFFLINE = ("search info gallery", "search rollback gallery", "search migrate gallery copy", "link undo linked")
+OFFLINE = (
+    "search info gallery",
+    "search rollback gallery",
+    "search migrate gallery copy",
+    "link undo linked",
+    "report run",
+)
 
 
 def test_what_needs_no_network_does_not_load_torch(tmp_path: Path) -> None:
@@ -111,6 +119,8 @@ def test_what_needs_no_network_does_not_load_torch(tmp_path: Path) -> None:
     record = Record()
     record.remember("nothing")
     record.write(tmp_path / "linked")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "results.json").write_text(json.dumps(make_results(config={"METHOD.NAME": "dwopp"})))
     code = """
 import sys
 sys.path.insert(0, sys.argv[1])

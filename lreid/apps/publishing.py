@@ -17,7 +17,7 @@ from yacs.config import CfgNode
 
 from lreid.build import benchmark_of, evaluator_of, model_of
 from lreid.checkpoint import load_model_state
-from lreid.config import ARGUMENTS, leaves, method_title, without_folders
+from lreid.config import ARGUMENTS, leaves, method_title, recorded_config, without_folders
 from lreid.data.datasets import load_datasets
 from lreid.data.fingerprint import protocol_fingerprint
 from lreid.data.schemes import Sources, is_address
@@ -31,7 +31,6 @@ from lreid.results import METRICS, Results
 from lreid.results import read as read_results
 from lreid.retrieval.open_set import pair_scores, threshold_for
 from lreid.retrieval.scores import cosines_of
-from lreid.training.run import recorded_config
 from lreid.training.run_config import command_of
 from lreid.zoo import PREFIX
 from lreid.zoo.card import BUNDLED, NAME, Card, cards, find

@@ -2,19 +2,20 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
-from lreid.apps.sweep import read_run
-from lreid.apps.visual import image_sections, pictures_of
+from lreid.config import leaves, load_config, recorded_config
 from lreid.errors import InputError
+from lreid.methods import method_class, method_defaults, method_names
 from lreid.report.groups import grouped, require_one_run_a_seed
 from lreid.report.growth import growth_in, growth_panels
 from lreid.report.identity_forgetting import Pictures
 from lreid.report.page import links_in, write_page, write_report
 from lreid.report.rendering import Panel, inside
 from lreid.report.tables import comparison_table
-from lreid.results import Results
+from lreid.results import Results, read
 
 
 def run(args: argparse.Namespace) -> None:
@@ -24,7 +25,7 @@ def run(args: argparse.Namespace) -> None:
         raise InputError("--blur: there are no images to blur; add --images")
     if args.images and len(folders) > 1 and not args.html:
         raise InputError("--images: for several runs, images are shown on a page about all runs; add --html FILE")
-    runs = [read_run(folder) for folder in folders]
+    runs = read_runs(folders)
     if args.html or not args.each:  # the page shows means, so every seed may occur only once
         require_one_run_a_seed(runs, folders)
     table = comparison_table(runs, args.format, each=args.each, cost=args.cost, switches=args.switches)
@@ -47,9 +48,35 @@ def run(args: argparse.Namespace) -> None:
 
 def with_images(folder: Path) -> None:
     """Write ``report.html`` of a run with images of its test identities."""
-    runs = [read_run(folder)]
+    runs = read_runs([folder])
     sections, pictures = _images_of_runs([folder], runs, blur=False)
     write_page(folder / "report.html", runs, pictures=pictures, more=sections, links=links_in(folder))
+
+
+def read_runs(folders: Sequence[Path]) -> list[Results]:
+    """Read the results of runs that are compared; config keys newer than a run get their defaults.
+
+    A run gets an option of its method only if another run of the method records the option. Runs of early versions of
+    lreid have no config.
+
+    Raises:
+        InputError: :func:`lreid.results.read` raises an error.
+    """
+    runs = [read(folder) for folder in folders]
+    options: dict[str, set[str]] = {}  # for each method, the options that its runs record
+    for run in runs:
+        recorded = {key for key in run.get("config", {}) if key.startswith("METHOD.")}
+        options[run["method"]] = options.get(run["method"], set()) | recorded
+    for run in runs:
+        if run.get("config"):
+            cfg = load_config(overrides=["METHOD.NAME", run["method"]])
+            config = dict(leaves(cfg)) | run["config"]
+            missing = options[run["method"]] - config.keys()
+            if missing and cfg.METHOD.NAME in method_names():  # the classes of methods need torch, which loads slowly
+                defaults = method_defaults(method_class(cfg.METHOD.NAME)).items()
+                config = {f"METHOD.{name.upper()}": value for name, value in defaults} | config
+            run["config"] = recorded_config(config)
+    return runs
 
 
 def _folders(named: list[Path]) -> list[Path]:
@@ -71,6 +98,8 @@ def _folders(named: list[Path]) -> list[Path]:
 
 def _images_of_runs(folders: list[Path], runs: list[Results], blur: bool) -> tuple[list[Panel], Pictures]:
     """Sections about the first run of each group, and the images of identities."""
+    from lreid.apps.visual import image_sections, pictures_of  # loads torch, which tables and charts do not need
+
     groups = grouped(runs)
     places = {id(run): folder for run, folder in zip(runs, folders, strict=True)}
     first = {group.name: places[id(group.runs[0])] for group in groups}

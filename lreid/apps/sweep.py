@@ -24,19 +24,19 @@ from typing import TYPE_CHECKING, Literal
 import torch
 
 from lreid.apps.arguments.sweep import without_pairs
-from lreid.config import CONFIGS, check_values, leaves, load_config, method_options
+from lreid.apps.report import read_runs
+from lreid.config import CONFIGS, check_values, leaves, load_config, method_options, recorded_config
 from lreid.config_keys import Config
 from lreid.errors import InputError, Stopped, counted, naming_keys
 from lreid.files import write_atomically, write_text
-from lreid.methods import build_method, method_class, method_names
+from lreid.methods import build_method, method_class
 from lreid.models.embedder import Embedder
 from lreid.reading import read_text
 from lreid.report.groups import short_key
 from lreid.report.plots import learning_curve, sensitivity_curve
 from lreid.report.tables import comparison_table
-from lreid.results import Results
 from lreid.results import read as read_results
-from lreid.training.run import changed_keys, recorded_config
+from lreid.training.run import changed_keys
 from lreid.training.run_config import load_run_config
 from lreid.training.run_folder import is_busy
 from lreid.training.signals import LEASH, StopSignals
@@ -83,23 +83,6 @@ def run(args: argparse.Namespace) -> None:
         )
 
 
-def read_run(folder: str | Path) -> Results:
-    """Read the results and the config of a run; config keys newer than the run get their defaults.
-
-    Runs of early versions of lreid have no config.
-
-    Raises:
-        InputError: :func:`lreid.results.read` raises an error.
-    """
-    results = read_results(folder)
-    if results.get("config"):
-        registered = results["method"] in method_names()
-        cfg = load_run_config([], ["METHOD.NAME", results["method"]]) if registered else Config()
-        config = dict(leaves(cfg)) | results["config"]
-        results["config"] = recorded_config(config)
-    return results
-
-
 @dataclass(frozen=True)
 class PlannedRun:
     """One run of a sweep: config files, ``KEY VALUE`` pairs that override them, and the run folder."""
@@ -125,7 +108,7 @@ class PlannedRun:
         saved = self.folder / "config.yaml"
         if not (self.folder / "results.json").exists() or not saved.exists():
             return False
-        results = read_run(self.folder)
+        results = read_results(self.folder)
         changed = changed_keys(self.cfg, read_text(saved, errors="replace"), saved)
         return len(results["mAP"]) == len(results["tasks"]) and not changed
 
@@ -239,7 +222,7 @@ def sweep(runs: Sequence[PlannedRun], out: Path, *, jobs: int = 1, key: str = ""
                 for process in list(running):
                     process.terminate()
             raise
-    finished = [read_run(run.folder) for run in runs if str(run.folder) not in failed]
+    finished = read_runs([run.folder for run in runs if str(run.folder) not in failed])
     if not finished:
         return "no run is finished", failed
     forms: dict[str, Literal["markdown", "csv", "latex"]] = {"md": "markdown", "csv": "csv", "tex": "latex"}

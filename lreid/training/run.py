@@ -27,7 +27,15 @@ from lreid.build import (
     resolved,
 )
 from lreid.checkpoint import checkpoints_of, fitting, load_checkpoint, load_model_state, load_newest, set_random_state
-from lreid.config import ARGUMENTS, check_values, config_from_text, differing_keys, leaves, method_title
+from lreid.config import (
+    ARGUMENTS,
+    check_values,
+    config_from_text,
+    differing_keys,
+    leaves,
+    method_title,
+    recorded_config,
+)
 from lreid.config_keys import FREE_KEYS, Config
 from lreid.data.fingerprint import content_fingerprint, protocol_fingerprint
 from lreid.data.records import Benchmark
@@ -394,11 +402,6 @@ def changed_versions(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     """Describe the differences between the ``versions`` of two results; the text is empty if there are none."""
     names = [name for name in before if name in now and before[name] != now[name]]
     return ", ".join(f"{name} {before[name]} (now {now[name]})" for name in names)
-
-
-def recorded_config(keys: dict[str, Any]) -> dict[str, Any]:
-    """Select the keys that affect results: all but the seed and keys for where and how often a run writes."""
-    return {key: value for key, value in keys.items() if key not in ("SEED", *FREE_KEYS)}
 
 
 def changed_keys(cfg: Config, saved: str, path: Path) -> list[str]:

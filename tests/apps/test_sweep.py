@@ -15,7 +15,8 @@ from tiny import FEW, ONE_TASK, TINY, words
 
 from lreid.apps import sweep as sweep_module
 from lreid.apps.arguments.sweep import without_pairs
-from lreid.apps.sweep import PlannedRun, plan, read_run, sweep
+from lreid.apps.report import read_runs
+from lreid.apps.sweep import PlannedRun, plan, sweep
 from lreid.errors import InputError
 
 OVERRIDES = words(TINY, FEW, ONE_TASK)
@@ -99,14 +100,17 @@ def test_keys_that_are_younger_than_a_run_stand_at_their_defaults(tmp_path: Path
     results = {"schema": 1, "method": "dwopp", "benchmark": "synthetic-10", "seed": 0, "ap": "rectangular"}
     galleries = [{"name": "plaza", "kind": "seen", "first_task": 0}]
     results |= {"tasks": ["a"], "galleries": galleries, "mAP": [], "rank1": [], "summary": {}}
-    configs = []
-    for config in ({"TRAIN.LR": 5.0, "METHOD.NAME": "dwopp", "DATA.ROOT": "here", "GONE.KEY": 1}, None):
-        (tmp_path / "results.json").write_text(json.dumps(results | ({"config": config} if config else {})))
-        configs.append(read_run(tmp_path).get("config"))
-    young, none = configs
+    known = {"TRAIN.LR": 5.0, "METHOD.NAME": "dwopp", "DATA.ROOT": "here", "GONE.KEY": 1}
+    folders = []
+    for number, config in enumerate((known, {"METHOD.TEMPERATURE": 2.0}, None)):
+        folders.append(tmp_path / str(number))
+        folders[-1].mkdir()
+        (folders[-1] / "results.json").write_text(json.dumps(results | ({"config": config} if config else {})))
+    old, young, none = (run.get("config") for run in read_runs(folders))
     assert none is None
-    assert (young["TRAIN.LR"], young["TRAIN.EPOCHS"], young["METHOD.TEMPERATURE"]) == (5.0, 30, 1.0)
-    assert young["GONE.KEY"] == 1 and not {"SEED", "DATA.ROOT"} & set(young)
+    assert (old["TRAIN.LR"], old["TRAIN.EPOCHS"], old["METHOD.TEMPERATURE"]) == (5.0, 30, 1.0)
+    assert young["METHOD.TEMPERATURE"] == 2.0
+    assert old["GONE.KEY"] == 1 and not {"SEED", "DATA.ROOT"} & set(old)
 
 
 @pytest.fixture
