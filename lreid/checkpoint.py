@@ -27,9 +27,9 @@ import numpy as np
 import torch
 
 from lreid import results
-from lreid.errors import InputError, NewerFormat, OutOfMemory, refuse_out_of_memory
+from lreid.errors import InputError, NewerFormat, OutOfMemory
 from lreid.files import list_folder, write_atomically
-from lreid.reading import misfit, require_not_newer
+from lreid.reading import misfit, refuse_unreadable, require_not_newer
 from lreid.tensors import read_tensors
 
 logger = logging.getLogger("lreid")
@@ -150,10 +150,8 @@ def fitting(path: Path) -> Iterator[None]:
     """
     try:
         yield
-    except InputError:
-        raise
     except Exception as error:  # a damaged part may have any value and so may cause any exception
-        refuse_out_of_memory(error, path)
+        refuse_unreadable(error, path)
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise InputError(
             f"{path}: its parts do not fit together ({reason}); delete this file to resume from the previous checkpoint"

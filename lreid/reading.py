@@ -31,6 +31,30 @@ def require_regular(path: str | Path) -> None:
         raise InputError(f"{path}: is {kind}, which lreid does not read; save its content in a file and pass that file")
 
 
+def refuse_unreadable(error: Exception, path: str | Path, kind: str = "file", advice: str = "check the path") -> None:
+    """Raise an InputError if reading failed for another reason than damage; call this before you blame a damaged file.
+
+    Args:
+        error: the exception that the reader raised.
+        path: the file.
+        kind: name of such a file in messages, such as ``CSV file``.
+        advice: what to do if the file is missing.
+
+    Raises:
+        InputError: ``error`` itself is an InputError; the file is missing, is a folder, or may not be read; or memory
+            ran out.
+    """
+    if isinstance(error, InputError):
+        raise error
+    if isinstance(error, FileNotFoundError):
+        raise InputError(f"{path}: no such {kind}; {advice}") from None
+    if isinstance(error, IsADirectoryError):
+        raise InputError(f"{path}: is a folder; name a {kind} in it") from None
+    if isinstance(error, PermissionError):
+        raise InputError(f"{path}: cannot be read ({error.strerror}); correct its permissions") from None
+    refuse_out_of_memory(error, path)
+
+
 def require_not_newer(path: str | Path, version: Any, newest: int, fault: str) -> None:
     """Refuse a file whose format number is too new; without this check, the file would be reported as damaged.
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from lreid.errors import InputError, refuse_out_of_memory
-from lreid.reading import compare_checksums, require_regular
+from lreid.errors import InputError
+from lreid.reading import compare_checksums, refuse_unreadable, require_regular
 
 
 def read_tensors(path: str | Path) -> dict[str, Any]:
@@ -23,16 +23,8 @@ def read_tensors(path: str | Path) -> dict[str, Any]:
     try:
         compare_checksums(path)
         content = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except IsADirectoryError:
-        raise InputError(f"{path}: is a folder; name a checkpoint file in it") from None
-    except PermissionError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); correct its permissions") from None
-    except InputError:
-        raise
     except Exception as error:  # torch raises many kinds of exceptions for damaged files
-        refuse_out_of_memory(error, path)
+        refuse_unreadable(error, path)
         raise InputError(
             f"{path}: cannot be loaded as tensors: it is damaged or of a different kind ({_reason(error)}); "
             "name a file that torch.save wrote"

@@ -13,9 +13,9 @@ from lreid.apps.arguments.test import split_checkpoints
 from lreid.apps.arguments.train import short_keys, split_words
 from lreid.config import check_values, load_config
 from lreid.config_keys import Config
-from lreid.errors import InputError, naming_keys, refuse_out_of_memory
+from lreid.errors import InputError, naming_keys
 from lreid.files import require_writable
-from lreid.reading import compare_checksums, require_regular
+from lreid.reading import compare_checksums, refuse_unreadable, require_regular
 from lreid.rules import device_fault
 from lreid.zoo import PREFIX, is_entry
 
@@ -144,10 +144,8 @@ def _require_model(name: str) -> None:
     elif os.path.isfile(name) and not name.endswith(".onnx"):
         try:
             compare_checksums(name, legacy=False)
-        except (InputError, PermissionError):
-            raise
         except Exception as error:  # damage shows in many kinds of exceptions
-            refuse_out_of_memory(error, name)
+            refuse_unreadable(error, name)
             raise InputError(f"{name}: damaged, or not a checkpoint ({error}); use one of lreid train") from None
 
 

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 from lreid.data.layout import cameras_of_test, require_splits
 from lreid.data.records import CameraPolicy, DataSet, Names, Record
 from lreid.data.schemes import Scheme, Sources
-from lreid.errors import InputError, refuse_out_of_memory
+from lreid.errors import InputError
 from lreid.extras import Extra
 from lreid.identities import WRITTEN_MISSING, ascending_ranks, is_junk, warn_of_spellings
-from lreid.reading import require_regular
+from lreid.reading import refuse_unreadable, require_regular
 
 logger = logging.getLogger("lreid")
 
@@ -172,13 +172,8 @@ def _lines(file: Path) -> list[tuple[int, list[str]]]:
             lines = csv.reader(stream, delimiter=_delimiter(stream.readline()))
             stream.seek(0)
             return [(lines.line_num, [value.strip() for value in values]) for values in lines if any(values)]
-    except FileNotFoundError:
-        raise InputError(f"{file}: no such CSV file; check the path") from None
-    except IsADirectoryError:
-        raise InputError(f"{file}: is a folder; name the CSV file in it") from None
-    except PermissionError as error:
-        raise InputError(f"{file}: cannot be read ({error.strerror}); correct its permissions") from None
     except (OSError, ValueError, csv.Error) as error:  # ValueError: not UTF-8, or a NUL in the path
+        refuse_unreadable(error, file, "CSV file")
         raise InputError(f"{file}: cannot be read as CSV in UTF-8 ({error}); save it as CSV in UTF-8") from None
 
 
@@ -189,7 +184,7 @@ def _parquet(file: Path) -> list[tuple[int, list[str]]]:
         table = parquet.read_table(file)
         columns = [column.to_pylist() for column in table.columns]
     except Exception as error:  # pyarrow raises its own errors
-        refuse_out_of_memory(error, file)
+        refuse_unreadable(error, file)
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{file}: cannot be read as Parquet ({reason}); write the table again, or write CSV") from None
     rows = [["" if value is None else str(value).strip() for value in row] for row in zip(*columns, strict=True)]

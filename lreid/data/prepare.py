@@ -22,9 +22,9 @@ from tqdm import tqdm
 from lreid.data.datasets import spec_of
 from lreid.data.layout import describe_folder
 from lreid.data.spec import Spec
-from lreid.errors import InputError, refuse_out_of_memory
+from lreid.errors import InputError
 from lreid.files import remove_leftovers, write_file
-from lreid.reading import require_regular
+from lreid.reading import refuse_unreadable, require_regular
 
 logger = logging.getLogger("lreid")
 
@@ -170,22 +170,15 @@ def _members(archive: Path, folder: Path) -> Iterator[Iterator[Member]]:
         InputError: any error occurs within the context; the message names ``folder``, the target of unpacking.
     """
     try:
-        if archive.is_dir():
-            raise InputError(f"{archive}: is a folder; name the zip or tar file")
         require_regular(archive)
         with zipfile.ZipFile(archive) if zipfile.is_zipfile(archive) else tarfile.open(archive) as content:
             yield _in_zip(content) if isinstance(content, zipfile.ZipFile) else _in_tar(content)
-    except InputError:
-        raise
-    except FileNotFoundError:
-        raise InputError(f"{archive}: no such archive; check the path") from None
-    except RuntimeError as error:  # how zipfile reports a password
-        refuse_out_of_memory(error, archive)
-        raise InputError(f"{archive}: cannot be unpacked ({error}); unpack it manually into {folder}") from None
     except Exception as error:  # damaged archives raise exceptions of many kinds
-        refuse_out_of_memory(error, archive)
+        refuse_unreadable(error, archive, "archive")
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise InputError(f"{archive}: cannot be unpacked ({reason}); download it again if it is damaged") from None
+        protected = isinstance(error, RuntimeError)  # how zipfile reports a password
+        advice = f"unpack it manually into {folder}" if protected else "download it again if it is damaged"
+        raise InputError(f"{archive}: cannot be unpacked ({reason}); {advice}") from None
 
 
 def _in_zip(content: zipfile.ZipFile) -> Iterator[Member]:

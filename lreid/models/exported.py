@@ -16,7 +16,7 @@ from lreid.errors import InputError, refuse_out_of_memory
 from lreid.extras import Extra
 from lreid.models.embedder import Embedder
 from lreid.models.inference import images_per_pass
-from lreid.reading import misfit, read_bytes
+from lreid.reading import misfit, read_bytes, refuse_unreadable
 
 RAW, NORMALISED = "uint8 (n, H, W, 3)", "normalised float32 (n, 3, H, W)"  # the two kinds of input images
 PREPARATION = {"height": int, "width": int, "mean": [(int, float)], "std": [(int, float)]}  # types of the values
@@ -167,10 +167,9 @@ def _fields(content: bytes) -> Iterator[tuple[int, memoryview]]:
 def _read(file: Path) -> bytes:
     try:
         return read_bytes(file)
-    except (FileNotFoundError, IsADirectoryError):
-        raise InputError(f"{file}: no such file") from None
     except OSError as error:
-        raise InputError(f"{file}: cannot be read ({error.strerror})") from None
+        refuse_unreadable(error, file)
+        raise
 
 
 def _session(content: bytes, name: str) -> Any:

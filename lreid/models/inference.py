@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
 from lreid.devices import keep_freed_memory
-from lreid.errors import OutOfMemory, refuse_out_of_memory
+from lreid.errors import refuse_out_of_memory
 
 if TYPE_CHECKING:
     from lreid.models.embedder import Embedder
@@ -95,8 +95,6 @@ def merged(model: Embedder) -> Embedder:
             merge(network, images)
             if ((network(images) - expected).abs().max() <= TOLERANCE * expected.abs().max()).item():
                 return network
-        except OutOfMemory:
-            raise
         except Exception as error:  # layers of other packages may raise anything
             refuse_out_of_memory(error, "extract")
     return model

@@ -9,8 +9,8 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from lreid.errors import InputError, refuse_out_of_memory
-from lreid.reading import require_regular
+from lreid.errors import InputError
+from lreid.reading import refuse_unreadable, require_regular
 from lreid.tensors import read_tensors
 
 # torchreid's checkpoints contain a Rank-1 of this NumPy type next to the weights; NumPy 1 has it in another module.
@@ -61,10 +61,8 @@ def read_safetensors(file: Path) -> dict[str, Tensor]:
     require_regular(file)
     try:
         return safetensors.torch.load_file(file)
-    except FileNotFoundError:
-        raise InputError(f"{file}: no such file") from None
     except Exception as error:  # the library does not check types and sizes in the header, so anything may be raised
-        refuse_out_of_memory(error, file)
+        refuse_unreadable(error, file)
         raise InputError(f"{file}: cannot be loaded as safetensors ({error}); download it again") from None
 
 

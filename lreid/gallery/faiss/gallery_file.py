@@ -19,7 +19,7 @@ import numpy as np
 from lreid.errors import InputError, refuse_out_of_memory
 from lreid.files import finish, hold, make_folder, remove_leftovers, require_replaceable, unfinished
 from lreid.gallery.faiss.index import keys_in, require_kind
-from lreid.reading import misfit, require_not_newer, require_regular
+from lreid.reading import misfit, refuse_unreadable, require_not_newer, require_regular
 from lreid.retrieval.faiss_module import KINDS, import_faiss
 
 FORMAT = 1
@@ -169,14 +169,8 @@ def read_gallery(path: str | Path, memory_map: bool) -> tuple[list[Any], dict[st
         with open(path, "rb") as file:
             header, arrays, checksum, end = _read_archive(path, file)
             whole = memory_map or checksum == _crc32(file, end)
-    except InputError:
-        raise
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; build a gallery first") from None
-    except PermissionError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); correct its permissions") from None
     except Exception as error:  # zipfile and numpy raise many kinds of exceptions for damaged files
-        refuse_out_of_memory(error, path)
+        refuse_unreadable(error, path, advice="build a gallery first")
         raise InputError(f"{path}: not a gallery, or cut short ({error}); build it again") from None
     if isinstance(header, dict) and header.pop("format", None) != FORMAT:
         raise InputError(f"{path}: a gallery of another version of lreid; build it again")
