@@ -298,11 +298,7 @@ def _file_layers(file: Path, recipe: str, seen: tuple[Path, ...] = ()) -> Iterat
 
 
 def _current(keys: dict[str, Any], source: str, *, of_run: bool = False) -> dict[str, Any]:
-    """Return the keys of a source, in which the key names of earlier versions are replaced by current names.
-
-    Raises:
-        InputError: a key was removed without a new name, and the source is not the config of a run.
-    """
+    """Replace the key names of earlier versions by current names; refuse removed keys, unless a run wrote them."""
     for name in RENAMED.keys() & keys.keys():
         value = keys.pop(name)
         keys = dict.fromkeys(RENAMED[name], value) | keys

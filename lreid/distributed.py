@@ -192,11 +192,7 @@ def _with_global_norms(module: nn.Module) -> nn.Module:
 
 
 def _global_norm(norm: _BatchNorm, inputs: Tensor) -> Tensor:
-    """Forward pass of a BatchNorm; in training mode, its statistics are computed over the images of all processes.
-
-    Raises:
-        ArgumentError: the layer has no weights, or no moving averages with a momentum.
-    """
+    """Forward pass of a BatchNorm; in training mode, its statistics are computed over the images of all processes."""
     if not norm.training:
         return type(norm).forward(norm, inputs)
     batches, momentum = norm.num_batches_tracked, norm.momentum

@@ -199,11 +199,7 @@ def _run_tool(
 
 
 def _refuse_file(error: BaseException) -> None:
-    """Turn an error of the operating system about a file into one line.
-
-    Raises:
-        InputError: the error comes from the system and names a file.
-    """
+    """Turn an error of the operating system about a file into one line."""
     if isinstance(error, OSError) and isinstance(error.filename, str | bytes | os.PathLike):
         name = os.fsdecode(error.filename)
         raise InputError(f"{name}: {error.strerror}; check that it exists and that you may access it") from None
@@ -213,15 +209,8 @@ def _printing(prog: str, command: Callable[[], int]) -> int:
     """Run a command and return an exit status even if its output cannot be written.
 
     Characters that the terminal's encoding does not support are printed as escapes. A closed stream is replaced by
-    ``/dev/null``. Errors while writing to standard error are ignored.
-
-    Args:
-        prog: name of the program in messages.
-        command: function that prints, and returns an exit status.
-
-    Returns:
-        The exit status of the command; 2 if writing to standard output fails; 141 if the reader of standard output has
-        closed the pipe.
+    ``/dev/null``. Errors while writing to standard error are ignored. If writing to standard output fails, the exit
+    status is 2, or 141 if the reader has closed the pipe.
     """
     for descriptor, name in ((1, "stdout"), (2, "stderr")):
         if getattr(sys, name) is None:
@@ -286,12 +275,7 @@ class _Unwritable(Exception):
 
 
 class _Printable:
-    """A stream that escapes unprintable characters, so that names cannot send codes to the terminal.
-
-    Raises:
-        BrokenPipeError: the reader has closed the stream.
-        _Unwritable: the stream cannot be written to for a different reason.
-    """
+    """A stream that escapes unprintable characters, so that names cannot send codes to the terminal."""
 
     def __init__(self, stream: Any) -> None:
         self.stream = stream

@@ -53,11 +53,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """Open a socket at an address.
-
-    Raises:
-        InputError: the address does not exist, or is in use.
-    """
+    """Open a socket at an address."""
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family, backlog=512)

@@ -166,11 +166,7 @@ def plan(
 
 
 def _require_different(runs: Sequence[PlannedRun]) -> None:
-    """Build every method once, which checks its options, and require that no two runs are the same.
-
-    Raises:
-        InputError: a config is invalid, or two runs would give the same results.
-    """
+    """Build every method once, which checks its options, and require that no two runs are the same."""
     same: dict[str, Path] = {}
     for run in runs:
         cfg = run.cfg

@@ -265,9 +265,6 @@ def _queries_of_all(suite: _Suite, checkpoints: dict[str, Path]) -> dict[str, li
     """Return the query features (Q, D) of every test set, extracted by every model.
 
     Query features are extracted before gallery features, so that only one gallery at a time is in memory.
-
-    Raises:
-        InputError: the models' features cannot be compared.
     """
     queries = {}
     for name, path in checkpoints.items():
@@ -333,11 +330,7 @@ def _column(test: TestSet, queries: Sequence[np.ndarray], gallery: np.ndarray) -
 
 
 def _growth(test: TestSet, features: Features, device: torch.device) -> list[dict[str, Any]]:
-    """Measure mAP, Rank-1 and TPIR in per cent, and the threshold, on random parts of the gallery.
-
-    Raises:
-        InputError: the test set has splits, tracks or a single image per identity.
-    """
+    """Measure mAP, Rank-1 and TPIR in per cent, and the threshold, on random parts of the gallery."""
     from lreid.retrieval.growth import gallery_growth
 
     if test.test.splits or test.test.tracks or test.test.single_shot:
@@ -426,11 +419,7 @@ def _named(paths: Sequence[Path]) -> dict[str, Path]:
 def _test_config(
     checkpoints: dict[str, Path], files: Sequence[Path], overrides: Sequence[str], *, image_list: bool
 ) -> CfgNode:
-    """Return the config that defines the test sets and the evaluation.
-
-    Raises:
-        InputError: a value is out of range, or the checkpoints were made for different benchmarks.
-    """
+    """Return the config that defines the test sets and the evaluation."""
     named = load_config(files, overrides) if files else None
     configs = {path: named or model_config(path, overrides) for path in checkpoints.values()}
     (first, cfg), *others = configs.items()

@@ -197,9 +197,6 @@ def _translate(file: Path, table: list[tuple[int, list[str]]]) -> None:
     Without a column ``pid``, the column ``label`` (OML) or ``identity`` (wildlife-datasets) is renamed to ``pid``. In
     OML's split ``validation``, the columns ``is_query`` and ``is_gallery`` divide the images into queries and gallery.
     In wildlife-datasets, rows with the identity ``unknown`` are dropped, because they show different animals.
-
-    Raises:
-        InputError: in OML's list, an image is both query and gallery or neither, or the list has bounding boxes.
     """
     header = table[0][1]
     columns = {name: place for place, name in enumerate(header)}
@@ -237,12 +234,7 @@ def _delimiter(header: str) -> str:
 
 
 def _path_inside(file: Path, row: Row, root: Path | None) -> str:
-    """Return the normalised path of an image.
-
-    Raises:
-        InputError: the path is outside the folder of the list and outside ``root``; a list must not give access to
-            other files.
-    """
+    """Return the normalised path of an image; a list must not give access to files outside its folder and ``root``."""
     folders = [os.path.abspath(each) for each in (file.parent, root) if each is not None]
     path = os.path.normpath(os.path.join(folders[0], row.path))
     if not any(os.path.commonpath([folder, path]) == folder for folder in folders):

@@ -164,11 +164,7 @@ class Member(NamedTuple):
 
 @contextmanager
 def _members(archive: Path, folder: Path) -> Iterator[Iterator[Member]]:
-    """Open an archive and yield an iterator over its files; folders are left out.
-
-    Raises:
-        InputError: any error occurs within the context; the message names ``folder``, the target of unpacking.
-    """
+    """Open an archive and yield an iterator over its files, without folders; errors name ``folder``, the target."""
     try:
         require_regular(archive)
         with zipfile.ZipFile(archive) if zipfile.is_zipfile(archive) else tarfile.open(archive) as content:

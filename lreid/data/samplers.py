@@ -374,11 +374,7 @@ def _by_label(labels: Sequence[int] | np.ndarray) -> list[np.ndarray]:
 
 
 def _connected(cameras: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Group identities by place; cameras that saw the same identity belong to the same place.
-
-    Args:
-        cameras: for each identity, the cameras of its images.
-    """
+    """Group identities by place, given each one's cameras; cameras that saw the same identity share a place."""
     places: list[tuple[set[int], list[int]]] = []  # cameras and identities of each place
     for identity, own in enumerate(cameras):
         seen, members = set(own.tolist()), [identity]

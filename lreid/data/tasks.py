@@ -141,11 +141,7 @@ def build_benchmark(
 
 
 def _group_tasks(data_set: DataSet, cut: Cut, *, first: int, index: int) -> list[Task]:
-    """Build one task per group of cameras or dates; labels start at ``first``, and task numbers start at ``index``.
-
-    Raises:
-        ArgumentError: the data set has no dates, a camera or date is in two groups, or a group has no image.
-    """
+    """Build one task per group of cameras or dates; labels start at ``first``, and task numbers start at ``index``."""
     by_date = cut.group_by == "date"
     if by_date and not data_set.dates:
         fault = f"is date, but {data_set.name} has no dates; docs/how-to/datasets.md explains how to add them"
@@ -333,11 +329,7 @@ def merge_tasks(benchmark: Benchmark) -> Benchmark:
 
 
 def _shared_classes(seen: Sequence[DataSet], scenario: str, *, cut: bool) -> int:
-    """Count the classes that all tasks of a domain-incremental benchmark share; 0 for class-incremental benchmarks.
-
-    Raises:
-        ArgumentError: the scenario is unknown, or the classes of the data sets contradict it.
-    """
+    """Count the classes that all tasks of a domain-incremental benchmark share; 0 for class-incremental benchmarks."""
     if scenario == "class-incremental":
         home: dict[str, str] = {}
         for data_set in seen:

@@ -58,11 +58,7 @@ def load(name: str, sources: Sources, split: int = 0) -> list[DataSet]:
 
 
 def _reader(name: str) -> Any:
-    """Return torchreid's reader class for an image data set.
-
-    Raises:
-        InputError: torchreid is not installed, or has no image data set of this name.
-    """
+    """Return torchreid's reader class for an image data set."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torchreid warns that its Cython code is not compiled
         datasets = Extra("torchreid.reid.data.datasets", "torchreid").load()

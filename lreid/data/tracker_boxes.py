@@ -99,11 +99,7 @@ def _lines(file: Path) -> Iterator[tuple[int, str]]:
 
 
 def _report(file: Path, left_out: Mapping[str, int], taken: Mapping[float, int], *, empty: bool) -> None:
-    """Log how many boxes of a file were left out, and whether the remaining boxes have several classes.
-
-    Raises:
-        InputError: no box remains.
-    """
+    """Log how many boxes were left out, and whether the others have several classes; refuse a file without boxes."""
     omitted = ", ".join(f"{reason}: {count}" for reason, count in sorted(left_out.items()))
     if empty:
         content = f" except boxes that lreid leaves out ({omitted}; pass --class N to take a class)" if omitted else ""

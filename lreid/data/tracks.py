@@ -151,11 +151,7 @@ def _list_in(folder: Path) -> Path | None:
 
 
 def _rate_in(folder: Path) -> float | None:
-    """Read the frames per second from MOT Challenge's ``seqinfo.ini``; None if the file or the rate is missing.
-
-    Raises:
-        InputError: the file cannot be read, or the rate is invalid.
-    """
+    """Read the frames per second from MOT Challenge's ``seqinfo.ini``; None if the file or the rate is missing."""
     file = folder / "seqinfo.ini"
     parser = configparser.ConfigParser(interpolation=None)
     try:

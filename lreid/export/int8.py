@@ -83,10 +83,7 @@ def export_int8(model: Embedder, file: Path, images: Sequence[str], **options: A
 
 
 def _is_no_convolution(node: Any) -> bool:
-    """Whether a node is not a convolution.
-
-    Nodes before the first convolution normalise the images, which is faster in float32.
-    """
+    """Whether a node is not a convolution; nodes before the first convolution normalise images, faster in float32."""
     return node.op_type != "Conv"
 
 

@@ -461,11 +461,7 @@ class Gallery:
         return numbers_of(given, names)
 
     def _check_kind(self, what: str, given: np.ndarray) -> None:
-        """Refuse text for a gallery with integer labels, and unknown integers for a gallery with text labels.
-
-        Raises:
-            InputError: numbers are mixed with text.
-        """
+        """Refuse text for a gallery with integer labels, and unknown integers for a gallery with text labels."""
         names = self.about.names.get(what, {})
         if given.dtype == object and not names and self._has_labels(what):
             text = given[given != str(UNKNOWN)][0]

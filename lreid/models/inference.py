@@ -133,13 +133,7 @@ def _folded_and_fused(network: Embedder, images: Tensor) -> None:
 
 
 class _FusedConv(nn.Module):
-    """A convolution and the following activation; the weights have oneDNN's order for one input size.
-
-    Args:
-        conv: the convolution, with or without bias.
-        activation: a module of a type in ``ACTIVATIONS``; None for no activation.
-        size: shape (B, C, H, W) of the input.
-    """
+    """A convolution and its activation, if any; the weights have oneDNN's order for inputs of shape ``size``."""
 
     def __init__(self, conv: nn.Conv2d, activation: nn.Module | None, size: torch.Size) -> None:
         super().__init__()
@@ -162,9 +156,6 @@ def _symmetric(conv: nn.Conv2d, size: torch.Size) -> tuple[Tensor, tuple[int, ..
     The convolutions that timm adopted from TensorFlow compute their padding from the input size. An odd padding has one
     pixel more on the right or at the bottom. For an odd padding, a column or row of zeros is added before the weights,
     so the padding becomes the same on both sides.
-
-    Raises:
-        ValueError: the padding is odd, and the weights are dilated.
     """
     weight = conv.weight.detach()
     if type(conv).__name__ != "Conv2dSame":

@@ -50,11 +50,7 @@ def load_weights(network: nn.Module, weights: str, norm: str = "batch") -> None:
 
 
 def _fitting(weights: str, state: dict[str, Tensor], network: nn.Module) -> dict[str, Tensor]:
-    """Return the tensors that the network also has, and log all other tensors.
-
-    Raises:
-        InputError: a required tensor is missing or has a different shape.
-    """
+    """Return the tensors that the network also has, and log all others; all required tensors must fit."""
     expected = network.state_dict()
     # torchreid's networks include a classifier that is not used, and files from before torch 0.4.1 have no counters.
     needed = {key for key in expected if "classifier" not in key and not key.endswith("num_batches_tracked")}
@@ -133,9 +129,6 @@ def _prefix(weights: str, state: dict[str, Tensor], network: nn.Module, inner: s
 
     Only tensors with two or more dimensions are compared, because their names do not depend on the kind of
     normalisation layer.
-
-    Raises:
-        InputError: the state dict contains several networks with the right tensors.
     """
     adapted = hasattr(network, "adapted")  # True: embeddings will be resampled
     expected = {key.removeprefix(inner): value.shape for key, value in network.state_dict().items() if value.ndim > 1}

@@ -318,11 +318,8 @@ def _svg(
 ) -> Markup:
     """Return a figure as an ``<svg>`` element; the page's style sheet sets its colours for light and dark mode.
 
-    Args:
-        figure: a figure with one axes.
-        title: title for screen readers.
-        hover: for each element of :func:`_draw`, the text of each marker on hover.
-        names: for each element, the name that the filter of the page searches.
+    For the elements of :func:`_draw`, ``hover`` has the text of each marker on hover, and ``names`` the name that the
+    filter of the page searches.
     """
     figure.patch.set_visible(False)
     for axes in figure.axes:

@@ -230,17 +230,10 @@ def calibrate(
 def _recognised(
     gallery: Gallery, features: np.ndarray, paths: Sequence[str], who: Sequence[str | None]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Whether images show people in a gallery, and whether a search of the gallery recognises these people.
+    """Whether the gallery has another image of the person in each image, and whether a search recognises the person.
 
-    Args:
-        gallery: gallery with a threshold.
-        features: ``(n, D)``.
-        paths, who: paths of the images, and the person in each image.
-
-    Returns:
-        Two arrays ``(n,)`` bool. The first array is True if the gallery has another image of the identity. The second
-        array is True if the best match with a name, other than the image itself, shows the identity and reaches the
-        threshold.
+    A person is recognised if the best match with a name, other than the image itself, shows the person and reaches the
+    threshold. Both results are ``(n,)`` bool.
     """
     labels = gallery.labels()
     images_of, identity_of = Counter(labels.ids.tolist()), dict(zip(labels.paths, labels.ids, strict=True))

@@ -88,11 +88,7 @@ def _pairs(
 
 
 def _impostor_scores(named: NamedGallery) -> np.ndarray | None:
-    """Cosine similarities of impostor pairs among at most ``MOST_IMAGES`` images of a gallery.
-
-    Returns:
-        The similarities; None if the gallery stores no features or has fewer than two identities.
-    """
+    """Cosine similarities of impostor pairs among some images of a gallery; None without features or such pairs."""
     labels = named.gallery.store.labels()
     rows = np.flatnonzero(labels.ids != UNKNOWN)
     if named.gallery.about.kind == "ivfpq" or len(rows) < 2:

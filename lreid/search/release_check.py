@@ -262,11 +262,7 @@ def _work_folder(out: Path) -> Iterator[Path]:
 
 
 def _labelled(named: NamedGallery, images: Sequence[SearchImage]) -> tuple[list[SearchImage], float]:
-    """Return the images with an identity, and the gallery's false accept rate.
-
-    Raises:
-        InputError: the gallery has no threshold, or no image shows an enrolled person.
-    """
+    """Return the images with an identity, and the false accept rate of the gallery, which must be calibrated."""
     about, people = named.gallery.about, set(named.identities.values())
     if about.threshold is None or about.false_accept_rate is None:
         raise InputError(f"{named.where}: has no threshold; run lreid search calibrate first")
@@ -280,15 +276,7 @@ def _labelled(named: NamedGallery, images: Sequence[SearchImage]) -> tuple[list[
 
 @dataclass(frozen=True)
 class _Options:
-    """The three options for a new model.
-
-    Attributes:
-        named: the gallery.
-        model, checkpoint: the new model and its file.
-        images: the queries.
-        rate: false accept rate to which the threshold of each option is set.
-        skip_bad: skip images of the gallery that cannot be read.
-    """
+    """The three options for a new model; ``rate`` is the false accept rate to which each threshold is set."""
 
     named: NamedGallery
     model: Embedder

@@ -117,11 +117,7 @@ def train(
 
 
 def _refuse(cfg: Config, error: Exception) -> None:
-    """Raise an error that says what to change, if memory, determinism or another process caused ``error``.
-
-    Raises:
-        InputError: memory, determinism or another process caused ``error``.
-    """
+    """Raise an InputError that says what to change, if memory, determinism or another process caused ``error``."""
     refuse_out_of_memory(
         error,
         remedy=f"lower {_batch_key(cfg)} (TRAIN.ACCUMULATE adds up batches), INPUT.HEIGHT and INPUT.WIDTH, "
@@ -207,11 +203,7 @@ def _resume(trainer: Trainer, path: Path, checkpoint: dict[str, Any], difference
 
 
 def _run(trainer: Trainer, *, take_over: bool) -> None:
-    """Train all remaining tasks; with ``take_over``, evaluate the model of another run first.
-
-    Raises:
-        InputError: the loss is not finite.
-    """
+    """Train all remaining tasks; with ``take_over``, evaluate the model of another run first."""
     try:
         if take_over:
             trainer.take_over()
@@ -236,12 +228,7 @@ def _stored_features(cfg: Config, folder: RunFolder) -> GalleryFeatures | None:
 
 
 def _newest(cfg: Config, folder: RunFolder, resume: bool, before: Path | None) -> tuple[Path, dict[str, Any]] | None:
-    """Load the checkpoint from which a run continues; return None for a new run.
-
-    Raises:
-        InputError: the folder contains a run although ``resume`` is false, the config of that run differs, or
-            ``before`` is missing.
-    """
+    """Load the checkpoint from which a run continues; return None for a new run."""
     if checkpoints_of(folder.checkpoints) and not resume:
         raise InputError(
             f"{folder.path}: already contains a run; add --resume to continue it, or choose a different --out"
@@ -257,11 +244,7 @@ def _newest(cfg: Config, folder: RunFolder, resume: bool, before: Path | None) -
 
 
 def _require_unused(folder: Path) -> None:
-    """Refuse a folder whose files a new run would replace; a run that stopped before its first checkpoint may repeat.
-
-    Raises:
-        InputError: the folder has results without a checkpoint, or a ``config.yaml`` that is no config of a run.
-    """
+    """Refuse a folder whose files a new run would replace; a run without a checkpoint may start again."""
     results, config = folder / "results.json", folder / "config.yaml"
     if results.exists():
         raise InputError(f"{results}: exists, but the run has no checkpoint to continue; choose a different --out")
@@ -296,11 +279,7 @@ def _observers(
 
 
 def _take(method: Method, state: dict[str, Any], path: Path) -> None:
-    """Restore the state of a method from a checkpoint.
-
-    Raises:
-        InputError: the checkpoint belongs to a different method, or is damaged.
-    """
+    """Restore the state of a method from a checkpoint."""
     with fitting(path):
         try:
             method.load_state_dict(state)
@@ -316,9 +295,6 @@ def _inherit(method: Method, cfg: Config, before: Path) -> None:
 
     The method determines whether a network has a neck. If only this method has a neck, a new neck is created. If only
     the other method has a neck, that neck is ignored.
-
-    Raises:
-        InputError: the networks differ, or this method needs state that the other run's method did not store.
     """
     checkpoint = load_checkpoint(before)
     neck = {name: value for name, value in method.model.state_dict().items() if name.startswith("neck.")}
@@ -420,11 +396,7 @@ def _check_same_config(cfg: Config, saved: str, path: Path) -> None:
 
 
 def _labelled(cfg: Config) -> float:
-    """Compute the share of the identities whose labels are used.
-
-    Raises:
-        InputError: pseudo-labels do not support an option of the run.
-    """
+    """Compute the share of the identities whose labels are used."""
     share = {"all": 1.0, "none": 0.0}.get(cfg.METHOD.LABELS)
     share = float(cfg.METHOD.LABELS) if share is None else share
     if share < 1 and (cfg.EVAL.ACCURACY or distributed.world() > 1):
@@ -435,11 +407,7 @@ def _labelled(cfg: Config) -> float:
 
 
 def _divide(cfg: Config, method: Method) -> None:
-    """Divide every batch between the processes of a run.
-
-    Raises:
-        InputError: the run has several processes, but the method supports only one process.
-    """
+    """Divide every batch between the processes of a run."""
     if distributed.world() > 1 and not method.divisible:
         raise InputError(
             f"METHOD.NAME: {cfg.METHOD.NAME} computes gradients itself, so only one process can train it; "

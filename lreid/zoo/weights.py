@@ -87,13 +87,7 @@ def weights_in_place(file: Path) -> dict[str, str]:
 
 
 def _is_own(path: Path, sha256: str, new: Card) -> bool:
-    """Check whether a file contains the weights of the old card and belongs to no other card.
-
-    Args:
-        path: the file.
-        sha256: SHA-256 in the old card.
-        new: the new card, whose weights must stay.
-    """
+    """Check whether a file contains the weights of the old card (``sha256``), and belongs to no other card."""
     if path.name == weights_name(new) or not path.is_file():
         return False
     of_another = path.stem != new.name and path.with_suffix(".json").exists()

@@ -189,12 +189,7 @@ def read_gallery(path: str | Path, memory_map: bool) -> tuple[list[Any], dict[st
 
 
 def _read_archive(path: str | Path, file: IO[bytes]) -> tuple[Any, dict[str, np.ndarray], int, int]:
-    """Header, arrays, checksum of the indexes, and the position in the file where the indexes end.
-
-    Raises:
-        InputError: a later version of lreid wrote the file. Exception: the file is damaged; zipfile and numpy raise
-            exceptions of many types.
-    """
+    """Header, arrays, checksum of the indexes, and the position where the indexes end; damage raises anything."""
     with np.lib.npyio.NpzFile(file, allow_pickle=False) as archive:
         if any(part.compress_type != zipfile.ZIP_STORED for part in archive.zip.infolist()):
             raise ValueError("its archive is compressed, so a few bytes could fill the memory")
@@ -266,11 +261,7 @@ def _write_content(file: IO[bytes], indexes: list[Any], header: dict[str, Any], 
 def _read_indexes(
     path: str | Path, header: dict[str, Any], memory_map: bool, whole: bool
 ) -> tuple[list[Any], list[np.ndarray]]:
-    """The indexes, each with its keys.
-
-    Raises:
-        InputError: the indexes are damaged.
-    """
+    """The indexes, each with its keys."""
     faiss, name = import_faiss(), str(path)
     kind = header["kind"] if header["whole"] else "flat"
     try:

@@ -68,11 +68,7 @@ class Connection:
             raise
 
     def __call__(self, method: str, *args: Any, timeout: float = CALL, **kwargs: Any) -> Any:
-        """Call a method of the client and return its answer.
-
-        Raises:
-            InputError: the server refuses or does not answer.
-        """
+        """Call a method of the client and return its answer."""
         with self._naming_server("rows that were acknowledged are kept"):
             return getattr(self.client, method)(*args, timeout=timeout, **kwargs)
 
