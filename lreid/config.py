@@ -376,7 +376,9 @@ def _set(cfg: Config, name: str, value: Any, source: str) -> None:
     elif isinstance(section, Method):  # an option of the method, which is checked when the method is built
         section[last] = value
     else:
-        raise _unknown_key(cfg, name, source)
+        keys = [each for each, _ in leaves(cfg)]
+        nearest = difflib.get_close_matches(name.upper(), keys, n=1, cutoff=0.0)[0]
+        raise InputError(f"{source}: unknown key {name}; the nearest name is {nearest}")
 
 
 def _decoded(value: Any, name: str, source: str) -> Any:
@@ -416,9 +418,3 @@ def _typed(value: Any, default: Any, name: str, source: str) -> Any:
             f"{source}: {name} must be of type {type(default).__name__} (such as {default!r}), got {value!r}"
         )
     return value
-
-
-def _unknown_key(cfg: Config, name: str, source: str) -> InputError:
-    keys = [each for each, _ in leaves(cfg)]
-    nearest = difflib.get_close_matches(name.upper(), keys, n=1, cutoff=0.0)[0]
-    return InputError(f"{source}: unknown key {name}; the nearest name is {nearest}")

@@ -166,9 +166,8 @@ class _Gather(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, own: Tensor, count: int) -> Tensor:
         most = -(-count // world())
-        padded = torch.cat(
-            [own, own.new_zeros(most - len(own), *own.shape[1:])]
-        )  # padded, because all processes must send the same size
+        # Padded, because all processes must send the same size.
+        padded = torch.cat([own, own.new_zeros(most - len(own), *own.shape[1:])])
         parts = [torch.empty_like(padded) for _ in range(world())]
         dist.all_gather(parts, padded.contiguous())
         return torch.stack(parts, 1).flatten(0, 1)[:count]

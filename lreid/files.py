@@ -23,18 +23,9 @@ logger = logging.getLogger("lreid")
 
 FILLED = ".lreid"  # marker file in a folder that a process is filling
 UNFINISHED = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.lreid")  # names of files that unfinished() creates
-NO_LOCKS = (
-    errno.ENOSYS,
-    errno.ENOLCK,
-    errno.ENOTSUP,
-    errno.EBADF,
-)  # errors that mean that a file system has no locks; NFS raises EBADF for folders
-NO_FOLDER_SYNC = (
-    errno.EINVAL,
-    errno.ENOTSUP,
-    errno.EBADF,
-    errno.EACCES,
-)  # errors that mean that a system or folder cannot be synchronised
+# Errors that mean: a file system has no locks (NFS raises EBADF for folders); a folder cannot be synchronised.
+NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EBADF)
+NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES)
 
 
 def lock(path: Path) -> filelock.BaseFileLock:

@@ -180,7 +180,10 @@ def _run_tool(
         except Exception as error:
             if not args.debug:
                 refuse_out_of_memory(error)
-                _refuse_file(error)
+                if isinstance(error, OSError) and isinstance(error.filename, str | bytes | os.PathLike):
+                    name = os.fsdecode(error.filename)
+                    advice = "check that it exists and that you may access it"
+                    raise InputError(f"{name}: {error.strerror}; {advice}") from None
             raise
     except InputError as error:
         if args.debug:
@@ -196,13 +199,6 @@ def _run_tool(
         advice = "; pass --resume to continue from the last checkpoint" if "resume" in args else ""
         print(f"\n{parser.prog}: interrupted{advice}", file=sys.stderr)
         return 130
-
-
-def _refuse_file(error: BaseException) -> None:
-    """Turn an error of the operating system about a file into one line."""
-    if isinstance(error, OSError) and isinstance(error.filename, str | bytes | os.PathLike):
-        name = os.fsdecode(error.filename)
-        raise InputError(f"{name}: {error.strerror}; check that it exists and that you may access it") from None
 
 
 def _printing(prog: str, command: Callable[[], int]) -> int:

@@ -42,7 +42,8 @@ def _prepare(args: argparse.Namespace) -> None:
 def _check(args: argparse.Namespace) -> None:
     for name in filter(os.path.isdir, args.names if args.pattern else ()):
         print(preview(Path(name), Pattern(args.pattern)))
-    by_name = {name: look(_source(name, args.root), args.root, files=True, pattern=args.pattern) for name in args.names}
+    sources = {name: source_of(Path(name), args.root) if _is_path(name) else name for name in args.names}
+    by_name = {name: look(sources[name], args.root, files=True, pattern=args.pattern) for name in sources}
     findings = [*chain.from_iterable(by_name.values())]
     print(table(findings))
     for name, each in by_name.items():
@@ -68,8 +69,3 @@ def _cut(args: argparse.Namespace) -> None:
 
 def _is_path(name: str) -> bool:
     return find(name) is None and os.path.exists(name)
-
-
-def _source(name: str, root: Path) -> str:
-    """Convert a folder or file to a name for ``BENCHMARK.TRAIN``; names of data sets are returned unchanged."""
-    return source_of(Path(name), root) if _is_path(name) else name

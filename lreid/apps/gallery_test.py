@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from yacs.config import CfgNode
 
 from lreid.config import ARGUMENTS, check_values
 from lreid.data.images import Images
@@ -22,7 +21,6 @@ from lreid.gallery.scoring import GallerySearch
 from lreid.gallery.store import Rows
 from lreid.identities import UNKNOWN
 from lreid.loading import Engine, model_config
-from lreid.models.embedder import Embedder
 from lreid.search.image_list import SearchImage, list_images, read_images, require_some
 from lreid.search.named_gallery import NamedGallery
 
@@ -58,7 +56,9 @@ def score_gallery(
     cfg = model_config(checkpoint or named.checkpoint, overrides)
     check_values(cfg)
     model = named.model(checkpoint, cfg.DEVICE, engine)
-    images = _images(query, model, named, cfg)
+    listed = _named(query, Sources(cfg.DATA.ROOT, pattern=cfg.DATA.PATTERN))
+    _, images = read_images(listed, model, named.gallery.about.names, skip_bad=cfg.DATA.SKIP_BAD_IMAGES)
+    require_some(images)
     search = GallerySearch(named.gallery, cfg.EVAL.INDEX_DEPTH)
     test = _test_of(where, images, search.labels, Rules("cosine", cfg.EVAL.AP, cfg.EVAL.CAMERA_FILTER))
     features = named.extract(model, images), search.features()
@@ -89,19 +89,8 @@ def _results(checkpoint: Path, test: ListedTest, rows: list[dict[str, Any]]) -> 
     }
 
 
-def _images(query: Path, model: Embedder, named: NamedGallery, cfg: CfgNode) -> Images:
-    listed = _named(query, Sources(cfg.DATA.ROOT, pattern=cfg.DATA.PATTERN))
-    _, images = read_images(listed, model, named.gallery.about.names, skip_bad=cfg.DATA.SKIP_BAD_IMAGES)
-    require_some(images)
-    return images
-
-
 def _named(query: Path, sources: Sources) -> list[SearchImage]:
-    """The queries.
-
-    Raises:
-        InputError: a query has no identity.
-    """
+    """The queries, each of which must have an identity."""
     listed = list_images([query], "query", sources)
     if nameless := [image.path for image in listed if image.identity is None]:
         raise InputError(

@@ -5,7 +5,6 @@
 
 import inspect
 import textwrap
-from typing import Any
 
 from lreid.build import class_of
 from lreid.config import load_config, method_options
@@ -57,7 +56,8 @@ def options_text(method: str) -> str:
     for option, default in (method_defaults(cls) | method_options(cfg)).items():
         if option not in cls.unused:
             rule = rules.get(option, Rule(""))
-            lines += ["", f"METHOD.{option.upper()}  {default!r}  ({_type(default, rule)})"]
+            kind = ", ".join(rule.choices) or " ".join([type(default).__name__, *_limits(rule)])
+            lines += ["", f"METHOD.{option.upper()}  {default!r}  ({kind})"]
             lines += textwrap.wrap(rule.about, 116, initial_indent="    ", subsequent_indent="    ")
     return "\n".join(lines) + "\n"
 
@@ -80,10 +80,6 @@ def keys_page() -> str:
 def _limits(rule: Rule) -> list[str]:
     limits = [("≥", rule.least), (">", rule.above), ("≤", rule.most), ("<", rule.below)]
     return [f"{sign} {limit}" for sign, limit in limits if limit is not None]
-
-
-def _type(default: Any, rule: Rule) -> str:
-    return ", ".join(rule.choices) or " ".join([type(default).__name__, *_limits(rule)])
 
 
 if __name__ == "__main__":

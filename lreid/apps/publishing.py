@@ -145,7 +145,9 @@ def publish(
     checkpoint = run / "checkpoints" / f"task-{tasks:02d}.pt"
     cfg = model_config(checkpoint)
     state = stored(load_model(checkpoint, "cpu").state_dict(), half)
-    measured = _measured(cfg, _model(cfg, state, checkpoint), results, run)
+    model = model_of(cfg, pretrained=False)
+    load_model_state(model, state, checkpoint)
+    measured = _measured(cfg, model.eval(), results, run)
     content = safetensors.torch.save(state)
     card = Card(
         file=folder / f"{name}.json",
@@ -325,12 +327,6 @@ class TestSets:
         if protocol != card.protocol:
             faults.append(f"the test images differ (protocol {protocol}, on the card {card.protocol})")
         return figures, faults
-
-
-def _model(cfg: CfgNode, state: dict[str, Tensor], path: Path) -> Embedder:
-    model = model_of(cfg, pretrained=False)
-    load_model_state(model, state, path)
-    return model.eval()
 
 
 def from_imagenet(weights: str) -> bool:

@@ -73,18 +73,18 @@ def of_classes(name: str, home: Path, train: Classes, test: Classes, *, cameras:
                 f"{home}: class {unmatched[0]} is in {split}, but not in {other}; every class needs images in both"
             )
     pids = ascending_ranks(train)
-    query_camera, gallery_camera = cameras_of_test(cameras)
+    camid = cameras_of_test(cameras)
 
     def records(split: str, camera: int, chosen: slice) -> tuple[Record, ...]:
         return tuple(
             Record(str(path), pid, camera) for label, pid in pids.items() for path in files[split][label][chosen]
         )
 
-    query = records("test", query_camera, slice(0, None, 2))
-    gallery = records("test", gallery_camera, slice(1, None, 2))
+    query = records("test", camid["query"], slice(0, None, 2))
+    gallery = records("test", camid["gallery"], slice(1, None, 2))
     return DataSet(
         name,
-        records("train", query_camera, slice(None)),
+        records("train", camid["train"], slice(None)),
         query,
         gallery,
         held_out=tuple(sorted((*query, *gallery))),

@@ -102,8 +102,7 @@ def _data_set(file: Path, domain: str, rows: Iterable[Row], cameras: CameraPolic
     pids, camids = ascending_ranks(row.pid for row in rows), ascending_ranks(row.camid for row in rows)
     for name, labels in (("pid", pids), ("camid", camids)):
         warn_of_spellings(labels, f"{file}: {name}")
-    query, gallery = cameras_of_test(cameras)
-    default_camera = {"train": query, "query": query, "gallery": gallery}
+    default_camera = cameras_of_test(cameras)
     splits: dict[str, Any] = {
         split: tuple(
             Record(
@@ -169,7 +168,8 @@ def _lines(file: Path) -> list[tuple[int, list[str]]]:
     """Read the line number and the values of each non-empty line."""
     try:
         with open(file, encoding="utf-8-sig", newline="") as stream:
-            lines = csv.reader(stream, delimiter=_delimiter(stream.readline()))
+            header = stream.readline()
+            lines = csv.reader(stream, delimiter=max(DELIMITERS, key=header.count))  # a comma if it has none of them
             stream.seek(0)
             return [(lines.line_num, [value.strip() for value in values]) for values in lines if any(values)]
     except (OSError, ValueError, csv.Error) as error:  # ValueError: not UTF-8, or a NUL in the path
@@ -226,11 +226,6 @@ def _translate(file: Path, table: list[tuple[int, list[str]]]) -> None:
                     "True, the other False, because an image that is both would match itself"
                 )
             values[columns["split"]] = splits[0]
-
-
-def _delimiter(header: str) -> str:
-    """Return the separator of the columns: the character of ``DELIMITERS`` that is most frequent in the header."""
-    return max(DELIMITERS, key=header.count)  # the comma if the header contains none of them
 
 
 def _path_inside(file: Path, row: Row, root: Path | None) -> str:

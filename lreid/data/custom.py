@@ -1,6 +1,7 @@
 """Make a data set from a folder or a list of custom images: read identities and cameras, and choose a test split."""
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
@@ -147,13 +148,13 @@ def splits_of(images: Sequence[Listed]) -> list[str]:
 def cameras_of(images: Sequence[Listed]) -> list[str]:
     """List the camera names, ascending; empty if an image has no camera or a single camera saw most identities."""
     seen: dict[str, set[str]] = {}
-    number: dict[str, int] = {}
+    number: Counter[str] = Counter()
     for image in images:
         if image.camera is None:
             return []
         if image.identity is not None:
             seen.setdefault(image.identity, set()).add(image.camera)
-            number[image.identity] = number.get(image.identity, 0) + 1
+            number[image.identity] += 1
     several = [name for name, count in number.items() if count > 1]
     by_two = sum(len(seen[name]) > 1 for name in several)
     if by_two < FEWEST or 2 * by_two < len(several):
@@ -199,10 +200,7 @@ def _of_folder(folder: Path, pattern: str = "") -> tuple[list[Listed], list[str]
 def _custom_set(
     path: Path, name: str, images: Sequence[Listed], notes: Sequence[str], policy: CameraPolicy
 ) -> CustomSet:
-    numbers: dict[str, int] = {}
-    for image in images:
-        if image.identity is not None:
-            numbers[image.identity] = numbers.get(image.identity, 0) + 1
+    numbers = Counter(image.identity for image in images if image.identity is not None)
     warn_of_spellings(numbers, f"{path}: identities")
     several, notes = sum(count > 1 for count in numbers.values()), list(notes)
     fault = ""
@@ -224,8 +222,7 @@ def _custom_set(
         notes.append(f"{counted(single, 'identity')} with a single image, {use}")
     pids = ascending_ranks(numbers) | {None: len(numbers)}  # None: distractors
     camids = {camera: number for number, camera in enumerate(cameras)}
-    query, gallery = cameras_of_test(policy)
-    default_camera = {"train": query, "query": query, "gallery": gallery}
+    default_camera = cameras_of_test(policy)
     split_records: Mapping[str, list[Record]] = {"train": [], "query": [], "gallery": []}
     for image, split in zip(images, splits, strict=True):
         camera = camids[image.camera] if image.camera is not None and camids else default_camera[split]

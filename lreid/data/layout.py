@@ -158,14 +158,14 @@ def random_half(pids: Iterable[int], *, seed: Sequence[int]) -> set[int]:
     return {distinct[i] for i in order[: len(distinct) // 2]}
 
 
-def cameras_of_test(policy: CameraPolicy) -> tuple[int, int]:
-    """Return the camera numbers of queries and of gallery images in data sets without cameras.
+def cameras_of_test(policy: CameraPolicy) -> dict[str, int]:
+    """Return the camera number of each of the splits ``train``, ``query`` and ``gallery`` in data sets without cameras.
 
     With the policy ``"apart"``, queries have camera 0 and gallery images have camera 1, as in PatchKD; the camera
     filter then leaves out no image. With ``"same"``, both have camera 0, as in AKA's released code; the camera filter
     must be off, because it would leave out all matches.
     """
-    return {"apart": (0, 1), "same": (0, 0)}[policy]
+    return {"train": 0, "query": 0, "gallery": {"apart": 1, "same": 0}[policy]}
 
 
 def require_splits(data_set: DataSet, sources: Mapping[str, Path]) -> DataSet:

@@ -164,9 +164,13 @@ class TaskBatches(Dataset[Batch]):
             self._epoch = (epoch, self.sampler.epoch(epoch))
         chosen = self._epoch[1][number]  # (n,)
         seeds = np.random.SeedSequence([*self.sampler.seed, epoch, number])
-        options: dict[str, Any] = {"seed": int(seeds.generate_state(1)[0]), "progress": progress_of(epoch, self.epochs)}
+        seed, progress = int(seeds.generate_state(1)[0]), progress_of(epoch, self.epochs)
+        options: dict[str, Any] = {"seed": seed, "progress": progress, "rows": self.rows}
         pixels = [self.images[row] for row in chosen]
-        images, changes = self._augmented(self.views * pixels, **options)
+        if self.on_device:
+            images, changes = self.augment.left_to_device(self.views * pixels, **options)
+        else:
+            images, changes = torch.from_numpy(self.augment(self.views * pixels, **options)), None
         exemplars = np.tile(np.maximum(chosen - self.own, -1), self.views)  # (B,)
         return Batch(
             images,
@@ -179,13 +183,6 @@ class TaskBatches(Dataset[Batch]):
             changes,
             self.rows,
         )
-
-    def _augmented(self, images: Sequence[np.ndarray], *, seed: int, progress: float) -> tuple[Tensor, Changes | None]:
-        """Augment images; with ``on_device``, return uint8 images and the changes that the device must apply."""
-        options: dict[str, Any] = {"seed": seed, "progress": progress, "rows": self.rows}
-        if self.on_device:
-            return self.augment.left_to_device(images, **options)
-        return torch.from_numpy(self.augment(images, **options)), None
 
     def _path(self, row: int) -> str:
         records = self.images.images.records if isinstance(self.images, WithExemplars) else self.images.records

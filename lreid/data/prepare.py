@@ -11,7 +11,7 @@ import stat
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -21,7 +21,6 @@ from tqdm import tqdm
 
 from lreid.data.datasets import spec_of
 from lreid.data.layout import describe_folder
-from lreid.data.spec import Spec
 from lreid.errors import InputError
 from lreid.files import remove_leftovers, write_file
 from lreid.reading import refuse_unreadable, require_regular
@@ -51,9 +50,11 @@ def prepare(name: str, root: Path, archives: Sequence[Path] = (), *, frames: int
     spec = spec_of(name)
     if frames and not spec.unpack_frames:
         raise InputError(f"--frames: {name} has no tracklets; remove the option")
-    if not archives and not frames and _loads(spec, root):
-        logger.info("%s: already prepared", name)
-        return
+    if not archives and not frames:
+        with suppress(InputError):
+            spec.load(root)
+            logger.info("%s: already prepared", name)
+            return
     folder = root / spec.folder
     if not archives and not (spec.conversion and spec.conversion.released(root)):
         files = folder.iterdir() if folder.is_dir() else ()
@@ -70,14 +71,6 @@ def prepare(name: str, root: Path, archives: Sequence[Path] = (), *, frames: int
         unpack(archive, folder)
     if spec.conversion:
         spec.conversion.convert(replace(spec, layout=spec.conversion.release, conversion=None).home(root))
-
-
-def _loads(spec: Spec, root: Path) -> bool:
-    try:
-        spec.load(root)
-    except InputError:
-        return False
-    return True
 
 
 def unpack(archive: Path, folder: Path) -> None:

@@ -125,7 +125,10 @@ def _sequences(sources: Sequence[Path], tracks: Sequence[Path]) -> list[Tracked]
             continue
         folders = [source, *(each for each in list_folder(source) if each.is_dir())] if source.is_dir() else []
         inside_folders = [
-            (each, frames, file) for each in folders if (frames := _frames_in(each)) and (file := _list_in(each))
+            (each, frames, each / file)
+            for each in folders
+            if (frames := _frames_in(each))
+            and (file := next((name for name in LISTS if (each / name).is_file()), None))
         ]
         if not inside_folders:
             content = f" ({describe_folder(source)})" if source.is_dir() else ""
@@ -144,10 +147,6 @@ def _frames_in(folder: Path) -> Path | None:
     if (folder / "img1").is_dir():
         return folder / "img1"
     return next(iter(list_folder(folder, "vdo.*")), None)
-
-
-def _list_in(folder: Path) -> Path | None:
-    return next((folder / name for name in LISTS if (folder / name).is_file()), None)
 
 
 def _rate_in(folder: Path) -> float | None:
@@ -275,9 +274,8 @@ def stretches_of(boxes: Sequence[Box], choice: Choice, rate: float) -> Callable[
 def crop(frame: np.ndarray, box: Box) -> np.ndarray | None:
     """Cut a box out of a frame (H, W, 3); None if less than half of the box is in the frame."""
     height, width, _ = frame.shape
-    top, bottom = (
-        round(min(max(edge, 0), height)) for edge in (box.top, box.top + box.height)
-    )  # the sum may be infinite
+    # The sums may be infinite.
+    top, bottom = (round(min(max(edge, 0), height)) for edge in (box.top, box.top + box.height))
     left, right = (round(min(max(edge, 0), width)) for edge in (box.left, box.left + box.width))
     pixels = frame[top:bottom, left:right]
     seen = pixels.shape[0] * pixels.shape[1]

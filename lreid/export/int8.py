@@ -22,7 +22,8 @@ quantization, onnx = Extra("onnxruntime.quantization", "export"), Extra("onnx", 
 
 def _quantise(prepared: Path, small: Path, reader: Any) -> None:
     """Quantise all layers from the first convolution to the last layer."""
-    before = takewhile(_is_no_convolution, onnx.load_model(prepared).graph.node)
+    # The nodes before the first convolution normalise the images, which is faster in float32.
+    before = takewhile(lambda node: node.op_type != "Conv", onnx.load_model(prepared).graph.node)
     quantization.quantize_static(
         prepared,
         small,
@@ -80,11 +81,6 @@ def export_int8(model: Embedder, file: Path, images: Sequence[str], **options: A
     properties["seal"] = seal(content, properties)
     onnx.helper.set_model_props(written, properties)
     write_atomically(file, lambda out: out.write(written.SerializeToString()))
-
-
-def _is_no_convolution(node: Any) -> bool:
-    """Whether a node is not a convolution; nodes before the first convolution normalise images, faster in float32."""
-    return node.op_type != "Conv"
 
 
 def _batches(model: Embedder, raw: bool, images: Sequence[str]) -> Iterator[dict[str, Any]]:

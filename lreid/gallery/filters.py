@@ -98,13 +98,10 @@ def _listed(values: Any, name: str) -> list[Any]:
 def _labels(values: Any, name: str) -> list[int | str]:
     if isinstance(values, str):
         raise InputError(f"filter {name}: {values!r} is one value; give a list of them")
-    return [_label(value, name) for value in _listed(values, name)]
-
-
-def _label(value: Any, name: str) -> int | str:
-    if is_missing(value):
+    labels = _listed(values, name)
+    for value in filter(is_missing, labels):
         raise InputError(f"filter {name}: {value!r} is a missing label; write -1 for images whose label is not known")
-    return label_of(value, f"filter {name}")
+    return [label_of(value, f"filter {name}") for value in labels]
 
 
 def _integer(value: Any, name: str) -> int:

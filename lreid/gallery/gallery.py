@@ -484,19 +484,13 @@ class Gallery:
         made_by, network = model_of(images, self.network if model is None else model, self.about.extras)
         if model is None:
             self.network = network
-        if not cross_model:
-            self._check_model(made_by)
-        return self._check_width(_unit_vectors(features_of(images, network, self.about.extras), name))
-
-    def _check_model(self, model: str) -> None:
-        if model != self.about.model:
+        if not cross_model and made_by != self.about.model:
             raise InputError(
-                f"the gallery holds features of model {self.about.model}, these are of model {model}; index the "
+                f"the gallery holds features of model {self.about.model}, these are of model {made_by}; index the "
                 "images again with the new model, or search with cross_model=True if the models were trained to be "
                 "comparable"
             )
-
-    def _check_width(self, vectors: np.ndarray) -> np.ndarray:
+        vectors = _unit_vectors(features_of(images, network, self.about.extras), name)
         if vectors.shape[1] != self.width:
             raise InputError(f"features have {vectors.shape[1]} numbers per row, but those of the gallery {self.width}")
         return vectors

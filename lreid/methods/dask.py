@@ -64,7 +64,7 @@ class StyleRehearser:
             rows = torch.randint(len(images), (self.batch,), generator=self.generator).tolist()
             pixels = torch.from_numpy(np.stack([images[row] for row in rows]))  # (n, H, W, 3) uint8
             values = self._values(pixels)
-            target = self._normalised(values)
+            target = (255 * values - self.model.mean) / self.model.std
             changed = dask_color_resample(values.cpu(), generator=self.generator).to(values.device)
             loss = F.l1_loss(dask_decode(changed, self.kernels(changed)), target)
             optimizer.zero_grad(set_to_none=True)
@@ -94,9 +94,6 @@ class StyleRehearser:
     def _values(self, pixels: Tensor) -> Tensor:
         """Convert pixels to (n, 3, H, W) in [0, 1] on the model's device."""
         return to_device(pixels, self.model.mean.device).permute(0, 3, 1, 2).float() / 255
-
-    def _normalised(self, values: Tensor) -> Tensor:
-        return (255 * values - self.model.mean) / self.model.std
 
     def state_dict(self) -> dict[str, Any]:
         """Return the style network and the generator."""

@@ -65,9 +65,8 @@ class FeCAM(SimpleCIL):
         dim, diagonal = len(covariance), covariance.diagonal()
         others = (covariance.sum() - diagonal.sum()) / max(dim * (dim - 1), 1)
         unit = torch.eye(dim, dtype=torch.float64)
-        shrunk = (
-            covariance + (self.shrink_variance * diagonal.mean() + 1e-12) * unit
-        )  # not 0 even if each class has one image
+        # 1e-12, so that variances are not 0 even if each class has one image.
+        shrunk = covariance + (self.shrink_variance * diagonal.mean() + 1e-12) * unit
         shrunk += self.shrink_covariance * others * (1 - unit)
         deviations = shrunk.diagonal().sqrt()
         values, vectors = torch.linalg.eigh(shrunk / deviations[:, None] / deviations)

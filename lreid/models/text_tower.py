@@ -50,6 +50,5 @@ class TextTower(nn.Module):
         fixed = self.embedding(self.template).expand(len(learned), -1, -1)
         tokens = torch.cat([fixed[:, :BEFORE], learned, fixed[:, BEFORE + LEARNED :]], 1) + self.positions
         outputs = self.norm(self.transformer(tokens, attn_mask=self.mask))  # (n, tokens, width)
-        return (
-            outputs[:, self.template.argmax()] @ self.projection
-        )  # argmax finds the end token, which has the largest number
+        # argmax finds the end token, which has the largest number.
+        return outputs[:, self.template.argmax()] @ self.projection

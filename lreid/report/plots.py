@@ -30,16 +30,8 @@ FIGURE, TICKER = Extra("matplotlib.figure", "plots"), Extra("matplotlib.ticker",
 COLOURS = 10  # number of colours in matplotlib's cycle, C0 to C9, and in the style sheet
 STYLES = ("-", "--", ":")
 MARKERS = "oX^s"
-SHAPES = {
-    "o": "●",
-    "s": "■",
-    "^": "▲",
-    "D": "◆",
-    "P": "✚",
-    "v": "▼",
-    "X": "✖",
-    "p": "⬟",
-}  # line styles of the legend, as text
+# Markers of the dots of a scatter plot, with their signs in the legend.
+SHAPES = {"o": "●", "s": "■", "^": "▲", "D": "◆", "P": "✚", "v": "▼", "X": "✖", "p": "⬟"}
 FRAME, GRID = "#000000", "#b0b0b0"  # matplotlib's defaults
 MOST_IN_AXES = 4  # maximum number of groups whose names fit into the axes
 

@@ -9,9 +9,8 @@ from torch import Tensor
 
 from lreid.errors import InputError
 
-LOSING = (
-    2**12
-)  # ratio of squared norms to squared distances above which float32 keeps fewer than three digits of the distances
+# Ratio of squared norms to squared distances above which float32 keeps fewer than three digits of the distances.
+LOSING = 2**12
 
 
 def as_features(values: Any, name: str, device: torch.device | str | None = None) -> Tensor:

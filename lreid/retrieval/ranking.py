@@ -155,9 +155,8 @@ def evaluate_scores(
     for chunk in blocks(num_queries, num_gallery, block):
         rows, columns = same_identity(query.ids[chunk])
         valid = usable(query[chunk][rows], gallery[columns])  # (P,)
-        images, matches = (
-            np.bincount(each, minlength=chunk.stop - chunk.start) for each in (rows, rows[valid])
-        )  # (B,)
+        count = chunk.stop - chunk.start
+        images, matches = (np.bincount(each, minlength=count) for each in (rows, rows[valid]))  # (B,)
         num_filtered += int(((images > 0) & (matches == 0)).sum())
         if matches.any():
             ranks = _ranks(score, chunk, (rows[valid], columns[valid]), (rows[~valid], columns[~valid]), junk)

@@ -120,9 +120,7 @@ class ReRankedScores:
         near_mutual = _is_mutual(near)
         rows, columns = [], []
         for chunk in blocks(num_images, neighbours.shape[1] ** 2 * half):
-            reciprocal = np.where(
-                mutual[chunk], neighbours[chunk], -1
-            )  # (B, K) the reciprocal neighbours, -1 elsewhere
+            reciprocal = np.where(mutual[chunk], neighbours[chunk], -1)  # (B, K), -1 for other neighbours
             expansion = np.where(near_mutual[neighbours[chunk]], near[neighbours[chunk]], -2)  # (B, K, H)
             shared = (expansion[..., None] == reciprocal[:, None, None]).any(3).sum(2)  # (B, K)
             joins = mutual[chunk] & (shared > 2 / 3 * (expansion >= 0).sum(2))

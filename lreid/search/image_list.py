@@ -183,9 +183,8 @@ def _listed(source: Path, split: str, where: Sources, *, named: bool) -> list[Li
             for row in wanted
         ]
     if not (source.exists() or is_address(str(source))):
-        raise InputError(
-            f"{source}: no such folder or file; correct the name"
-        )  # a wrong name is an error even with skip_bad, which only skips unreadable images
+        # An error even with skip_bad, which only skips unreadable images.
+        raise InputError(f"{source}: no such folder or file; correct the name")
     if not where.pattern:
         return [Listed(str(source), None, camera_in(source.name))]
     from lreid.data.pattern import Pattern

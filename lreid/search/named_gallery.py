@@ -92,7 +92,11 @@ class NamedGallery:
         try:
             if any(array.dtype.kind != "f" for array in statistics.values()):
                 raise ValueError("not numbers")
-            norm = _norm_of(statistics, gallery.width) if statistics else None
+            norm = None
+            if statistics:
+                from lreid.retrieval.camera_norm import CameraNorm
+
+                norm = CameraNorm.from_arrays(statistics, gallery.width)
         except (KeyError, ValueError):
             raise InputError(f"{where}: the statistics of its normalisation are damaged; build it again") from None
         return cls(gallery, str(where), checkpoint, flip, norm)
@@ -148,12 +152,6 @@ class NamedGallery:
     def extract(self, model: Embedder, images: Images) -> np.ndarray:
         """Features (n, D) of images, processed like the features of the gallery."""
         return extract(model, images, self.flip, self.norm)
-
-
-def _norm_of(statistics: dict[str, np.ndarray], width: int) -> CameraNorm | None:
-    from lreid.retrieval.camera_norm import CameraNorm
-
-    return CameraNorm.from_arrays(statistics, width)
 
 
 def name_of(label: Any) -> str | None:

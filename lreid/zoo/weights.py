@@ -131,7 +131,9 @@ def weights_file(entry: Card | Published, *, download: Download = Download()) ->
     if isinstance(entry, Published):
         return published_file(entry, cache_folder(), download=download)
     card = entry
-    local = _beside(card)
+    local = card.file.with_name(weights_name(card))
+    if not local.exists():  # in entries of earlier versions, the file name contains no hash
+        local = card.file.with_suffix(".safetensors")
     require_regular(local)
     try:
         if pooch.file_hash(str(local)) == card.sha256:
@@ -153,12 +155,6 @@ def weights_file(entry: Card | Published, *, download: Download = Download()) ->
         addresses = [f"{mirror.rstrip('/')}/{name}" for name in names] + addresses
     download(addresses, file, sha256=card.sha256, size=card.bytes)
     return file
-
-
-def _beside(card: Card) -> Path:
-    """Path of the weights next to the card; in entries of earlier versions, the file name contains no hash."""
-    named = card.file.with_name(weights_name(card))
-    return named if named.exists() else card.file.with_suffix(".safetensors")
 
 
 def cache_folder() -> Path:

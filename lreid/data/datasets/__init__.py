@@ -23,10 +23,8 @@ from lreid.errors import ArgumentError, InputError
 if TYPE_CHECKING:
     from lreid.data.spec import Spec
 
-PACKAGES = (
-    __name__,
-    "lreid.classification.datasets",
-)  # the second package is imported only for names that the first lacks
+# The second package is imported only for names that the first lacks.
+PACKAGES = (__name__, "lreid.classification.datasets")
 WITHOUT_DUKE = "lreid-order1-noduke, lreid-order2-noduke and lpw-order1"  # files of configs/benchmarks
 
 _registered: dict[str, Spec] = {}

@@ -22,7 +22,7 @@ def read(home: Path, *, split: int = 0, seed: int = 0, cameras: CameraPolicy = "
     folders = {Path(folder): visible_images(Path(folder)) for folder, *_ in sorted(os.walk(home))}
     folders = {folder: images for folder, images in folders.items() if images}
     pids = {name: rank + 1 for name, rank in ascending_ranks(folder.name for folder in folders).items()}
-    query_camera, gallery_camera = cameras_of_test(cameras)
+    camid = cameras_of_test(cameras)
     trained = random_half(pids.values(), seed=[seed, split])
     train, query, gallery = [], [], []
     for folder, images in folders.items():
@@ -31,8 +31,8 @@ def read(home: Path, *, split: int = 0, seed: int = 0, cameras: CameraPolicy = "
         if pid in trained:
             train += [Record(path, pid, 0) for path in (first, *others)]
         else:
-            query.append(Record(first, pid, query_camera))
-            gallery += [Record(path, pid, gallery_camera) for path in others]
+            query.append(Record(first, pid, camid["query"]))
+            gallery += [Record(path, pid, camid["gallery"]) for path in others]
     names = Names({pid: name for name, pid in pids.items()})
     data_set = DataSet("cobra", tuple(train), tuple(query), tuple(gallery), names=names, has_cameras=False)
     return require_splits(data_set, dict.fromkeys(("train", "query", "gallery"), home))

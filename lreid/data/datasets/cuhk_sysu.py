@@ -58,8 +58,7 @@ def read(home: Path, *, min_images: int = 1, cameras: CameraPolicy = "apart") ->
         min_images: minimum number of training images of a person in ``train``; AKA uses 4.
         cameras: policy for the camera numbers of queries and gallery, see :func:`lreid.data.layout.cameras_of_test`.
     """
-    query_camera, gallery_camera = cameras_of_test(cameras)
-    camid = {"train": 0, "query": query_camera, "gallery": gallery_camera}
+    camid = cameras_of_test(cameras)
     splits = {split: read_folder(home / split, PATTERN, EXAMPLE, camid=camid[split]) for split in FOLDERS}
     images = Counter(record.pid for record in splits["train"])
     splits["train"] = [record for record in splits["train"] if images[record.pid] >= min_images]

@@ -43,12 +43,12 @@ def read(home: Path, *, size: Size, split: int = 0, seed: int = 0, cameras: Came
     for record in test:
         of_vehicle.setdefault(record.pid, []).append(record)
     gallery = {images[rng.integers(len(images))] for _, images in sorted(of_vehicle.items())}
-    query_camera, gallery_camera = cameras_of_test(cameras)
+    camid = cameras_of_test(cameras)
     data_set = DataSet(
         f"vehicleid_{size}",
         train=tuple(train),
-        query=tuple(record._replace(camid=query_camera) for record in test if record not in gallery),
-        gallery=tuple(record._replace(camid=gallery_camera) for record in test if record in gallery),
+        query=tuple(record._replace(camid=camid["query"]) for record in test if record not in gallery),
+        gallery=tuple(record._replace(camid=camid["gallery"]) for record in test if record in gallery),
         has_cameras=False,
     )
     return require_splits(data_set, {"train": files["train"], "query": files["test"], "gallery": files["test"]})

@@ -50,13 +50,10 @@ class AdapterBank(nn.Module):
     def _current(self) -> Tensor:
         return torch.cat([self.network.get_parameter(name).detach().flatten() for name in self.trained])
 
+    @torch.no_grad()
     def restart(self) -> None:
         """Reset the adapter in training to its initial values, which do not change features."""
-        self._take(self.initial)
-
-    @torch.no_grad()
-    def _take(self, values: Tensor) -> None:
-        for name, each in self._named(values).items():
+        for name, each in self._named(self.initial).items():
             self.network.get_parameter(name).copy_(each)
 
     def _named(self, values: Tensor) -> dict[str, Tensor]:
