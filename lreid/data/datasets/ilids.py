@@ -23,9 +23,7 @@ def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
     """Read one of 10 random splits of i-LIDS.
 
     All images of 59 people are for training. For each of the 60 test people, one query and one gallery image are drawn
-    at random. The release does not state the cameras. Like other toolkits, lreid numbers the images of each person and
-    uses the number of an image as its camera. The query and the gallery image of a person therefore always have
-    different cameras.
+    at random, so they always have different cameras.
 
     lreid draws the splits with a seed; other toolkits draw random splits without a seed.
     """

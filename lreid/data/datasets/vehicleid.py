@@ -28,9 +28,7 @@ SIZES: dict[Size, int] = {"small": 800, "medium": 1600, "large": 2400}
 def read(home: Path, *, size: Size, split: int = 0, seed: int = 0, cameras: CameraPolicy = "apart") -> DataSet:
     """Read VehicleID with one of its test lists.
 
-    The gallery has one random image of every test vehicle, and all other images of the test vehicles are queries.
-    Figures are averaged over 10 random galleries. The paper reports only Rank-k. Each query has a single match, so mAP
-    is the mean of 1 / rank over the queries.
+    The paper reports only Rank-k. Each query has a single match, so mAP is the mean of 1 / rank over the queries.
 
     Args:
         size: size of the test list, in vehicles.

@@ -19,12 +19,7 @@ PATTERN = r"(?P<pid>\d+)_\d+"
 
 
 def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
-    """Read one of 20 random splits of VIPeR.
-
-    Each of two cameras took one image of each person. Half of the people are for training. For the test people, the
-    images of one camera are the queries, and the images of the other camera are the gallery. Splits ``2 k`` and
-    ``2 k + 1`` have the same test people. Queries come from camera A in split ``2 k``, and from camera B in split
-    ``2 k + 1``.
+    """Read one of 20 random splits of VIPeR; splits ``2 k`` and ``2 k + 1`` have the same test people.
 
     VIPeR has no official split. lreid draws the splits with a seed; other toolkits draw random splits without a seed.
     """
