@@ -1,7 +1,6 @@
 """The command ``lreid export``."""
 
 import argparse
-import logging
 import time
 from collections import Counter
 from pathlib import Path
@@ -18,8 +17,6 @@ from lreid.retrieval import evaluate
 
 def run(args: argparse.Namespace) -> None:
     """Write the file, and print how much features of the file and features of the model differ."""
-    for name in ("onnxscript", "onnx_ir"):  # torch's exporter logs its steps to these loggers
-        logging.getLogger(name).setLevel(logging.WARNING)
     if args.int8 and (args.tool or args.format == "torch"):
         raise InputError("--int8: writes an ONNX file for lreid; remove --for and --format")
     listed = list_images(args.int8) if args.int8 else []

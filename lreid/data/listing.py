@@ -203,24 +203,6 @@ def named_as_market(files: Sequence[Path]) -> bool:
     return not others
 
 
-def list_csv(file: Path, split: str, root: Path | None = None) -> dict[str, list[Listed]]:
-    """List the images of one split of a CSV file, grouped by domain (see :mod:`lreid.data.csv_dataset`).
-
-    Raises:
-        InputError: the file cannot be read, is faulty, or has no image of this split.
-    """
-    from lreid.data.csv_dataset import read_rows
-
-    domains: dict[str, list[Listed]] = {}
-    for row in read_rows(file, root=root):
-        if row.split == split:
-            image = Listed(str(file.parent / row.path), row.pid, row.camid or None, row.time)
-            domains.setdefault(row.domain, []).append(image)
-    if not domains:
-        raise InputError(f"{file}: has no image of the split {split}; add some")
-    return domains
-
-
 def folders_test(query: Path, gallery: Path, pattern: Pattern | None = None) -> QueryGallery:
     """Build a test set from a folder of queries and a folder of gallery images, see :func:`list_folder`.
 
@@ -240,7 +222,17 @@ def csv_tests(file: Path, root: Path | None = None) -> list[QueryGallery]:
     Raises:
         InputError: the file cannot be read or is faulty, or a domain has no query or no gallery image.
     """
-    queries, galleries = list_csv(file, "query", root), list_csv(file, "gallery", root)
+    from lreid.data.csv_dataset import read_rows
+
+    splits: dict[str, dict[str, list[Listed]]] = {"query": {}, "gallery": {}}
+    for row in read_rows(file, root=root):
+        if row.split in splits:
+            image = Listed(str(file.parent / row.path), row.pid, row.camid or None, row.time)
+            splits[row.split].setdefault(row.domain, []).append(image)
+    queries, galleries = splits.values()
+    for split, images in splits.items():
+        if not images:
+            raise InputError(f"{file}: has no image of the split {split}; add some")
     if lacking := sorted(queries.keys() ^ galleries.keys()):
         split = "gallery" if lacking[0] in queries else "query"
         raise InputError(f"{file}: domain {lacking[0]} has no image of the split {split}; add some")

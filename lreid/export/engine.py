@@ -1,7 +1,6 @@
 """Run a trained model with onnxruntime instead of torch."""
 
 import contextlib
-import logging
 
 from lreid.errors import InputError
 from lreid.export.formats import export
@@ -35,7 +34,5 @@ def onnx_model(model: Embedder) -> OnnxEmbedder:
         if file.exists() and (exported := OnnxEmbedder(file)).fingerprint == name:
             return exported
     logger.info("exporting the model for onnxruntime to %s", file)
-    for verbose in ("onnxscript", "onnx_ir"):
-        logging.getLogger(verbose).setLevel(logging.WARNING)
     export(model, file)
     return OnnxEmbedder(file)

@@ -5,6 +5,7 @@
 # but is deprecated and would need additional tests.
 
 import copy
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,8 @@ def check_onnx(opset: int) -> None:
 
 def converted_to_onnx(program: ExportedProgram, opset: int, output: str) -> Any:
     """An ONNX model whose input is called ``images`` and whose output is called ``output``."""
+    for name in ("onnxscript", "onnx_ir"):  # torch's exporter logs its steps to these loggers
+        logging.getLogger(name).setLevel(logging.WARNING)
     converted = torch.onnx.export(
         program,
         dynamo=True,
