@@ -43,6 +43,8 @@ class Method:
             a kind are exemplars, which are counted separately, or a few numbers.
         saves: names of additional attributes in :meth:`state_dict`; the key is the last part of a dotted name. A class
             does not repeat the names that its base classes list.
+        copies: names of the attributes that are a frozen copy of a network or None, which :meth:`state_dict` also
+            contains, each with the name of the function that makes the copy.
         neck: whether the model has a BatchNorm neck after the features (BoT); classifier and retrieval use the output
             of the neck.
         defaults: defaults of inherited options that this method changes; its constructor passes
@@ -69,6 +71,7 @@ class Method:
     pixels: ClassVar[bool] = False
     keeps: ClassVar[Mapping[str, str]] = {"teacher": "network"}
     saves: ClassVar[Sequence[str]] = ()
+    copies: ClassVar[Mapping[str, str]] = {"teacher": "frozen_network"}
     neck: ClassVar[bool] = False
     unused: ClassVar[tuple[str, ...]] = ()
     divisible: ClassVar[bool] = True
@@ -288,7 +291,8 @@ class Method:
     def state_dict(self) -> dict[str, Any]:
         """Return the state that a resumed run needs in addition to the model: tensors and plain values."""
         own = {name: _packed(getattr(part, name)) for part, name in self._saved}
-        return {"teacher": _packed(self.teacher), "memory": self.memory.state_dict()} | own
+        copies = {name: _packed(getattr(self, name)) for name in self.copies}
+        return copies | {"memory": self.memory.state_dict()} | own
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state that :meth:`state_dict` returned.
@@ -296,11 +300,11 @@ class Method:
         Raises:
             KeyError: the state lacks a teacher, a memory or an attribute in ``saves`` that the method needs.
         """
-        self.teacher = None
-        teacher = state["teacher"] if self.keeps_teacher else None
-        if teacher is not None:
-            self.teacher = self.frozen_network()
-            self.teacher.load_state_dict(teacher)
+        for name, function in self.copies.items():
+            setattr(self, name, None)
+            if (self.keeps_teacher or name != "teacher") and state[name] is not None:
+                setattr(self, name, getattr(self, function)())
+                getattr(self, name).load_state_dict(state[name])
         if self.memory.budget or "memory" in state:
             self.memory.load_state_dict(state["memory"])
         for part, name in self._saved:

@@ -41,6 +41,7 @@ class LSTKCpp(FusedFineTuning):
     """
 
     keeps: ClassVar = {**FusedFineTuning.keeps, "long_teacher": "network"}
+    copies: ClassVar = {**FusedFineTuning.copies, "long_teacher": "frozen_network"}
 
     def __init__(
         self,
@@ -105,19 +106,6 @@ class LSTKCpp(FusedFineTuning):
         if self.trained is not None:
             self.teacher, self.long_teacher = self.trained, self.old
             self.trained = self.old = None
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state of the base class and the older teacher."""
-        long = None if self.long_teacher is None else self.long_teacher.state_dict()
-        return super().state_dict() | {"long_teacher": long}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that :meth:`state_dict` returned."""
-        super().load_state_dict(state)
-        self.long_teacher = None
-        if state["long_teacher"] is not None:
-            self.long_teacher = self.frozen_network()
-            self.long_teacher.load_state_dict(state["long_teacher"])
 
     def _averaged(self, share: float) -> ClassifyingEmbedder:
         """Average both teachers; the older teacher has the weight ``share``."""

@@ -66,6 +66,7 @@ class PAD(Method):
     relabels = False  # text features are computed for the identities at the start of the task
     finishing = "finishing the task"
     keeps: ClassVar = {**Method.keeps, "text": "network", "necks": "network", "heads": "identity", "bank": "identity"}
+    copies: ClassVar = {**Method.copies, "average": "_copy"}
     saves: ClassVar = ["text", "necks", "heads", "bank", "generator", "finished", "labels"]
 
     def __init__(
@@ -262,19 +263,6 @@ class PAD(Method):
         assert isinstance(average.backbone, ClipFeatures)
         average.backbone.all_levels = True
         return average
-
-    # ------------------------------------------------------------ checkpoints
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state of the base class, and the moving average of the network."""
-        return super().state_dict() | {"average": None if self.average is None else self.average.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that :meth:`state_dict` returned."""
-        super().load_state_dict(state)
-        self.average = None if state["average"] is None else self._copy()
-        if self.average is not None:
-            self.average.load_state_dict(state["average"])
 
 
 def text_rate(epoch: int, epochs: int, base: float) -> float:

@@ -51,6 +51,8 @@ class Retrace(TaskHeadFineTuning):
 
     finishing = "interpolating weights"
     keeps: ClassVar = {"began": "network", "task_neck": "network", "classifier": "identity"}
+    copies: ClassVar = {**TaskHeadFineTuning.copies, "began": "frozen_network"}
+    saves: ClassVar = ["share"]
 
     def __init__(
         self,
@@ -131,19 +133,6 @@ class Retrace(TaskHeadFineTuning):
     def figures(self) -> dict[str, float]:
         """Return the interpolation weight alpha of the last task, as ``share``."""
         return super().figures() | {"share": self.share}
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the state of the base class, alpha, and, within a task, the previous network."""
-        began = None if self.began is None else self.began.state_dict()
-        return super().state_dict() | {"began": began, "share": self.share}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that :meth:`state_dict` returned."""
-        super().load_state_dict(state)
-        self.share = state["share"]
-        self.began = None if state["began"] is None else frozen_copy(self.model)
-        if self.began is not None:
-            self.began.load_state_dict(state["began"])
 
 
 def _sample(task: Task) -> tuple[list[str], np.ndarray, np.ndarray]:
