@@ -1,6 +1,7 @@
 """Run a trained model with onnxruntime instead of torch."""
 
 import contextlib
+import logging
 
 from lreid.errors import InputError
 from lreid.export.formats import export
