@@ -217,6 +217,24 @@ def test_torchreid_networks_are_adapted() -> None:
         build_backbone("torchreid:osnet_x9")
 
 
+@pytest.mark.parametrize("name", ["osnet_x1_0", "osnet_ain_x1_0"])
+def test_weights_of_torchreid_that_cannot_be_downloaded_are_one_line(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torchreid")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise ConnectionError("no route\nto host")
+
+    monkeypatch.setattr("gdown.download", refuse)
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    with pytest.raises(
+        InputError,
+        match=r"imagenet cannot be downloaded \(no route to host\); download https://\S+ elsewhere and name that file",
+    ):
+        build_backbone(f"torchreid:{name}", "imagenet")
+
+
 class Patches(nn.Module):
     """A network of one's own: a linear map of patches."""
 

@@ -1,9 +1,11 @@
 """Networks of torchreid, such as ``torchreid:osnet_x1_0``."""
 
+import warnings
+
 import torch
 from torch import Tensor, nn
 
-from lreid.errors import ArgumentError
+from lreid.errors import ArgumentError, refuse_out_of_memory
 from lreid.extras import Extra
 
 
@@ -31,13 +33,30 @@ class TorchreidFeatures(nn.Module):
 
 
 def build(name: str, *, imagenet: bool) -> nn.Module:
-    """Build a network of torchreid by its name in torchreid; with ``imagenet``, torchreid chooses the weights."""
-    models = Extra("torchreid", "torchreid").models
+    """Build a network of torchreid by its name in torchreid; with ``imagenet``, torchreid chooses the weights.
+
+    Raises:
+        ArgumentError: torchreid has no such network, or the weights cannot be downloaded.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torchreid warns that its Cython code is not compiled
+        models = Extra("torchreid", "torchreid").models
     try:
         # With the triplet loss, the network returns (logits, features) in training and otherwise features.
         network = models.build_model(name, num_classes=1, loss="triplet", pretrained=imagenet)
     except KeyError as error:
         raise ArgumentError("backbone", f"torchreid:{name}: {' '.join(str(error).split())}") from None
+    except Exception as error:  # a download may raise anything
+        refuse_out_of_memory(error, f"torchreid:{name}")
+        if not imagenet:
+            raise
+        url = vars(models)["__model_factory"][name].__globals__.get("pretrained_urls", {}).get(name, "the weights")
+        reason = " ".join(str(error).split())[:200]
+        raise ArgumentError(
+            "weights",
+            f"imagenet cannot be downloaded ({reason}); download {url} elsewhere and name that file, or use none to "
+            "start from random weights",
+        ) from None
     adapter = TorchreidFeatures(network)
     with torch.no_grad():
         adapter.dim = adapter.eval()(torch.zeros(1, 3, 256, 128)).shape[1]
