@@ -31,5 +31,6 @@ else
     lreid train --config "$benchmark" --config dwopp --out "$run" DATA.ROOT "$data" "$@"
 fi
 lreid test --checkpoint "$run"
-lreid zoo publish "$run" "$name" --out "$zoo" ${HUB:+--hub "$HUB"}
+# The data sets are for research only, so the weights are not published under the MIT licence.
+lreid zoo publish "$run" "$name" --licence research-only --out "$zoo" ${HUB:+--hub "$HUB"}
 LREID_ZOO_CARDS=$zoo lreid test --checkpoint "zoo:$name" DATA.ROOT "$data"

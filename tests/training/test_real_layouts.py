@@ -1,11 +1,17 @@
-"""The commands of a user with data on a small tree in each layout, from training to the zoo; ResNet-50 on one."""
+"""The commands of a user with data, from training to the zoo, with ResNet-50 on a small tree in each layout."""
 
+import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
-from tiny import FEW, broken_off, words
+from processes import until
+from tiny import broken_off, words
 
 import lreid
 from lreid.apps.publishing import publish
@@ -35,8 +41,6 @@ FAST = {
     "EPISODE.SUPPORT": 1,
     "TRAIN.EPOCHS": 1,
     "EVAL.FLIP": False,
-    "INPUT.HEIGHT": 128,
-    "INPUT.WIDTH": 64,
 }
 
 
@@ -67,8 +71,7 @@ def test_from_images_to_a_model_by_name(benchmark: str, tmp_path: Path, monkeypa
     keys = {"DATA.ROOT": tmp_path / "data"}
     cfg = load_config([f"benchmarks/{benchmark}"], words(FAST, tasks, keys), report=False)
     assert cfg.MODEL.BACKBONE == "resnet50"
-    if benchmark != "veri776-10":  # a layout is read for every network
-        cfg = load_config([f"benchmarks/{benchmark}"], words(FAST, tasks, keys, FEW), report=False)
+    assert (cfg.INPUT.HEIGHT, cfg.INPUT.WIDTH) == ((224, 224) if "veri" in benchmark else (256, 128))
     run, zoo = tmp_path / "run", tmp_path / "zoo"
 
     broken_off(cfg, run, epochs=1)  # in the second task
@@ -83,3 +86,35 @@ def test_from_images_to_a_model_by_name(benchmark: str, tmp_path: Path, monkeypa
     monkeypatch.setenv("LREID_ZOO_CARDS", str(zoo))
     trained = lreid.load_model(run / "checkpoints" / "task-02.pt")
     assert fingerprint(lreid.load_model("zoo:mine")) == fingerprint(trained)
+
+
+@pytest.mark.slow
+def test_the_script_continues_where_it_was_killed(repository: Path, tmp_path: Path) -> None:
+    plant(tmp_path / "data", *MARKET)
+    (tmp_path / "lreid").write_text(f'#!/bin/sh\nexec {sys.executable} -m lreid "$@"\n')
+    (tmp_path / "lreid").chmod(0o755)
+    places = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(sys.path)}
+    small = {"MODEL.BACKBONE": "small", "INPUT.HEIGHT": 64, "INPUT.WIDTH": 32}
+    steps = {"BENCHMARK.TASKS_PER_DATASET": 2, "TRAIN.EPOCHS": 20, "TRAIN.CHECKPOINT_MINUTES": 0}
+    command = ["sh", str(repository / "examples/from_market.sh"), "data", "mine", *words(FAST, small, steps)]
+    run = tmp_path / "runs/mine"
+
+    with open(tmp_path / "first.txt", "w") as log:
+        first = subprocess.Popen(
+            command, cwd=tmp_path, env=os.environ | places, stdout=log, stderr=log, start_new_session=True
+        )
+    until(lambda: (run / "checkpoints/last.pt").exists() or first.poll() is not None)
+    assert first.poll() is None, (tmp_path / "first.txt").read_text()
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    assert not (run / "results.json").exists()  # within the first task
+
+    second = subprocess.run(command, cwd=tmp_path, env=os.environ | places, capture_output=True, text=True)
+    assert (second.returncode, second.stderr) == (0, "")
+    assert "resuming from" in second.stdout and "ranked by faiss-flat" in second.stdout
+    trained = json.loads((run / "results.json").read_text())["mAP"][-1]
+    for folder in (run / "test", tmp_path / "mine-test"):  # of the run, and of the model by name
+        tested = json.loads((folder / "market1501-10/test.json").read_text())
+        assert tested["rows"][-1]["mAP"] == pytest.approx(trained[0])
+    card = json.loads((tmp_path / "runs/zoo/mine.json").read_text())
+    assert card["licence"] == "research-only"
