@@ -31,6 +31,7 @@ COLUMNS = {
     "unseen_mAP": ("unseen mAP", ".1f"),
     "unseen_rank1": ("unseen Rank-1", ".1f"),
     "merged_mAP": ("merged mAP", ".1f"),
+    "merged_rank1": ("merged Rank-1", ".1f"),
     "current_mAP": ("mAP of the task just learned", ".1f"),
     **{
         f"rank1_{place}": (f"Rank-1, {place}", ".1f")

@@ -73,7 +73,8 @@ class Erasing(Transform):
 class RandomErasing(Erasing):
     """Erase a uniformly drawn share of an image, as BoT's official code does (Luo et al., 2019).
 
-    BoT's code fills the rectangle with the mean colour, which is 0 in normalised units.
+    BoT's code fills the rectangle with the mean RGB values *after* the normalisation, so its ``fill`` is
+    ``(0.485, 0.456, 0.406)``. The mean colour is 0 in normalised units.
 
     Args:
         scale: range of the erased share of the image, in (0, 1).

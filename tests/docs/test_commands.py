@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from lreid.apps.cli import run_command
 from lreid.config import check_values
 from lreid.training.run_config import load_run_config
 
@@ -83,6 +84,24 @@ def test_every_command_of_the_papers_resolves(pages: dict[str, str]) -> None:
             files = [*given["--config"], *[f"methods/{method}"] * bool(method)]
             for pairs in varied:
                 check_values(load_run_config(files, [*given[""], *pairs]))
+
+
+@pytest.mark.slow
+def test_every_sweep_of_the_results_can_start(
+    repository: Path, pages: dict[str, str], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(repository)
+    found = [
+        line
+        for name, text in pages.items()
+        if name.startswith("docs/results/")
+        for block in blocks(text, "")
+        for line in block.splitlines()
+        if line.startswith("lreid sweep ")
+    ]
+    assert len(found) > 20
+    for line in found:
+        assert run_command("sweep", [*shlex.split(line)[2:], "--dry-run"]) == 0, (line, capfd.readouterr().err)
 
 
 def test_every_config_file_exists(repository: Path, pages: dict[str, str]) -> None:
