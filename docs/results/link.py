@@ -22,7 +22,7 @@ from trackeval.metrics import HOTA, Identity
 
 from lreid.data.images import Images
 from lreid.data.records import Record as Listed
-from lreid.link.constraints import OVERLAPPING, least_times
+from lreid.link.constraints import OVERLAPPING, learn_travel, least_times
 from lreid.link.offline import Rule, link
 from lreid.link.online import OnlineLinker
 from lreid.link.record import Record
@@ -151,10 +151,11 @@ def measure_walks(walks: Path, folder: Path) -> None:
     free = np.where(np.isfinite(least), OVERLAPPING, least)
     days = int((whole.starts < whole.starts.min() + 43_200).sum())  # tracklets of the first day
     first = link(whole[:days], least)
-    second = link(whole[days:], first.least, earlier=whole[:days], identities=first.labels)
+    second = link(whole[days:], least, earlier=whole[:days], identities=first.labels)
     line("day by day", second.threshold, np.concatenate([first.labels, second.labels]))
     later, labels = read(folder, past=days)[days:], np.zeros(len(whole) - days, np.int64)
-    linker = OnlineLinker(first.least, first.threshold, whole[:days], first.labels)
+    learnt = learn_travel(whole[:days], first.labels, least)
+    linker = OnlineLinker(learnt, first.threshold, whole[:days], first.labels)
     for step in np.unique(later.ends // 10):
         here = np.flatnonzero(later.ends // 10 == step)
         labels[here] = linker.add(later[here])

@@ -39,7 +39,7 @@ from lreid.files import (
 from lreid.gallery import Gallery
 from lreid.gallery.store import place_of
 from lreid.identities import UNKNOWN
-from lreid.link.constraints import OVERLAPPING, least_times
+from lreid.link.constraints import learn_travel, least_times
 from lreid.link.cutting import BOXES, Clip, Cut, cut
 from lreid.link.offline import Rule, impostors, link
 from lreid.link.online import OnlineLinker
@@ -120,6 +120,8 @@ def add(
                 "end": end,
             }
             record.content["clips"].append(row)
+        given = {frozenset(each[:2]): [*each] for each in [*record.content["travel"], *travel]}
+        record.content["travel"] = [*given.values()]
         earlier = len(record.tracklets)
         for each in sorted(cuts, key=lambda cut: (cut.start, cut.end, cut.key)):
             camera = each.key.split("/")[0]
@@ -127,11 +129,11 @@ def add(
                 {"key": each.key, "camera": camera, "start": each.start, "end": each.end, "identity": 0}
                 | {"score": None, "why": "", "crops": each.crops}
             )
-        _require_threshold(record, record.tracklets[earlier:], travel, options)
+        _require_threshold(record, record.tracklets[earlier:], record.tracklets[:earlier], options)
         named = _with_features(folder, record.tracklets[earlier:], named, checkpoint, model, flip)
         for clip in clips:
             sync_below(folder / CROPS / clip.name, folder)
-        _link(record, named, record.tracklets[earlier:], record.tracklets[:earlier], travel, options)
+        _link(record, named, record.tracklets[earlier:], record.tracklets[:earlier], options)
         later(named)
     if keep_days is not None:
         remove(folder, keep_days=keep_days)
@@ -154,7 +156,7 @@ def relink(folder: Path, options: Options = Options()) -> Record:
         named = NamedGallery.load(folder / GALLERY)
         old = {each["key"]: each["identity"] for each in record.tracklets}
         fresh = record.content["next"]
-        _link(record, named, record.tracklets, [], (), options)
+        _link(record, named, record.tracklets, [], options)
         counts = Counter((each["identity"], old[each["key"]]) for each in record.tracklets)
         people = {name for _, name in _enrolled(named)}
         enrolled = {int(number) for number, name in record.content["names"].items() if name in people}
@@ -318,14 +320,7 @@ def _with_features(
     return NamedGallery(gallery, str(folder / GALLERY), checkpoint, flip, None)
 
 
-def _link(
-    record: Record,
-    named: NamedGallery,
-    new: Sequence[Json],
-    old: Sequence[Json],
-    travel: Sequence[tuple[str, str, float]],
-    options: Options,
-) -> None:
+def _link(record: Record, named: NamedGallery, new: Sequence[Json], old: Sequence[Json], options: Options) -> None:
     """Assign identities to new tracklets, and record mean similarities to the other tracklets of each identity."""
     numbers = {record.name_of(each["identity"]): each["identity"] for each in old}
     numbers |= {name: int(number) for number, name in record.content["names"].items()}
@@ -334,10 +329,10 @@ def _link(
         if name not in numbers:
             numbers[name] = record.new_identity()
             record.content["names"][str(numbers[name])] = name
-    place, least = _travel(record, travel)
-    names, rows = [*place], [*old, *new]
+    place, least = _travel(record)
+    rows = [*old, *new]
     features, of_enrolled = _features(record, named, rows, [path for path, _ in enrolled], options, len(old))
-    cameras = np.array([place[row["camera"]] for row in rows] + [len(names)] * len(enrolled))
+    cameras = np.array([place[row["camera"]] for row in rows] + [len(place)] * len(enrolled))
     times = np.array([[row["start"], row["end"]] for row in rows] + [[-np.inf] * 2] * len(enrolled)).reshape(-1, 2)
     everything = Tracklets(cameras, times[:, 0], times[:, 1], np.concatenate([features, of_enrolled]))
     known_rows = np.r_[0 : len(old), len(rows) : len(everything)]
@@ -345,13 +340,7 @@ def _link(
     numbered = [row["identity"] for row in old] + [numbers[name] for _, name in enrolled]
     order = sorted(set(numbered))
     identities = np.searchsorted(order, numbered).astype(np.int64)
-    labels, least = _labels(record, fresh, earlier, identities, least, new, options)
-    record.content["travel"] = [
-        [names[a], names[b], round(float(least[a, b]), 3)]
-        for a in range(len(names))
-        for b in range(a + 1, len(names))
-        if least[a, b] > OVERLAPPING
-    ]
+    labels = _labels(record, fresh, earlier, identities, least, new, options)
     sums = np.zeros((max([len(order), *(labels + 1).tolist()]), everything.features.shape[1]))
     np.add.at(sums, np.concatenate([identities, labels]), np.concatenate([earlier.features, fresh.features]))
     sizes = np.bincount(np.concatenate([identities, labels]), minlength=len(sums))
@@ -366,17 +355,14 @@ def _link(
         row["why"] = f"{'new' if label >= len(order) else 'earlier'} identity, {counted(others, 'other tracklet')}"
 
 
-def _travel(record: Record, travel: Sequence[tuple[str, str, float]]) -> tuple[dict[str, int], np.ndarray]:
-    """Number the cameras, and return minimum travel times between them; enrolled images have an extra camera."""
+def _travel(record: Record) -> tuple[dict[str, int], np.ndarray]:
+    """Number the cameras, and return the given travel times between them; enrolled images have an extra camera."""
     place = {name: number for number, name in enumerate(dict.fromkeys(e["camera"] for e in record.content["clips"]))}
-    given = [*record.content["travel"], *travel]
-    times = [(place[a], place[b], seconds) for a, b, seconds in given if {a, b} <= place.keys()]
+    times = [(place[a], place[b], seconds) for a, b, seconds in record.content["travel"] if {a, b} <= place.keys()]
     return place, least_times(len(place) + 1, times)
 
 
-def _require_threshold(
-    record: Record, new: Sequence[Json], travel: Sequence[tuple[str, str, float]], options: Options
-) -> None:
+def _require_threshold(record: Record, new: Sequence[Json], old: Sequence[Json], options: Options) -> None:
     """Check that a threshold is known or can be calibrated on the new tracklets, before features are extracted.
 
     Raises:
@@ -385,12 +371,15 @@ def _require_threshold(
     if options.rule.threshold is not None:
         return
     if options.delay is None:
-        place, least = _travel(record, travel)
-        cameras, starts, ends = (
-            np.array(each)
-            for each in zip(*((place[row["camera"]], row["start"], row["end"]) for row in new), strict=True)
-        )
-        impostors(Tracklets(cameras, starts, ends, np.zeros((len(new), 0), np.float32)), least)
+        place, least = _travel(record)
+
+        def passages(rows: Sequence[Json]) -> Tracklets:
+            cameras, starts, ends = ([row[name] for row in rows] for name in ("camera", "start", "end"))
+            numbers = np.array([place[camera] for camera in cameras], dtype=np.int64)
+            return Tracklets(numbers, np.array(starts), np.array(ends), np.zeros((len(rows), 0), np.float32))
+
+        identities = np.array([row["identity"] for row in old])
+        impostors(passages(new), learn_travel(passages(old), identities, least) if options.rule.learn else least)
     elif record.content["threshold"] is None:
         raise InputError("--online has no data to calibrate on yet; link one day without it first, or pass --threshold")
 
@@ -403,8 +392,8 @@ def _labels(
     least: np.ndarray,
     rows: Sequence[Json],
     options: Options,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Link new tracklets, all at once or online; return labels and travel times, and record the threshold."""
+) -> np.ndarray:
+    """Link new tracklets, all at once or online; return labels, and record the threshold."""
     if options.delay is None:
         index = {row["key"]: number for number, row in enumerate(rows)}
         groups = ([index[key] for key in group if key in index] for group in record.content["same"])
@@ -412,15 +401,16 @@ def _labels(
         cannot = [(index[a], index[b]) for a, b in record.content["apart"] if a in index and b in index]
         links = link(fresh, least, options.rule, earlier=earlier, identities=identities, must=must, cannot=cannot)
         record.content["threshold"] = links.threshold
-        return links.labels, links.least
+        return links.labels
     threshold = record.content["threshold"] if options.rule.threshold is None else options.rule.threshold
     record.content["threshold"] = threshold
+    least = learn_travel(earlier, identities, least) if options.rule.learn else least
     linker = OnlineLinker(least, threshold, earlier, identities)
     labels = np.zeros(len(fresh), np.int64)
     step = np.floor(fresh.ends / options.delay) if options.delay > 0 else fresh.ends
     for each in np.unique(step):
         labels[step == each] = linker.add(fresh[np.flatnonzero(step == each)])
-    return labels, least
+    return labels
 
 
 def _features(

@@ -8,6 +8,7 @@ from lreid.link.tracklets import Tracklets
 
 OVERLAPPING = -np.inf  # minimum travel time of two cameras with overlapping views
 SOME = 8  # minimum number of transitions between two cameras to learn a travel time
+LONGEST = 3600.0  # maximum time of a transition, seconds; a person who returns after more time did not travel directly
 QUANTILE, SHARE = (
     0.05,
     0.5,
@@ -56,13 +57,15 @@ def learn_travel(tracklets: Tracklets, labels: np.ndarray, least: np.ndarray) ->
         least: (C, C), see :func:`possible`; travel times that are given (finite values) are not learned.
 
     Returns:
-        (C, C) travel times. If there are at least ``SOME`` transitions between two cameras, the learnt time is half of
-        the 5 % quantile of the transition times. The learnt time is ``OVERLAPPING`` if there are fewer transitions, or
-        if the quantile is not above 0. A learnt time is never longer than a route through other cameras.
+        (C, C) travel times. Transitions that take more than ``LONGEST`` do not count. If there are at least ``SOME``
+        transitions between two cameras, the learnt time is half of the 5 % quantile of the transition times. The learnt
+        time is ``OVERLAPPING`` if there are fewer transitions, or if the quantile is not above 0. A learnt time is
+        never longer than a route through other cameras.
     """
     order = np.lexsort((tracklets.ends, tracklets.starts, labels))
     before, after = order[:-1], order[1:]
     moved = (labels[before] == labels[after]) & (tracklets.cameras[before] != tracklets.cameras[after])
+    moved &= tracklets.starts[after] <= tracklets.ends[before] + LONGEST
     before, after = before[moved], after[moved]
     pairs = np.sort(np.stack([tracklets.cameras[before], tracklets.cameras[after]]), axis=0)
     seconds = tracklets.starts[after] - tracklets.ends[before]

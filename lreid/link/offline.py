@@ -196,11 +196,12 @@ def link(
     if threshold is None:
         from lreid.retrieval.open_set import threshold_for  # loads torch
 
-        scores = impostors(tracklets, least)
+        scores = impostors(tracklets, learn_travel(earlier, identities, least) if rule.learn else least)
         strict, threshold = (threshold_for(scores, share * rule.false_accept_rate) for share in (STRICT, 1))
     if rule.learn and strict is not None:
         _forbid(nodes, tracklets, earlier, identities, least)
-        least = learn_travel(tracklets, agglomerate(nodes.copy(), strict)[count:], least)
+        roots = agglomerate(nodes.copy(), strict)[count:]
+        least = learn_travel(earlier.followed_by(tracklets), np.concatenate([identities, roots]), least)
     _forbid(nodes, tracklets, earlier, identities, least)
     for one, other in cannot:
         nodes.forbidden[count + one, count + other] = nodes.forbidden[count + other, count + one] = True

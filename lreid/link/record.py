@@ -52,12 +52,12 @@ class Record:
 
     Attributes:
         content: the content as plain data, with the following keys. ``threshold`` is a cosine similarity. ``travel``
-            has minimum travel times between cameras in seconds. ``next`` is the number of the next identity. ``names``
-            has names of identities by number. ``clips`` lists the recordings. ``same`` has groups of tracklets that a
-            user marked as one person; ``apart`` has pairs of tracklets that a user marked as two people. ``history``
-            has replaced values. ``tracklets`` lists all tracklets. Each tracklet has a ``key`` (a folder below
-            ``tracklets/``), times, ``identity``, ``crops`` with qualities, ``score`` (mean similarity to the other
-            tracklets of the identity), and ``why`` (the reason for the identity).
+            has the minimum travel times between cameras that a user gave, in seconds. ``next`` is the number of the
+            next identity. ``names`` has names of identities by number. ``clips`` lists the recordings. ``same`` has
+            groups of tracklets that a user marked as one person; ``apart`` has pairs of tracklets that a user marked as
+            two people. ``history`` has replaced values. ``tracklets`` lists all tracklets. Each tracklet has a ``key``
+            (a folder below ``tracklets/``), times, ``identity``, ``crops`` with qualities, ``score`` (mean similarity
+            to the other tracklets of the identity), and ``why`` (the reason for the identity).
     """
 
     def __init__(self, content: Json | None = None) -> None:

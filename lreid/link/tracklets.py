@@ -33,6 +33,12 @@ class Tracklets:
     def __getitem__(self, rows: np.ndarray | slice) -> Tracklets:
         return Tracklets(self.cameras[rows], self.starts[rows], self.ends[rows], self.features[rows])
 
+    def followed_by(self, later: Tracklets) -> Tracklets:
+        """The cameras and times of these tracklets and then of later ones, without features."""
+        pairs = ((self.cameras, later.cameras), (self.starts, later.starts), (self.ends, later.ends))
+        cameras, starts, ends = map(np.concatenate, pairs)
+        return Tracklets(cameras, starts, ends, np.zeros((len(cameras), 0), np.float32))
+
 
 def crop_quality(height: float, sharpness: float, visible: float, hidden: float) -> float:
     """The weight of a crop in its tracklet's feature.

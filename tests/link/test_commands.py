@@ -196,6 +196,21 @@ def test_online_needs_a_threshold_and_joins_what_is_known(films: Path, linked: P
     assert {*identities(linked).values()} == {1, 2, 3}
 
 
+@pytest.mark.parametrize(("more", "people"), [((), 3), (("--online",), 6)])
+def test_travel_times_are_learnt_at_every_command_and_only_given_ones_are_stored(
+    films: Path, linked: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...], people: int
+) -> None:
+    monkeypatch.setattr("lreid.link.constraints.SOME", 2)
+    # The first day shows that the way takes an hour. The new recordings show that it takes ten minutes, but online
+    # linking learns only from tracklets that were linked before.
+    hurried = {"a": film(films, "a", 5, "2026-03-05T08:00:00"), "b": film(films, "b", 5, "2026-03-05T08:10:00")}
+    for travel, count in (([], people), ([["b", "a", 60]], 3)):
+        (films / "day-5.yaml").write_text(yaml.safe_dump({"cameras": hurried, "travel": travel}))
+        assert add(films, linked, 5, *more) == 0
+        assert content(linked)["travel"] == travel and len({*identities(linked).values()}) == count
+        assert lreid("undo", linked) == 0 and not content(linked)["travel"]
+
+
 def test_a_threshold_that_is_not_there_is_named_before_features_are_extracted(
     films: Path, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -130,6 +130,33 @@ def test_learnt_travel_times_allow_the_way_through_a_third_camera() -> None:
     assert learn_travel(tracklets, labels, least_times(3, [(0, 2, 100)]))[0, 2] == 100
 
 
+def walks_of(people: int, seconds: float, day: float) -> Tracklets:
+    """Each person is at camera 0 for 10 seconds and, after some seconds, at camera 1."""
+    starts = day + 1000.0 * np.arange(people)[:, None] + [0, 10 + seconds]
+    features = np.repeat(np.eye(people, dtype=np.float32), 2, 0)
+    return Tracklets(np.tile([0, 1], people), starts.ravel(), starts.ravel() + 10, features)
+
+
+def test_travel_times_are_learnt_again_from_all_days() -> None:
+    first, second = walks_of(6, 60, 0), walks_of(6, 40, 86_400)
+    one = link(first, least_times(2), Rule(0.5))
+    assert np.isneginf(one.least[0, 1])  # 6 transitions are too few
+    two = link(second, least_times(2), Rule(0.5), earlier=first, identities=one.labels)
+    assert two.least[0, 1] == 20 and (two.labels == one.labels).all()
+    again = link(walks_of(6, 8, 172_800), two.least, Rule(0.5), earlier=first, identities=one.labels)
+    assert again.least[0, 1] == 20  # a given travel time stays
+
+
+def test_travel_times_are_not_learnt_from_nights_and_enrolled_images() -> None:
+    cameras, starts = np.tile([0, 1], 10), np.tile([0.0, 86_400.0], 10) + np.repeat(np.arange(10.0), 2)
+    tracklets = Tracklets(cameras, starts, starts + 10, np.zeros((20, 1), np.float32))
+    labels = np.repeat(np.arange(10), 2)
+    assert np.isneginf(learn_travel(tracklets, labels, least_times(2))[0, 1])
+    starts[::2] = -np.inf  # enrolled images
+    tracklets = Tracklets(cameras, starts, np.where(cameras, starts + 10, starts), tracklets.features)
+    assert np.isneginf(learn_travel(tracklets, labels, least_times(2))[0, 1])
+
+
 def test_online_takes_more_known_identities_than_it_has_room_for_at_first() -> None:
     known, _ = people(0, 1000)
     linker = OnlineLinker(least_times(3), 2.0, known, np.arange(1000))
