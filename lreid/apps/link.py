@@ -54,6 +54,8 @@ def _correct(args: argparse.Namespace) -> Record:
     if args.action == "split":
         identity, words = args.identity, args.tracklets
         return commands.correct(args.folder, f"split {identity}", lambda record: record.split(identity, words))
-    words = escaped(args.identities if args.action != "name" else [args.identity, args.name])
-    change = {"merge": Record.merge, "apart": Record.apart, "name": Record.name}[args.action]
+    if args.action == "name":
+        return commands.rename(args.folder, *escaped([args.identity, args.name]))
+    words = escaped(args.identities)
+    change = {"merge": Record.merge, "apart": Record.apart}[args.action]
     return commands.correct(args.folder, " ".join([args.action, *words]), lambda record: change(record, *words))

@@ -180,6 +180,27 @@ def correct(folder: Path, action: str, change: Callable[[Record], object]) -> Re
     return record
 
 
+def rename(folder: Path, identity: str, name: str) -> Record:
+    """Give an identity a name; ``unknown-NUMBER`` removes the name.
+
+    Raises:
+        InputError: as in :meth:`Record.name`, or the name to be removed is the name of enrolled images.
+    """
+
+    def change(record: Record) -> None:
+        old = record.name_of(number := record.find(identity))
+        record.name(identity, name)
+        if record.name_of(number) == f"unknown-{number}":
+            images = [path for path, who in _enrolled(NamedGallery.load(folder / GALLERY)) if who == old]
+            if images:
+                raise InputError(
+                    f"{old}: images such as {images[0]} are enrolled under this name; choose another name, or first "
+                    f"delete these images with lreid search remove {folder / GALLERY} IMAGE ..."
+                )
+
+    return correct(folder, f"name {identity} {name}", change)
+
+
 def remove(folder: Path, identity: str | None = None, *, keep_days: float | None = None) -> int:
     """Delete tracklets with their crops, features and boxes. The removal and earlier changes cannot be undone.
 

@@ -170,6 +170,19 @@ def test_a_new_name_of_an_enrolled_person_survives_relink_and_undo(linked: Path)
     assert gallery(linked)["/anna.jpg"] == "berta"
 
 
+def test_the_name_of_an_enrolled_person_cannot_be_removed(linked: Path, capsys) -> None:
+    enrol(linked, "a/20260301T080000/1", "anna")
+    assert lreid("relink", linked, "--threshold", 0.99, "--raw") == 0
+    before, number = (linked / "identities.json").read_bytes(), {*content(linked)["names"]}.pop()
+    capsys.readouterr()
+    assert lreid("name", linked, "anna", f"unknown-{number}") == 2
+    error = capsys.readouterr().err
+    assert "anna: images such as /anna.jpg are enrolled under this name" in error and error.count("\n") == 1
+    assert (linked / "identities.json").read_bytes() == before
+    assert lreid("name", linked, 2, "berta") == 0 and lreid("name", linked, "berta", "unknown-2") == 0
+    assert "berta" not in gallery(linked).values()
+
+
 def test_files_of_the_system_between_the_folders_of_tracklets_do_not_delete_crops(linked: Path) -> None:
     crops = sorted((linked / "tracklets").rglob("*.jpg"))
     for folder in ("", "a", "a/20260301T080000", "a/20260301T080000/1"):
