@@ -222,6 +222,9 @@ class Record:
             each |= {"identity": number, "score": None, "why": f"split from {self.name_of(self.find(identity))}"}
         keep = [group for group in self.content["same"] if not ({*group} & keys and {*group} - keys)]
         self.content["same"] = keep
+        # Earlier statements that this identity and another one are two people hold for the part that keeps the number.
+        pairs = self.content["apart"]
+        self.content["apart"] = [[rest[0]["key"] if key in keys else key for key in pair] for pair in pairs]
         self._confirm_apart(moved, rest)
         return number
 

@@ -134,6 +134,14 @@ def test_relink_keeps_numbers_and_corrections(linked: Path) -> None:
     assert lreid("relink", linked, "--threshold", -1, "--raw") == 0 and identities(linked) == before
 
 
+def test_two_people_stay_apart_after_a_split(linked: Path) -> None:
+    moved, rest, others = "a/20260301T080000/1", "b/20260301T090000/1", ("a/20260301T080000/3", "b/20260301T090000/3")
+    assert lreid("apart", linked, 1, 3) == 0 and lreid("split", linked, 1, moved) == 0
+    assert lreid("relink", linked, "--threshold", -1, "--raw") == 0
+    linked_now = identities(linked)
+    assert linked_now[rest] not in {linked_now[moved], *(linked_now[key] for key in others)}
+
+
 def enrol(linked: Path, key: str, name: str) -> None:
     """Add an image to the gallery, with a name and the feature of a tracklet's first crop."""
     of = NamedGallery.load(linked / "people.gallery").gallery
