@@ -10,7 +10,6 @@ the next command deletes such files.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import logging
 import shutil
 import time
@@ -417,8 +416,7 @@ def _labels(
     """Link new tracklets, all at once or online; return labels, and record the threshold."""
     if options.delay is None:
         index = {row["key"]: number for number, row in enumerate(rows)}
-        groups = ([index[key] for key in group if key in index] for group in record.content["same"])
-        must = [(one, other) for group in groups for one, other in itertools.pairwise(group)]
+        must = [[index[key] for key in group if key in index] for group in record.content["same"]]
         cannot = [(index[a], index[b]) for a, b in record.content["apart"] if a in index and b in index]
         links = link(fresh, least, options.rule, earlier=earlier, identities=identities, must=must, cannot=cannot)
         record.content["threshold"] = links.threshold

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -171,7 +172,7 @@ def link(
     *,
     earlier: Tracklets | None = None,
     identities: np.ndarray | None = None,
-    must: Pairs = (),
+    must: Sequence[Sequence[int]] = (),
     cannot: Pairs = (),
 ) -> Links:
     """Link tracklets with each other and with earlier identities; two earlier identities are never joined.
@@ -182,7 +183,8 @@ def link(
         rule: how tracklets are compared.
         earlier: M tracklets that were linked before.
         identities: (M,) int64, identities of the earlier tracklets; every number from 0 to K - 1 occurs.
-        must, cannot: pairs of ``tracklets`` that show one person, and pairs that show two people.
+        must: groups of ``tracklets`` that show one person, whatever their times.
+        cannot: pairs of ``tracklets`` that show two people.
 
     Raises:
         InputError: there are too many tracklets and identities, there are too few impostor pairs to calibrate a
@@ -203,11 +205,12 @@ def link(
         roots = agglomerate(nodes.copy(), strict)[count:]
         least = learn_travel(earlier.followed_by(tracklets), np.concatenate([identities, roots]), least)
     _forbid(nodes, tracklets, earlier, identities, least)
+    groups = [count + np.array(group, dtype=np.int64) for group in must]
+    for group in groups:  # a correction by the user overrides time constraints
+        nodes.forbidden[np.ix_(group, group)] = False
     for one, other in cannot:
         nodes.forbidden[count + one, count + other] = nodes.forbidden[count + other, count + one] = True
-    for one, other in must:  # a correction by the user overrides time constraints
-        nodes.forbidden[count + one, count + other] = nodes.forbidden[count + other, count + one] = False
-    roots = agglomerate(nodes, threshold, [(count + one, count + other) for one, other in must])[count:]
+    roots = agglomerate(nodes, threshold, [pair for group in groups for pair in itertools.pairwise(group)])[count:]
     new = {root: count + place for place, root in enumerate(dict.fromkeys(roots[roots >= count].tolist()))}
     labels = np.array([new.get(root, root) for root in roots.tolist()], dtype=np.int64)
     return Links(labels, least, threshold)

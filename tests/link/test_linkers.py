@@ -98,6 +98,15 @@ def test_what_must_be_and_may_not_be_one_person_is_refused() -> None:
         link(tracklets, least_times(3))
 
 
+def test_a_merge_of_many_overrides_their_times() -> None:
+    tracklets, _ = people(0, 4)
+    times = np.array([0.0, 100, 0, 100])  # 0 and 2 are in one camera at the same time, and so are 1 and 3
+    at_once = Tracklets(np.zeros(4, np.int64), times, times + 10, tracklets.features)
+    assert not link(at_once, least_times(1), Rule(1.0), must=[range(4)]).labels.any()
+    with pytest.raises(InputError, match="must be linked"):
+        link(at_once, least_times(1), Rule(1.0), must=[range(4)], cannot=[(0, 2)])
+
+
 def test_a_calibrated_threshold_finds_the_people() -> None:
     dice = np.random.default_rng(3)
     features = unit(np.repeat(np.eye(20), 10, 0) + 0.1 * dice.normal(size=(200, 20))).astype(np.float32)
