@@ -144,7 +144,7 @@ def relink(folder: Path, options: Options = Options()) -> Record:
 
     A new identity gets the number of the old identity that has the most tracklets in common with the new identity. The
     number of an enrolled person goes only to tracklets that are similar to the person's images, or that a user has
-    merged with the person.
+    merged with the person. If a person was enrolled since the last command, the old number gets the person's name.
 
     Raises:
         InputError: there are no tracklets, a threshold cannot be calibrated, or corrections contradict one another.
@@ -157,15 +157,18 @@ def relink(folder: Path, options: Options = Options()) -> Record:
         fresh = record.content["next"]
         _link(record, named, record.tracklets, [], options)
         counts = Counter((each["identity"], old[each["key"]]) for each in record.tracklets)
-        people = {name for _, name in _enrolled(named)}
-        enrolled = {int(number) for number, name in record.content["names"].items() if name in people}
+        people, names = {name for _, name in _enrolled(named)}, record.content["names"]
+        enrolled = {int(number) for number, name in names.items() if name in people}
         merged = {key for group in record.content["same"] for key in group}
         confirmed = {(each["identity"], old[each["key"]]) for each in record.tracklets if each["key"] in merged}
         numbers: dict[int, int] = {}
         for (new, before), _ in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
             taken = before in numbers.values() or (before in enrolled and (new, before) not in confirmed)
+            taken |= str(new) in names and str(before) in names
             if new >= fresh and new not in numbers and not taken:
                 numbers[new] = before
+                if str(new) in names:  # enrolled since the last command
+                    names[str(before)] = names.pop(str(new))
         for each in record.tracklets:
             each["identity"] = numbers.get(each["identity"], each["identity"])
         later(named)

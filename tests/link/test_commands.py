@@ -164,12 +164,20 @@ def test_relink_gives_the_number_of_an_enrolled_person_only_to_similar_or_merged
     assert [*identities(linked).values()].count(number) == 4
 
 
+def test_people_enrolled_after_linking_get_their_names_at_the_first_relink(linked: Path) -> None:
+    enrol(linked, "a/20260301T080000/1", "anna")
+    assert lreid("relink", linked, "--threshold", 0.99, "--raw") == 0
+    assert content(linked)["names"] == {"1": "anna"} and {*identities(linked).values()} == {1, 2, 3}
+    assert lreid("undo", linked) == 0 and not content(linked)["names"] and lreid("name", linked, 1, "berta") == 0
+    assert lreid("relink", linked, "--threshold", 0.99, "--raw") == 0
+    assert content(linked)["names"] == {"1": "berta", "4": "anna"} and {*identities(linked).values()} == {2, 3, 4}
+
+
 def test_a_new_name_of_an_enrolled_person_survives_relink_and_undo(linked: Path) -> None:
     enrol(linked, "a/20260301T080000/1", "anna")
     assert lreid("relink", linked, "--threshold", 0.99, "--raw") == 0
-    number = identities(linked)["a/20260301T080000/1"]
-    assert lreid("name", linked, number, "anna") == 2  # the enrolled person has the name
-    assert lreid("merge", linked, number, "anna") == 0 and lreid("name", linked, "anna", "berta") == 0
+    assert lreid("name", linked, 2, "anna") == 2  # the enrolled person has the name
+    assert lreid("name", linked, "anna", "berta") == 0
     assert gallery(linked)["/anna.jpg"] == "berta"
     before = identities(linked)
     assert lreid("relink", linked, "--threshold", 0.99, "--raw") == 0
