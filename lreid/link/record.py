@@ -246,8 +246,10 @@ class Record:
             self.content["names"][str(number)] = name
 
     def drop(self, keys: set[str]) -> None:
-        """Remove tracklets, and the history, because it contains data of the removed tracklets."""
+        """Remove tracklets, recordings without tracklets, and the history, because it has data of removed tracklets."""
         self.content["tracklets"] = [each for each in self.tracklets if each["key"] not in keys]
+        clips = {each["key"].rpartition("/")[0] for each in self.tracklets}
+        self.content["clips"] = [clip for clip in self.content["clips"] if clip["name"] in clips]
         numbers = {str(number) for number in self.identities}
         self.content["names"] = {number: name for number, name in self.content["names"].items() if number in numbers}
         groups = ([key for key in group if key not in keys] for group in self.content["same"])

@@ -125,6 +125,7 @@ def test_days_are_linked_corrected_undone_and_removed(films: Path, tmp_path: Pat
     assert add(films, linked, 2) == 0 and {*identities(linked).values()} == {1, 3, 4}  # 2 is never used again
     assert lreid("remove", linked, "--keep-days", 0.001) == 0 and not content(linked)["tracklets"]
     assert not list((linked / "tracklets").rglob("*.jpg")) and not gallery(linked)
+    assert not content(linked)["clips"] and not list((linked / "tracks").iterdir())
 
 
 def test_relink_keeps_numbers_and_corrections(linked: Path) -> None:
