@@ -81,8 +81,11 @@ def read_cameras(file: Path) -> tuple[list[Clip], list[tuple[str, str, float]]]:
         raise InputError(f"{file}: {fault or 'lists no camera'}; write cameras: NAME: {{video: …, tracks: …}}")
     clips = []
     for camera, of in content["cameras"].items():
-        if "/" in camera or camera.startswith("."):
-            raise InputError(f"{file}: camera {camera!r}: the name becomes a folder; remove / and a leading dot")
+        if "/" in camera or not camera.strip() or not camera.isprintable() or camera.startswith("."):
+            raise InputError(
+                f"{file}: camera {camera!r}: the name becomes a folder; write a name without /, line breaks and a "
+                "leading dot"
+            )
         video = of["video"] if "://" in of["video"] else file.parent / of["video"]
         tracks = file.parent / of["tracks"] if "tracks" in of else None
         for path, what in ((video, "video or folder of frames"), (tracks, "file of tracks")):
@@ -110,7 +113,7 @@ def _seconds(where: str, value: Any) -> float:
 
 def _travel(where: str, value: list[Any], cameras: dict[str, Any]) -> tuple[str, str, float]:
     fits = len(value) == 3 and all(each in list(cameras) for each in value[:2]) and value[0] != value[1]
-    if fits and isinstance(value[2], (int, float)) and 0 <= value[2] < math.inf:
+    if fits and type(value[2]) in (int, float) and 0 <= value[2] < math.inf:
         return value[0], value[1], float(value[2])
     raise InputError(f"{where}: {value!r}; write [CAMERA, OTHER CAMERA, SECONDS]")
 

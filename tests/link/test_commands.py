@@ -310,6 +310,8 @@ BAD = {
     "no video": (lambda films, cameras: cameras["a"].update(video="none.avi"), "none.avi: no such video"),
     "zero tracklets": (no_tracks, "empty.txt: holds no tracks"),
     "a video that ends before the tracks": (cut_off, "after frame 12"),
+    "a camera without a name": (lambda films, cameras: cameras.update({" ": cameras.pop("a")}), "folder"),
+    "a camera of two lines": (lambda films, cameras: cameras.update({"a\nb": cameras.pop("a")}), "folder"),
     "a camera that is a path": (lambda films, cameras: cameras.update({"../a": cameras.pop("a")}), "folder"),
 }
 
