@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from lreid.errors import counted
 from lreid.files import write_text
+from lreid.link.constraints import LONGEST
 from lreid.link.record import Json, Record
 from lreid.report.rendering import Cell, Panel, Row, Table, anchored, panel, render
 
@@ -56,8 +57,9 @@ def write_page(path: Path, record: Record) -> None:
     legend = [(camera, number % COLOURS) for number, camera in enumerate(cameras)]
     panels = [Panel("Identities", "", render("timeline.html", lines=lines, legend=legend))]
     if rows := _transitions(identities.values()):
+        title = f"Transitions within {LONGEST:.0f} seconds"
         heads = ("from", "to", "people", "median seconds")
-        panels.append(panel("table.html", "Transitions", "", table=Table("Transitions", heads, rows)))
+        panels.append(panel("table.html", title, "", table=Table(title, heads, rows)))
     write_text(path, render("ranked.html", title="Identities", intro=intro, links=[], panels=anchored(panels)))
 
 
@@ -104,13 +106,13 @@ def _clock(moment: float) -> str:
 
 
 def _transitions(identities: Iterable[list[Json]]) -> list[Row]:
-    """For each pair of cameras, the number of people who went from one camera to the other, and the median time."""
+    """For each pair of cameras, the number of people who went from one to the other at once, and the median time."""
     moves: dict[tuple[str, str], list[tuple[int, float]]] = {}
     for of in identities:
         in_time = sorted(of, key=lambda each: (each["start"], each["key"]))
         for before, after in pairwise(in_time):
-            if before["camera"] != after["camera"]:
-                gap = after["start"] - before["end"]
+            gap = after["start"] - before["end"]
+            if before["camera"] != after["camera"] and gap <= LONGEST:
                 moves.setdefault((before["camera"], after["camera"]), []).append((before["identity"], gap))
     return [
         Row(

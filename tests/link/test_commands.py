@@ -128,6 +128,13 @@ def test_days_are_linked_corrected_undone_and_removed(films: Path, tmp_path: Pat
     assert not content(linked)["clips"] and not list((linked / "tracks").iterdir())
 
 
+def test_the_page_lists_trips_but_no_nights(films: Path, linked: Path) -> None:
+    assert add(films, linked, 2) == 0
+    page = (linked / "index.html").read_text()
+    trips = page[page.index("Transitions within 3600 seconds") :]
+    assert re.findall(r"<t[dh][^>]*>\s*(\w)\s*</t[dh]>", trips)[:3] == ["a", "b", "3"] and "82" not in trips
+
+
 def test_relink_keeps_numbers_and_corrections(linked: Path) -> None:
     assert lreid("merge", linked, 1, 2) == 0 and lreid("apart", linked, 1, 3) == 0
     before = identities(linked)
