@@ -128,7 +128,7 @@ def add(
                 {"key": each.key, "camera": camera, "start": each.start, "end": each.end, "identity": 0}
                 | {"score": None, "why": "", "crops": each.crops}
             )
-        _require_threshold(record, record.tracklets[earlier:], record.tracklets[:earlier], options)
+        _require_threshold(record, record.tracklets[earlier:], record.tracklets[:earlier], named, options)
         named = _with_features(folder, record.tracklets[earlier:], named, checkpoint, model, flip)
         for clip in clips:
             sync_below(folder / CROPS / clip.name, folder)
@@ -364,6 +364,7 @@ def _link(record: Record, named: NamedGallery, new: Sequence[Json], old: Sequenc
     order = sorted(set(numbered))
     identities = np.searchsorted(order, numbered).astype(np.int64)
     labels = _labels(record, fresh, earlier, identities, least, new, options)
+    record.content["model"] = named.gallery.about.model
     sums = np.zeros((max([len(order), *(labels + 1).tolist()]), everything.features.shape[1]))
     np.add.at(sums, np.concatenate([identities, labels]), np.concatenate([earlier.features, fresh.features]))
     sizes = np.bincount(np.concatenate([identities, labels]), minlength=len(sums))
@@ -385,7 +386,9 @@ def _travel(record: Record) -> tuple[dict[str, int], np.ndarray]:
     return place, least_times(len(place) + 1, times)
 
 
-def _require_threshold(record: Record, new: Sequence[Json], old: Sequence[Json], options: Options) -> None:
+def _require_threshold(
+    record: Record, new: Sequence[Json], old: Sequence[Json], named: NamedGallery | None, options: Options
+) -> None:
     """Check that a threshold is known or can be calibrated on the new tracklets, before features are extracted.
 
     Raises:
@@ -405,6 +408,11 @@ def _require_threshold(record: Record, new: Sequence[Json], old: Sequence[Json],
         impostors(passages(new), learn_travel(passages(old), identities, least) if options.rule.learn else least)
     elif record.content["threshold"] is None:
         raise InputError("--online has no data to calibrate on yet; link one day without it first, or pass --threshold")
+    elif named and record.content["model"] not in (None, named.gallery.about.model):
+        raise InputError(
+            "--online has no threshold for the gallery's new model yet; link one day without it first, or pass "
+            "--threshold"
+        )
 
 
 def _labels(

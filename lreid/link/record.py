@@ -22,6 +22,7 @@ Json = dict[str, Any]
 DECIDED: Json = {"identity": int, "score": NUMBER_OR_NONE, "why": str}
 SMALL: Json = {
     "threshold": NUMBER_OR_NONE,
+    "model": (str, type(None)),
     "travel": [list],
     "next": int,
     "names": {str: str},
@@ -51,18 +52,19 @@ class Record:
     change replaced.
 
     Attributes:
-        content: the content as plain data, with the following keys. ``threshold`` is a cosine similarity. ``travel``
-            has the minimum travel times between cameras that a user gave, in seconds. ``next`` is the number of the
-            next identity. ``names`` has names of identities by number. ``clips`` lists the recordings. ``same`` has
-            groups of tracklets that a user marked as one person; ``apart`` has pairs of tracklets that a user marked as
-            two people. ``history`` has replaced values. ``tracklets`` lists all tracklets. Each tracklet has a ``key``
-            (a folder below ``tracklets/``), times, ``identity``, ``crops`` with qualities, ``score`` (mean similarity
-            to the other tracklets of the identity), and ``why`` (the reason for the identity).
+        content: the content as plain data, with the following keys. ``threshold`` is a cosine similarity. ``model`` is
+            the fingerprint of the model for whose features the threshold was set. ``travel`` has the minimum travel
+            times between cameras that a user gave, in seconds. ``next`` is the number of the next identity. ``names``
+            has names of identities by number. ``clips`` lists the recordings. ``same`` has groups of tracklets that a
+            user marked as one person; ``apart`` has pairs of tracklets that a user marked as two people. ``history``
+            has replaced values. ``tracklets`` lists all tracklets. Each tracklet has a ``key`` (a folder below
+            ``tracklets/``), times, ``identity``, ``crops`` with qualities, ``score`` (mean similarity to the other
+            tracklets of the identity), and ``why`` (the reason for the identity).
     """
 
     def __init__(self, content: Json | None = None) -> None:
-        empty: Json = {"schema": SCHEMA, "threshold": None, "travel": [], "next": 1, "names": {}, "clips": []}
-        self.content = content or empty | {"tracklets": [], "same": [], "apart": [], "history": []}
+        empty: Json = {"schema": SCHEMA, "threshold": None, "model": None, "travel": [], "next": 1, "names": {}}
+        self.content = content or empty | {"clips": [], "tracklets": [], "same": [], "apart": [], "history": []}
         self._before = copy.deepcopy(self.content)
 
     @classmethod
@@ -75,6 +77,8 @@ class Record:
         path = folder / FILE
         try:
             content = read_json(path)
+            if isinstance(content, dict):
+                content.setdefault("model", None)  # records of earlier versions lack it
             fault = misfit(content, FORM) or _fault(content)
         except (OSError, ValueError) as error:
             fault = getattr(error, "strerror", None) or str(error)

@@ -233,6 +233,17 @@ def test_online_needs_a_threshold_and_joins_what_is_known(films: Path, linked: P
     assert {*identities(linked).values()} == {1, 2, 3}
 
 
+def test_online_needs_a_new_threshold_after_a_change_of_the_model(films: Path, linked: Path, capsys) -> None:
+    record, before = json.loads((linked / "identities.json").read_text()), identities(linked)
+    (linked / "identities.json").write_text(json.dumps(record | {"model": "of another model"}))
+    words = ("add", linked, films / "day-2.yaml", "--device", "cpu", "--raw", "--online")
+    assert lreid(*words) == 2 and "no threshold for the gallery's new model" in capsys.readouterr().err
+    assert lreid(*words, "--threshold", 0.99) == 0 and before.items() <= identities(linked).items()
+    del record["model"]  # a record of an earlier version
+    (linked / "identities.json").write_text(json.dumps(record))
+    assert lreid(*words) == 0
+
+
 @pytest.mark.parametrize(("more", "people"), [((), 3), (("--online",), 6)])
 def test_travel_times_are_learnt_at_every_command_and_only_given_ones_are_stored(
     films: Path, linked: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...], people: int
