@@ -363,7 +363,7 @@ def _link(record: Record, named: NamedGallery, new: Sequence[Json], old: Sequenc
     numbered = [row["identity"] for row in old] + [numbers[name] for _, name in enrolled]
     order = sorted(set(numbered))
     identities = np.searchsorted(order, numbered).astype(np.int64)
-    labels = _labels(record, fresh, earlier, identities, least, new, options)
+    labels = _labels(record, fresh, earlier, identities, least, new, order, options)
     record.content["model"] = named.gallery.about.model
     sums = np.zeros((max([len(order), *(labels + 1).tolist()]), everything.features.shape[1]))
     np.add.at(sums, np.concatenate([identities, labels]), np.concatenate([earlier.features, fresh.features]))
@@ -422,6 +422,7 @@ def _labels(
     identities: np.ndarray,
     least: np.ndarray,
     rows: Sequence[Json],
+    order: Sequence[int],
     options: Options,
 ) -> np.ndarray:
     """Link new tracklets, all at once or online; return labels, and record the threshold."""
@@ -429,7 +430,17 @@ def _labels(
         index = {row["key"]: number for number, row in enumerate(rows)}
         must = [[index[key] for key in group if key in index] for group in record.content["same"]]
         cannot = [(index[a], index[b]) for a, b in record.content["apart"] if a in index and b in index]
-        links = link(fresh, least, options.rule, earlier=earlier, identities=identities, must=must, cannot=cannot)
+        # In a relink, the tracklets still have the numbers of the enrolled people from whom the user separated others.
+        both = [*cannot, *((b, a) for a, b in cannot)]
+        strangers = [(b, order.index(number)) for a, b in both if (number := rows[a]["identity"]) in order]
+        links = link(
+            *(fresh, least, options.rule),
+            earlier=earlier,
+            identities=identities,
+            must=must,
+            cannot=cannot,
+            strangers=strangers,
+        )
         record.content["threshold"] = links.threshold
         return links.labels
     threshold = record.content["threshold"] if options.rule.threshold is None else options.rule.threshold

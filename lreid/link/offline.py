@@ -174,6 +174,7 @@ def link(
     identities: np.ndarray | None = None,
     must: Sequence[Sequence[int]] = (),
     cannot: Pairs = (),
+    strangers: Pairs = (),
 ) -> Links:
     """Link tracklets with each other and with earlier identities; two earlier identities are never joined.
 
@@ -185,6 +186,7 @@ def link(
         identities: (M,) int64, identities of the earlier tracklets; every number from 0 to K - 1 occurs.
         must: groups of ``tracklets`` that show one person, whatever their times.
         cannot: pairs of ``tracklets`` that show two people.
+        strangers: pairs of a tracklet and an earlier identity that show two people.
 
     Raises:
         InputError: there are too many tracklets and identities, there are too few impostor pairs to calibrate a
@@ -208,8 +210,8 @@ def link(
     groups = [count + np.array(group, dtype=np.int64) for group in must]
     for group in groups:  # a correction by the user overrides time constraints
         nodes.forbidden[np.ix_(group, group)] = False
-    for one, other in cannot:
-        nodes.forbidden[count + one, count + other] = nodes.forbidden[count + other, count + one] = True
+    for one, other in [*((a, count + b) for a, b in cannot), *strangers]:
+        nodes.forbidden[count + one, other] = nodes.forbidden[other, count + one] = True
     roots = agglomerate(nodes, threshold, [pair for group in groups for pair in itertools.pairwise(group)])[count:]
     new = {root: count + place for place, root in enumerate(dict.fromkeys(roots[roots >= count].tolist()))}
     labels = np.array([new.get(root, root) for root in roots.tolist()], dtype=np.int64)

@@ -194,6 +194,18 @@ def test_a_new_name_of_an_enrolled_person_survives_relink_and_undo(linked: Path)
     assert gallery(linked)["/anna.jpg"] == "berta"
 
 
+def test_a_tracklet_split_from_an_enrolled_person_does_not_get_the_name_again(linked: Path) -> None:
+    stranger, anna = "a/20260301T080000/1", "b/20260301T090000/1"
+    enrol(linked, stranger, "anna")  # the image is most similar to the stranger
+    for threshold in (0.99, -1):
+        assert lreid("relink", linked, "--threshold", 0.99, "--raw") == 0
+        if threshold == 0.99:
+            assert lreid("split", linked, "anna", stranger) == 0
+        assert lreid("relink", linked, "--threshold", threshold, "--raw") == 0
+        named = gallery(linked)
+        assert named[f"tracklets/{stranger}/000001.jpg"] != "anna" == named[f"tracklets/{anna}/000001.jpg"]
+
+
 def test_the_name_of_an_enrolled_person_cannot_be_removed(linked: Path, capsys) -> None:
     enrol(linked, "a/20260301T080000/1", "anna")
     assert lreid("relink", linked, "--threshold", 0.99, "--raw") == 0
