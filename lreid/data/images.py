@@ -3,6 +3,7 @@
 import contextlib
 import math
 import os
+import stat
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -263,12 +264,14 @@ def _read_or_fault(record: Record, *, height: int, width: int) -> np.ndarray | I
 def _require_file(path: str | Path) -> None:
     require_regular(path)
     try:
-        size = os.stat(path).st_size
+        status = os.stat(path)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         refuse_out_of_memory(error, path)
         reason = getattr(error, "strerror", error)
         raise InputError(f"{path}: image cannot be opened ({reason}); replace it") from None
-    if size == 0:
+    if stat.S_ISDIR(status.st_mode):
+        raise InputError(f"{path}: is a folder, not an image; name the images in it")
+    if status.st_size == 0:
         raise InputError(f"{path}: image file is empty (0 bytes); replace it")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from lreid.errors import ArgumentError, InputError, counted, require
 from lreid.extras import Extra
 from lreid.gallery.faiss.faiss_store import FaissStore
 from lreid.gallery.filters import EVERYTHING, Filter
-from lreid.gallery.images import Model, features_of, model_of, named, origin
+from lreid.gallery.images import Model, absolute, features_of, model_of, named, origin
 from lreid.gallery.store import (
     LABELS,
     PLURAL,
@@ -104,6 +105,10 @@ class Gallery:
 
     store: Store
     network: Embedder | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.store, (str, os.PathLike)):
+            raise ArgumentError("store", f"is a path; call Gallery.load({os.fspath(self.store)!r})")
 
     def __len__(self) -> int:
         return self.store.count(EVERYTHING)
@@ -264,15 +269,19 @@ class Gallery:
 
         An ``hnsw`` gallery of faiss is rebuilt from the remaining images.
 
+        Args:
+            paths: names of images in the gallery, or relative paths of images that were added without names.
+
         Raises:
             InputError: a path is not in the gallery, or the gallery is memory-mapped; nothing is removed.
         """
         doomed = sorted(set(names_of(paths)))
         keys = self.store.keys_of(doomed)
+        keys = np.where(keys < 0, self.store.keys_of([absolute(path) for path in doomed]), keys)
         missing = next((path for path, key in zip(doomed, keys, strict=True) if key < 0), None)
         if missing is not None:
             raise InputError(f"{missing}: is not in the gallery; nothing was removed")
-        self.store.remove(keys)
+        self.store.remove(np.unique(keys))
         if self.about.names.get("identity"):
             left = set(self.store.labels().ids.tolist())
             names = self.about.names["identity"]

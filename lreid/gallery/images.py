@@ -52,7 +52,7 @@ def named(images: Any, paths: Any, ids: Any, cams: Any) -> Named:
         sequence = sequence_of(images)
         files = list(sequence) if isinstance(sequence, Iterator) else sequence
     if not all(isinstance(file, (str, os.PathLike)) for file in files):
-        raise ArgumentError("paths", "is missing; give each image in memory a name")
+        raise ArgumentError("paths", "is missing; give each image in memory a name: paths=['a.jpg', 'b.jpg']")
     return Named(files, [absolute(os.fspath(file)) for file in files], ids, cams)
 
 

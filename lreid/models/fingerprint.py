@@ -2,8 +2,9 @@
 
 import hashlib
 
-from torch import Tensor
+from torch import Tensor, nn
 
+from lreid.errors import require
 from lreid.models.embedder import Embedder
 
 
@@ -17,6 +18,7 @@ def fingerprint(model: Embedder) -> str:
     fingerprint as the original network, unless the file was changed after the export
     (:class:`~lreid.models.exported.OnnxEmbedder`).
     """
+    require(isinstance(model, nn.Module), "model", model, "a model, such as lreid.load_model('zoo:people')")
     if (of_file := getattr(model, "fingerprint", None)) is not None:
         return of_file
     # Defaults add nothing, so that fingerprints from before these options existed stay valid.

@@ -72,8 +72,14 @@ def _several(images: np.ndarray | Tensor) -> np.ndarray | Tensor:
         raise misfit(images)
     if isinstance(images, Tensor) and images.is_floating_point():
         return images[None] if images.ndim == 3 else images  # (1, 3, H, W)
-    one = images.ndim == 2 or (images.ndim == 3 and images.shape[-1] in (1, 3))
-    return images[None] if one and kind in (np.uint8, torch.uint8) else images  # (1, H, W) or (1, H, W, C)
+    if kind in (np.uint8, torch.uint8):
+        one = images.ndim == 2 or (images.ndim == 3 and images.shape[-1] in (1, 3))
+        return images[None] if one else images  # (1, H, W) or (1, H, W, C)
+    if images.ndim < 4 and (
+        isinstance(images, Tensor) or images.dtype.kind not in "OSU"
+    ):  # an array may also hold paths
+        raise misfit(images)
+    return images
 
 
 def require_path(path: str) -> None:
@@ -132,8 +138,8 @@ def misfit(came: np.ndarray | Tensor) -> ArgumentError:
     """Create the error for an array with an unsupported shape or type."""
     return ArgumentError(
         "images",
-        f"hold one of shape {tuple(came.shape)} and type {came.dtype}; give paths, RGB values of uint8 in "
-        "(H, W, 3) each, or a normalised float tensor (n, 3, H, W)",
+        f"hold one of shape {tuple(came.shape)} and type {came.dtype}; give paths, RGB values of uint8 from 0 to 255 "
+        "in (H, W, 3) each, or a normalised float tensor (n, 3, H, W)",
     )
 
 

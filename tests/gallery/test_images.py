@@ -72,6 +72,19 @@ def test_the_commands_search_a_gallery_that_python_built(
     assert (tmp_path / "matches" / "matches.html").exists()
 
 
+def test_the_path_that_was_added_is_removed(people: Path, model: Embedder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Images are stored under absolute paths, but given by relative ones."""
+    monkeypatch.chdir(people)
+    gallery = Gallery.build("known", model=model)
+    stored = gallery.labels().paths.tolist()
+    relative = [str(Path(path).relative_to(people)) for path in stored[:2]]
+    gallery.remove([*relative, stored[0]])
+    assert gallery.labels().paths.tolist() == stored[2:]
+    with pytest.raises(InputError, match="^known/gone.png: is not in the gallery"):
+        gallery.remove([stored[2], "known/gone.png"])
+    assert len(gallery) == len(stored) - 2
+
+
 GREY = np.zeros((4, 4), np.uint8)
 WRONG = {  # what is given for images, and what the one line must name
     "None": (lambda root: None, ["None", "'folder'"]),
@@ -84,6 +97,8 @@ WRONG = {  # what is given for images, and what the one line must name
     "NaN in an array": (lambda root: np.full((1, 4, 4, 3), np.nan), ["float64", "uint8"]),
     "another device": (lambda root: torch.zeros(1, 3, 4, 4, device="meta"), ["meta", "'folder'"]),
     "a list of None": (lambda root: [None], ["None", "'folder'"]),
+    "a list of folders": (lambda root: [root / "empty"], ["empty: is a folder"]),
+    "an image of floats": (lambda root: np.zeros((4, 5, 3), np.float32), ["shape (4, 5, 3)", "uint8 from 0 to 255"]),
 }
 
 
@@ -108,13 +123,15 @@ def test_a_model_or_paths_that_are_missing_are_asked_for(model: Embedder) -> Non
     for call, words in [
         (lambda: known.search(GREY), "model is missing; pass lreid.load_model"),
         (lambda: Gallery.build(features, model=model), "paths is missing; name the image of each row"),
-        (lambda: Gallery.build([GREY], model=model), "paths is missing; give each image"),
+        (lambda: Gallery.build([GREY], model=model), r"paths is missing; give each image .*paths=\["),
         (lambda: Gallery.build("folder", model="zoo:nobody"), "nobody"),
         (lambda: Gallery.build([GREY], ["grey"], model=7), "load_model"),
         (lambda: Gallery.build([GREY], ["grey"], model="a.JPG"), "is an image or a video"),
         (lambda: Gallery.build(features, ["grey"], model="x", at=7), "name a file"),
         (lambda: Gallery.load("https://example.org/people.gallery"), "name a file"),
         (lambda: Gallery.load(None), "name a file"),
+        (lambda: Gallery("people.gallery"), r"call Gallery\.load\('people\.gallery'\)"),
+        (lambda: lreid.fingerprint(MODEL), r"model is .*load_model\('zoo:people'\)"),
         (lambda: known.search(features, None, model=lreid.fingerprint(model)), "k is None"),
     ]:
         with pytest.raises(InputError, match=words):
