@@ -314,7 +314,10 @@ def _suffix(content: bytes) -> str:
     except Image.DecompressionBombError:
         raise InputError(f"the image has far too many pixels; send one of at most {MOST_PIXELS:,} pixels") from None
     except Exception:  # PIL can raise almost any exception
-        raise InputError("the uploaded content is not an image of a known format; send a JPEG or PNG file") from None
+        raise InputError(
+            "the body is not an image of a known format; send a JPEG or PNG file as the whole body, not as a form: "
+            "curl --data-binary @FILE"
+        ) from None
     if width * height > MOST_PIXELS:
         raise InputError(f"the image has {width} x {height} pixels; send one of at most {MOST_PIXELS:,} pixels")
     return SUFFIXES.get(kind, f".{kind.lower()}")

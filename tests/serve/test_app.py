@@ -222,6 +222,11 @@ def bomb() -> bytes:
     return bytes(content)
 
 
+def test_an_image_in_a_form_is_told_how_to_be_sent(client: TestClient) -> None:
+    answer = client.post("/search", files={"file": ("a.png", png(0), "image/png")})
+    assert answer.status_code == 422 and "not as a form: curl --data-binary @FILE" in answer.json()["detail"]
+
+
 @pytest.mark.parametrize("content", [*BROKEN.values(), bomb()], ids=[*BROKEN, "bomb"])
 @pytest.mark.parametrize("address", ["/search", "/images?identity=anna"])
 def test_a_broken_image_is_refused_and_changes_nothing(

@@ -82,6 +82,8 @@ def test_a_photograph_is_searched_added_removed_and_restored(page: Any, queries:
     for wide in WIDTHS.values():
         page.set_viewport_size({"width": wide, "height": 844})
         assert faults_of(page) == []
+        lines = page.eval_on_selector_all("#add label", "all => all.map(each => each.getClientRects().length)")
+        assert lines == [1, 1]  # no label ends a line before its field
 
     page.set_input_files("#file", queries[-1])  # of somebody else
     playwright.expect(page.locator("#verdict")).not_to_contain_text(NAME)
