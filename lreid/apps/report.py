@@ -31,8 +31,14 @@ def run(args: argparse.Namespace) -> None:
     table = comparison_table(runs, args.format, each=args.each, cost=args.cost, switches=args.switches)
     print(table.rstrip("\n"))
     growth = [growth_in(folder) for folder in folders]
+    kept = [str(folder) for folder in folders if _shows_images(folder)]
     for folder, entries in zip(folders, growth, strict=True):
-        write_report(folder, growth_panels(entries))
+        if str(folder) not in kept:
+            write_report(folder, growth_panels(entries))
+    if kept and not args.images:
+        print(
+            f"pages that show images stay as they are: {', '.join(kept)}; pass --images to rewrite one", file=sys.stderr
+        )
     if args.html or args.images:
         path = args.html or folders[0] / "report.html"
         sections, pictures = _images_of_runs(folders, runs, args.blur) if args.images else ([], Pictures())
@@ -51,6 +57,12 @@ def with_images(folder: Path) -> None:
     runs = read_runs([folder])
     sections, pictures = _images_of_runs([folder], runs, blur=False)
     write_page(folder / "report.html", runs, pictures=pictures, more=sections, links=links_in(folder))
+
+
+def _shows_images(folder: Path) -> bool:
+    """Whether the page of a run shows images, which take long to make again."""
+    page = folder / "report.html"
+    return page.is_file() and b"<img" in page.read_bytes()
 
 
 def read_runs(folders: Sequence[Path]) -> list[Results]:

@@ -44,7 +44,7 @@ logger = logging.getLogger("lreid")
 SHOWN = 30  # number of rankings per test set on the page
 MATRICES = ("mAP", "rank1")  # metrics for which there is a matrix of query models and gallery models
 # Config keys that affect the metrics of a test.
-SCORING = tuple(f"EVAL.{key}" for key in ("AP", "BACKEND", "CAMERA_FILTER", "FLIP", "INDEX", "METRIC", "OUTFITS"))
+SCORING = tuple(f"EVAL.{key}" for key in ("AP", "CAMERA_FILTER", "FLIP", "INDEX", "METRIC", "OUTFITS"))
 
 Features = tuple[np.ndarray, np.ndarray]  # (Q, D), (G, D)
 

@@ -319,8 +319,11 @@ def test_networks_of_different_input_size_are_tested_side_by_side(run: Path, tmp
 
 
 def test_checkpoints_of_two_runs_are_told_apart(run: Path, tmp_path: Path) -> None:
-    """What a run measured besides its figures, such as the initial model, does not keep them apart."""
-    again = write_checkpoint(tmp_path / "second" / "checkpoints" / "task-01.pt", seed=5, EVAL__INITIAL=True)
+    """What a run measured besides its figures, such as the initial model, does not keep them apart, nor does how
+    it searched: the models of the zoo record ``EVAL.BACKEND exact``."""
+    again = write_checkpoint(
+        tmp_path / "second" / "checkpoints" / "task-01.pt", seed=5, EVAL__INITIAL=True, EVAL__BACKEND="exact"
+    )
     results = score_checkpoints([run / "checkpoints" / "task-01.pt", again], tmp_path / "out")
     assert list(results["checkpoints"]) == ["my-run/task-01", "second/task-01"]
 

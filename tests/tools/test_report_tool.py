@@ -100,6 +100,10 @@ def test_images_are_of_the_first_seed(
     assert tool("report.py", str(folders[0]), "--images", "--blur") == 0
     alone = (folders[0] / "report.html").read_text()
     assert alone.count("<h2>Ranked matches, plaza</h2>") == 1 and ".ranking {" in alone
+    capsys.readouterr()
+    assert tool("report.py", *map(str, folders)) == 0  # what `lreid train` on your images or --images wrote stays
+    assert (folders[0] / "report.html").read_text() == alone and (folders[1] / "report.html").exists()
+    assert f"stay as they are: {folders[0]}; pass --images" in capsys.readouterr().err
     assert tool("report.py", *map(str, folders), "--images", "--html", str(tmp_path / "all.html")) == 0
     assert (tmp_path / "all.html").read_text().count("<h2>Ranked matches, plaza</h2>") == 1
     capsys.readouterr()
