@@ -31,13 +31,14 @@ def run(args: argparse.Namespace) -> None:
     table = comparison_table(runs, args.format, each=args.each, cost=args.cost, switches=args.switches)
     print(table.rstrip("\n"))
     growth = [growth_in(folder) for folder in folders]
-    kept = [str(folder) for folder in folders if _shows_images(folder)]
+    illustrated = [str(folder) for folder in folders if _shows_images(folder)]
     for folder, entries in zip(folders, growth, strict=True):
-        if str(folder) not in kept:
+        if str(folder) not in illustrated:
             write_report(folder, growth_panels(entries))
-    if kept and not args.images:
+    if illustrated and not args.images:
         print(
-            f"pages that show images stay as they are: {', '.join(kept)}; pass --images to rewrite one", file=sys.stderr
+            f"pages that show images stay as they are: {', '.join(illustrated)}; pass --images to rewrite one",
+            file=sys.stderr,
         )
     if args.html or args.images:
         path = args.html or folders[0] / "report.html"

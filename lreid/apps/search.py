@@ -75,6 +75,8 @@ def _add(args: argparse.Namespace) -> None:
         f"{args.gallery}: {counted(added, 'image')} added, {len(images) - added} already in it or skipped; they show "
         f"{who(images)}"
     )
+    if args.identity and added < len(images):
+        print("images that are already in a gallery keep their name; remove them first to change it")
 
 
 def _remove(args: argparse.Namespace) -> None:

@@ -30,7 +30,7 @@ def _list(args: argparse.Namespace) -> None:
     if ours:
         print(f"{table(ours)}\n\nmAP / Rank-1 in per cent, means over galleries")
         if (best := ours[0]).name in RECOMMENDED:
-            print(f"recommended: {PREFIX}{best.name}, {best.title}")
+            print(f"recommended: {PREFIX}{best.name}. {best.title}")
         if args.licence and (unsettled := [each.name for each in ours if each.imagenet]):
             print(f"{', '.join(unsettled)}: {IMAGENET_TERMS}")
     if others:

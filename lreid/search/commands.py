@@ -388,10 +388,10 @@ def describe(where: Where) -> dict[str, Any]:
         "checkpoint": str(named.checkpoint),
         "flipped images": "added" if named.flip else "no",
         "adapted normalisation": "features, per camera" if named.norm else "none",
-        "threshold": "none; see calibrate"
+        "threshold": "none; set one with lreid search calibrate"
         if about.threshold is None or about.false_accept_rate is None
         else f"{threshold_text(about.threshold, about.false_accept_rate)}; {caveat}".rstrip("; "),
-        "beside it": ", ".join(place.beside()) or "nothing",
+        "related files": ", ".join(place.beside()) or "none",
     } | ({} if size is None else {"bytes": size})
 
 

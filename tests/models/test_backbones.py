@@ -81,7 +81,10 @@ def test_every_tensor_left_out_is_told(tmp_path: Path, told: Callable[[], set[st
     torch.save({"state_dict": {f"module.{key}": value for key, value in state.items()}}, tmp_path / "r18.pth")
     network = build_backbone("resnet18", str(tmp_path / "r18.pth"))
     assert torch.equal(network.resnet.conv1.weight, source.conv1.weight)
-    assert told() == {"left out: resnet.fc.bias, resnet.fc.weight", "missing: resnet.bn1.num_batches_tracked"}
+    assert told() == {
+        "tensors left out: resnet.fc.bias, resnet.fc.weight",
+        "tensors missing: resnet.bn1.num_batches_tracked",
+    }
 
 
 PREFIXES = ("_orig_mod.", "model.", "module.", "backbone.", "student.", "net.", "encoder.", "module._orig_mod.")
@@ -167,7 +170,7 @@ def test_training_starts_from_the_backbone_of_a_model(
     network = build_backbone("small", weights)
     for key, value in network.state_dict().items():
         assert torch.equal(value, state[f"backbone.{key}"]), key
-    assert told() == {"left out: " + ", ".join(sorted(key for key in state if key.startswith("neck.")))}
+    assert told() == {"tensors left out: " + ", ".join(sorted(key for key in state if key.startswith("neck.")))}
 
 
 def test_half_precision_becomes_single(tmp_path: Path) -> None:
@@ -187,7 +190,7 @@ def test_checkpoints_of_torchreid_load(tmp_path: Path, kind: type, told: Callabl
     state = network.network.state_dict()
     for key, value in source.state_dict().items():
         assert key.startswith("classifier") or torch.equal(value, state[key]), key
-    assert told() == {"of another shape: network.classifier.bias, network.classifier.weight"}
+    assert told() == {"tensors of another shape: network.classifier.bias, network.classifier.weight"}
 
 
 def test_bad_names() -> None:

@@ -213,7 +213,7 @@ def test_removing_everywhere_reaches_the_versions_beside_a_gallery(gallery: Path
     unfinished.gallery.save()
     half = gallery.with_name(f".{gallery.name}.previous.0123abcd.lreid")
     half.write_bytes(gallery.read_bytes())
-    assert search.describe(gallery)["beside it"] == f"{versions[1]}, {versions[2]}, {half}"
+    assert search.describe(gallery)["related files"] == f"{versions[1]}, {versions[2]}, {half}"
     last = sorted((world / "gallery").iterdir())[-1]
     person = identity(last)
     search.remove(gallery, identity=person)
@@ -336,7 +336,7 @@ def test_mirrored_images_count_as_in_the_models_evaluation(world: Path, tmp_path
             best = [match["score"] for match in answer["matches"]]
             assert best == pytest.approx(np.sort(scores)[::-1][:5], abs=1e-5)
     assert search.describe(file)["flipped images"] == "added"
-    assert search.describe(file)["threshold"] == "none; see calibrate"
+    assert search.describe(file)["threshold"] == "none; set one with lreid search calibrate"
 
 
 def test_images_that_are_gone_are_still_found(world: Path, tmp_path: Path) -> None:

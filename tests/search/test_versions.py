@@ -137,7 +137,7 @@ def test_removing_everywhere_reaches_all_versions(world, new_place):
     old = build(where, world)
     reindex(where, world / "new.pt", device="cpu")
     place = place_of(where)
-    assert place.beside() == [str(place.previous())] == [search.describe(where)["beside it"]]
+    assert place.beside() == [str(place.previous())] == [search.describe(where)["related files"]]
     name = next(iter(old.identities.values()))
     assert search.remove(where, identity=name, everywhere=True) == 6
     for each in (place, place.previous()):

@@ -20,6 +20,7 @@ def test_the_life_of_a_gallery(tool: Callable[..., int], world: Path, capsys: py
 
     assert said("build", "life", "g", "--checkpoint", "model.pt") == f"life: {LISTED}\n"
     assert said("add", "life", "g", "q").startswith("life: 8 images added, 9 already in it or skipped; they show ")
+    assert "keep their name; remove them first" in said("add", "life", "q", "--identity", "anna")
     assert said("remove", "life", "--identity", "2") == "life: 4 images removed\n"
     assert "13\n" in said("info", "life").splitlines(keepends=True)[0]
     assert said("calibrate", "life", "q", "--false-accept-rate", "0.5").startswith("life: threshold 0.")
@@ -59,7 +60,7 @@ def test_a_gallery_moves_and_is_narrowed(
     assert said("rollback", where).startswith(f"{where}: model ")
     now = said("info", where)
     assert "nothing\n" in old and "next" in now  # the newer version is set aside, not deleted
-    was, now = ([line for line in text.splitlines() if not line.startswith("beside it")] for text in (old, now))
+    was, now = ([line for line in text.splitlines() if not line.startswith("related files")] for text in (old, now))
     assert now == was
     told = said("migrate", where, "copy", "--shards", "2", "--kind", "hnsw")
     assert told == f"copy: 9 images, 100.0 % of sampled matches as in {where}\n"
