@@ -174,7 +174,9 @@ def _lines(file: Path) -> list[tuple[int, list[str]]]:
             return [(lines.line_num, [value.strip() for value in values]) for values in lines if any(values)]
     except (OSError, ValueError, csv.Error) as error:  # ValueError: not UTF-8, or a NUL in the path
         refuse_unreadable(error, file, "CSV file")
-        raise InputError(f"{file}: cannot be read as CSV in UTF-8 ({error}); save it as CSV in UTF-8") from None
+        raise InputError(
+            f"{file}: cannot be read as CSV in UTF-8 ({error}); save it as CSV in UTF-8, or name a folder of images"
+        ) from None
 
 
 def _parquet(file: Path) -> list[tuple[int, list[str]]]:

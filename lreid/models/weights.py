@@ -154,8 +154,10 @@ def _prefix(weights: str, state: dict[str, Tensor], network: nn.Module, inner: s
 def _state(weights: str) -> dict[str, Tensor]:
     """Read the tensors of a file or a zoo entry, and rename the tensors of a fast-reid head to lreid's names."""
     in_zoo = weights.startswith(PREFIX)
-    if not (in_zoo or Path(weights).exists()):
-        raise InputError(f"{weights}: no such file; name one, none, imagenet, hub, zoo:NAME or package:NAME")
+    if not (in_zoo or (weights and Path(weights).exists())):
+        raise InputError(
+            f"{weights or 'an empty name'}: no such file; name one, none, imagenet, hub, zoo:NAME or package:NAME"
+        )
     state = read_state(find(weights.removeprefix(PREFIX))) if in_zoo else read_state_dict(weights)
     return {_name(key): value for key, value in state.items()}
 

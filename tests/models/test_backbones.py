@@ -200,6 +200,8 @@ def test_bad_names() -> None:
         build_backbone("small", "imagenet")
     with pytest.raises(InputError, match="gone.pth: no such file; name one, none, imagenet"):
         build_backbone("resnet18", "gone.pth")
+    with pytest.raises(InputError, match="an empty name: no such file; name one, none, imagenet"):
+        build_backbone("resnet18", "")
 
 
 def test_no_network_says_where_to_get_the_weights(monkeypatch: pytest.MonkeyPatch) -> None:
