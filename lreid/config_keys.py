@@ -319,6 +319,9 @@ class Train(Section):
     EPOCH_STEPS = key(
         0, "number of batches per epoch, for tasks of any size (AKA: 150); 0 = determined by EPOCH_COVERS", least=0
     )
+    CLUSTER_SIZE = key(
+        10, "in tasks without labels, about the number of images per identity; tracklets, if there are any", least=2
+    )
     OPTIMIZER = key("adam", "optimiser of all parameters; every task starts with a new one", choices=("adam", "sgd"))
     MOMENTUM = key(0.0, "momentum of sgd", least=0, most=1)
     LR = key(1e-3, "learning rate; the default suits random weights, 2e-4 suits ImageNet weights", above=0)

@@ -10,14 +10,11 @@ from lreid.retrieval.rerank import KReciprocal, ReRankedScores
 
 hierarchy = Extra("scipy.cluster.hierarchy", "cluster")
 
-# These values suit identities with few images, as in rendered-domains. SpCL has about 20 images per identity and uses
-# k1 = 30 and k2 = 6.
-NEIGHBOURS = KReciprocal(k1=10, k2=3, weight=0.0)
 FARTHEST = 0.6  # clusters are merged up to this mean Jaccard distance
 BLOCK = 512  # rows of distances that are computed at once
 
 
-def cluster(features: np.ndarray, units: np.ndarray, cameras: np.ndarray) -> np.ndarray:
+def cluster(features: np.ndarray, units: np.ndarray, cameras: np.ndarray, size: int = 10) -> np.ndarray:
     """Cluster features by average linkage on Jaccard distances between sets of k-reciprocal neighbours.
 
     SpCL and MMT also use these Jaccard distances, but cluster by DBSCAN. DBSCAN merges two clusters that have one pair
@@ -30,6 +27,8 @@ def cluster(features: np.ndarray, units: np.ndarray, cameras: np.ndarray) -> np.
             averaged, so that all images of a unit get the same cluster.
         cameras: (n,) integers, -1 if unknown. With several cameras, features are standardised per camera
             (:class:`lreid.retrieval.CameraNorm`); otherwise images would cluster by camera instead of identity.
+        size: approximate number of units per identity, the k1 of the k-reciprocal neighbours; k2 is 30 % of k1. SpCL
+            uses k1 = 30 and k2 = 6 for about 20 images per identity.
 
     Returns:
         Cluster numbers (n,) int64, -1 for images outside all clusters. A unit with several images always has a cluster.
@@ -41,7 +40,8 @@ def cluster(features: np.ndarray, units: np.ndarray, cameras: np.ndarray) -> np.
         features = CameraNorm.estimate(features, cameras)(features, cameras)
     images = unit_rows(torch.from_numpy(features), "features")  # (n, D)
     points = images.new_zeros(len(sizes), images.shape[1]).index_add_(0, torch.from_numpy(unit), images)  # (u, D)
-    scores = ReRankedScores(unit_rows(points, "features"), 0, NEIGHBOURS)  # no image is a query
+    neighbours = KReciprocal(k1=size, k2=max(round(0.3 * size), 1), weight=0.0)
+    scores = ReRankedScores(unit_rows(points, "features"), 0, neighbours)  # no image is a query
     count = len(points)
     distances = np.empty(count * (count - 1) // 2)  # each pair once, as in SciPy
     filled = 0

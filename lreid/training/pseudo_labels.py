@@ -88,7 +88,8 @@ class PseudoLabels:
         images = Relabelled(self.images, np.where(self.annotated, -1, 0))  # without annotations
         free = images.rows  # (m,)
         features = self.teacher.extract(images, flip=True)  # (m, dim)
-        clusters = cluster(features, _units(images.records), self.images.camids[free])  # (m,)
+        units, size = _units(images.records), self.batching.train.CLUSTER_SIZE
+        clusters = cluster(features, units, self.images.camids[free], size)  # (m,)
         first = self.firsts[self.task.index] + len(set(self.labels[self.annotated].tolist()))
         self.labels[free] = follow(clusters, self.labels[free], range(first, self.firsts[self.task.index + 1]))
         identities = set(self.labels.tolist()) - {-1}

@@ -46,6 +46,14 @@ def test_separate_groups_are_clusters_in_any_order() -> None:
     assert same_groups(cluster(features[order], rows, one), groups[order])
 
 
+def test_large_groups_need_their_size() -> None:
+    features, groups = blobs([20] * 6)
+    rows, one = np.arange(len(features)), np.zeros(len(features), np.int64)
+    assert same_groups(cluster(features, rows, one, 20), groups)
+    parts = cluster(features, rows, one, 4)
+    assert len(set(parts[parts >= 0])) > 6
+
+
 def test_cameras_are_not_clusters() -> None:
     features, groups = blobs([8] * 20)
     rows = np.arange(len(features))
