@@ -323,8 +323,8 @@ def test_bad_files_are_named(files: Path, tmp_path: Path) -> None:
         next(each for each in network_file.metadata_props if each.key == key).value = value
         with pytest.raises(InputError, match=rf"how images are prepared \(.*{told}"):
             OnnxEmbedder(network_file.SerializeToString())
-    for missing in (tmp_path / "gone.onnx", tmp_path):
-        with pytest.raises(InputError, match="no such file"):
+    for missing, fault in ((tmp_path / "gone.onnx", "no such file"), (tmp_path, "is a folder")):
+        with pytest.raises(InputError, match=fault):
             OnnxEmbedder(missing)
 
 
