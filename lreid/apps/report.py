@@ -69,26 +69,26 @@ def _shows_images(folder: Path) -> bool:
 def read_runs(folders: Sequence[Path]) -> list[Results]:
     """Read the results of runs that are compared; config keys newer than a run get their defaults.
 
-    A run gets an option of its method only if another run of the method records the option. Runs of early versions of
-    lreid have no config.
+    If the runs of a method record different options, every run gets all options of the method. Runs of early versions
+    of lreid have no config.
 
     Raises:
         InputError: :func:`lreid.results.read` raises an error.
     """
     runs = [read(folder) for folder in folders]
-    options: dict[str, set[str]] = {}  # for each method, the options that its runs record
-    for run in runs:
-        recorded = {key for key in run.get("config", {}) if key.startswith("METHOD.")}
-        options[run["method"]] = options.get(run["method"], set()) | recorded
-    for run in runs:
-        if run.get("config"):
-            cfg = load_config(overrides=["METHOD.NAME", run["method"]])
-            config = dict(leaves(cfg)) | run["config"]
-            missing = options[run["method"]] - config.keys()
-            if missing and cfg.METHOD.NAME in method_names():  # the classes of methods need torch, which loads slowly
-                defaults = method_defaults(method_class(cfg.METHOD.NAME)).items()
-                config = {f"METHOD.{name.upper()}": value for name, value in defaults} | config
-            run["config"] = recorded_config(config)
+    by_method: dict[str, list[Results]] = {}
+    for run in filter(lambda run: run.get("config"), runs):
+        by_method.setdefault(run["method"], []).append(run)
+    for method, same in by_method.items():
+        cfg = load_config(overrides=["METHOD.NAME", method])
+        defaults = dict(leaves(cfg))
+        options = [{key for key in run["config"] if key.startswith("METHOD.")} - defaults.keys() for run in same]
+        # The classes of methods need torch, which loads slowly.
+        if any(each != options[0] for each in options) and cfg.METHOD.NAME in method_names():
+            own = method_defaults(method_class(cfg.METHOD.NAME)).items()
+            defaults = {f"METHOD.{name.upper()}": value for name, value in own} | defaults
+        for run in same:
+            run["config"] = recorded_config(defaults | run["config"])
     return runs
 
 

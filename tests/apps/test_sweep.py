@@ -109,7 +109,7 @@ def test_keys_that_are_younger_than_a_run_stand_at_their_defaults(tmp_path: Path
     old, young, none = (run.get("config") for run in read_runs(folders))
     assert none is None
     assert (old["TRAIN.LR"], old["TRAIN.EPOCHS"], old["METHOD.TEMPERATURE"]) == (5.0, 30, 1.0)
-    assert young["METHOD.TEMPERATURE"] == 2.0
+    assert young["METHOD.TEMPERATURE"] == 2.0 and old.keys() - young.keys() == {"GONE.KEY"}
     assert old["GONE.KEY"] == 1 and not {"SEED", "DATA.ROOT"} & set(old)
 
 
