@@ -14,7 +14,7 @@ FARTHEST = 0.6  # clusters are merged up to this mean Jaccard distance
 BLOCK = 512  # rows of distances that are computed at once
 
 
-def cluster(features: np.ndarray, units: np.ndarray, cameras: np.ndarray, size: int = 10) -> np.ndarray:
+def cluster(features: np.ndarray, units: np.ndarray, cameras: np.ndarray, size: int) -> np.ndarray:
     """Cluster features by average linkage on Jaccard distances between sets of k-reciprocal neighbours.
 
     SpCL and MMT also use these Jaccard distances, but cluster by DBSCAN. DBSCAN merges two clusters that have one pair

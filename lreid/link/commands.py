@@ -38,7 +38,7 @@ from lreid.files import (
 from lreid.gallery import Gallery
 from lreid.gallery.store import place_of
 from lreid.identities import UNKNOWN
-from lreid.link.constraints import learn_travel, least_times
+from lreid.link.constraints import least_times
 from lreid.link.cutting import BOXES, Clip, Cut, cut
 from lreid.link.offline import Rule, impostors, link
 from lreid.link.online import OnlineLinker
@@ -405,7 +405,7 @@ def _require_threshold(
             return Tracklets(numbers, np.array(starts), np.array(ends), np.zeros((len(rows), 0), np.float32))
 
         identities = np.array([row["identity"] for row in old])
-        impostors(passages(new), learn_travel(passages(old), identities, least) if options.rule.learn else least)
+        impostors(passages(new), options.rule.travel(passages(old), identities, least))
     elif record.content["threshold"] is None:
         raise InputError("--online has no data to calibrate on yet; link one day without it first, or pass --threshold")
     elif named and record.content["model"] not in (None, named.gallery.about.model):
@@ -434,7 +434,9 @@ def _labels(
         both = [*cannot, *((b, a) for a, b in cannot)]
         strangers = [(b, order.index(number)) for a, b in both if (number := rows[a]["identity"]) in order]
         links = link(
-            *(fresh, least, options.rule),
+            fresh,
+            least,
+            options.rule,
             earlier=earlier,
             identities=identities,
             must=must,
@@ -445,8 +447,7 @@ def _labels(
         return links.labels
     threshold = record.content["threshold"] if options.rule.threshold is None else options.rule.threshold
     record.content["threshold"] = threshold
-    least = learn_travel(earlier, identities, least) if options.rule.learn else least
-    linker = OnlineLinker(least, threshold, earlier, identities)
+    linker = OnlineLinker(options.rule.travel(earlier, identities, least), threshold, earlier, identities)
     labels = np.zeros(len(fresh), np.int64)
     step = np.floor(fresh.ends / options.delay) if options.delay > 0 else fresh.ends
     for each in np.unique(step):

@@ -148,6 +148,10 @@ class Rule:
     false_accept_rate: float = 0.002
     learn: bool = True
 
+    def travel(self, tracklets: Tracklets, labels: np.ndarray, least: np.ndarray) -> np.ndarray:
+        """Travel times that linked tracklets show (:func:`learn_travel`), or ``least`` without ``learn``."""
+        return learn_travel(tracklets, labels, least) if self.learn else least
+
 
 @dataclass(frozen=True)
 class Links:
@@ -200,7 +204,7 @@ def link(
     if threshold is None:
         from lreid.retrieval.open_set import threshold_for  # loads torch
 
-        scores = impostors(tracklets, learn_travel(earlier, identities, least) if rule.learn else least)
+        scores = impostors(tracklets, rule.travel(earlier, identities, least))
         strict, threshold = (threshold_for(scores, share * rule.false_accept_rate) for share in (STRICT, 1))
     if rule.learn and strict is not None:
         _forbid(nodes, tracklets, earlier, identities, least)

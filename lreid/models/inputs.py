@@ -75,9 +75,8 @@ def _several(images: np.ndarray | Tensor) -> np.ndarray | Tensor:
     if kind in (np.uint8, torch.uint8):
         one = images.ndim == 2 or (images.ndim == 3 and images.shape[-1] in (1, 3))
         return images[None] if one else images  # (1, H, W) or (1, H, W, C)
-    if images.ndim < 4 and (
-        isinstance(images, Tensor) or images.dtype.kind not in "OSU"
-    ):  # an array may also hold paths
+    holds_paths = not isinstance(images, Tensor) and images.dtype.kind in "OSU"
+    if images.ndim < 4 and not holds_paths:
         raise misfit(images)
     return images
 

@@ -41,9 +41,9 @@ def same_groups(one: np.ndarray, other: np.ndarray) -> bool:
 def test_separate_groups_are_clusters_in_any_order() -> None:
     features, groups = blobs([8, 9, 10])
     rows, one = np.arange(len(features)), np.zeros(len(features), np.int64)
-    assert same_groups(cluster(features, rows, one), groups)
+    assert same_groups(cluster(features, rows, one, 10), groups)
     order = np.random.default_rng(1).permutation(len(features))
-    assert same_groups(cluster(features[order], rows, one), groups[order])
+    assert same_groups(cluster(features[order], rows, one, 10), groups[order])
 
 
 def test_large_groups_need_their_size() -> None:
@@ -59,14 +59,14 @@ def test_cameras_are_not_clusters() -> None:
     rows = np.arange(len(features))
     cameras = rows % 2
     shifted = features + 2 * np.random.default_rng(2).normal(size=(2, 64)).astype(np.float32)[cameras]
-    assert same_groups(cluster(shifted, rows, cameras), groups)
-    assert not same_groups(cluster(shifted, rows, np.zeros_like(cameras)), groups)
+    assert same_groups(cluster(shifted, rows, cameras, 10), groups)
+    assert not same_groups(cluster(shifted, rows, np.zeros_like(cameras), 10), groups)
 
 
 def test_tracklets_are_never_divided_and_have_a_label_each() -> None:
     features, units = np.random.default_rng(3).normal(size=(120, 8)).astype(np.float32), np.arange(120) // 2
     units[100:] = 60 + np.arange(20)  # single images, which have no positive of their own
-    found = cluster(features, units, np.zeros(120, np.int64))
+    found = cluster(features, units, np.zeros(120, np.int64), 10)
     assert (found[:100:2] == found[1:100:2]).all() and found[:100].min() >= 0
     assert found.min() == -1 and len(set(found)) > 10
 
