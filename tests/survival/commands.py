@@ -38,7 +38,7 @@ from lreid.training.run import train
 from lreid.zoo import read_card, read_entry
 
 # What is counted, besides kills and failures: each must be 0.
-WRONG = ("lost", "damaged", "tracebacks", "leftovers", "resumes not bit-equal", "told otherwise than done")
+WRONG = ("lost", "damaged", "tracebacks", "leftovers", "resumes not bit-equal", "wrong exit status")
 KEYS = FEW | {"DEVICE": "cpu", "BENCHMARK.TASKS_PER_DATASET": 2, "TRAIN.EPOCHS": 1, "TRAIN.CHECKPOINT_STEPS": 2}
 
 
@@ -412,7 +412,7 @@ class Trial:
             several = command.parts or command.resumes  # of which a message names one
             done = status == 0 or "done, but" in err
             if done != (found == self.after) and (status == 0 or not several):
-                counts.wrong("told otherwise than done", about)
+                counts.wrong("wrong exit status", about)
         if found == self.after and command.rewrite:
             command.rewrite(here)
             self._count_leftovers(here, self.names[1], counts, about)
