@@ -130,14 +130,19 @@ class Benchmark(Section):
     TRAIN = key(["synthetic:plaza"], "data sets to train on, in this order", **_SOURCES)
     UNSEEN: list[str] = key([], "data sets that are used only for testing", **_SOURCES)
     LEARNED: list[str] = key(
-        [], "data sets trained before this run (lreid train --from), whose test sets are evaluated again", **_SOURCES
+        [],
+        "data sets on which an earlier run trained (lreid train --from); this run evaluates their test sets again",
+        **_SOURCES,
     )
-    LEARNED_IDENTITIES = key(0, "number of identities trained before this run, which count as its first task", least=0)
+    LEARNED_IDENTITIES = key(
+        0, "number of identities on which an earlier run trained; they count as the first task of this run", least=0
+    )
     TASKS_PER_DATASET = key(10, "number of tasks into which the identities of each data set are split", least=1)
-    POOL = key(False, "merge the data sets of TRAIN into one before splitting them into tasks")
+    POOL = key(False, "merge the data sets of TRAIN into one data set before it is split into tasks")
     GROUPS: list[list[Any]] = key(
         [],
-        "tasks of a single data set: per task a name and its cameras or dates; an identity has one label in all tasks",
+        "tasks of a single data set: for each task its name and its cameras or dates; an identity in several tasks "
+        "has the same label in all of them",
         check=_groups,
     )
     GROUP_BY: Literal["camera", "date"] = key(
@@ -146,8 +151,8 @@ class Benchmark(Section):
     IDENTITIES = key(0, "maximum number of training identities per data set; 0 = all", least=0)
     SCENARIO = key(
         "class-incremental",
-        "class-incremental: every task has its own identities; domain-incremental: each data set is a task, with the "
-        "same classes",
+        "class-incremental: every task has its own identities; domain-incremental: each data set is a task, and all "
+        "tasks have the same classes",
         choices=("class-incremental", "domain-incremental"),
     )
     JOINT = key(False, "train on all tasks at once, as an upper bound")
@@ -157,16 +162,19 @@ class Benchmark(Section):
     ORDER_SEED = key(0, "seed of the random order of identities", **_SEED)
     UNSEEN_GALLERIES = key(
         "separate",
-        "how unseen data sets are tested: separate, merged into one gallery (as AKA does), or both",
+        "how unseen data sets are tested: each data set alone (separate), all merged into one gallery (merged, as in "
+        "AKA), or both",
         choices=("separate", "merged", "both"),
     )
     SPLITS = key(
-        1, "number of random splits to average over, for unseen data sets that define several; 0 = all", least=0
+        1,
+        "number of random splits over which results are averaged, for unseen data sets with several splits; 0 = all",
+        least=0,
     )
     SPLIT_SEED = key(0, "seed of the random splits", **_SEED)
     CAMERAS: Literal["apart", "same"] = key(
         "apart",
-        "camera numbers for data sets without cameras: apart (query 0, gallery 1) or same (both 0)",
+        "camera numbers in data sets without cameras: queries 0 and gallery images 1 (apart), or all images 0 (same)",
         choices=("apart", "same"),
     )
 
@@ -176,17 +184,19 @@ class Data(Section):
 
     ROOT = key("datasets", "folder of the data sets; image paths in a CSV file may be relative to it", free=True)
     PATTERN = key(
-        "", "pattern of the image paths in your folder, such as {pid}/{camid}_{n}.png; empty: infer identities"
+        "",
+        "pattern of the image paths in your folder, such as {pid}/{camid}_{n}.png; if empty, lreid infers "
+        "identities and cameras",
     )
-    CACHE_GIB = key(4.0, "maximum size of the decoded images kept in memory, GiB", least=0, free=True)
+    CACHE_GIB = key(4.0, "maximum size of the cache of decoded images in memory, GiB", least=0, free=True)
     SKIP_BAD_IMAGES = key(False, "leave out images that cannot be read instead of stopping")
     WORKERS = key(
         0, "number of loader processes; 0 is fastest while the images fit into the cache", least=0, most=1024, free=True
     )
     AUGMENT_ON = key(
         "auto",
-        "where images are flipped, cropped, normalised and erased: cpu, or device (DEVICE); auto: on the GPU, if there "
-        "is one",
+        "where images are flipped, cropped, normalised and erased: on the CPU (cpu) or on the device of DEVICE "
+        "(device); auto: on the GPU, if there is one",
         choices=("auto", "cpu", "device"),
         free=True,
     )
@@ -207,10 +217,14 @@ class Input(Section):
 
     HEIGHT = key(64, "height of input images, pixels", least=1, most=4096)
     WIDTH = key(32, "width of input images, pixels", least=1, most=4096)
-    MEAN = key([0.485, 0.456, 0.406], "mean of RGB in [0, 1]; trained weights may set it", check=_three_numbers)
+    MEAN = key(
+        [0.485, 0.456, 0.406],
+        "mean of the RGB values in [0, 1]; some initial weights replace it by their own mean",
+        check=_three_numbers,
+    )
     STD = key(
         [0.229, 0.224, 0.225],
-        "standard deviation of RGB in [0, 1]; trained weights may set it",
+        "standard deviation of the RGB values in [0, 1]; some initial weights replace it by their own",
         check=_three_above_zero,
     )
     PIPELINE = key(
@@ -234,15 +248,22 @@ class Batch(Section):
 
     IDENTITIES = key(24, "number of identities per batch", least=1)
     IMAGES = key(5, "number of images per identity", least=1)
-    OTHER_CAMERAS = key(False, "sample one random image per identity, and its other images from other cameras (LSTKC)")
-    NEIGHBOURS = key(1, "number of identities per group of a batch; the same cameras saw all of a group", least=1)
+    OTHER_CAMERAS = key(
+        False,
+        "for each identity of a batch, sample one random image, and the other images from other cameras (as in LSTKC)",
+    )
+    NEIGHBOURS = key(
+        1, "number of identities per group; a batch consists of groups of identities that the same cameras saw", least=1
+    )
 
 
 class Stream(Section):
     """Keys of a single pass over each task (online learning), instead of epochs."""
 
     SEGMENT = key(
-        0, "number of images per step; 0 = train in epochs (methods that need a stream: steps of P x K images)", least=0
+        0,
+        "number of images per step; 0 = train in epochs (a method that needs a stream then uses steps of P x K images)",
+        least=0,
     )
     CORRELATION = key(1, "number of consecutive images of one identity", least=1)
     ITERATIONS = key(1, "number of optimiser steps per segment", least=1)
@@ -276,7 +297,10 @@ class Model(Section):
         ),
     )
     SCALE = key(
-        1.0, "factor by which features are multiplied; below 1 if features of the initial model are long", above=0
+        1.0,
+        "factor by which features are multiplied; set it below 1 if the features of the initial model have a "
+        "large norm",
+        above=0,
     )
     ADAPTER = key(
         "none",
@@ -288,7 +312,8 @@ class Model(Section):
     ADAPTER_LAYERS = key(0, "number of attention blocks, counted from the last, with an adapter; 0 = all", least=0)
     ADAPTER_MERGE = key(
         False,
-        "merge lora into the frozen weights after each task and train a new one; False: keep training the same one",
+        "after each task, merge lora into the frozen weights and train a new adapter; False: continue to train the "
+        "same adapter",
     )
 
 
@@ -296,11 +321,11 @@ class Method(Section):
     """Keys of the lifelong method; all keys of this group not listed here are options of the method."""
 
     NAME = key("dwopp", "lifelong method: a file of lreid/methods or configs/methods, or a registered name")
-    ALIAS = key("", "name in results and tables, if the options turn it into a different method")
+    ALIAS = key("", "name of the method in results and tables, for options that turn it into a different method")
     LABELS = key(
         "all",
-        "labels to train on: all, none, or those of a fraction of each task's identities. Other images get their "
-        "cluster as pseudo-label, in methods that train on P x K batches",
+        "labels used for training: all, none, or those of a fraction of each task's identities. Images without a "
+        "label get a cluster number as pseudo-label, in methods that train on P x K batches",
         check=_labels,
     )
     RECIPE = key("dmml", "training recipe on benchmarks of real images: a file of configs/recipes")
@@ -313,16 +338,23 @@ class Train(Section):
     FIRST_EPOCHS = key(0, "number of epochs of the first task; 0 = EPOCHS", least=0)
     EPOCH_COVERS = key(
         "identities",
-        "what an epoch shows once: every identity (as in DMML), or nearly every image (as in BoT)",
+        "what an epoch contains once: every identity (as in DMML), or nearly every image (as in BoT)",
         choices=("identities", "images"),
     )
     EPOCH_STEPS = key(
-        0, "number of batches per epoch, for tasks of any size (AKA: 150); 0 = determined by EPOCH_COVERS", least=0
+        0,
+        "number of batches per epoch, independent of the size of the task (AKA: 150); 0 = determined by EPOCH_COVERS",
+        least=0,
     )
     CLUSTER_SIZE = key(
-        10, "in tasks without labels, about the number of images per identity; tracklets, if there are any", least=2
+        10,
+        "approximate number of images per identity in tasks without labels (of tracklets, if the data set has "
+        "tracklets)",
+        least=2,
     )
-    OPTIMIZER = key("adam", "optimiser of all parameters; every task starts with a new one", choices=("adam", "sgd"))
+    OPTIMIZER = key(
+        "adam", "optimiser of all parameters; every task starts with a new optimiser", choices=("adam", "sgd")
+    )
     MOMENTUM = key(0.0, "momentum of sgd", least=0, most=1)
     LR = key(1e-3, "learning rate; the default suits random weights, 2e-4 suits ImageNet weights", above=0)
     FROZEN_LAYERS = key(0, "number of layers at the beginning of the backbone that are not trained", least=0)
@@ -333,7 +365,9 @@ class Train(Section):
     WEIGHT_DECAY = key(1e-4, "weight decay (L2, added to the gradient)", least=0)
     SCHEDULE = key("exponential", "decay of the learning rate", choices=("exponential", "cosine", "steps"))
     RESTARTS = key(True, "restart the schedule with every task; False: one schedule spans all tasks (AKA's code)")
-    DECAY_START = key(0.5, "fraction of the epochs at the full learning rate (exponential, cosine)", least=0, most=1)
+    DECAY_START = key(
+        0.5, "fraction of the epochs before the learning rate starts to fall (exponential, cosine)", least=0, most=1
+    )
     END_FACTOR = key(
         0.005, "learning rate in the last epoch, relative to LR (exponential, cosine); 1 = constant", above=0, most=1
     )
@@ -371,35 +405,56 @@ class Eval(Section):
     INDEX = key(
         "flat", "index of faiss: flat, hnsw, ivfpq, or a string for index_factory, such as IVF256,Flat;nprobe=16"
     )
-    INDEX_DEPTH = key(1000, "number of images that a query requests from the index; flat returns all", least=1)
+    INDEX_DEPTH = key(
+        1000, "number of images that lreid requests from the index per query; flat returns all images", least=1
+    )
     INDEX_DEVICE = key(
-        "auto", "where faiss searches: cpu, cuda (in shards on all GPUs), cuda:N; auto uses a GPU if possible"
+        "auto",
+        "device on which faiss searches: cpu, cuda (the index is divided among all GPUs) or cuda:N; auto uses a "
+        "GPU if possible",
     )
     INDEX_FLOAT16 = key(
         False, "store the vectors of an index on GPUs in 16 bits; then even the results of flat are not exact"
     )
-    METRIC: Literal["cosine", "euclidean"] = key("cosine", "distance between features", choices=("cosine", "euclidean"))
+    METRIC: Literal["cosine", "euclidean"] = key(
+        "cosine",
+        "similarity measure of features: cosine similarity or Euclidean distance",
+        choices=("cosine", "euclidean"),
+    )
     AP: Literal["rectangular", "trapezoidal"] = key(
-        "rectangular", "average precision; trapezoidal as in DwoPP's code", choices=("rectangular", "trapezoidal")
+        "rectangular",
+        "convention of the average precision; trapezoidal is that of DwoPP's code",
+        choices=("rectangular", "trapezoidal"),
     )
     CAMERA_FILTER = key(True, "leave out gallery images with the query's identity and camera")
     OUTFITS: Literal["both", "same", "changed"] = key(
         "both",
-        "outfits in which a query's identity is searched: both, the same, or changed; the data set must have outfits",
+        "in data sets with outfits, which gallery images of the query's identity count as matches: those in the "
+        "query's outfit (same), in other outfits (changed), or both",
         choices=("both", "same", "changed"),
     )
-    FLIP = key(False, "add the features of the horizontally flipped image")
+    FLIP = key(False, "use the sum of the features of an image and of its mirror image")
     CROSS_MODEL = key(
-        False, "after each task, also search the gallery features of all earlier models; stores them on disk"
+        False,
+        "after each task, also search the gallery features that all earlier models extracted; stores the "
+        "features on disk",
     )
     UNFUSED = key(False, "also evaluate the network before it is averaged with the previous one")
     INITIAL = key(False, "also evaluate the initial model, before the first task")
     DRIFT_STEPS = key(
-        0, "number of steps after a task switch over which the drift of old features is measured; slow", least=0
+        0,
+        "number of training steps at the beginning of a task in which the drift of old images' features is "
+        "measured; slow",
+        least=0,
     )
-    ACCURACY = key(False, "also measure classification accuracy; the test classes must be trained")
+    ACCURACY = key(
+        False, "also measure classification accuracy; the training set must contain the classes of the test images"
+    )
     CURVE_IMAGES = key(
-        0, "number of training images between measurements of ACCURACY within a task; 0 = only after tasks", least=0
+        0,
+        "number of training images between two measurements of the accuracy within a task; 0 = measure only "
+        "after tasks",
+        least=0,
     )
     PROBE_OPTIMIZER = key(
         "sgd",
@@ -407,7 +462,7 @@ class Eval(Section):
         choices=("sgd", "adam"),
     )
     PROBE_LR = key(1.0, "learning rate of the linear probe", above=0)
-    PROBE_EPOCHS = key(100, "number of epochs that train the linear probe", least=1)
+    PROBE_EPOCHS = key(100, "number of epochs for which the linear probe is trained", least=1)
     BATCH_SIZE = key(128, "number of images per forward pass", least=1)
 
 

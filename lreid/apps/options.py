@@ -16,27 +16,30 @@ from lreid.training.run_config import LEARNS_FROM
 PAGE = """\
 # Configuration
 
-This page lists all config keys with their defaults and accepted values. A run takes them from config files (`--config`,
-several) and from `KEY VALUE` pairs on the command line, which override files.
+This page lists all config keys with their defaults and accepted values. A run reads keys from config files (`--config`,
+which you can repeat) and from `KEY VALUE` pairs on the command line. The pairs override the files.
 
-* `--config` takes a path, or the name of a config file of lreid: `configs/benchmarks/vehicles.yaml`,
-  `benchmarks/vehicles`, or `vehicles`. A file can extend other files, which it names in the same way in `_BASE_`.
-* lreid looks for relative paths in a file (`INPUT.PIPELINE`, `MODEL.WEIGHTS`, `csv:` and `folder:` data sets) first
-  next to the file, and then, like those on the command line, in the working directory.
-* Benchmarks of real images have `_BASE_: recipes/{METHOD.RECIPE}`: they train each method with the recipe that its file
-  in `configs/methods` names, DMML's (`dmml`, the default), BoT's (`bot`) or LSTKC's (`lstkc`). `METHOD.RECIPE` selects
-  a different one. Keys of the benchmark, of your files and of the command line override the recipe. `config.yaml` of a
-  run shows the result.
+* `--config` accepts a path, or the name of a config file of lreid: `configs/benchmarks/vehicles.yaml`,
+  `benchmarks/vehicles`, or `vehicles`. A config file can extend other files: its key `_BASE_` names them in the same way.
+* A path in a config file (`INPUT.PIPELINE`, `MODEL.WEIGHTS`, `csv:` and `folder:` data sets) may be relative. lreid
+  looks for it first next to the config file, and then in the working directory. Paths on the command line are relative
+  to the working directory.
+* Benchmarks of real images train each method with a recipe: DMML's (`dmml`, the default), BoT's (`bot`) or LSTKC's
+  (`lstkc`). Their line `_BASE_: recipes/{METHOD.RECIPE}` selects the recipe that the method's file in `configs/methods`
+  names. With `METHOD.RECIPE` you select a different recipe. Keys of the benchmark, of your files and of the command
+  line override the recipe. The file `config.yaml` of a run shows the resulting values.
 * lreid applies benchmarks (files that set `BENCHMARK.TRAIN`) first, and then the other files in the given order. If a
-  file changes a key that another file sets, lreid warns, unless the command line sets that key. It refuses two files
-  that name different methods, unless one of them is a benchmark, and a key that occurs twice in a file.
-* `METHOD.NAME lstkc` applies `configs/methods/lstkc.yaml`, and drops the options of the previous method. After the file
-  of a joint method, a different method is refused until you set `BENCHMARK.JOINT` as well.
-* lreid refuses a key that the method ignores, except in lreid's own benchmark files. A file that sets keys of
-  both `EPISODE` and `BATCH` fits any method.
-* Methods have options, which are further keys of `METHOD`; `lreid train --options METHOD` prints them.
+  file changes a key that another file sets, lreid prints a warning, unless the command line sets that key. lreid
+  refuses two files that name different methods, unless one of them is a benchmark. It also refuses a key that occurs
+  twice in a file.
+* `METHOD.NAME lstkc` applies `configs/methods/lstkc.yaml`, and removes the options of the method that was set before.
+  If you first apply the file of a joint method and then name a different method, set `BENCHMARK.JOINT` as well.
+* lreid refuses a key that the method ignores, except in lreid's own benchmark files. A file that sets keys of both
+  `EPISODE` and `BATCH` can be used with any method.
+* The options of a method are further keys of `METHOD`. `lreid train --options NAME` prints the options of the method
+  NAME.
 
-The table in `lreid/config_keys.py` generates this page:
+This command writes this page from the keys in `lreid/config_keys.py`:
 `python -m lreid.apps.options > docs/reference/configuration.md`"""
 
 
