@@ -51,7 +51,9 @@ def options_text(method: str) -> str:
     """
     cfg = load_config(overrides=["METHOD.NAME", method])
     cls = class_of(cfg)
-    what = f"{cfg.METHOD.NAME} as in configs/methods/{method}.yaml. " if method != cfg.METHOD.NAME else ""
+    what = (
+        f"{cfg.METHOD.NAME} with the settings of configs/methods/{method}.yaml. " if method != cfg.METHOD.NAME else ""
+    )
     summary = (inspect.getdoc(cls) or "").partition("\n\n")[0]
     lines = [*textwrap.wrap(f"{method}: {what}{summary}", 120), f"It trains on {LEARNS_FROM[cls.batches]}."]
     lines.append(f"Benchmarks of real images train it with configs/recipes/{cfg.METHOD.RECIPE}.yaml (METHOD.RECIPE).")

@@ -27,7 +27,9 @@ class AGEM(ER):
         self,
         model: Embedder,
         *,
-        task_free: Annotated[bool, Rule("also use stored images of the current task")] = False,
+        task_free: Annotated[
+            bool, Rule("also use stored images of the current task to constrain the gradient")
+        ] = False,
         **er: Any,
     ) -> None:
         super().__init__(model, task_free=task_free, **er)

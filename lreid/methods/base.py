@@ -93,8 +93,8 @@ class Method:
         store: Annotated[
             str,
             Rule(
-                "images stores pixels, so that files of past tasks may be deleted; paths stores file names and reads "
-                "the files whenever exemplars are drawn",
+                "images: store the pixels of exemplars, so that you may delete the files of past tasks; paths: store "
+                "file names, and read the files whenever exemplars are drawn",
                 choices=("images", "paths"),
             ),
         ] = "images",
@@ -105,7 +105,11 @@ class Method:
             ),
         ] = "herding",
         fill_memory: Annotated[
-            bool, Rule("use memory that equal shares leave unused for identities with more images")
+            bool,
+            Rule(
+                "if identities with few images leave a part of their equal share of the memory unused, use this part "
+                "for identities with more images"
+            ),
         ] = False,
         least_images: Annotated[
             int, Rule("minimum number of images per stored identity; a small memory stores fewer identities", least=1)

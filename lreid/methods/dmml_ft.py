@@ -34,14 +34,15 @@ class DMMLFineTuning(Method):
             ),
         ] = "sqeuclidean",
         clamp: Annotated[
-            bool, Rule("raise distances that are negative after the margin is subtracted to 0, without gradient")
+            bool, Rule("after the margin is subtracted, set negative distances to 0, without a gradient")
         ] = True,
         feature_penalty: Annotated[float, Rule("weight of the mean squared norm of the features")] = 5e-4,
         mining: Annotated[
             Literal["hard", "center"],
             Rule(
-                "hard uses the farthest support of the own class and the nearest support of each other class; center "
-                "uses the mean support of each class, without margin and clamp",
+                "hard compares a query with the farthest support image of its own class and with the nearest support "
+                "image of each other class; center compares it with the mean support feature of each class, without "
+                "margin and clamp",
                 choices=MININGS,
             ),
         ] = "hard",

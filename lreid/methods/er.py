@@ -69,10 +69,10 @@ class ER(Method):
         reid_head: Annotated[
             bool,
             Rule(
-                "for re-identification, use the classifier of LSTKC's baseline. This classifier follows a BatchNorm, "
-                "and rows of new identities start as the directions of their mean features, which preserves a trained "
-                "network. Streams cannot use this option, because the features of all images of a task must be "
-                "available before training"
+                "for re-identification, use the classifier of LSTKC's baseline. A BatchNorm layer precedes this "
+                "classifier. The class weights of a new identity start as the direction of its mean feature, so that "
+                "they do not disturb a trained network. Streams cannot use this option, because it needs the "
+                "features of all images of a task before training"
             ),
         ] = False,
     ) -> None:

@@ -30,8 +30,8 @@ class ERACE(ER):
         official_denominator: Annotated[
             bool,
             Rule(
-                "use the official code's denominator of the incoming loss, which includes classes from the "
-                "highest class seen so far, see asymmetric_cross_entropy"
+                "in the loss of incoming images, use the denominator of the official code, which also includes the "
+                "highest class so far and all classes with higher numbers (asymmetric_cross_entropy)"
             ),
         ] = False,
         **er: Any,

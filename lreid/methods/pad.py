@@ -97,8 +97,8 @@ class PAD(Method):
             Rule("text teacher of stage 1: the initial random tokens, as in the official code; or none",
                  choices=("initial", "none")),
         ] = "initial",
-        anchor_weight: Annotated[float, Rule("weight of the text teacher's term", least=0)] = 0.5,
-        negatives: Annotated[int, Rule("number of identities outside the batch in that term", least=0)] = 256,
+        anchor_weight: Annotated[float, Rule("weight of the anchor term, the text teacher's loss", least=0)] = 0.5,
+        negatives: Annotated[int, Rule("number of identities outside the batch in the anchor term", least=0)] = 256,
         noun: Annotated[str, Rule("noun for what the images show, used in the sentence of each identity")] = "person",
         **options: Any,
     ) -> None:  # fmt: skip

@@ -62,8 +62,9 @@ class Retrace(TaskHeadFineTuning):
         keep: Annotated[
             float,
             Rule(
-                "share of the gain on a task that interpolation must retain if the previous network already had "
-                "100 % mAP on its images; in (0, 1], where 1 retains all",
+                "share of the gain on a task that the interpolation must retain if the previous network has 100 % "
+                "mAP on the task's images; if it has less, the interpolation must retain more; 1 = always the whole "
+                "gain",
                 above=0,
                 most=1,
             ),

@@ -23,9 +23,9 @@ from lreid.errors import InputError
 from lreid.methods import method_class, method_defaults
 
 LEARNS_FROM = {
-    "episodes": "episodes of support and query images and reads EPISODE.*",
-    "identities": "P x K images and reads BATCH.* (STREAM.* if STREAM.SEGMENT is above 0)",
-    "stream": "a stream and reads STREAM.* (and BATCH.* if STREAM.SEGMENT is 0)",
+    "episodes": "episodes of support and query images, set by EPISODE.*",
+    "identities": "P x K images per batch, set by BATCH.* (on a stream, set by STREAM.*, if STREAM.SEGMENT is above 0)",
+    "stream": "a stream, set by STREAM.* (and by BATCH.* if STREAM.SEGMENT is 0)",
 }
 OF_A_METHOD = ("METHOD.", "EPISODE.", "BATCH.")  # keys whose values depend on the method
 

@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model", metavar="CHECKPOINT|zoo:NAME", help="checkpoint of a trained model, or zoo:NAME")
     option(parser, "--out FILE", "file to write: .onnx, or .pt2 for --format torch", type=Path, required=True)
     tools = ("boxmot", "ultralytics", "deep-sort-realtime", "reid")
-    card = "write the format that this tool loads, and a card (reid loads a folder)"
+    card = "write the file that this tool loads (for reid, a folder), and a model card"
     option(parser, "--for", card, choices=tools, dest="tool")
     images = "quantise to 8-bit integers, calibrated on the images in FOLDER, and print the loss of accuracy"
     option(parser, "--int8 FOLDER", images, type=Path)

@@ -16,9 +16,9 @@ The YAML file names the cameras:
       hall: {video: hall.mp4, tracks: hall.txt, start: 2026-03-02T08:00:00}
     travel: [[gate, hall, 10]]    # optional: minimum travel time, seconds (default: learned from 8 or more trips)
 
-Track files are in the MOT Challenge format, or in the JSON format of supervision or Ultralytics. Without track files,
-lreid detects and tracks moving objects, for which the camera must be fixed. The output folder contains identities.json,
-index.html, tracks/ with identities, and people.gallery for lreid search. To enrol people by name, run
+Track files are in the MOT Challenge format, or in the JSON format of supervision or Ultralytics. If a camera has no
+track file, lreid detects and tracks moving objects; this needs a fixed camera. The output folder contains
+identities.json, index.html, tracks/ with identities, and people.gallery for lreid search. To enrol people by name, run
 lreid search build linked/people.gallery my/people.
 """
 
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     name.add_argument("identity", metavar="IDENTITY", help="number or name of the identity")
     name.add_argument("name", metavar="NAME", help="new name; unknown-NUMBER removes the name")
     _command(commands, "undo", "undo the last change")
-    remove = _command(commands, "remove", "delete all data of an identity or of old tracklets, without undo")
+    remove = _command(commands, "remove", "delete all data of an identity or of old tracklets; you cannot undo this")
     which = remove.add_mutually_exclusive_group(required=True)
     option(which, "--identity IDENTITY", "number or name of the identity to delete")
     option(which, "--keep-days N", OLD, type=float)

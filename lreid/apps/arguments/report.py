@@ -7,7 +7,7 @@
     lreid report runs/synthetic-10-dwopp-seed0 --images     # adds images to the report.html of the run
 
 Runs that differ in protocol (identities, splits, cameras), config or AP convention are in separate rows.
-A report.html with images, as of lreid train on your images, is rewritten only with --images.
+lreid train on your own images writes a report.html with images. lreid report rewrites this page only with --images.
 """
 
 import argparse

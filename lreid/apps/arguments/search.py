@@ -102,7 +102,7 @@ def _add_query(commands: Any) -> None:
     query.add_argument(
         "--cross-model",
         action="store_true",
-        help="search with a different model whose features are compatible with the gallery's",
+        help="search with a model that did not build the gallery; the features of both models must be comparable",
     )
     option(query, "--out DIR", "folder for the results", Path("matches"))
     query.add_argument("--blur", action="store_true", help="blur the images on the page")
@@ -119,7 +119,7 @@ def _add_compare(commands: Any) -> None:
     compare.set_defaults(action="compare")
     compare.add_argument("images", type=Path, nargs="+", metavar="IMAGE", help="two or more images, compared in pairs")
     option(compare, "--gallery GALLERY", "use the model and the threshold of this gallery")
-    model = "model (default: the gallery's model; without --gallery zoo:people for upright images, else zoo:vehicles)"
+    model = "model (default: that of --gallery; without it, zoo:people for upright images and zoo:vehicles for others)"
     option(compare, "--checkpoint FILE", model, type=Path)
     _add_device(compare)
 
@@ -129,14 +129,16 @@ def _add_versions(commands: Any) -> None:
     reindex = _command(
         commands, "reindex", "extract all features with a new model, and replace the gallery", model="required"
     )
-    reindex.add_argument("--restart", action="store_true", help="discard an unfinished reindexing by a different model")
+    restart = "discard an earlier, unfinished reindexing with a different model"
+    reindex.add_argument("--restart", action="store_true", help=restart)
     reindex.add_argument("--skip-bad", action="store_true", help=SKIP_BAD)
     check = _command(commands, "check", "measure what a new model would change, before you use it", model="optional")
     option(check, "--new MODEL", "new model: a checkpoint or zoo:NAME", type=Path, required=True)
     labelled = "labelled images of people, enrolled or not"
     option(check, "--images DIR|CSV", labelled, type=Path, nargs="+", required=True)
     _add_sources(check)
-    for name, who in (("lost", "enrolled people no longer recognised"), ("fpir", "unknown people accepted")):
+    lost, accepted = "enrolled people whom the new model no longer recognises", "unknown people whom it accepts"
+    for name, who in (("lost", lost), ("fpir", accepted)):
         option(check, f"--max-{name} P%", f"maximum share of {who}; above this share, the exit status is 3")
     option(check, "--out DIR", "folder for the results", Path("check"))
     check.add_argument("--blur", action="store_true", help="blur the images on the page")

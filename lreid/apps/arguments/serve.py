@@ -5,10 +5,10 @@ curl --data-binary @new.jpg 'http://127.0.0.1:8000/search?top=5'      # who is i
 curl --data-binary @new.jpg 'http://127.0.0.1:8000/images?identity=anna'     # add the image
 LREID_TOKEN=$(openssl rand -hex 32) lreid serve people.gallery --host 0.0.0.0
 
-Without a token, only this machine can reach the server. Any other --host needs a token of 16 characters or more in the
-environment variable LREID_TOKEN; requests must then have the header "Authorization: Bearer TOKEN". The server speaks
-plain HTTP, so put a proxy with TLS in front of the server. The page /docs describes all requests. Ctrl-C or SIGTERM
-stops the server.
+By default, only this machine can reach the server. If you set --host to another address, you must also set a token of
+16 characters or more in the environment variable LREID_TOKEN. Every request must then have the header "Authorization:
+Bearer TOKEN". The server does not encrypt its answers (plain HTTP), so put a proxy with TLS in front. The page /docs
+describes all requests. Ctrl-C or SIGTERM stops the server.
 """
 
 import argparse

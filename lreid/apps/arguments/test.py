@@ -33,9 +33,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--expand", action="store_true", help="also report metrics with query expansion")
     option(parser, "--adapt-norm", "also report metrics of features standardised per camera", choices=("features",))
     parser.add_argument(
-        "--cross-model", action="store_true", help="also search every model's gallery with every model's queries"
+        "--cross-model",
+        action="store_true",
+        help="also report the mAP of every model's queries in every model's gallery",
     )
-    parser.add_argument("--growth", action="store_true", help="also test on random parts of the gallery, with charts")
+    parser.add_argument(
+        "--growth",
+        action="store_true",
+        help="also test on random parts of the gallery of increasing size, and draw charts",
+    )
     option(parser, "--engine", ENGINE, "torch", choices=ENGINES)
     parser.add_argument("--blur", action="store_true", help="blur the images on the page")
 

@@ -1,7 +1,7 @@
 """Train a lifelong re-identification method task by task, on a benchmark or on your images.
 
 lreid train my/folder                                   # your images: one folder per identity, or a CSV file
-lreid train my/others --from runs/my-run                # later, other people, without forgetting the first people
+lreid train my/others --from runs/my-run                # other people, without the images of the first people
 lreid train                                             # DwoPP on the built-in benchmark
 lreid train --config configs/methods/dwpp.yaml          # a different method
 lreid train --config configs/benchmarks/market1501-10.yaml --config configs/methods/dwopp.yaml

@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--licence",
         dest="licence",
         choices=("permissive",),
-        help="list only models under MIT, Apache or BSD, without models trained on research-only images",
+        help="list only models with an MIT, Apache or BSD licence, except those trained on images for research only",
     )
     command("show", "print the card of a model").add_argument("name", metavar="NAME", help="name of the model")
     sub = command("download", "download the weights of a model if needed, and print the path")
