@@ -20,7 +20,8 @@ This page lists all config keys with their defaults and accepted values. A run r
 which you can repeat) and from `KEY VALUE` pairs on the command line. The pairs override the files.
 
 * `--config` accepts a path, or the name of a config file of lreid: `configs/benchmarks/vehicles.yaml`,
-  `benchmarks/vehicles`, or `vehicles`. A config file can extend other files: its key `_BASE_` names them in the same way.
+  `benchmarks/vehicles`, or `vehicles`. A config file can extend other files, which it names in the same way in its key
+  `_BASE_`.
 * A path in a config file (`INPUT.PIPELINE`, `MODEL.WEIGHTS`, `csv:` and `folder:` data sets) may be relative. lreid
   looks for it first next to the config file, and then in the working directory. Paths on the command line are relative
   to the working directory.

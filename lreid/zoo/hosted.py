@@ -22,8 +22,8 @@ logger = logging.getLogger("lreid")
 
 FILE = Path(__file__).with_suffix(".yaml")
 IMAGENET_TERMS = (
-    "trained from ImageNet weights; ImageNet's terms allow research only, and it is legally unclear whether these terms "
-    "also apply to weights"
+    "trained from ImageNet weights; ImageNet's terms allow research only, and it is legally unclear whether these "
+    "terms also apply to weights"
 )
 
 

@@ -2,8 +2,8 @@
 
     datasets/cuhk01/campus/      0001001.png …      (3884 images)
 
-The training pair P1 of CUHK02 shows the people of CUHK01, so a model that was trained on CUHK02 has seen the test
-people of CUHK01. The test pair P5 of CUHK02 shows different people.
+CUHK02's training pair of cameras, P1, shows the people of CUHK01. A model that was trained on CUHK02 has therefore seen
+the test people of CUHK01. CUHK02's test pair, P5, shows different people.
 """
 
 from pathlib import Path

@@ -2,8 +2,8 @@
 
     datasets/cuhk02/Dataset/{P1,P2,P3,P4,P5}/{cam1,cam2}/      001_….png      (7264 images in all)
 
-The training pair P1 shows the people of CUHK01, so a model that was trained on CUHK02 has seen the test people of
-CUHK01. The test pair P5 shows different people.
+P1 to P5 are pairs of cameras. The training pair P1 shows the people of CUHK01, so a model that was trained on CUHK02
+has seen the test people of CUHK01. The test pair P5 shows different people.
 """
 
 from pathlib import Path

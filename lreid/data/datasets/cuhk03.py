@@ -13,10 +13,10 @@
 two config files are from <https://github.com/zhunzhong07/person-re-ranking>. `cuhk-03.mat` may be a MATLAB file of
 version 7.3 or older. Reading an older file needs several GiB of memory.
 
-A file name gives the pair of cameras, the person, the view (which lreid uses as camera number) and the number of the
-image. A detector found the `detected` boxes; humans drew the `labeled` boxes. In a classic test set, every image of 100
-people is both a query and a gallery image. Data sets with `_single_shot` in their name follow the original protocol:
-Rank-k is computed on galleries with one randomly drawn image per person.
+A file name contains the pair of cameras, the person, the view (which lreid uses as camera number) and the number of the
+image. A detector found the boxes of the `detected` data sets, and humans drew those of the `labeled` data sets. In a
+classic test set, every image of 100 people is both a query and a gallery image. Data sets with `_single_shot` in their
+name follow the original protocol: Rank-k is computed on galleries with one randomly drawn image per person.
 """
 
 import json

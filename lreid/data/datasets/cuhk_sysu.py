@@ -13,9 +13,9 @@ with `Train.mat` and `TestG50.mat`; another release has no identities. `lreid da
 of the boxes to `cuhksysu4reid/`, with the file names and the JPEG quality of AKA's code. lreid also reads crops that
 other code wrote in this layout. The folder `cuhksysu4reid/` may also be directly in the folder of all data sets.
 
-The gallery contains only people who are queried, so CUHK-SYSU is easier than other data sets. CUHK-SYSU has no cameras
-(see `BENCHMARK.CAMERAS`), so AKA's own code cannot compute scores for it. `cuhk_sysu_sub` leaves out people with fewer
-than four training images, as AKA does before selecting 500 people.
+The gallery contains only people of whom there is a query, so CUHK-SYSU is easier than other data sets. CUHK-SYSU has no
+cameras (see `BENCHMARK.CAMERAS`), so AKA's official code cannot compute scores for it. `cuhk_sysu_sub` leaves out
+people with fewer than four training images. AKA does the same before it selects 500 people.
 """
 
 from collections import Counter

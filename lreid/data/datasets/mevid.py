@@ -10,10 +10,10 @@
 
 MEVID shows 158 consenting actors in 598 outfits and 8,092 tracklets. The archives are `mevid-v1-bbox-train.tgz` (30
 GB), `mevid-v1-bbox-test.tgz` (13 GB) and `mevid-v1-annotation-data.zip`. `lreid data prepare mevid --frames 16` reads
-the archives as streams and writes up to 16 frames per tracklet. Each query and each gallery entry is a tracklet, whose
-feature is the mean over its frames. The authors' figures use all frames. `EVAL.OUTFITS` restricts matches to the
-query's outfit or to other outfits. In the benchmarks `mevid-dates` and `mevid-sites`, a person may occur in several
-tasks. The release lacks the dates of outfits.
+the archives as streams and writes up to 16 frames per tracklet. Each query and each gallery entry is a tracklet. The
+feature of a tracklet is the mean over its frames. The authors' results use all frames of a tracklet. `EVAL.OUTFITS`
+restricts matches to the query's outfit or to other outfits. In the benchmarks `mevid-dates` and `mevid-sites`, a person
+may occur in several tasks. The release does not contain the dates of the outfits, which `mevid-dates` needs.
 """
 
 import os

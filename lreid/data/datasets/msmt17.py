@@ -8,11 +8,12 @@
     ├── list_query.txt    (11659)         ├── list_query.txt
     └── list_gallery.txt  (82161)         └── list_gallery.txt
 
-In V2, faces are blurred; the lifelong papers use V2. Both versions show the same people, so neither version is unseen
-data for a model that was trained on the other version. The lists give the identity of each image; the third number in a
-file name is the camera. The test lists number people from 0 again, so the same number in training and test lists means
-different people. `msmt17_v1` and `msmt17_v2` train only on `list_train.txt`, as in the DwoPP paper. The names with
-`+val` also train on `list_val.txt`, as in many re-ID papers; this list has further images of the same people.
+In V2, the faces are blurred. The papers on lifelong re-ID use V2. Both versions show the same people, so neither
+version is unseen data for a model that was trained on the other version. The lists contain the identity of each image.
+The third number in a file name is the camera. The test lists number the people from 0 again, so the same number in a
+training list and in a test list means two different people. `msmt17_v1` and `msmt17_v2` train only on `list_train.txt`,
+as in the DwoPP paper. The names with `+val` also train on `list_val.txt`, as in many re-ID papers; this list has
+further images of the same people.
 """
 
 from functools import partial

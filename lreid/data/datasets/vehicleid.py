@@ -7,7 +7,7 @@
         └── test_list_800.txt, test_list_1600.txt, test_list_2400.txt
 
 The folder may also be called `VehicleID_V1.0`. The data set has no cameras. The gallery has one random image of every
-test vehicle, and all other images of the test vehicles are queries. The paper averages figures over ten random
+test vehicle, and all other images of the test vehicles are queries. The paper averages its results over ten random
 galleries. To average over ten galleries, list the data set under `BENCHMARK.UNSEEN` and set `BENCHMARK.SPLITS 0`.
 """
 
