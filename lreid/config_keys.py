@@ -324,8 +324,8 @@ class Method(Section):
     ALIAS = key("", "name of the method in results and tables, for options that turn it into a different method")
     LABELS = key(
         "all",
-        "labels used for training: all, none, or those of a fraction of each task's identities. Images without a "
-        "label get a cluster number as pseudo-label, in methods that train on P x K batches",
+        "labels used for training: all, none, or those of a fraction of each task's identities; needs a method that "
+        "trains on P x K batches. Images without a label get the number of their cluster as pseudo-label",
         check=_labels,
     )
     RECIPE = key("dmml", "training recipe on benchmarks of real images: a file of configs/recipes")
@@ -366,25 +366,39 @@ class Train(Section):
     SCHEDULE = key("exponential", "decay of the learning rate", choices=("exponential", "cosine", "steps"))
     RESTARTS = key(True, "restart the schedule with every task; False: one schedule spans all tasks (AKA's code)")
     DECAY_START = key(
-        0.5, "fraction of the epochs before the learning rate starts to fall (exponential, cosine)", least=0, most=1
+        0.5,
+        "fraction of the epochs before the learning rate starts to fall (SCHEDULE exponential or cosine)",
+        least=0,
+        most=1,
     )
     END_FACTOR = key(
-        0.005, "learning rate in the last epoch, relative to LR (exponential, cosine); 1 = constant", above=0, most=1
+        0.005,
+        "learning rate in the last epoch, relative to LR (SCHEDULE exponential or cosine); 1 = constant learning rate",
+        above=0,
+        most=1,
     )
-    STEP_FACTOR = key(0.1, "factor by which the learning rate changes at each of MILESTONES (steps)", above=0, most=1)
-    MILESTONES: list[int] = key([], "epochs at which the learning rate falls (steps)", check=_epoch_numbers)
+    STEP_FACTOR = key(
+        0.1,
+        "factor by which the learning rate is multiplied at each of the MILESTONES (SCHEDULE steps)",
+        above=0,
+        most=1,
+    )
+    MILESTONES: list[int] = key([], "epochs at which the learning rate falls (SCHEDULE steps)", check=_epoch_numbers)
     FIRST_MILESTONES: list[int] = key(
-        [], "MILESTONES of the first task, if RESTARTS is True; [] = MILESTONES", check=_epoch_numbers
+        [],
+        "epochs at which the learning rate falls in the first task, if RESTARTS is True; [] = the same as MILESTONES",
+        check=_epoch_numbers,
     )
     FIRST_EPOCH_NUMBER = key(
         1,
-        "number of the first epoch, for MILESTONES and the warm-up (steps): 1 in BoT's code, 0 in LSTKC's, -1 in AKA's",
+        "number that the first epoch has in MILESTONES and in the warm-up (SCHEDULE steps): 1 in BoT's code, 0 in "
+        "LSTKC's, -1 in AKA's",
         least=-1,
         most=1,
     )
     WARMUP_EPOCHS = key(0, "number of epochs over which the learning rate rises to LR", least=0)
     WARMUP_FACTOR = key(0.01, "learning rate at the beginning of the warm-up, relative to LR", above=0, most=1)
-    ACCUMULATE = key(1, "number of batches whose mean gradient makes one update", least=1)
+    ACCUMULATE = key(1, "number of batches whose gradients are averaged for one update of the weights", least=1)
     PRECISION = key("fp32", "precision of the network in training; tf32 needs a GPU", choices=_PRECISIONS)
     DETERMINISTIC = key(False, "give the same results for the same seed on a GPU; slower")
     CHECKPOINT_MINUTES = key(5.0, "minutes between checkpoints within a task; 0 = every epoch", least=0, free=True)

@@ -15,7 +15,7 @@ other code wrote in this layout. The folder `cuhksysu4reid/` may also be directl
 
 The gallery contains only people of whom there is a query, so CUHK-SYSU is easier than other data sets. CUHK-SYSU has no
 cameras (see `BENCHMARK.CAMERAS`), so AKA's official code cannot compute scores for it. `cuhk_sysu_sub` leaves out
-people with fewer than four training images. AKA does the same before it selects 500 people.
+people with fewer than four training images. AKA also leaves these people out before it selects 500 people.
 """
 
 from collections import Counter
