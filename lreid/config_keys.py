@@ -348,8 +348,8 @@ class Train(Section):
     )
     CLUSTER_SIZE = key(
         10,
-        "approximate number of images per identity in tasks without labels (of tracklets, if the data set has "
-        "tracklets)",
+        "approximate number of images per identity (of tracklets, in data sets with tracklets), for tasks without "
+        "labels",
         least=2,
     )
     OPTIMIZER = key(
