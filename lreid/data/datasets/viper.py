@@ -2,8 +2,8 @@
 
     datasets/viper/VIPeR/{cam_a,cam_b}/      000_45.bmp …      (632 images each)
 
-The authors' page is often offline. lreid draws 20 splits. It divides the people into halves ten times, and each
-division gives two splits. In the first of them, the queries come from camera A, and in the second, from camera B.
+The authors' page is often offline. To draw 20 splits, lreid divides the people into halves ten times; each division
+gives two splits. In the first of the two splits, the queries come from camera A, and in the second, from camera B.
 """
 
 from pathlib import Path
