@@ -1,4 +1,4 @@
-"""The keys of the configuration: one table of sections with each key's default, type, meaning and limits."""
+"""The keys of the configuration: sections of keys with default, type, meaning and limits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     Self = TypeVar("Self", bound="CfgNode")
 
     class CfgNode(dict[str, Any]):
-        """Type hints for the methods of yacs that lreid uses, because yacs has no type hints."""
+        """Type hints for those methods of yacs that lreid uses, because yacs has none."""
 
         def clone(self: Self) -> Self: ...  # noqa: D102
         def dump(self) -> str: ...  # noqa: D102
@@ -34,10 +34,10 @@ class Key:
     """A key of the config.
 
     Args:
-        default: default value; all values of the key have the type of the default.
-        rule: meaning of the key, and its allowed values.
-        paths: prefixes that mark values with a path. In a config file, such a path may be relative to the file.
-        free: whether the key may change when a run resumes; True only for keys that do not affect results.
+        default: default value, whose type all values of the key must have.
+        rule: meaning of the key and its allowed values.
+        paths: prefixes of those values that contain a path. In a config file, this path may be relative to the file.
+        free: whether the key may change when a run resumes; this is only for keys that do not affect results.
     """
 
     default: Any
@@ -47,19 +47,19 @@ class Key:
 
 
 def key(default: T, about: str, *, paths: tuple[str, ...] = (), free: bool = False, **limits: Any) -> T:
-    """Declare a key in a :class:`Section`; type checkers see the type of the default.
+    """Declare a key in a :class:`Section`; for type checkers, it has the type of the default.
 
     Args:
-        default, paths, free: as in :class:`Key`.
-        about, limits: as in :class:`~lreid.rules.Rule`.
+        default, paths, free: see :class:`Key`.
+        about, limits: see :class:`~lreid.rules.Rule`.
     """
     return cast(Any, Key(default, Rule(about, **limits), paths, free))
 
 
 class Section(CfgNode):
-    """A group of keys whose values are attributes; a key that is not given has its default.
+    """A group of keys as attributes; keys that are not given have their default values.
 
-    ``Train(EPOCHS=3)`` equals the group ``cfg.TRAIN`` of a config that sets only ``TRAIN.EPOCHS 3``.
+    ``Train(EPOCHS=3)`` is the group ``cfg.TRAIN`` of a config that sets only ``TRAIN.EPOCHS 3``.
     """
 
     declared: ClassVar[dict[str, Key]] = {}
@@ -126,61 +126,51 @@ _PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 class Benchmark(Section):
     """Keys that define the tasks, their order and the test sets."""
 
-    NAME = key("synthetic-10", "name of the benchmark in tables and run folders", check=_folder_name)
-    TRAIN = key(["synthetic:plaza"], "data sets to train on, in this order", **_SOURCES)
+    NAME = key("synthetic-10", "name of the benchmark in tables and in names of run folders", check=_folder_name)
+    TRAIN = key(["synthetic:plaza"], "data sets to train on, in the order of training", **_SOURCES)
     UNSEEN: list[str] = key([], "data sets that are used only for testing", **_SOURCES)
     LEARNED: list[str] = key(
-        [],
-        "data sets on which an earlier run trained (lreid train --from); this run evaluates their test sets again",
-        **_SOURCES,
+        [], "data sets on which an earlier run trained (lreid train --from); they are tested again", **_SOURCES
     )
-    LEARNED_IDENTITIES = key(
-        0, "number of identities on which an earlier run trained; they count as the first task of this run", least=0
-    )
-    TASKS_PER_DATASET = key(10, "number of tasks into which the identities of each data set are split", least=1)
-    POOL = key(False, "merge the data sets of TRAIN into one data set before it is split into tasks")
+    LEARNED_IDENTITIES = key(0, "number of identities on which an earlier run trained, as the first task", least=0)
+    TASKS_PER_DATASET = key(10, "number of tasks into which lreid splits the identities of each data set", least=1)
+    POOL = key(False, "merge the data sets of TRAIN into one before it is split into tasks")
     GROUPS: list[list[Any]] = key(
         [],
-        "tasks of a single data set: for each task its name and its cameras or dates; an identity in several tasks "
-        "has the same label in all of them",
+        "tasks of a single data set, each a name and its cameras or dates; an identity has one label in all of them",
         check=_groups,
     )
     GROUP_BY: Literal["camera", "date"] = key(
-        "camera", "whether GROUPS lists cameras or dates", choices=("camera", "date")
+        "camera", "what GROUPS lists for each task: cameras or dates", choices=("camera", "date")
     )
-    IDENTITIES = key(0, "maximum number of training identities per data set; 0 = all", least=0)
+    IDENTITIES = key(0, "maximum number of training identities per data set; 0 means all", least=0)
     SCENARIO = key(
         "class-incremental",
-        "class-incremental: every task has its own identities; domain-incremental: each data set is a task, and all "
-        "tasks have the same classes",
+        "kind of task sequence. class-incremental: every task has its own identities. domain-incremental: every "
+        "data set is a task, and all have the same classes",
         choices=("class-incremental", "domain-incremental"),
     )
-    JOINT = key(False, "train on all tasks at once, as an upper bound")
+    JOINT = key(False, "train on all tasks at once (joint training), as an upper bound for lifelong training")
     ORDER = key(
-        "ascending", "order of the identities before they are split into tasks", choices=("ascending", "random")
+        "ascending", "order of the identities when a data set is split into tasks", choices=("ascending", "random")
     )
-    ORDER_SEED = key(0, "seed of the random order of identities", **_SEED)
+    ORDER_SEED = key(0, "seed of the random order of identities (ORDER random)", **_SEED)
     UNSEEN_GALLERIES = key(
         "separate",
-        "how unseen data sets are tested: each data set alone (separate), all merged into one gallery (merged, as in "
-        "AKA), or both",
+        "test sets of unseen data sets: one per data set (separate), one gallery of all (merged, as in AKA), or both",
         choices=("separate", "merged", "both"),
     )
-    SPLITS = key(
-        1,
-        "number of random splits over which results are averaged, for unseen data sets with several splits; 0 = all",
-        least=0,
-    )
-    SPLIT_SEED = key(0, "seed of the random splits", **_SEED)
+    SPLITS = key(1, "number of random splits to average over, if an unseen data set has several; 0 means all", least=0)
+    SPLIT_SEED = key(0, "seed of random training and test splits", **_SEED)
     CAMERAS: Literal["apart", "same"] = key(
         "apart",
-        "camera numbers in data sets without cameras: queries 0 and gallery images 1 (apart), or all images 0 (same)",
+        "camera numbers in data sets without cameras: apart (0 for queries, 1 for the gallery) or same (0 for both)",
         choices=("apart", "same"),
     )
 
 
 class Data(Section):
-    """Keys for the source, cache and loading of images."""
+    """Keys for the source, the cache and the loading of images."""
 
     ROOT = key("datasets", "folder of the data sets; image paths in a CSV file may be relative to it", free=True)
     PATTERN = key(
@@ -188,43 +178,39 @@ class Data(Section):
         "pattern of the image paths in your folder, such as {pid}/{camid}_{n}.png; if empty, lreid infers "
         "identities and cameras",
     )
-    CACHE_GIB = key(4.0, "maximum size of the cache of decoded images in memory, GiB", least=0, free=True)
-    SKIP_BAD_IMAGES = key(False, "leave out images that cannot be read instead of stopping")
+    CACHE_GIB = key(4.0, "maximum size of the decoded images that lreid keeps in memory, in GiB", least=0, free=True)
+    SKIP_BAD_IMAGES = key(False, "leave out images that cannot be read, instead of stopping with an error")
     WORKERS = key(
         0, "number of loader processes; 0 is fastest while the images fit into the cache", least=0, most=1024, free=True
     )
     AUGMENT_ON = key(
         "auto",
-        "where images are flipped, cropped, normalised and erased: on the CPU (cpu) or on the device of DEVICE "
-        "(device); auto: on the GPU, if there is one",
+        "where images are flipped, cropped, normalised and erased: cpu, or device (the device of the run). auto "
+        "means a GPU if there is one",
         choices=("auto", "cpu", "device"),
         free=True,
     )
 
 
 class Synthetic(Section):
-    """Keys for the size of the synthetic data sets, `synthetic:DOMAIN`."""
+    """Keys for the size of the synthetic data sets `synthetic:DOMAIN`."""
 
-    TRAIN_IDENTITIES = key(480, "number of training identities per domain", least=0)
-    TEST_IDENTITIES = key(150, "number of test identities per domain", least=0)
-    IMAGES_PER_IDENTITY = key(10, "number of images per identity, from several cameras", least=3)
-    DISTRACTORS = key(300, "number of gallery images of identities without a query", least=0)
-    SEED = key(0, "seed of the population; a different seed draws different people")
+    TRAIN_IDENTITIES = key(480, "number of training identities per synthetic domain", least=0)
+    TEST_IDENTITIES = key(150, "number of test identities per synthetic domain", least=0)
+    IMAGES_PER_IDENTITY = key(10, "number of images per synthetic identity, from several cameras", least=3)
+    DISTRACTORS = key(300, "number of gallery images of identities without a query (distractors)", least=0)
+    SEED = key(0, "seed of the synthetic population; another seed gives other people and vehicles")
 
 
 class Input(Section):
-    """Keys of the network's input images."""
+    """Keys for the input images of the network."""
 
-    HEIGHT = key(64, "height of input images, pixels", least=1, most=4096)
-    WIDTH = key(32, "width of input images, pixels", least=1, most=4096)
-    MEAN = key(
-        [0.485, 0.456, 0.406],
-        "mean of the RGB values in [0, 1]; some initial weights replace it by their own mean",
-        check=_three_numbers,
-    )
+    HEIGHT = key(64, "height of the network's input images in pixels", least=1, most=4096)
+    WIDTH = key(32, "width of the network's input images in pixels", least=1, most=4096)
+    MEAN = key([0.485, 0.456, 0.406], "mean of RGB in [0, 1]; trained weights may set it", check=_three_numbers)
     STD = key(
         [0.229, 0.224, 0.225],
-        "standard deviation of the RGB values in [0, 1]; some initial weights replace it by their own",
+        "standard deviation of RGB in [0, 1]; trained weights may set it",
         check=_three_above_zero,
     )
     PIPELINE = key(
@@ -236,60 +222,56 @@ class Input(Section):
 
 
 class Episode(Section):
-    """Keys of episodes (support and query images), for methods that train on episodes."""
+    """Keys for episodes (support and query images), for methods that train on episodes."""
 
     IDENTITIES = key(24, "number of identities per episode", least=1)
-    SUPPORT = key(4, "number of support images per identity", least=1)
-    QUERY = key(1, "number of query images per identity", least=1)
+    SUPPORT = key(4, "number of support images per identity in an episode", least=1)
+    QUERY = key(1, "number of query images per identity in an episode", least=1)
 
 
 class Batch(Section):
-    """Keys of P x K batches, for methods that do not train on episodes."""
+    """Keys for P x K batches, for methods that do not train on episodes."""
 
-    IDENTITIES = key(24, "number of identities per batch", least=1)
-    IMAGES = key(5, "number of images per identity", least=1)
-    OTHER_CAMERAS = key(
-        False,
-        "for each identity of a batch, sample one random image, and the other images from other cameras (as in LSTKC)",
-    )
-    NEIGHBOURS = key(
-        1, "number of identities per group; a batch consists of groups of identities that the same cameras saw", least=1
-    )
+    IDENTITIES = key(24, "number of identities per P x K batch", least=1)
+    IMAGES = key(5, "number of images per identity in a P x K batch", least=1)
+    OTHER_CAMERAS = key(False, "per identity, draw one random image, and its other images from other cameras (LSTKC)")
+    NEIGHBOURS = key(1, "number of identities of a batch that come from the same cameras; 1 ignores cameras", least=1)
 
 
 class Stream(Section):
-    """Keys of a single pass over each task (online learning), instead of epochs."""
+    """Keys for a single pass over each task (online learning) instead of epochs."""
 
     SEGMENT = key(
         0,
-        "number of images per step; 0 = train in epochs (a method that needs a stream then uses steps of P x K images)",
+        "number of images per training step on a stream; 0 means training in epochs (methods that need a stream"
+        " then use steps of P x K images)",
         least=0,
     )
-    CORRELATION = key(1, "number of consecutive images of one identity", least=1)
-    ITERATIONS = key(1, "number of optimiser steps per segment", least=1)
+    CORRELATION = key(1, "number of consecutive images of one identity in the stream", least=1)
+    ITERATIONS = key(1, "number of optimiser steps on each segment of the stream", least=1)
 
 
 class Model(Section):
-    """Keys of the network."""
+    """Keys for the network."""
 
     BACKBONE = key(
         "small",
-        "network: small, resnet18/34/50/101, resnet50_layer3, resnet18_plain/_cifar/_reduced, digits, mobilenet_v2, "
-        "torchreid:NAME, timm:NAME, open_clip:NAME",
+        "backbone of the network: small, resnet18/34/50/101, resnet50_layer3, resnet18_plain/_cifar/_reduced, "
+        "digits, mobilenet_v2, torchreid:NAME, timm:NAME, open_clip:NAME",
     )
     WEIGHTS = key(
         "none", "initial weights: none, imagenet, hub (timm's), zoo:NAME, package:NAME, or a file", paths=("",)
     )
     POOLING = key(
         "avg",
-        "pooling of the last feature map: mean (avg), or generalised mean (gem, p = 3); for a transformer: the class "
-        "token (class), or the mean of its patches (patches)",
+        "how the last feature map is pooled: mean (avg) or generalised mean (gem, exponent 3). For a transformer, "
+        "class selects the class token and patches the mean of the patch tokens",
         choices=("avg", "gem", "class", "patches"),
     )
     NORM = key(
         "batch",
-        "normalisation layers of the backbone: BatchNorm (batch) or IBN-Net's (ibn_a, ibn_b); +stem and +input add "
-        "instance norms in the stem and of the input image; +grey applies white balance",
+        "normalisation layers of the backbone: BatchNorm (batch) or IBN-Net (ibn_a, ibn_b). +stem adds an instance "
+        "norm in the stem and +input one for the input image; +grey corrects the white balance of the input image",
         choices=tuple(
             norm + entry
             for norm in ("batch", "batch+stem", "ibn_a", "ibn_a+stem", "ibn_b")
@@ -304,101 +286,82 @@ class Model(Section):
     )
     ADAPTER = key(
         "none",
-        "small part of a transformer that is trained while its other weights are frozen: lora (low-rank changes of "
-        "linear layers), bottleneck (a narrow MLP per block), or prompts (learned keys and values)",
+        "adapter, a small part of a transformer that is trained while all other weights are frozen: lora (low-rank "
+        "changes of linear layers), bottleneck (a narrow MLP per block), or prompts (learned keys and values)",
         choices=("none", "lora", "bottleneck", "prompts"),
     )
     ADAPTER_SIZE = key(8, "rank of lora, width of bottleneck, or number of prompts per block", least=1)
-    ADAPTER_LAYERS = key(0, "number of attention blocks, counted from the last, with an adapter; 0 = all", least=0)
+    ADAPTER_LAYERS = key(0, "number of attention blocks with an adapter, counted from the last; 0 = all", least=0)
     ADAPTER_MERGE = key(
-        False,
-        "after each task, merge lora into the frozen weights and train a new adapter; False: continue to train the "
-        "same adapter",
+        False, "merge lora into the frozen weights after each task and train a new one; if False, keep the same one"
     )
 
 
 class Method(Section):
-    """Keys of the lifelong method; all keys of this group not listed here are options of the method."""
+    """Keys for the lifelong method; further keys of this group are options of the method."""
 
     NAME = key("dwopp", "lifelong method: a file of lreid/methods or configs/methods, or a registered name")
     ALIAS = key("", "name of the method in results and tables, for options that turn it into a different method")
     LABELS = key(
         "all",
-        "labels used for training: all, none, or those of a fraction of each task's identities; needs a method that "
-        "trains on P x K batches. Images without a label get the number of their cluster as pseudo-label",
+        "share of each task's identities whose labels are used for training: all, none, or a fraction. Other images"
+        " get the number of their cluster as a pseudo-label, for which the method must train on P x K batches",
         check=_labels,
     )
-    RECIPE = key("dmml", "training recipe on benchmarks of real images: a file of configs/recipes")
+    RECIPE = key("dmml", "training recipe for benchmarks of real images: the name of a file in configs/recipes")
 
 
 class Train(Section):
-    """Keys for the training of each task."""
+    """Keys for the training of each task. A key with a name in brackets, such as (steps), needs this SCHEDULE."""
 
     EPOCHS = key(30, "number of epochs per task", least=1)
-    FIRST_EPOCHS = key(0, "number of epochs of the first task; 0 = EPOCHS", least=0)
+    FIRST_EPOCHS = key(0, "number of epochs of the first task; 0 means the value of EPOCHS", least=0)
     EPOCH_COVERS = key(
         "identities",
-        "what an epoch contains once: every identity (as in DMML), or nearly every image (as in BoT)",
+        "what occurs once per epoch: every identity (as in DMML), or nearly every image (as in BoT)",
         choices=("identities", "images"),
     )
     EPOCH_STEPS = key(
-        0,
-        "number of batches per epoch, independent of the size of the task (AKA: 150); 0 = determined by EPOCH_COVERS",
-        least=0,
+        0, "number of batches per epoch, for tasks of any size (AKA: 150); 0 = determined by EPOCH_COVERS", least=0
     )
     CLUSTER_SIZE = key(
         10,
-        "approximate number of images per identity (of tracklets, in data sets with tracklets), for tasks without "
-        "labels",
+        "approximate number of images per identity in tasks without labels, for the clustering; if there are "
+        "tracklets, the number of tracklets",
         least=2,
     )
-    OPTIMIZER = key(
-        "adam", "optimiser of all parameters; every task starts with a new optimiser", choices=("adam", "sgd")
-    )
-    MOMENTUM = key(0.0, "momentum of sgd", least=0, most=1)
+    OPTIMIZER = key("adam", "optimiser of all parameters; every task starts with a new one", choices=("adam", "sgd"))
+    MOMENTUM = key(0.0, "momentum of the optimiser sgd", least=0, most=1)
     LR = key(1e-3, "learning rate; the default suits random weights, 2e-4 suits ImageNet weights", above=0)
-    FROZEN_LAYERS = key(0, "number of layers at the beginning of the backbone that are not trained", least=0)
+    FROZEN_LAYERS = key(0, "number of layers, counted from the input of the backbone, that are not trained", least=0)
     LAYER_DECAY = key(
-        1.0, "learning rate of a backbone layer, relative to the next layer; the last layer has LR", above=0, most=1
+        1.0,
+        "ratio of the learning rates of a backbone layer and the next layer; the parts after the backbone have LR",
+        above=0,
+        most=1,
     )
-    BIAS_RATE = key(1.0, "learning rate of biases, relative to that of their layer", above=0)
+    BIAS_RATE = key(1.0, "learning rate of biases, relative to that of the weights in their layer", above=0)
     WEIGHT_DECAY = key(1e-4, "weight decay (L2, added to the gradient)", least=0)
-    SCHEDULE = key("exponential", "decay of the learning rate", choices=("exponential", "cosine", "steps"))
-    RESTARTS = key(True, "restart the schedule with every task; False: one schedule spans all tasks (AKA's code)")
-    DECAY_START = key(
-        0.5,
-        "fraction of the epochs before the learning rate starts to fall (SCHEDULE exponential or cosine)",
-        least=0,
-        most=1,
-    )
+    SCHEDULE = key("exponential", "shape of the decay of the learning rate", choices=("exponential", "cosine", "steps"))
+    RESTARTS = key(True, "restart the schedule with every task; if False, one schedule spans all tasks (AKA's code)")
+    DECAY_START = key(0.5, "fraction of the epochs at the full learning rate (exponential, cosine)", least=0, most=1)
     END_FACTOR = key(
-        0.005,
-        "learning rate in the last epoch, relative to LR (SCHEDULE exponential or cosine); 1 = constant learning rate",
-        above=0,
-        most=1,
+        0.005, "learning rate in the last epoch, relative to LR (exponential, cosine); 1 = constant", above=0, most=1
     )
-    STEP_FACTOR = key(
-        0.1,
-        "factor by which the learning rate is multiplied at each of the MILESTONES (SCHEDULE steps)",
-        above=0,
-        most=1,
-    )
-    MILESTONES: list[int] = key([], "epochs at which the learning rate falls (SCHEDULE steps)", check=_epoch_numbers)
+    STEP_FACTOR = key(0.1, "factor of the learning rate at each epoch in MILESTONES (steps)", above=0, most=1)
+    MILESTONES: list[int] = key([], "epochs at which the learning rate falls (steps)", check=_epoch_numbers)
     FIRST_MILESTONES: list[int] = key(
-        [],
-        "epochs at which the learning rate falls in the first task, if RESTARTS is True; [] = the same as MILESTONES",
-        check=_epoch_numbers,
+        [], "MILESTONES of the first task, if RESTARTS is True; [] = MILESTONES", check=_epoch_numbers
     )
     FIRST_EPOCH_NUMBER = key(
         1,
-        "number that the first epoch has in MILESTONES and in the warm-up (SCHEDULE steps): 1 in BoT's code, 0 in "
-        "LSTKC's, -1 in AKA's",
+        "number of the first epoch, for MILESTONES and the warm-up (steps): 1 in BoT's code, 0 in LSTKC's, -1 in AKA's",
         least=-1,
         most=1,
     )
-    WARMUP_EPOCHS = key(0, "number of epochs over which the learning rate rises to LR", least=0)
-    WARMUP_FACTOR = key(0.01, "learning rate at the beginning of the warm-up, relative to LR", above=0, most=1)
-    ACCUMULATE = key(1, "number of batches whose gradients are averaged for one update of the weights", least=1)
+    WARMUP_EPOCHS = key(0, "number of first epochs in which the learning rate rises to LR (warm-up)", least=0)
+    WARMUP_FACTOR = key(0.01, "learning rate at the beginning of the warm-up divided by LR", above=0, most=1)
+    ACCUMULATE = key(1, "number of batches over which each update averages the gradient", least=1)
     PRECISION = key("fp32", "precision of the network in training; tf32 needs a GPU", choices=_PRECISIONS)
     DETERMINISTIC = key(False, "give the same results for the same seed on a GPU; slower")
     CHECKPOINT_MINUTES = key(5.0, "minutes between checkpoints within a task; 0 = every epoch", least=0, free=True)
@@ -409,66 +372,50 @@ class Train(Section):
 
 
 class Eval(Section):
-    """Keys of the evaluation after every task."""
+    """Keys for the evaluation after every task."""
 
     BACKEND = key(
         "faiss",
-        "how the gallery is searched: through an index of faiss, or by exact comparison with every image",
+        "how the gallery is searched: by an index of faiss, or by exact comparison with every image",
         choices=("exact", "faiss"),
     )
     INDEX = key(
         "flat", "index of faiss: flat, hnsw, ivfpq, or a string for index_factory, such as IVF256,Flat;nprobe=16"
     )
-    INDEX_DEPTH = key(
-        1000, "number of images that lreid requests from the index per query; flat returns all images", least=1
-    )
+    INDEX_DEPTH = key(1000, "number of images that the index returns for a query; flat returns all images", least=1)
     INDEX_DEVICE = key(
         "auto",
         "device on which faiss searches: cpu, cuda (the index is divided among all GPUs) or cuda:N; auto uses a "
         "GPU if possible",
     )
     INDEX_FLOAT16 = key(
-        False, "store the vectors of an index on GPUs in 16 bits; then even the results of flat are not exact"
+        False, "store the vectors of an index on GPUs in 16 bits; the results are then not exact, not even for flat"
     )
-    METRIC: Literal["cosine", "euclidean"] = key(
-        "cosine",
-        "similarity measure of features: cosine similarity or Euclidean distance",
-        choices=("cosine", "euclidean"),
-    )
+    METRIC: Literal["cosine", "euclidean"] = key("cosine", "distance between features", choices=("cosine", "euclidean"))
     AP: Literal["rectangular", "trapezoidal"] = key(
         "rectangular",
-        "convention of the average precision; trapezoidal is that of DwoPP's code",
+        "convention of average precision (AP): rectangular is the usual one; trapezoidal is that of DwoPP's code",
         choices=("rectangular", "trapezoidal"),
     )
-    CAMERA_FILTER = key(True, "leave out gallery images with the query's identity and camera")
+    CAMERA_FILTER = key(True, "leave out gallery images with both the identity and the camera of the query")
     OUTFITS: Literal["both", "same", "changed"] = key(
         "both",
-        "in data sets with outfits, which gallery images of the query's identity count as matches: those in the "
-        "query's outfit (same), in other outfits (changed), or both",
+        "matches that count for a query: images in the same outfit, in a changed outfit, or both; the data set must"
+        " have outfits",
         choices=("both", "same", "changed"),
     )
-    FLIP = key(False, "use the sum of the features of an image and of its mirror image")
+    FLIP = key(False, "add the features of the mirrored image to the features of an image")
     CROSS_MODEL = key(
-        False,
-        "after each task, also search the gallery features that all earlier models extracted; stores the "
-        "features on disk",
+        False, "after each task, also search the galleries of all earlier models, whose features are stored"
     )
-    UNFUSED = key(False, "also evaluate the network before it is averaged with the previous one")
+    UNFUSED = key(False, "also evaluate the network before its weights are averaged with the previous network")
     INITIAL = key(False, "also evaluate the initial model, before the first task")
     DRIFT_STEPS = key(
-        0,
-        "number of training steps at the beginning of a task in which the drift of old images' features is "
-        "measured; slow",
-        least=0,
+        0, "number of steps after a task switch in which the feature drift of old images is measured; slow", least=0
     )
-    ACCURACY = key(
-        False, "also measure classification accuracy; the training set must contain the classes of the test images"
-    )
+    ACCURACY = key(False, "also measure classification accuracy, for data sets with test images of the trained classes")
     CURVE_IMAGES = key(
-        0,
-        "number of training images between two measurements of the accuracy within a task; 0 = measure only "
-        "after tasks",
-        least=0,
+        0, "number of training images between measurements of ACCURACY within a task; 0 = only after tasks", least=0
     )
     PROBE_OPTIMIZER = key(
         "sgd",
@@ -476,19 +423,19 @@ class Eval(Section):
         choices=("sgd", "adam"),
     )
     PROBE_LR = key(1.0, "learning rate of the linear probe", above=0)
-    PROBE_EPOCHS = key(100, "number of epochs for which the linear probe is trained", least=1)
-    BATCH_SIZE = key(128, "number of images per forward pass", least=1)
+    PROBE_EPOCHS = key(100, "number of epochs used to train the linear probe", least=1)
+    BATCH_SIZE = key(128, "number of images per forward pass in the evaluation", least=1)
 
 
 class Config(Section):
     """The config with all keys; its defaults train DwoPP (BMVC 2022) on the built-in benchmark ``synthetic-10``.
 
-    The papers' recipes for real images are in ``configs/recipes``.
+    Recipes from papers for real images are in ``configs/recipes``.
     """
 
-    SEED = key(0, "one seed for all random generators", **_SEED)
+    SEED = key(0, "seed of all random number generators", **_SEED)
     DEVICE = key(
-        "auto", "auto, cpu, cuda, cuda:1 …; auto uses the first GPU, if there is one", free=True, check=device_fault
+        "auto", "device: cpu, cuda, cuda:1 …, or auto (the first GPU, if there is one)", free=True, check=device_fault
     )
 
     def __init__(self) -> None:
@@ -515,7 +462,7 @@ FREE_KEYS = frozenset(name for name, each in KEYS.items() if each.free)
 
 
 def is_key(word: str) -> bool:
-    """Whether a word of a command line is a config key, or looks like a misspelled or removed config key."""
+    """Whether a word of a command line is a config key, or looks like a misspelled or removed one."""
     group, _, name = word.partition(".")
     return word in KEYS or (group in GROUPS and name.isupper())
 
@@ -525,10 +472,10 @@ class Removed:
     """Keys of earlier versions that this version no longer has.
 
     Args:
-        names: names of the keys.
-        instead: the replacement that a message suggests.
-        translate: function that returns the new keys for a run of an earlier version. The arguments of the function are
-            the values of the removed keys, and the values of all other keys.
+        names: names of the removed keys.
+        instead: replacement that an error message suggests.
+        translate: function that returns the new keys for a run of an earlier version. Arguments of ``translate`` are
+            the values of the removed keys and the values of all other keys.
     """
 
     names: tuple[str, ...]
@@ -576,7 +523,7 @@ _FILES = {  # pipelines that replace values of the removed keys
 
 
 def _pipeline(values: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the pipeline that replaces removed keys; if no pipeline fits, return the name of a missing file."""
+    """Return the pipeline that replaces removed keys, or the name of a missing file if no pipeline fits."""
     flip, pad, erasing, probability = (values.get(name, default) for name, default in _AUGMENTATION.items())
     wanted = (flip, pad, erasing and (probability or "growing"))
     names = _FILES.get(wanted, ["flip {}, pad {}, erasing {}".format(*wanted)])

@@ -1,4 +1,4 @@
-"""A-GEM: project the gradient of new images so that it does not oppose the gradient of stored images."""
+"""A-GEM: change the gradient of new images where it would increase the loss of stored images."""
 
 from typing import Annotated, Any
 
@@ -14,10 +14,10 @@ class AGEM(ER):
     """Averaged gradient episodic memory (Chaudhry et al., "Efficient Lifelong Learning with A-GEM", ICLR 2019, Eq. 11).
 
     Let g be the gradient of the incoming batch and r the gradient of stored images. If g opposes r (g·r < 0), g is
-    projected to g - (g·r / r·r) r. If g does not oppose r, the stored images have no influence. The projected gradient
-    is the gradient of a sum: the loss of the incoming batch plus -g·r / r·r times the loss of the stored images. lreid
-    minimises this sum. The memory is a reservoir, as for all baselines in ER-ACE's paper. A-GEM replays images of past
-    tasks only.
+    projected to g - (g·r / r·r) r. If g does not oppose r, lreid uses g unchanged. The projected gradient is the
+    gradient of a weighted sum of two losses. lreid minimises this sum: the loss of the incoming batch plus -g·r / r·r
+    times the loss of the stored images. As for all baselines in ER-ACE's paper, images enter the memory by reservoir
+    sampling. A-GEM replays images of past tasks only.
     """
 
     unused = ("replay_weight",)
@@ -27,20 +27,18 @@ class AGEM(ER):
         self,
         model: Embedder,
         *,
-        task_free: Annotated[
-            bool, Rule("also use stored images of the current task to constrain the gradient")
-        ] = False,
+        task_free: Annotated[bool, Rule("also use stored images of the current task")] = False,
         **er: Any,
     ) -> None:
         super().__init__(model, task_free=task_free, **er)
 
     def replay_terms(self, count: int, incoming: Tensor) -> dict[str, Tensor]:
-        """Multiply the loss of stored images by :meth:`projection`, so that the gradient of the sum is projected."""
+        """Compute the loss of stored images, multiplied by the weight from :meth:`projection`."""
         terms = super().replay_terms(count, incoming)
         return {name: term * self.projection(incoming, term) for name, term in terms.items()}
 
     def projection(self, incoming: Tensor, stored: Tensor) -> Tensor:
-        """Compute ``max(0, -g·r / r·r)``, a scalar without gradient, from the losses of incoming and stored images."""
+        """Compute the weight ``max(0, -g·r / r·r)`` of the stored images' loss, a scalar without gradient."""
         parameters = [part for part in self.parameters() if part.requires_grad]
         gradients = [
             torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True, materialize_grads=True)

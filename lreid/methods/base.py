@@ -24,46 +24,48 @@ from lreid.rules import Rule
 
 
 class Method:
-    """Base class of all methods. A method defines how ``model`` is trained, task by task.
+    """Base class of all lifelong learning methods; a method defines how ``model`` is trained, task by task.
 
     Each subclass has its own file with the name of the method. Options are keyword arguments: the config key
-    ``METHOD.TEMPERATURE`` is the argument ``temperature``. A subclass passes unknown options to this class, so every
-    method can replay exemplars. By default, exemplars are added to the batches.
+    ``METHOD.TEMPERATURE`` sets the argument ``temperature``. A subclass passes the options that it does not define to
+    this class, so every method can replay exemplars. By default, stored exemplars are added to the training batches.
 
     Args:
         model: the network to train.
 
     Attributes:
-        batches: kind of batches: ``episodes`` (support and query images), ``identities`` (P x K images), or ``stream``
-            (every image once). Methods with ``identities`` can also train on a stream, see STREAM.SEGMENT.
+        batches: kind of training batches: ``episodes`` (support and query images), ``identities`` (P x K images), or
+            ``stream`` (every image once). Methods with ``identities`` can also train on a stream (config key
+            ``STREAM.SEGMENT``).
         views: number of views of every image in a batch, each with its own augmentation.
-        pixels: whether the method needs ``batch.pixels`` and ``batch.paths``.
-        keeps: kind of each entry of :meth:`state_dict`: ``network``, ``domain`` (style of a domain), ``identity`` (one
-            row per identity), or ``template`` (one row per identity, computed from features of people). Entries without
-            a kind are exemplars, which are counted separately, or a few numbers.
-        saves: names of additional attributes in :meth:`state_dict`; the key is the last part of a dotted name. A class
-            does not repeat the names that its base classes list.
-        copies: names of the attributes that are a frozen copy of a network or None, which :meth:`state_dict` also
-            contains, each with the name of the function that makes the copy.
-        neck: whether the model has a BatchNorm neck after the features (BoT); classifier and retrieval use the output
-            of the neck.
-        defaults: defaults of inherited options that this method changes; its constructor passes
-            ``CLASS.defaults | options`` to the base class.
-        unused: options of the base classes that have no effect in this method; a config that changes such an option is
-            refused.
-        divisible: whether several processes can share a batch.
+        pixels: whether the method reads ``batch.pixels`` and ``batch.paths``.
+        keeps: kind of each entry of :meth:`state_dict`, by which :meth:`stored` counts bytes. The kinds are
+            ``network``, ``domain`` (style of a domain), ``identity`` (one row per identity), and ``template`` (one row
+            per identity, computed from features of people). Exemplars and single numbers have no kind.
+        saves: names of additional attributes that :meth:`state_dict` contains; for a dotted name, the key is the last
+            part. A subclass lists only its own names.
+        copies: names of attributes that hold a frozen copy of a network, or None. Each name maps to the name of the
+            function that makes the copy; :meth:`state_dict` contains all copies.
+        neck: whether the model has a BatchNorm neck (BoT) after the features; the classifier and retrieval then use the
+            neck's output.
+        defaults: new defaults of inherited options; the constructor of the method passes ``CLASS.defaults | options``
+            to the base class.
+        unused: inherited options that have no effect in this method; lreid refuses a config that changes one of them.
+        divisible: whether a batch can be divided among several processes.
         relabels: whether the labels of a task may change between epochs, as pseudo-labels do.
-        selections: selections of exemplars that the method supports; ``importance`` is for methods that score images.
-        finishing: short description of :meth:`finish_task` for log lines.
+        selections: rules that the method supports to select exemplars; ``importance`` is for methods that score images.
+        finishing: short description of what :meth:`finish_task` does, for log lines.
         keeps_teacher: whether the method needs :attr:`teacher` from the second task on.
-        teacher_in_training: whether the teacher's BatchNorm uses the statistics of the batch.
-        network: the module that is trained and copied as a teacher: the model, or a module that contains it.
+        teacher_in_training: whether the teacher is in training mode, so that its BatchNorm uses the statistics of the
+            batch.
+        network: the module to train and to copy as a teacher: the model, or a module that contains the model.
         teacher: frozen copy of the network after the previous task; None in the first task.
-        weights: weight of each loss term in the minimised sum; terms that are not listed have the weight 1.
-        augment: augmentation of the run, see :meth:`augmented`; the trainer sets this attribute.
-        replayed: number of images that the method itself has drawn from its memory so far.
-        memory: images of past tasks.
-        exemplar_share: value of the option ``exemplar_share``; None if no exemplars are added to the batches.
+        weights: weight of each loss term in the sum to minimise, 1 for terms that are not listed.
+        augment: the data augmentation of the run, see :meth:`augmented`; the trainer sets this attribute.
+        replayed: number of images that the method has drawn from its memory so far; images that the trainer draws are
+            not counted.
+        memory: stored images of past tasks (exemplars).
+        exemplar_share: the option ``exemplar_share``, or None if no exemplars are added to the batches.
     """
 
     batches: ClassVar[Literal["episodes", "identities", "stream"]] = "episodes"
@@ -93,8 +95,8 @@ class Method:
         store: Annotated[
             str,
             Rule(
-                "images: store the pixels of exemplars, so that you may delete the files of past tasks; paths: store "
-                "file names, and read the files whenever exemplars are drawn",
+                "how exemplars are stored. images stores pixels, so that image files of past tasks may be deleted. "
+                "paths stores file names and reads the files whenever exemplars are drawn",
                 choices=("images", "paths"),
             ),
         ] = "images",
@@ -105,11 +107,7 @@ class Method:
             ),
         ] = "herding",
         fill_memory: Annotated[
-            bool,
-            Rule(
-                "if identities with few images leave a part of their equal share of the memory unused, use this part "
-                "for identities with more images"
-            ),
+            bool, Rule("give the part of the memory that equal shares leave unused to identities with more images")
         ] = False,
         least_images: Annotated[
             int, Rule("minimum number of images per stored identity; a small memory stores fewer identities", least=1)
@@ -117,8 +115,8 @@ class Method:
         exemplar_share: Annotated[
             float,
             Rule(
-                "share of exemplars in a batch, in [0, 1); with 0, an exemplar is drawn as often as an image of the "
-                "task. Exemplars are added to the images of the batch and make it larger",
+                "share of exemplars in a batch, in [0, 1); 0 means that an exemplar is drawn as often as an image "
+                "of the task. Exemplars are added to the images of the batch, which becomes larger",
                 least=0,
                 below=1,
             ),
@@ -147,35 +145,35 @@ class Method:
 
     @property
     def needs_past(self) -> bool:
-        """Whether the method needs the state of earlier tasks before it can continue to train a network."""
+        """Whether the method needs its state after earlier tasks before it can continue to train a network."""
         return set(self.state_dict()) != {"teacher", "memory"} or self.memory.budget > 0
 
     def begin_task(self, task: Task) -> None:
-        """Prepare a task before its first batch. If a run resumes within a task, this method is not called."""
+        """Prepare a task before its first batch. A run that resumes within a task does not call this method again."""
 
     def parameters(self) -> Iterable[Parameter] | list[dict[str, Any]]:
         """The parameters to train; the trainer reads them at the start of each task.
 
-        A parameter group may have a ``rate_factor``, which multiplies the learning rate of the group.
+        A parameter group may have a ``rate_factor``, by which the trainer multiplies the learning rate of the group.
         """
         return self.network.parameters()
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Compute the named loss terms (unweighted scalars) of a batch; the model is in training mode.
+        """Compute the named loss terms of a batch (scalars, not yet weighted); the model is in training mode.
 
-        The trainer calls this method once for each of ``STREAM.ITERATIONS`` updates. With ``TRAIN.ACCUMULATE``, the
-        trainer first calls this method for several batches, and then :meth:`end_step` for each of these batches.
+        The trainer calls this method ``STREAM.ITERATIONS`` times per batch, once per update. With ``TRAIN.ACCUMULATE``,
+        the trainer calls this method for several batches and then :meth:`end_step` for each of them.
         """
         raise NotImplementedError
 
     @property
     def smallest_batch(self) -> int:
-        """Minimum number of images in a batch: 2 if :attr:`needs_pairs`, otherwise 1."""
+        """Minimum number of images in a batch: 2 if BatchNorm needs two images (:attr:`needs_pairs`), else 1."""
         return 2 if self.needs_pairs else 1
 
     @cached_property
     def needs_pairs(self) -> bool:
-        """Whether BatchNorm fails in training on a batch of one image, because of a neck or of 1 × 1 feature maps."""
+        """Whether training on a single image fails, because BatchNorm would normalise one value per channel."""
         parts = [each for each in vars(self).values() if isinstance(each, nn.Module)]
         if any(isinstance(each, nn.BatchNorm1d) for part in parts for each in part.modules()):
             return True
@@ -194,16 +192,16 @@ class Method:
         return sum(others, start=first)
 
     def augmented(self, pixels: np.ndarray, *, seed: int) -> Tensor:
-        """Augment pixels (n, H, W, 3) uint8 of the input size to training images (n, 3, H, W) on the model's device.
+        """Turn pixels (n, H, W, 3) uint8 into augmented training images (n, 3, H, W) on the model's device.
 
-        Outside a training run :attr:`augment` is None, and images are only normalised.
+        Outside a training run, :attr:`augment` is None and this method only normalises the images.
         """
         if self.augment is None:
             return self.model.normalise(torch.from_numpy(pixels))
         return self.augment(pixels, seed=seed)
 
     def class_scores(self, features: Tensor) -> Tensor | None:
-        """Compute scores (n, C) for all classes so far, such as logits; None for methods without a classifier.
+        """Compute scores (n, C), such as logits, for all classes so far; None if the method has no classifier.
 
         Args:
             features: (n, dim) features that :meth:`lreid.models.Embedder.extract` returned, on the model's device.
@@ -211,10 +209,10 @@ class Method:
         return None
 
     def mean_directions(self, task: Task) -> Tensor:
-        """Directions of the mean feature of each class of a task: unit vectors (N, dim) on the CPU, by ascending label.
+        """Compute the direction of each class's mean feature: unit vectors (N, dim) on the CPU, by ascending label.
 
-        If new classifier rows start with these directions, a trained network is not damaged (official code of LSTKC,
-        AAAI 2024). The row of a class without readable images is zero.
+        As in LSTKC's official code, the directions can initialise the classifier rows of new classes, so that the
+        classifier does not disturb a trained network. The direction of a class without readable images is zero.
         """
         means, classes = class_means(self.features_of(task), torch.tensor([record.pid for record in task.records]))
         rows = means.new_zeros(len(task.classes), means.shape[1])
@@ -226,7 +224,7 @@ class Method:
         return torch.from_numpy(self.model.extract([record.path for record in task.records]))
 
     def figures(self) -> dict[str, float]:
-        """Named values that the method adds to ``results.json`` after a task."""
+        """Return named values that the method adds to ``results.json`` after a task."""
         return {}
 
     def stored(self, identities: int) -> dict[str, int]:
@@ -236,10 +234,10 @@ class Method:
             identities: number of identities trained so far.
 
         Returns:
-            Bytes by kind: ``networks`` for previous networks and parts for training only, ``domain`` per domain,
-            ``identity`` per identity, including templates. ``templates`` is 1 if features of people are stored,
-            otherwise 0. For a network with an adapter, ``adapter`` is the size of the adapter, the only part that a
-            task changes.
+            Number of bytes by kind: ``networks`` for previous networks and training-only modules, ``domain`` per
+            domain, ``identity`` per identity, including templates. The entry ``templates`` is 1 if the method stores
+            features of people, and 0 otherwise. For a network with an adapter, the entry ``adapter`` is the size of the
+            adapter in bytes; a task changes only the adapter.
         """
         state = self.state_dict()
         by_kind: dict[str, list[Tensor]] = {}
@@ -256,17 +254,17 @@ class Method:
         } | ({"adapter": sum(each.nbytes for each in adapter)} if (adapter := self.model.adapter_parameters()) else {})
 
     def end_step(self, batch: Batch) -> None:
-        """Finish a batch. The trainer calls this method for each batch after the last update by this batch."""
+        """Clean up after a batch; the trainer calls this method after the last update with the batch."""
 
     def finishing_images(self, task: Task) -> int:
-        """Number of images that :meth:`finish_task` passes through the network, for estimates of time."""
+        """Number of images that :meth:`finish_task` passes through the network; lreid uses it to estimate times."""
         return 0
 
     def finish_task(self, task: Task) -> None:
-        """Change the model if needed, after the last update of a task and before its evaluation."""
+        """Change the model after the last update of a task and before its evaluation, such as by averaging."""
 
     def end_task(self, task: Task) -> None:
-        """Store teacher and exemplars after the evaluation of a task, while the task's images are still available."""
+        """Store the teacher and exemplars after the evaluation of a task, while its images can still be read."""
         self.model.merge_adapter()
         if self.keeps_teacher:
             self.teacher = self.frozen_network()
@@ -283,7 +281,7 @@ class Method:
             self.memory.add(images, labels, **self.exemplar_values(task))
 
     def frozen_network(self) -> nn.Module:
-        """Copy and freeze the current network, which becomes the next teacher."""
+        """Return a frozen copy of the current network, the teacher of the next task."""
         return frozen_copy(self.network).train(self.teacher_in_training)
 
     def exemplar_values(self, task: Task) -> dict[str, np.ndarray]:
@@ -323,7 +321,7 @@ class Method:
 
     @property
     def _saved(self) -> list[tuple[Any, str]]:
-        """The owner and the name of every attribute that :attr:`saves` lists, in this class and its base classes."""
+        """Owner and name of every attribute that :attr:`saves` lists, in this class and its base classes."""
         names = [name for cls in reversed(type(self).__mro__) for name in vars(cls).get("saves", ())]
         paths = [name.rpartition(".") for name in names]
         return [(attrgetter(owner)(self) if owner else self, name) for owner, _, name in paths]
@@ -346,7 +344,7 @@ def _moved(saved: Any, device: torch.device) -> Any:
 
 
 def _tensors(state: Any) -> Iterator[Tensor]:
-    """Yield all tensors in nested containers, except scalars such as BatchNorm's ``num_batches_tracked``."""
+    """Yield all tensors in nested containers, except scalars such as ``num_batches_tracked`` of BatchNorm layers."""
     if isinstance(state, Tensor):
         if state.ndim:
             yield state

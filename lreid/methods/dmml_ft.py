@@ -23,26 +23,26 @@ class DMMLFineTuning(Method):
         model: Embedder,
         *,
         margin: Annotated[
-            float, Rule("margin, subtracted from distances to other classes, in units of the metric", least=0)
+            float, Rule("margin that is subtracted from distances to other classes, in units of the metric", least=0)
         ] = 0.4,
         metric: Annotated[
             Metric,
             Rule(
-                "sqeuclidean (official code), euclidean (paper), or cosine: the negative dot product of the "
-                "unnormalised features, without margin and clamp, as in the official code",
+                "distance between features: sqeuclidean (official code), euclidean (paper), or cosine. cosine is "
+                "the negative dot product of unscaled features without margin and clamp, as in the official code",
                 choices=METRICS,
             ),
         ] = "sqeuclidean",
         clamp: Annotated[
-            bool, Rule("after the margin is subtracted, set negative distances to 0, without a gradient")
+            bool, Rule("raise distances to 0 if subtracting the margin makes them negative, without gradient")
         ] = True,
         feature_penalty: Annotated[float, Rule("weight of the mean squared norm of the features")] = 5e-4,
         mining: Annotated[
             Literal["hard", "center"],
             Rule(
-                "hard compares a query with the farthest support image of its own class and with the nearest support "
-                "image of each other class; center compares it with the mean support feature of each class, without "
-                "margin and clamp",
+                "supports with which a query is compared. hard: the farthest support of its own class and the "
+                "nearest support of each other class. center: the mean support of each class, without margin and "
+                "clamp",
                 choices=MININGS,
             ),
         ] = "hard",

@@ -23,7 +23,7 @@ from lreid.rules import Rule
 
 
 class Replay(NamedTuple):
-    """Augmented stored images (n, 3, H, W), labels (n,), both on the model's device, and memory rows (n,)."""
+    """Stored images: augmented (n, 3, H, W), with labels (n,), both on the model's device, and memory rows (n,)."""
 
     images: Tensor
     labels: Tensor
@@ -33,16 +33,16 @@ class Replay(NamedTuple):
 class ER(Method):
     """Experience replay with a reservoir (Chaudhry et al., 2019), the baseline of ER-ACE and ER-AML.
 
-    The loss is the cross-entropy of the incoming batch plus the cross-entropy of the same number of stored images. Both
-    cross-entropies cover all identities so far. Incoming and stored images have separate forward passes, so each batch
-    has its own BatchNorm statistics. The official code (AML_pc) also has separate forward passes, but its classifier
-    has all classes from the start. In lreid, the classifier grows.
+    The loss is the cross-entropy of the incoming batch plus the cross-entropy of equally many stored images. Both
+    cross-entropies cover all identities so far. Incoming and stored images have separate forward passes, so BatchNorm
+    normalises them separately. The official code (AML_pc) also has separate forward passes, but its classifier has rows
+    for all classes from the start. In lreid, the classifier grows with each task.
 
-    The configuration selects one of two settings. The first setting has epochs of P x K batches, as in re-ID. The
-    second setting is the online stream of the papers (``STREAM.SEGMENT 10 STREAM.ITERATIONS 1`` or 3,
-    ``TRAIN.EPOCHS 1``, see ``configs/recipes/online.yaml``). In both settings, an image is offered to the memory once,
-    after the first step on this image. Retrieval compares the features before the classifier, as in every method of
-    lreid.
+    The config selects offline or online training. Offline training has epochs of P x K batches, as usual in re-ID.
+    Online training reads a stream once, as in the papers (``STREAM.SEGMENT 10 STREAM.ITERATIONS 1`` or 3,
+    ``TRAIN.EPOCHS 1``, see ``configs/recipes/online.yaml``). In both kinds of training, ER offers each image to the
+    memory once, after the first step on the image. Retrieval compares the features before the classifier, as in every
+    method of lreid.
 
     Attributes:
         memory: a :class:`~lreid.memory.StreamMemory`.
@@ -61,18 +61,18 @@ class ER(Method):
         exemplars: Annotated[int, Rule("maximum number of images in the memory; 0 means fine-tuning")] = 500,
         exemplar_mib: float = 0.0,
         store: str = "images",
-        replay: Annotated[int, Rule("number of stored images per step; 0: as many as incoming images", least=0)] = 0,
+        replay: Annotated[int, Rule("number of stored images per step; 0 = as many as incoming images", least=0)] = 0,
         task_free: Annotated[
             bool, Rule("also replay images of the current task; the official ER does so only if tasks are unknown")
         ] = True,
-        replay_weight: Annotated[float, Rule("weight of the loss of stored images", least=0)] = 1.0,
+        replay_weight: Annotated[float, Rule("weight of the loss of stored images in the total loss", least=0)] = 1.0,
         reid_head: Annotated[
             bool,
             Rule(
-                "for re-identification, use the classifier of LSTKC's baseline. A BatchNorm layer precedes this "
-                "classifier. The class weights of a new identity start as the direction of its mean feature, so that "
-                "they do not disturb a trained network. Streams cannot use this option, because it needs the "
-                "features of all images of a task before training"
+                "for re-identification, use the classifier of LSTKC's baseline. It follows a BatchNorm, and rows of"
+                " new identities start as the directions of their mean features, which preserves a trained network."
+                " A stream cannot use this option, because the features of all images of a task are needed before "
+                "training"
             ),
         ] = False,
     ) -> None:
@@ -94,13 +94,13 @@ class ER(Method):
         self.offered: set[str] = set()  # paths of the task's images that were offered to the memory
 
     def new_classifier(self) -> GrowingClassifier:
-        """Create a classifier without rows; later rows are initialised as in ``torch.nn.Linear``."""
+        """Create a classifier without rows; rows that are added later are initialised as in ``torch.nn.Linear``."""
         return GrowingClassifier(self.model.dim, std=(3 * self.model.dim) ** -0.5)
 
     def begin_task(self, task: Task) -> None:
-        """Add a classifier row for each new identity, and clear the list of images offered to the memory.
+        """Add a classifier row for each new identity, and clear the list of images that were offered to the memory.
 
-        If all tasks have the same classes (domain-incremental learning), all tasks use the rows of the first task.
+        If all tasks have the same classes (domain-incremental learning), later tasks use the rows of the first task.
         """
         self.shared_classes = task.shared_classes
         self.classifier.cover(range(self.shared_classes) if self.shared_classes else task.classes)
@@ -138,7 +138,7 @@ class ER(Method):
         return F.cross_entropy(self.logits(replay.images), replay.labels)
 
     def class_of(self, labels: Tensor) -> Tensor:
-        """Convert labels (n,) to classifier rows (n,); labels and rows differ if all tasks have the same classes."""
+        """Convert labels (n,) to classifier rows (n,); both differ if all tasks have the same classes."""
         return labels % self.shared_classes if self.shared_classes else labels
 
     def logits(self, images: Tensor) -> Tensor:
@@ -151,22 +151,25 @@ class ER(Method):
             return self.classifier(self.head_neck(features))
 
     def choose(self, count: int, incoming: Tensor) -> Replay | None:
-        """Choose stored images to train on; return None if no stored image can be chosen.
+        """Choose stored images for this step, or return None if no stored image can be chosen.
 
         Args:
-            count: number of images.
-            incoming: loss of the incoming batch, whose gradient some methods use.
+            count: number of stored images to choose.
+            incoming: loss of the incoming batch; some methods use its gradient to choose.
         """
         rows = self.drawn(count, exclude=() if self.task_free else self.task_classes)
         return self.read(rows) if len(rows) else None
 
     def drawn(self, count: int, *, exclude: Sequence[int]) -> np.ndarray:
-        """Draw random rows (n,) of the memory. A single row is not returned if BatchNorm cannot normalise one image."""
+        """Draw random rows (n,) of the memory, except rows of the classes in ``exclude``.
+
+        If only one row could be drawn and BatchNorm cannot train on one image, the result is empty.
+        """
         rows = self.memory.draw(count, exclude=exclude)
         return rows[:0] if len(rows) == 1 and self.needs_pairs else rows
 
     def read(self, rows: np.ndarray) -> Replay:
-        """Read and augment the images in ``rows`` (n,) of the memory."""
+        """Read and augment the images in the given rows (n,) of the memory."""
         self.replayed += len(rows)
         seed = int(torch.randint(2**31, (), generator=self.generator))
         images = self.augmented(self.memory.images[rows], seed=seed)
@@ -174,7 +177,7 @@ class ER(Method):
         return Replay(images, labels.to(images.device, non_blocking=True), rows)
 
     def end_step(self, batch: Batch) -> None:
-        """Offer to the memory all images of the batch that were not offered before."""
+        """Offer those images of the batch to the memory that were not offered before."""
         last = {path: row for row, path in enumerate(batch.paths) if path not in self.offered}
         self.offered.update(last)
         if not last:

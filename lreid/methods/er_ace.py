@@ -1,4 +1,4 @@
-"""ER-ACE: replay in which the loss of incoming images covers only the identities of the batch."""
+"""ER-ACE: replay in which the loss of incoming images covers only the identities in the batch."""
 
 from typing import Annotated, Any, ClassVar
 
@@ -16,9 +16,9 @@ from lreid.rules import Rule
 class ERACE(ER):
     """Asymmetric cross-entropy (Caccia et al., ER-ACE and ER-AML, ICLR 2022, Section 3.4).
 
-    The cross-entropy of the incoming batch covers only the identities in this batch, so new images do not push away the
-    features of old identities. The model learns to distinguish old from new identities by a plain cross-entropy on
-    stored images. Logits are cosines times 10.
+    For incoming images, the cross-entropy covers only the identities in the batch, so new images do not push away the
+    features of old identities. The model learns to distinguish old from new identities by the usual cross-entropy on
+    stored images. Logits are cosines between features and classifier rows, times 10.
     """
 
     saves: ClassVar = ["highest"]
@@ -30,8 +30,8 @@ class ERACE(ER):
         official_denominator: Annotated[
             bool,
             Rule(
-                "in the loss of incoming images, use the denominator of the official code, which also includes the "
-                "highest class so far and all classes with higher numbers (asymmetric_cross_entropy)"
+                "use the official code's denominator in the loss of incoming images, which includes the highest "
+                "class so far and all classes above it (see asymmetric_cross_entropy)"
             ),
         ] = False,
         **er: Any,
@@ -45,11 +45,11 @@ class ERACE(ER):
         return CosineClassifier(self.model.dim)
 
     def incoming_loss(self, batch: Batch) -> Tensor:
-        """Compute the cross-entropy over the classes of the batch."""
+        """Compute the cross-entropy over the identities in the batch."""
         seen = torch.tensor([self.highest]) if self.official_denominator else None
         return asymmetric_cross_entropy(self.logits(batch.images), batch.labels, seen)
 
     def end_step(self, batch: Batch) -> None:
-        """Offer images to the memory, and record the highest class seen, which ``official_denominator`` needs."""
+        """Offer images to the memory, and record the largest class index so far for ``official_denominator``."""
         super().end_step(batch)
         self.highest = max(self.highest, int(self.class_of(batch.labels).max()))

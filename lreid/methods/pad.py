@@ -1,4 +1,4 @@
-"""PAD: prompts for CLIP, text features of the identities as anchors, a moving average as the teacher."""
+"""PAD: prompts for CLIP, with text features as anchors and a moving average of the network as the teacher."""
 
 import logging
 import math
@@ -33,33 +33,34 @@ WARMUP, FIRST_RATE, LAST_RATE = 3, 1e-5, 1e-6
 class PAD(Method):
     """PAD (CVPR 2026): prompts for text and images, with a moving average of the network as the teacher.
 
-    lreid follows PAD's official code. A task has two stages. Stage 1, at the start of the task, caches the projected
-    features of all images. Stage 1 then trains four text tokens per identity, so that the images and the sentence of an
-    identity have similar features. Stage 2 trains the image tower with these loss terms:
+    lreid follows PAD's official code. Training on a task has two stages. Stage 1, at the start of the task, computes
+    and stores the projected features of all images. Stage 1 then trains four text tokens per identity, so that the
+    images and the sentence of an identity have similar features. Stage 2 trains the image tower with these loss terms:
 
-    * cross-entropies on the class token and on the projection of the class token, each after a separate BatchNorm neck
-      (with a shift that is trained, unlike BoT's neck);
-    * triplet losses on the class token, on its projection, and on the class token of an earlier block;
-    * cross-entropy on the dot products of the projection with the text features;
+    * cross-entropies on the class token and on the projected class token, each after its own BatchNorm neck (with a
+      trained shift, unlike BoT's neck);
+    * triplet losses on the class token, on the projected class token, and on the class token of an earlier block;
+    * cross-entropy over the dot products of the projected class token with the text features;
     * from the second task on, :func:`~lreid.losses.pad_viskd_loss`, with a moving average of the network as the
-      teacher. At the start of the task, the moving average is a copy of the network including the task's new prompts;
-      each update of the network updates it.
+      teacher. The moving average starts as a copy of the network with the new prompts of the task; every training step
+      updates it.
 
-    The first task trains the whole image tower. Later tasks train the last blocks of the image tower and the prompts.
-    Every task opens new prompt slots. The heads and text tokens are initialised at random for each task. The network,
-    the prompts and the necks continue from task to task. Retrieval compares the class token and the projection before
-    the necks.
+    The first task trains the whole image tower (CLIP's image encoder). Later tasks train the prompts and the last
+    blocks of the image tower. Every task adds new prompt slots. The heads and the text tokens start from random values
+    in each task. The network, the prompts and the necks continue from task to task. Retrieval compares the class token
+    and the projection before the necks.
 
-    From the second task on, an additional term of stage 1 keeps the text features close to the text features of a text
-    teacher. In PAD's official code, the text teacher is a copy made before stage 1, so its tokens are the random
-    initial tokens of the new identities. The text teacher therefore pulls towards untrained sentences, not towards old
-    knowledge. ``text_teacher="initial"`` reproduces the official text teacher, and ``text_teacher="none"`` leaves out
+    From the second task on, stage 1 has an additional loss term, which keeps the text features close to those of a text
+    teacher. In PAD's official code, the text teacher is copied before stage 1, so its tokens for new identities are
+    random. The official text teacher therefore pulls towards untrained sentences, not towards old knowledge.
+    ``text_teacher="initial"`` reproduces the text teacher of the official code, and ``text_teacher="none"`` leaves out
     the term.
 
-    lreid differs from PAD's official code in three points. The precision is float32 instead of autocast. All tasks
-    after the first have the same schedule; the official code has separate schedules for MSMT17 and CUHK03
-    (``configs/recipes/pad.yaml``). At test time, only open prompt slots can be chosen; the official test script opens
-    all slots. Exemplars are not supported, because heads and sentences only cover the identities of the task.
+    lreid differs from PAD's official code in three points. First, lreid computes in float32 instead of mixed precision.
+    Second, all tasks after the first have the same schedule; the official code has separate schedules for MSMT17 and
+    CUHK03 (``configs/recipes/pad.yaml``). Third, at test time an image can use only prompt slots that a task has added;
+    the official test script allows all slots. PAD does not support exemplars, because heads and sentences cover only
+    the identities of the task.
     """
 
     batches = "identities"
@@ -78,14 +79,15 @@ class PAD(Method):
         id_weight: Annotated[float, Rule("weight of the cross-entropies after the necks", least=0)] = 0.25,
         text_weight: Annotated[float, Rule("weight of the cross-entropy over text features", least=0)] = 1.0,
         distillation_weight: Annotated[float, Rule("weight of each distillation term", least=0)] = 0.5,
-        temperature: Annotated[float, Rule("temperature of the distilled logits", above=0)] = 4.0,
+        temperature: Annotated[float, Rule("temperature of the logits in the distillation", above=0)] = 4.0,
         momentum: Annotated[float, Rule("weight of the old value in the moving average", least=0, most=1)] = 0.997,
-        last_blocks: Annotated[int, Rule("number of blocks that train after the first task", least=0)] = 4,
-        prompt_rate: Annotated[float, Rule("factor of the prompts' learning rate, later tasks", above=0)] = 1000.0,
-        first_prompt_rate: Annotated[float, Rule("factor of the prompts' learning rate, first task", above=0)] = 400.0,
-        slots: Annotated[int, Rule("number of prompt slots per block, for all tasks", least=1)] = 36,
-        new_slots: Annotated[int, Rule("number of slots that a task opens", least=1)] = 8,
-        chosen_slots: Annotated[int, Rule("number of slots chosen for each image", least=1)] = 4,
+        last_blocks: Annotated[int, Rule("number of last blocks that train after the first task", least=0)] = 4,
+        prompt_rate: Annotated[float, Rule("factor of the prompts' learning rate in later tasks", above=0)] = 1000.0,
+        first_prompt_rate: Annotated[float, Rule(
+            "factor of the prompts' learning rate in the first task", above=0)] = 400.0,
+        slots: Annotated[int, Rule("number of prompt slots per block, for all tasks together", least=1)] = 36,
+        new_slots: Annotated[int, Rule("number of prompt slots that each task opens", least=1)] = 8,
+        chosen_slots: Annotated[int, Rule("number of prompt slots that an image uses", least=1)] = 4,
         prompt_length: Annotated[int, Rule("number of general prompts per block, and per slot", least=1)] = 6,
         text_epochs: Annotated[int, Rule("number of epochs of stage 1 after the first task", least=0)] = 12,
         first_text_epochs: Annotated[int, Rule("number of epochs of stage 1 in the first task", least=0)] = 20,
@@ -94,11 +96,12 @@ class PAD(Method):
         first_text_rate: Annotated[float, Rule("learning rate of stage 1 in the first task", above=0)] = 2e-3,
         text_teacher: Annotated[
             str,
-            Rule("text teacher of stage 1: the initial random tokens, as in the official code; or none",
+            Rule("text teacher of stage 1: initial (the random initial tokens, as in PAD's official code) or none",
                  choices=("initial", "none")),
         ] = "initial",
-        anchor_weight: Annotated[float, Rule("weight of the anchor term, the text teacher's loss", least=0)] = 0.5,
-        negatives: Annotated[int, Rule("number of identities outside the batch in the anchor term", least=0)] = 256,
+        anchor_weight: Annotated[float, Rule("weight of the text teacher's loss term", least=0)] = 0.5,
+        negatives: Annotated[int, Rule(
+            "number of identities from outside the batch in the text teacher's loss term", least=0)] = 256,
         noun: Annotated[str, Rule("noun for what the images show, used in the sentence of each identity")] = "person",
         **options: Any,
     ) -> None:  # fmt: skip
@@ -166,7 +169,7 @@ class PAD(Method):
         Args:
             images: (n, dim) projected features of images.
             labels: (n,) integers from 0.
-            classes: number of identities.
+            classes: number of identities in the task.
 
         Returns:
             (classes, dim) text features.
@@ -208,7 +211,7 @@ class PAD(Method):
     # ------------------------------------------------------------ stage 2
 
     def parameters(self) -> Iterable[Parameter] | list[dict[str, Any]]:
-        """Prompts, necks, heads, and the image tower (after the first task, only the last blocks of the tower)."""
+        """Prompts, necks, heads, and the image tower (after the first task, only its last blocks)."""
         visual = self.backbone.visual.requires_grad_(False)
         blocks = visual.transformer.resblocks
         last = {each for block in blocks[max(len(blocks) - self.last_blocks, 0) :] for each in block.parameters()}
@@ -244,7 +247,7 @@ class PAD(Method):
         return features.split((self.widths[0], *self.widths), dim=1)
 
     def end_step(self, batch: Batch) -> None:
-        """Update the teacher, the moving average of the network, once per update (of several accumulated batches)."""
+        """Update the teacher, a moving average of the network; with accumulated batches, once per update."""
         if self.average is not None and not self.averaged:
             self.averaged = True
             state = pad_ema(self.average.state_dict(), self.model.state_dict(), momentum=self.momentum)
@@ -266,7 +269,7 @@ class PAD(Method):
 
 
 def text_rate(epoch: int, epochs: int, base: float) -> float:
-    """Compute the learning rate of stage 1 in an epoch, counted from 1: three warm-up epochs, then cosine decay."""
+    """Compute the learning rate of stage 1 in an epoch (counted from 1): three warm-up epochs, then cosine decay."""
     if epoch < WARMUP:
         return FIRST_RATE + epoch * (base - FIRST_RATE) / WARMUP
     if epoch >= epochs:

@@ -1,4 +1,4 @@
-"""Retrace: train with a high learning rate, then interpolate back towards the previous weights."""
+"""Retrace: train with a high learning rate, then interpolate the weights back towards the previous weights."""
 
 import logging
 from collections.abc import Iterable
@@ -23,30 +23,31 @@ BISECTIONS = 5  # alpha is found with an accuracy of 1/32
 
 
 class Retrace(TaskHeadFineTuning):
-    """Interpolate towards the weights before the task; lreid's own method, which stores only the network.
+    """Interpolate the weights back towards the weights before the task: lreid's own method, without exemplars.
 
-    Training on a task moves the weights from ``w0`` to ``w1``. Interpolated weights are
-    ``w(alpha) = w0 + alpha (w1 - w0)``. The loss of past tasks has a minimum near ``w0``, so this loss grows
-    approximately as ``alpha ** 2``. Most of the gain on the new task is reached at an ``alpha`` well below 1. Retrace
-    therefore trains with ``rate`` times the learning rate of the run. After the last update, the weights become
-    ``w(alpha)`` with the smallest ``alpha`` that retains the gain on the task.
+    Training on a task moves the weights from ``w0`` to ``w1``. Interpolated weights are ``w(alpha) = w0 + alpha (w1 -
+    w0)``. The loss of past tasks has a minimum near ``w0``, so it grows approximately as ``alpha ** 2``. The gain on
+    the new task grows faster: most of it is reached at an ``alpha`` well below 1. Retrace therefore trains with
+    ``rate`` times the learning rate of the run. After the last update, Retrace sets the weights to ``w(alpha)`` with
+    the smallest ``alpha`` that retains the gain on the task.
 
-    The gain is measured without images of past tasks. About 512 training images of the task, all images of evenly
-    chosen identities, are searched among themselves (:func:`~lreid.retrieval.self_retrieval`). The gain is the increase
-    of the mAP from ``w0`` to ``w1``. Five bisections between ``w0`` and ``w1`` find ``alpha``. Interpolation may lose
-    the fraction ``(1 - keep) mAP(w0)`` of the gain. A network with a high mAP before the task can forget more, and is
-    interpolated further towards ``w0``. A randomly initialised network stays near ``w1``. Running statistics of
+    The gain is measured without images of past tasks. To measure the gain, Retrace searches about 512 training images
+    of the task among themselves (:func:`~lreid.retrieval.self_retrieval`). Retrace takes all images of evenly spaced
+    identities. The gain is the increase of the mAP from ``w0`` to ``w1``. Five bisection steps between ``w0`` and
+    ``w1`` find ``alpha``. The interpolated weights may lose up to the fraction ``(1 - keep) mAP(w0)`` of the gain. A
+    network with a high mAP before the task can forget more, so its weights are interpolated further towards ``w0``. A
+    randomly initialised network stays near ``w1``, because its mAP before the task is low. The running statistics of
     BatchNorm are interpolated together with the weights.
 
-    For retrieval, ``centre`` times the mean feature of the measured images is subtracted from every feature. The neck
-    of the network stores the mean feature. The default ``centre=0.75`` lies between LSTKC, which subtracts nothing, and
-    BoT, whose neck subtracts the full mean.
+    For retrieval, Retrace subtracts ``centre`` times the mean feature of the measured images from every feature. The
+    BatchNorm neck of the network stores the mean feature to subtract. The default ``centre=0.75`` lies between LSTKC,
+    which subtracts nothing, and BoT, whose neck subtracts the full mean.
 
-    Retrace uses the losses of LSTKC's baseline (:class:`~lreid.methods.fused_ft.FusedFineTuning`). These losses are a
-    softmax without label smoothing on features after a BatchNorm neck, and the soft-margin triplet loss on features
-    before the neck. Class weights start as the directions of the mean features. Neck and classifier are created for a
-    task and discarded after the task. The classifier therefore has no rows for identities of exemplars, and exemplars
-    are not supported.
+    Retrace uses the losses of LSTKC's baseline (:class:`~lreid.methods.fused_ft.FusedFineTuning`). The losses are a
+    softmax without label smoothing on features after a BatchNorm neck, and a soft-margin triplet loss on features
+    before the neck. The initial classifier rows are the directions of the mean features. A neck and a classifier are
+    created for each task and discarded after it. The classifier has no rows for identities of past tasks, so Retrace
+    does not support exemplars.
     """
 
     finishing = "interpolating weights"
@@ -62,9 +63,8 @@ class Retrace(TaskHeadFineTuning):
         keep: Annotated[
             float,
             Rule(
-                "share of the gain on a task that the interpolation must retain if the previous network has 100 % "
-                "mAP on the task's images; if it has less, the interpolation must retain more; 1 = always the whole "
-                "gain",
+                "share of the gain on a task that interpolation must retain, if the previous network already had "
+                "100 % mAP on its images; in (0, 1], where 1 retains the whole gain",
                 above=0,
                 most=1,
             ),
@@ -101,7 +101,7 @@ class Retrace(TaskHeadFineTuning):
         return [{"params": list(super().parameters()), "rate_factor": self.rate}]
 
     def finish_task(self, task: Task) -> None:
-        """Interpolate the weights with the smallest alpha that retains the gain on the task."""
+        """Set the weights to the interpolation with the smallest alpha that retains the gain on the task."""
         assert self.began is not None
         paths, labels, cameras = _sample(task)
         new = {name: value.clone() for name, value in self.model.state_dict().items()}
@@ -123,7 +123,7 @@ class Retrace(TaskHeadFineTuning):
         logger.info(line, task.name, self.share, 100 * before, 100 * after)
 
     def finishing_images(self, task: Task) -> int:
-        """Count each measured image once per measured alpha, and once more for the mean feature."""
+        """Count each measured image once per value of alpha, and once more for the mean feature."""
         return (BISECTIONS + 3) * len(_sample(task)[0])
 
     def end_task(self, task: Task) -> None:
@@ -137,7 +137,7 @@ class Retrace(TaskHeadFineTuning):
 
 
 def _sample(task: Task) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Return paths, labels and cameras of about ``MEASURED`` images of a task: all images of every n-th identity."""
+    """Return paths, labels and cameras of all images of every n-th identity, about ``MEASURED`` images of a task."""
     every = -(-len(task.records) // MEASURED)
     chosen = set(sorted(task.classes)[::every])
     records = [record for record in task.records if record.pid in chosen]

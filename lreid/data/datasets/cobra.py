@@ -5,7 +5,7 @@
 
 CoBRA has neither an official split nor cameras. lreid draws ten splits. In each split, a random half of the cows is for
 training. For each test cow and orientation, the first image is a query, and all other images are in the gallery. The
-left and the right side of a cow look different. Each query therefore has gallery images of the same orientation.
+two sides of a cow look different, but each query has gallery images of its own orientation.
 """
 
 import os

@@ -2,8 +2,8 @@
 
     datasets/cuhk01/campus/      0001001.png …      (3884 images)
 
-CUHK02's training pair of cameras, P1, shows the people of CUHK01. A model that was trained on CUHK02 has therefore seen
-the test people of CUHK01. CUHK02's test pair, P5, shows different people.
+A model that was trained on CUHK02 has seen the test people of CUHK01, because the training pair P1 of CUHK02 shows the
+same people. The test pair P5 of CUHK02 shows other people.
 """
 
 from pathlib import Path
@@ -20,10 +20,10 @@ def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
     """Read one of 20 random splits of CUHK01.
 
     Images 1 and 2 of a person come from the first camera, images 3 and 4 from the second camera. Half of the people are
-    for training. For the test people, the images of one camera are the queries, and the images of the other camera are
-    the gallery. Splits ``2 k`` and ``2 k + 1`` have the same test people, with the roles of the cameras exchanged.
+    for training. For the test people, one camera's images are the queries, and the other camera's images are the
+    gallery. Splits ``2 k`` and ``2 k + 1`` have the same test people; the second split exchanges the cameras.
 
-    lreid draws the splits with a seed; other toolkits draw random splits without a seed.
+    lreid draws the splits with a fixed seed; other toolkits draw random splits without a seed.
     """
     records = [
         record._replace(camid=(record.camid + 1) // 2)  # 1, 2, 3, 4 -> 1, 1, 2, 2

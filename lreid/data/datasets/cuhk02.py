@@ -2,8 +2,8 @@
 
     datasets/cuhk02/Dataset/{P1,P2,P3,P4,P5}/{cam1,cam2}/      001_….png      (7264 images in all)
 
-P1 to P5 are pairs of cameras. The training pair P1 shows the people of CUHK01, so a model that was trained on CUHK02
-has seen the test people of CUHK01. The test pair P5 shows different people.
+A model that was trained on CUHK02 has seen the test people of CUHK01, because the training pair P1 shows the same
+people. The test pair P5 shows other people.
 """
 
 from pathlib import Path
@@ -20,8 +20,8 @@ PATTERN = r"(?P<pid>\d+)_\w+"
 def read(home: Path) -> DataSet:
     """Read CUHK02, which has five pairs of cameras and two images per person and camera.
 
-    Each pair of cameras saw different people. Pairs P1 to P4 are for training. In pair P5, the images of camera 1 are
-    the queries, and the images of camera 2 are the gallery. File names number the people of every pair from 1, so
+    The five pairs of cameras saw different people. Pairs P1 to P4 are for training. In pair P5, the images of camera 1
+    are the queries, and the images of camera 2 are the gallery. File names number the people from 1 in every pair, so
     person ``n`` of pair ``p`` gets the identity ``10000 p + n``. Cameras are numbered 1 to 10.
     """
     views: list[list[Record]] = []

@@ -9,14 +9,14 @@
     ├── images_labeled/     1_001_1_01.png …   (14096)
     └── classic_test_sets.json
 
-`lreid data prepare cuhk03_detected` writes all files below the line. Images that torchreid has prepared also work. The
-two config files are from <https://github.com/zhunzhong07/person-re-ranking>. `cuhk-03.mat` may be a MATLAB file of
-version 7.3 or older. Reading an older file needs several GiB of memory.
+`lreid data prepare cuhk03_detected` writes all files that are listed below the line. Images that torchreid has prepared
+also work. The two config files are from <https://github.com/zhunzhong07/person-re-ranking>. `cuhk-03.mat` may be a
+MATLAB file of version 7.3 or of an older version. Reading an older file needs several GiB of memory.
 
-A file name contains the pair of cameras, the person, the view (which lreid uses as camera number) and the number of the
-image. A detector found the boxes of the `detected` data sets, and humans drew those of the `labeled` data sets. In a
-classic test set, every image of 100 people is both a query and a gallery image. Data sets with `_single_shot` in their
-name follow the original protocol: Rank-k is computed on galleries with one randomly drawn image per person.
+A file name gives the pair of cameras, the person, the view (which lreid uses as the camera) and the number of the
+image. A detector found the `detected` boxes; humans drew the `labeled` boxes. In a classic test set, every image of 100
+people is both a query and a gallery image. Data sets with `_single_shot` in their name follow the original protocol:
+Rank-k is computed on galleries with one randomly drawn image per person.
 """
 
 import json
@@ -71,13 +71,14 @@ def read_classic(home: Path, *, boxes: Boxes, single_shot: bool = False, split: 
     """Read one of the 20 classic test sets of CUHK03.
 
     100 people are for testing and 1367 people for training. Every image of the test people is both a query and a
-    gallery image, as in torchreid. The camera filter restricts the matches of a query to images from the other view.
-    The original protocol used one gallery image per person (``single_shot``). Person ``n`` of camera pair ``p`` gets
-    the identity ``10000 p + n``.
+    gallery image, as in torchreid. The camera filter limits the matches of a query to images from the other view. In
+    the original protocol (``single_shot``), the gallery has one image per person. Person ``n`` of camera pair ``p``
+    gets the identity ``10000 p + n``.
 
     Args:
         boxes: ``"detected"`` by a detector, or ``"labeled"`` manually.
-        single_shot: compute Rank-k by the original protocol, see :func:`lreid.retrieval.evaluate_single_shot`.
+        single_shot: whether to compute Rank-k by the original protocol, see
+            :func:`lreid.retrieval.evaluate_single_shot`.
     """
     folder = home / f"images_{boxes}"
     try:
@@ -122,9 +123,9 @@ def _record(folder: Path, name: str, pid: int, config: Any) -> Record:
 def convert(home: Path) -> None:
     """Convert ``cuhk-03.mat``: write the images as PNG files and the 20 classic test sets as a JSON file.
 
-    Files have the same names as in the lists of the new protocol. The name ``1_001_2_06.png`` gives the pair of
+    The files have the same names as in the lists of the new protocol. The name ``1_001_2_06.png`` gives the pair of
     cameras, the person, the view and the number of the image, all counted from 1. The first five images of a person are
-    from view 1, all other images are from view 2. Empty images are skipped.
+    from view 1, and the rest are from view 2. Empty images are skipped.
 
     Raises:
         InputError: ``cuhk-03.mat`` is not a valid file of CUHK03.

@@ -8,14 +8,14 @@
         ├── query/                                     (2900)
         └── gallery/
 
-CUHK-SYSU is a data set for person search: it consists of scenes with bounding boxes of people. You need the release
-with `Train.mat` and `TestG50.mat`; another release has no identities. `lreid data prepare cuhk_sysu` writes the crops
-of the boxes to `cuhksysu4reid/`, with the file names and the JPEG quality of AKA's code. lreid also reads crops that
-other code wrote in this layout. The folder `cuhksysu4reid/` may also be directly in the folder of all data sets.
+CUHK-SYSU is a data set for person search: it consists of scenes with bounding boxes of people. lreid needs the release
+with `Train.mat` and `TestG50.mat`; another release has no identities. `lreid data prepare cuhk_sysu` writes crops of
+the boxes to `cuhksysu4reid/`, with the file names and the JPEG quality of AKA's code. lreid also reads crops in this
+layout that other code wrote. The folder `cuhksysu4reid/` may also be placed directly in the folder of all data sets.
 
-The gallery contains only people of whom there is a query, so CUHK-SYSU is easier than other data sets. CUHK-SYSU has no
-cameras (see `BENCHMARK.CAMERAS`), so AKA's official code cannot compute scores for it. `cuhk_sysu_sub` leaves out
-people with fewer than four training images. AKA also leaves these people out before it selects 500 people.
+The gallery contains only images of people who are also queries, so CUHK-SYSU is easier than other data sets. CUHK-SYSU
+has no cameras (see `BENCHMARK.CAMERAS`), so AKA's own code, which filters by camera, cannot compute scores for it.
+`cuhk_sysu_sub` leaves out people with fewer than four training images, as AKA does before it selects 500 people.
 """
 
 from collections import Counter
@@ -50,13 +50,13 @@ PATTERN = r"(?P<pid>\d+)_s\d+_\d+_\d"
 def read(home: Path, *, min_images: int = 1, cameras: CameraPolicy = "apart") -> DataSet:
     """Read the crops of CUHK-SYSU.
 
-    For each query, the gallery has the boxes of the same person in the query's 50 scenes of ``TestG50.mat``. In the
-    query's scenes, boxes of other people are not cropped. AKA's released code gives all images the same camera
-    (``cameras="same"``) and applies the camera filter, so it cannot compute scores for this data set.
+    For each query, the gallery contains the boxes of the same person in the query's 50 scenes of ``TestG50.mat``. Boxes
+    of other people in the query's scenes are not cropped. AKA's released code gives all images the same camera
+    (``cameras="same"``) and then applies the camera filter, which leaves no matches.
 
     Args:
-        min_images: minimum number of training images of a person in ``train``; AKA uses 4.
-        cameras: policy for the camera numbers of queries and gallery, see :func:`lreid.data.layout.cameras_of_test`.
+        min_images: minimum number of images of a person in ``train``; AKA uses 4.
+        cameras: rule for the camera numbers of queries and gallery, see :func:`lreid.data.layout.cameras_of_test`.
     """
     camid = cameras_of_test(cameras)
     splits = {split: read_folder(home / split, PATTERN, EXAMPLE, camid=camid[split]) for split in FOLDERS}
@@ -78,10 +78,10 @@ class Crop(NamedTuple):
 def convert(home: Path) -> None:
     """Crop the people of CUHK-SYSU into ``cuhksysu4reid/{train,query,gallery}``.
 
-    Training crops come from ``Train.mat``; queries and gallery come from ``TestG50.mat``. The gallery has the boxes of
-    the query's person; scenes without a box of this person are skipped. File names and JPEG quality (75) are the same
-    as in AKA's code: ``00012_s00345_0000067_0.jpg`` gives person, scene, number of the crop and whether the crop is
-    marked as hard.
+    Training crops come from ``Train.mat``; queries and gallery come from ``TestG50.mat``. The gallery consists of the
+    boxes of the queries' people; scenes without such a box are skipped. File names and JPEG quality (75) are those of
+    AKA's code: ``00012_s00345_0000067_0.jpg`` gives person, scene, number of the crop, and whether it is marked as
+    hard.
 
     Raises:
         InputError: an annotation or scene is damaged, a scene is missing, or a box is outside its scene.
@@ -153,7 +153,7 @@ def _write_crops(crops: Sequence[Crop], scenes: Path, folder: Path) -> None:
 
 
 def _listed(value: Any) -> list[Any]:
-    """Make sure that a value from a MATLAB file is a list; SciPy may return the element of a one-element list."""
+    """Return a value from a MATLAB file as a list; for a list of one element, SciPy may return the element."""
     return [value] if isinstance(value, dict) else list(value)
 
 

@@ -10,10 +10,10 @@
 
 MEVID shows 158 consenting actors in 598 outfits and 8,092 tracklets. The archives are `mevid-v1-bbox-train.tgz` (30
 GB), `mevid-v1-bbox-test.tgz` (13 GB) and `mevid-v1-annotation-data.zip`. `lreid data prepare mevid --frames 16` reads
-the archives as streams and writes up to 16 frames per tracklet. Each query and each gallery entry is a tracklet. The
-feature of a tracklet is the mean over its frames. The authors' results use all frames of a tracklet. `EVAL.OUTFITS`
-restricts matches to the query's outfit or to other outfits. In the benchmarks `mevid-dates` and `mevid-sites`, a person
-may occur in several tasks. The release does not contain the dates of the outfits, which `mevid-dates` needs.
+the archives as streams and writes up to 16 frames per tracklet. Queries and gallery entries are tracklets; the feature
+of a tracklet is the mean over its frames. The authors compute their figures from all frames. `EVAL.OUTFITS` limits
+matches to images in the query's outfit or in other outfits. In the benchmarks `mevid-dates` and `mevid-sites`, a person
+may occur in several tasks. The dates of outfits are not in the release.
 """
 
 import os
@@ -40,8 +40,8 @@ class Tracklet(NamedTuple):
 
     Attributes:
         number: number of the line, from 0.
-        first, last: line numbers (from 0) of the tracklet's first and last image in the file of names. For an empty
-            tracklet, ``last`` is below ``first``.
+        first, last: line numbers of the tracklet's first and last image in the file of names, counted from 0. For an
+            empty tracklet, ``last`` is below ``first``.
         pid: number of the person, -1 for junk.
         outfit, camid: outfit and camera.
     """
@@ -55,7 +55,7 @@ class Tracklet(NamedTuple):
 
 
 def read(home: Path) -> DataSet:
-    """Read MEVID with all frames that exist on disk; camera numbers are the same as in the release.
+    """Read MEVID with all frames that exist on disk; cameras are numbered as in the release.
 
     Raises:
         InputError: a line is malformed or contradicts another file, or no frame of a tracklet exists.
@@ -99,7 +99,7 @@ def _frames(home: Path, split: str) -> list[Frame]:
 
 
 def _named_tracklets(home: Path, split: str) -> Iterator[tuple[Tracklet, list[str]]]:
-    """Yield each tracklet with the names of its images; empty tracklets and junk are left out."""
+    """Yield each tracklet with the names of its images, but without empty tracklets and junk."""
     file = home / f"{split}_name.txt"
     tracklets = sorted(_tracklets(home, split), key=lambda tracklet: tracklet.first)
     with open(file, encoding="utf-8", errors="replace") as lines:
@@ -139,7 +139,7 @@ def _tracklets(home: Path, split: str) -> list[Tracklet]:
 
 
 def _numbers(file: Path, columns: int) -> Iterator[tuple[int, ...]]:
-    """Yield the integers of each line, which may have a decimal point if numpy wrote the file."""
+    """Yield the integers of each line; they may have a decimal point if numpy wrote the file."""
     for number, line in enumerate(_lines(file), start=1):
         try:
             values = [float(value) for value in line.split()]
@@ -154,7 +154,7 @@ def _numbers(file: Path, columns: int) -> Iterator[tuple[int, ...]]:
 
 
 def _dates(file: Path) -> dict[tuple[int, int], str]:
-    """Read the date of each outfit; keys are pairs (person, number of the person's outfit)."""
+    """Read the date of each outfit; keys are pairs of person and outfit number."""
     dates: dict[tuple[int, int], str] = {}
     for number, line in enumerate(_lines(file), start=1):
         match = re.fullmatch(r"\s*(\d+)\s+(\d+)\s+(\d{4}-\d\d-\d\d)\s*", line)
@@ -173,10 +173,10 @@ def _lines(file: Path) -> list[str]:
 
 
 def unpack_frames(archives: Sequence[Path], home: Path, frames: int) -> None:
-    """Unpack all text files and evenly spread frames of each tracklet; skip existing files.
+    """Unpack all text files, and evenly spaced frames of each tracklet; skip files that exist.
 
     Raises:
-        InputError: an archive is damaged, or the archives lack a required file.
+        InputError: an archive is damaged, or a required file is in none of the archives.
     """
     from lreid.data.prepare import extract
 
@@ -207,7 +207,7 @@ def unpack_frames(archives: Sequence[Path], home: Path, frames: int) -> None:
 
 
 def _spread(names: Sequence[str], count: int) -> list[str]:
-    """Choose ``count`` evenly spread images of a tracklet; all images if the tracklet has no more than ``count``."""
+    """Choose ``count`` evenly spaced images of a tracklet, or all images of a shorter tracklet."""
     if len(names) <= count:
         return [*names]
     return [names[(2 * part + 1) * len(names) // (2 * count)] for part in range(count)]

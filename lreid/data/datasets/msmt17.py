@@ -8,12 +8,12 @@
     ├── list_query.txt    (11659)         ├── list_query.txt
     └── list_gallery.txt  (82161)         └── list_gallery.txt
 
-In V2, the faces are blurred. The papers on lifelong re-ID use V2. Both versions show the same people, so neither
-version is unseen data for a model that was trained on the other version. The lists contain the identity of each image.
-The third number in a file name is the camera. The test lists number the people from 0 again, so the same number in a
-training list and in a test list means two different people. `msmt17_v1` and `msmt17_v2` train only on `list_train.txt`,
-as in the DwoPP paper. The names with `+val` also train on `list_val.txt`, as in many re-ID papers; this list has
-further images of the same people.
+In V2, faces are blurred; the lifelong papers use V2. Both versions show the same people, so a model that was trained on
+one version has seen the test people of the other version. The lists give the identity of each image; the third number
+in a file name gives the camera. The test lists number people from 0 again, so a number in both training and test lists
+means different people. `msmt17_v1` and `msmt17_v2` train only on `list_train.txt`, as in the DwoPP paper.
+`msmt17_v1+val` and `msmt17_v2+val` also train on `list_val.txt`, as in many re-ID papers; this list has more images of
+the same people.
 """
 
 from functools import partial
@@ -35,8 +35,8 @@ def read(home: Path, *, version: Literal["v1", "v2"], with_val: bool = False) ->
 
     Args:
         version: ``"v1"`` or ``"v2"``; in ``"v2"``, faces are blurred.
-        with_val: also train on ``list_val.txt`` (32621 images in all), as in many re-ID papers, but not in DwoPP's
-            paper.
+        with_val: whether to train on ``list_val.txt`` too (32621 images in all), as in many re-ID papers, but not in
+            DwoPP's paper.
     """
     train_folder, test_folder = FOLDERS[version]
     train = _read_list(home / LISTS["train"], home / train_folder)

@@ -7,8 +7,9 @@
         └── test_list_800.txt, test_list_1600.txt, test_list_2400.txt
 
 The folder may also be called `VehicleID_V1.0`. The data set has no cameras. The gallery has one random image of every
-test vehicle, and all other images of the test vehicles are queries. The paper averages its results over ten random
-galleries. To average over ten galleries, list the data set under `BENCHMARK.UNSEEN` and set `BENCHMARK.SPLITS 0`.
+test vehicle, and the other images of the test vehicles are queries. VehicleID's paper averages figures over ten such
+random galleries. To average over ten galleries, list the data set under `BENCHMARK.UNSEEN` and set `BENCHMARK.SPLITS
+0`.
 """
 
 from functools import partial
@@ -28,11 +29,12 @@ SIZES: dict[Size, int] = {"small": 800, "medium": 1600, "large": 2400}
 def read(home: Path, *, size: Size, split: int = 0, seed: int = 0, cameras: CameraPolicy = "apart") -> DataSet:
     """Read VehicleID with one of its test lists.
 
-    The paper reports only Rank-k. Each query has a single match, so mAP is the mean of 1 / rank over the queries.
+    The paper reports only Rank-k accuracy. Each query has exactly one match, so mAP is the mean of 1 / rank over the
+    queries.
 
     Args:
-        size: size of the test list, in vehicles.
-        cameras: policy for the camera numbers of queries and gallery, see :func:`lreid.data.layout.cameras_of_test`.
+        size: number of vehicles in the test list.
+        cameras: rule for the camera numbers of queries and gallery, see :func:`lreid.data.layout.cameras_of_test`.
     """
     files = {name: home / file for name, file in _lists(size).items()}
     train, test = (_read_list(file, home / "image") for file in files.values())

@@ -2,8 +2,8 @@
 
     datasets/viper/VIPeR/{cam_a,cam_b}/      000_45.bmp …      (632 images each)
 
-The authors' page is often offline. To draw 20 splits, lreid divides the people into halves ten times; each division
-gives two splits. In the first of the two splits, the queries come from camera A, and in the second, from camera B.
+The authors' page is often offline. lreid makes 20 splits: it divides the people into halves ten times, and each
+division gives two splits. Queries come from camera A in the first split of a division, and from camera B in the second.
 """
 
 from pathlib import Path
@@ -21,7 +21,8 @@ PATTERN = r"(?P<pid>\d+)_\d+"
 def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
     """Read one of 20 random splits of VIPeR; splits ``2 k`` and ``2 k + 1`` have the same test people.
 
-    VIPeR has no official split. lreid draws the splits with a seed; other toolkits draw random splits without a seed.
+    VIPeR has no official split. lreid draws the splits with a fixed seed; other toolkits draw random splits without a
+    seed.
     """
     views = [read_folder(home / folder, PATTERN, EXAMPLE, camid=camid) for camid, folder in FOLDERS.items()]
     pids = [{record.pid for record in view} for view in views]
