@@ -79,8 +79,8 @@ def convert(home: Path) -> None:
     """Crop the people of CUHK-SYSU into ``cuhksysu4reid/{train,query,gallery}``.
 
     Training crops come from ``Train.mat``; queries and gallery come from ``TestG50.mat``. The gallery consists of the
-    boxes of the queries' people; scenes without such a box are skipped. File names and JPEG quality (75) are those of
-    AKA's code: ``00012_s00345_0000067_0.jpg`` gives person, scene, number of the crop, and whether it is marked as
+    boxes of people who are queries; scenes without such a box are skipped. File names and JPEG quality (75) are those
+    of AKA's code: ``00012_s00345_0000067_0.jpg`` gives person, scene, number of the crop, and whether it is marked as
     hard.
 
     Raises:
