@@ -1,4 +1,4 @@
-"""Lifelong methods. Each method has a file of the same name in this folder; scripts can register other methods."""
+"""Lifelong learning methods: each module of this package defines one method, and scripts can register more."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _registered: dict[str, type[Method]] = {}
 
 
 def __getattr__(name: str) -> Any:
-    """Import ``Method`` on first use: the class needs torch, but listing the names of methods does not."""
+    """Import ``Method`` on first use, so that listing the names of methods does not import torch."""
     if name == "Method":
         from lreid.methods.base import Method
 
@@ -34,11 +34,12 @@ def __getattr__(name: str) -> Any:
 def register(name: str) -> Callable[[type[Method]], type[Method]]:
     """Register a class outside this package as ``METHOD.NAME`` for this process.
 
-    Models that the class has trained can be loaded without the class. Before a run is resumed, register the class
-    again. A second registration replaces the class, so a notebook cell may run twice.
+    lreid can load the models that a registered class has trained without the class itself. To resume a run of a
+    registered class, register the class again first. Registering the same name again replaces the class, so a notebook
+    cell may run twice.
 
     Raises:
-        ArgumentError: a method of this package already has this name.
+        ArgumentError: lreid already has a method of this name.
     """
     if name in _file_names():
         raise ArgumentError("name", f"{name!r} is a method of lreid; choose a different name for your method")
@@ -60,10 +61,10 @@ def _file_names() -> list[str]:
 
 
 def method_class(name: str) -> type[Method]:
-    """Return the class of a method, from the file ``lreid/methods/<name>.py`` or registered by a script.
+    """Return the class of a method: a file ``lreid/methods/<name>.py`` defines it, or a script registered it.
 
     Raises:
-        ArgumentError: the method does not exist; the message suggests the most similar name.
+        ArgumentError: there is no method of this name; the message suggests the most similar name.
     """
     if name not in method_names():
         nearest = difflib.get_close_matches(name, method_names(), n=1, cutoff=0.0)[0]
@@ -81,7 +82,7 @@ def method_defaults(cls: type[Method]) -> dict[str, Any]:
     """Return the options of a method with their defaults, including the options of its base classes.
 
     Raises:
-        ArgumentError: an option has no default.
+        ArgumentError: an option of the method has no default value.
     """
     options: dict[str, Any] = {}
     for base in cls.__mro__:
@@ -103,7 +104,7 @@ def method_defaults(cls: type[Method]) -> dict[str, Any]:
 
 
 def method_rules(cls: type[Method]) -> dict[str, Rule]:
-    """Return meaning and limits of a method's options, from annotations in the class and its base classes."""
+    """Return the meaning and the limits of each option of a method, including the options of its base classes."""
     rules: dict[str, Rule] = {}
     for base in cls.__mro__:
         if "__init__" in vars(base):

@@ -1,4 +1,4 @@
-"""AKA: LwF with a knowledge graph over all tasks; the metric loss uses features plus the output of the graph."""
+"""AKA: LwF with a knowledge graph that all tasks share; the metric loss compares features plus the graph's output."""
 
 from collections.abc import Iterable
 from itertools import chain
@@ -23,20 +23,22 @@ class AKA(LwF):
     The loss is ``softmax + plasticity + distillation + 0.0005 * stability``.
 
     * Plasticity: a graph of learned vertices (:class:`lreid.models.KnowledgeGraph`) adds ``g(x)`` to the features ``x``
-      of a batch. The batch-hard triplet loss compares the sums ``x + g(x)`` and replaces each distance ``d`` by
-      ``log(1 + exp(d))``.
-    * Distillation: the same as in :class:`LwF`.
+      of a batch. The batch-hard triplet loss compares the sums ``x + g(x)`` and uses ``log(1 + exp(d))`` in place of
+      each distance ``d``.
+    * Distillation: the distillation loss of :class:`LwF`.
     * Stability: ``mean_v |v / |v| - v' / |v'||²``, where ``v'`` is the value of vertex ``v`` after the previous task.
 
-    AKA's official code smooths labels over the identities of all tasks and keeps the old model in training mode; in
-    lreid, both are options. lreid differs from AKA's official code in two points. First, AKA's official ResNet has no
-    ReLU in its stem. Second, AKA's official code trains all later tasks at the low final learning rate of the first
-    task. In lreid, every task begins with a new optimiser. The graph is trained at the learning rate of the network.
+    AKA's official code smooths labels over the identities of all tasks and keeps the old model in training mode;
+    options of this method do the same. lreid differs from AKA's official code in two points. First, the ResNet of AKA's
+    official code has no ReLU in its stem. Second, AKA's official code trains all tasks after the first at the final,
+    low learning rate of the first task. In lreid, every task begins with a new optimiser at the full learning rate. The
+    knowledge graph is trained at the learning rate of the network.
 
-    DwoPP's authors (BMVC 2022) did not publish how they built AKA on BoT, so the following is lreid's choice. All tasks
-    share one neck. The metric loss combines AKA's plasticity loss, with the weight ``plasticity_share``, and BoT's
-    plain triplet loss, with the weight ``1 - plasticity_share``. ``plasticity_share=1`` gives the official loss.
-    ``plasticity_share=0`` without distillation and stability gives BoT-FT.
+    DwoPP's authors (BMVC 2022) did not publish how they combined AKA with BoT, so the following choices are lreid's.
+    All tasks share one BatchNorm neck. The metric loss is a weighted sum of AKA's plasticity loss (weight
+    ``plasticity_share``) and BoT's triplet loss (weight ``1 - plasticity_share``). With ``plasticity_share=1``, the
+    loss is the loss of AKA's official code. With ``plasticity_share=0`` and without distillation and stability, the
+    method equals BoT-FT.
     """
 
     keeps: ClassVar = {**LwF.keeps, "graph": "network", "old_vertices": "network"}
@@ -49,17 +51,18 @@ class AKA(LwF):
         plasticity_share: Annotated[
             float, Rule("share of AKA's plasticity loss in the metric loss, in [0, 1]", least=0, most=1)
         ] = 1.0,
-        stability_weight: Annotated[float, Rule("weight of the stability term", least=0)] = 5e-4,
-        vertices: Annotated[int, Rule("number of vertices of the graph, at least 1", least=1)] = 64,
+        stability_weight: Annotated[float, Rule("weight of the stability loss in the total loss", least=0)] = 5e-4,
+        vertices: Annotated[int, Rule("number of vertices of the knowledge graph, at least 1", least=1)] = 64,
         smoothing_classes: Annotated[
             int,
             Rule(
-                "divisor of the label smoothing; 0 means the number of classes of the task; AKA's code uses 2494",
+                "number of classes over which label smoothing spreads the target; 0 means the number of classes of "
+                "the task; AKA's code uses 2494",
                 least=0,
             ),
         ] = 0,
         teacher_in_training: Annotated[
-            bool, Rule("let the old model's BatchNorm use the statistics of the batch, as the official code does")
+            bool, Rule("let the teacher's BatchNorm use the statistics of the batch, as AKA's official code does")
         ] = False,
         **lwf: Any,
     ) -> None:
@@ -74,7 +77,7 @@ class AKA(LwF):
         return chain(super().parameters(), self.graph.parameters())
 
     def softmax_triplet(self, features: Tensor, logits: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """Compute all loss terms except the distillation; for the arguments see :class:`BoTFineTuning`."""
+        """Compute all loss terms except the distillation, with the same arguments as in :class:`BoTFineTuning`."""
         terms = super().softmax_triplet(features, logits, batch)
         labels = batch.labels.to(features.device, non_blocking=True)
         if self.smoothing_classes:
@@ -91,6 +94,6 @@ class AKA(LwF):
         return terms
 
     def end_task(self, task: Task) -> None:
-        """Store the teacher, and the vertices that the stability loss of the next task needs."""
+        """Store the teacher, and a copy of the graph's vertices for the stability loss of the next task."""
         super().end_task(task)
         self.old_vertices = self.graph.vertices.detach().clone()

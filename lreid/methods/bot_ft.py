@@ -23,14 +23,15 @@ from lreid.rules import Rule
 class BoTFineTuning(Method):
     """Bag of Tricks (BoT; Luo et al., 2019), trained task by task: "BoT-FT" of DwoPP (BMVC 2022, Table 1).
 
-    The loss is the sum of two terms. The first term is the cross-entropy with label smoothing on features after a
-    BatchNorm neck. The second term is the batch-hard triplet loss on features before the neck. DwoPP's authors do not
-    say how they extend the classifier for a new task. In lreid, the classifier gets a row for each new identity, and
-    the cross-entropy covers only the identities of the current task.
+    The loss is the sum of a cross-entropy and a triplet loss. The cross-entropy with label smoothing uses the features
+    after a BatchNorm neck. The batch-hard triplet loss uses the features before the neck. DwoPP's authors do not say
+    how they extend the classifier for a new task. In lreid, the classifier gets a row for each new identity, and the
+    cross-entropy of a batch covers only the identities of the current task.
 
-    With exemplars, this method is "FT+" in DwoPP's Table 1 (``configs/methods/bot_ft_plus.yaml``). DwoPP's paper states
-    only the number of exemplars. lreid selects exemplars by herding, gives every identity an equal share of the memory,
-    and draws an exemplar as often as an image of the task. With exemplars, the softmax covers all identities so far.
+    With exemplars, this method is "FT+" in DwoPP's Table 1 (config file ``configs/methods/bot_ft_plus.yaml``). DwoPP's
+    paper states only the number of exemplars. lreid therefore chooses the rest: herding selects the exemplars, every
+    identity has an equal share of the memory, and batches draw an exemplar as often as an image of the task. With
+    exemplars, the cross-entropy covers all identities so far.
     """
 
     keeps: ClassVar = {**Method.keeps, "classifier": "identity"}
@@ -44,10 +45,10 @@ class BoTFineTuning(Method):
         *,
         margin: Annotated[float, Rule("margin of the triplet loss", least=0)] = 0.3,
         label_smoothing: Annotated[
-            float, Rule("label smoothing: share of the target that is spread over all classes", least=0, most=1)
+            float, Rule("label smoothing, the share of the target that is spread over all classes", least=0, most=1)
         ] = 0.1,
         soft_margin: Annotated[
-            bool, Rule("use the soft-margin triplet loss log(1 + exp(d+ - d-)) instead of a margin")
+            bool, Rule("use the soft-margin triplet loss log(1 + exp(d+ - d-)) instead of a triplet loss with a margin")
         ] = False,
         normalize_triplet: Annotated[bool, Rule("scale features to unit length before the triplet loss")] = False,
         **options: Any,
@@ -87,10 +88,10 @@ class BoTFineTuning(Method):
 
 
 class TaskHeadFineTuning(BoTFineTuning):
-    """BoT with a separate neck and classifier for each task, which are discarded after the task.
+    """Fine-tune BoT with a new BatchNorm neck and classifier for each task, which are discarded after the task.
 
     Attributes:
-        labels: labels of the current task, ascending.
+        labels: labels of the current task's identities, ascending.
     """
 
     keeps: ClassVar = {**BoTFineTuning.keeps, "task_neck": "network"}
@@ -130,7 +131,7 @@ class TaskHeadFineTuning(BoTFineTuning):
         self._new_head()
 
     def class_scores(self, features: Tensor) -> Tensor | None:
-        """Return None, because no classifier covers all identities."""
+        """Return None, because no classifier covers the identities of all tasks."""
         return None
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

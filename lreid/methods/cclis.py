@@ -1,4 +1,4 @@
-"""CCLIS: contrastive loss with prototypes, exemplars drawn by importance, distilled similarities to prototypes."""
+"""CCLIS: a contrastive loss with prototypes, exemplars drawn by importance, and distillation of cosines."""
 
 from typing import Annotated, Any, ClassVar
 
@@ -25,28 +25,29 @@ CHUNK = 128  # images per forward pass when images are scored
 class CCLIS(Co2L):
     """Contrastive continual learning with importance sampling (Li et al., AAAI 2024), with 500 exemplars in total.
 
-    CCLIS extends :class:`Co2L` and uses one view per image. Half of each batch comes from the memory if the memory has
-    enough images. CCLIS's paper draws batches "in equal proportions from both the replay buffer and the current task"
-    (Appendix B). CCLIS's official code draws in proportion to the sizes of memory and task; ``exemplar_share=0`` does
-    the same. Every identity has a prototype, which is scaled to unit length before every step. The loss, Sample-NCE,
-    trains each prototype to recognise the images of its identity in the batch. In the terms between past identities,
-    the weight of an exemplar is the inverse of the probability with which the exemplar was drawn into the memory. The
-    distillation ``prd`` preserves the cosines between images and previous prototypes. Co²L's distillations are
-    available for comparison.
+    CCLIS extends :class:`Co2L` and uses one view per image. Half of each batch is drawn from the memory if the memory
+    has enough images. Drawing half of the batch follows CCLIS's paper, which draws batches "in equal proportions from
+    both the replay buffer and the current task" (Appendix B). CCLIS's official code instead draws images in proportion
+    to the sizes of memory and task; ``exemplar_share=0`` does the same. Every identity has a prototype, a vector that
+    is scaled to unit length before every step. The loss, Sample-NCE, trains the prototype of each identity to recognise
+    the images of this identity in the batch. In the terms between past identities, an exemplar is weighted by the
+    inverse of the probability that it was drawn into the memory. The distillation ``prd`` preserves the cosines between
+    images and the prototypes of the previous model. The distillations of Co²L are available for comparison with
+    ``prd``.
 
-    After a task, all images of the task and the memory are scored by their similarity to other identities
-    (:func:`~lreid.losses.importance_scores`). The score of an image is averaged over several passes with augmentation,
-    in evaluation mode. Images are then drawn into the memory with probabilities proportional to their scores.
-    ``selection=random`` is the ablation of CCLIS's Table 3, in which all images have the same probability.
+    After a task, lreid scores all images of the task and the memory by their similarity to other identities
+    (:func:`~lreid.losses.importance_scores`). The score of an image is the mean over several passes with augmentation,
+    in evaluation mode. Images are then drawn into the memory with probabilities in proportion to their scores. With
+    ``selection=random``, all images have the same probability, as in the ablation of CCLIS's Table 3.
 
-    Two faults of CCLIS's official code are options. With ``weigh_current``, images of the current task are also
-    weighted, as if an image was drawn with a probability of 1 / number of images of its identity. CCLIS's official code
-    does so if each task has more than two identities. With ``score_leak``, the last scoring pass includes an image's
-    own identity.
+    Two options reproduce faults of CCLIS's official code. With ``weigh_current``, an image of the current task is
+    weighted as if its draw probability was 1 / number of images of its identity. CCLIS's official code weights images
+    of the current task if each task has more than two identities. With ``score_leak``, the last scoring pass also
+    compares an image with its own identity.
 
     Args:
-        options: see :class:`Co2L`. With ``reid_head``, a prototype starts as the mean direction of the projected images
-            of its identity.
+        options: see :class:`Co2L`. With ``reid_head``, the initial prototype of an identity is the mean direction of
+            its projected images.
     """
 
     keeps: ClassVar = {**Co2L.keeps, "prototypes": "identity", "old_prototypes": "identity"}
@@ -67,10 +68,12 @@ class CCLIS(Co2L):
         self,
         model: Embedder,
         *,
-        temperature: Annotated[float, Rule("temperature of Sample-NCE and the scores", above=0)] = 0.5,
+        temperature: Annotated[
+            float, Rule("temperature of the Sample-NCE loss and of the importance scores", above=0)
+        ] = 0.5,
         prototype_rate: Annotated[
             float,
-            Rule("factor of the learning rate for prototypes; the official code uses 0.01 (at rate 1.0)", least=0),
+            Rule("factor of the learning rate for prototypes; CCLIS's official code uses 0.01 (at rate 1.0)", least=0),
         ] = 0.01,
         passes: Annotated[int, Rule("number of passes over the images to compute their scores", least=1)] = 5,
         weighted: Annotated[
@@ -81,10 +84,10 @@ class CCLIS(Co2L):
             ),
         ] = True,
         weigh_current: Annotated[
-            bool, Rule("weight images of the current task, too, as the official code does")
+            bool, Rule("also weight images of the current task, as CCLIS's official code does")
         ] = False,
         score_leak: Annotated[
-            bool, Rule("include the own identity's score in the last pass, as the official code does")
+            bool, Rule("include the score for an image's own identity in the last pass, as CCLIS's official code does")
         ] = False,
         **options: Any,
     ) -> None:
@@ -98,7 +101,7 @@ class CCLIS(Co2L):
         self.generator = torch.Generator().manual_seed(torch.initial_seed())
 
     def begin_task(self, task: Task) -> None:
-        """Add prototypes, and compute the weights of the task's images: 1 / number of images of their class."""
+        """Add prototypes for new identities; an image gets the weight 1 / number of its identity's images."""
         super().begin_task(task)
         self.prototypes.cover(task.classes)
         if self.reid_head:
@@ -110,29 +113,29 @@ class CCLIS(Co2L):
 
     @torch.no_grad()
     def features_of(self, task: Task) -> Tensor:
-        """Compute projections (n, 128) of the images of a task, in the space of the prototypes."""
+        """Compute projections (n, 128) of the task's images, in the same space as the prototypes."""
         return self.network.head(super().features_of(task).to(self.prototypes.weight)).cpu()
 
     def parameters(self) -> list[dict[str, Any]]:
-        """The network, and the prototypes with a separate learning rate."""
+        """The network, and the prototypes at a learning rate of their own."""
         return [
             {"params": list(self.network.parameters())},
             {"params": list(self.prototypes.parameters()), "rate_factor": self.prototype_rate},
         ]
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Scale the prototypes to unit length, then compute the loss terms of :class:`Co2L`."""
+        """Scale the prototypes to unit length, then compute the same loss terms as :class:`Co2L`."""
         self.normalise_prototypes()
         return super().loss(batch)
 
     def contrast(self, projections: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """Compute Sample-NCE (Equation 10), weighted by the probability of a draw into the memory."""
+        """Compute Sample-NCE (CCLIS, Equation 10), which weights images by the probability that they were drawn."""
         current = () if self.weigh_current else self.task_classes
         scores, weights = self.prototypes(projections), self.draw_weights(batch)  # (B, C), (B,)
         return {"nce": sample_nce_loss(scores, batch.labels, weights, current, temperature=self.temperature)}
 
     def class_scores(self, features: Tensor) -> Tensor:
-        """Compute cosines with the prototypes (n, C); CCLIS's paper trains a linear classifier instead."""
+        """Compute cosines (n, C) between features and prototypes; CCLIS's paper trains a linear classifier instead."""
         with evaluating(self.network.head):
             return F.normalize(self.network.head(features)) @ F.normalize(self.prototypes.weight).T
 
@@ -145,7 +148,7 @@ class CCLIS(Co2L):
         return weights
 
     def distill(self, new: Projected, old: Projected) -> Tensor:
-        """Distil the similarities to prototypes of past classes; settings other than ``prd`` follow :class:`Co2L`."""
+        """Distil the similarities to prototypes of past classes; other distillations are those of :class:`Co2L`."""
         if self.distillation != "prd":
             return super().distill(new, old)
         scores = self.prototypes(F.normalize(new.projections))[:, : len(self.old_prototypes)]  # (B, C_old)
@@ -153,7 +156,7 @@ class CCLIS(Co2L):
         return prototype_relation_loss(scores, old_scores, **self.relation_options)
 
     def end_task(self, task: Task) -> None:
-        """Select exemplars, and store the current prototypes together with the teacher."""
+        """Select exemplars; store the prototypes, which the next task uses together with the teacher."""
         self.normalise_prototypes()
         super().end_task(task)
         self.old_prototypes = self.prototypes.weight.detach().clone()

@@ -21,22 +21,22 @@ from lreid.rules import Rule
 class Co2L(Method):
     """Contrastive continual learning (Cha et al., ICCV 2021), with 500 exemplars in total.
 
-    The network and a projection head process two views of every image. In the asymmetric supervised contrastive loss,
-    images of the task are anchors, and exemplars are negatives only. From the second task on, the previous model *and
-    its head* process the same views. The outputs of the previous model are distilled in one of these ways (Table 6 of
-    Co²L):
+    The network and a projection head process two augmented views of every image. In the asymmetric supervised
+    contrastive loss, only images of the task are anchors; exemplars are negatives. From the second task on, the
+    previous network *and its projection head* process the same views. One of the following distillations (Table 6 of
+    Co²L) keeps the new outputs close to the previous outputs:
 
-    * ``ird``: a softmax of the cosines between a projection and the other projections of the batch (the paper's
-      choice);
-    * ``seed``: the same softmax for the encoder's features;
+    * ``ird``: the distilled distribution is a softmax over the cosines of one projection with all others of the batch
+      (the paper's choice);
+    * ``seed``: the same distillation with the encoder's features instead of projections;
     * ``embedding``, ``projection``: the squared distance between old and new features or projections;
     * ``none``: no distillation.
 
     The memory stores random images of every identity; the numbers of images per identity differ by at most one. The
-    factors and means of the loss follow Co²L's official code, see :mod:`lreid.losses.supcon`. Co²L's official code
-    keeps the previous model in training mode, where BatchNorm uses the statistics of the batch and its running
+    scale factors and means of the loss follow Co²L's official code, see :mod:`lreid.losses.supcon`. Co²L's official
+    code keeps the previous model in training mode, where BatchNorm uses the statistics of the batch and its running
     statistics drift. In lreid, the previous model is in evaluation mode. Each task begins with a new optimiser.
-    Retrieval compares features, not projections; the linear probe of Co²L's paper also uses features.
+    Retrieval and the linear probe compare features, not projections, as in Co²L's paper.
     """
 
     keeps: ClassVar = {**Method.keeps, "head": "network"}
@@ -52,31 +52,35 @@ class Co2L(Method):
         self,
         model: Embedder,
         *,
-        temperature: Annotated[float, Rule("temperature of the contrastive loss, tau", above=0)] = 0.5,
+        temperature: Annotated[float, Rule("temperature tau of the contrastive loss", above=0)] = 0.5,
         asymmetric: Annotated[
-            bool, Rule("use only images of the task as anchors; False gives plain supervised contrast (Table 3)")
+            bool, Rule("use only images of the task as anchors; False gives the usual SupCon loss (Co²L, Table 3)")
         ] = True,
         replay: Annotated[
             bool,
             Rule('add exemplars to batches; if False, only the linear probe uses them (Table 2, "without buffer")'),
         ] = True,
-        distillation: Annotated[str, Rule("ird, seed, embedding, projection or none (Table 6)")] = "ird",
-        distillation_weight: Annotated[float, Rule("weight of the distillation, lambda in Equation 9", least=0)] = 1.0,
+        distillation: Annotated[
+            str, Rule("what is distilled: ird, seed, embedding, projection or none (Co²L, Table 6)")
+        ] = "ird",
+        distillation_weight: Annotated[
+            float, Rule("weight of the distillation, lambda in Co²L's Eq. 9", least=0)
+        ] = 1.0,
         distillation_temperature: Annotated[
-            float, Rule("temperature of the similarities of the model in training, kappa in the paper", above=0)
+            float, Rule("temperature kappa of the cosines of the model in training, for the distillation", above=0)
         ] = 0.2,
         teacher_temperature: Annotated[
-            float, Rule("temperature of the similarities of the previous model, kappa* in the paper", above=0)
+            float, Rule("temperature kappa* of the cosines of the previous model, for the distillation", above=0)
         ] = 0.01,
         teacher_in_training: Annotated[
-            bool, Rule("let the previous model's BatchNorm use the statistics of the batch, as the official code does")
+            bool, Rule("let the previous model's BatchNorm use the statistics of the batch, as Co²L's code does")
         ] = False,
-        projection: Annotated[int, Rule("width of the projections; 500 in the paper for R-MNIST", least=1)] = 128,
+        projection: Annotated[int, Rule("length of the projections; 500 in Co²L's paper for R-MNIST", least=1)] = 128,
         reid_head: Annotated[
             bool,
             Rule(
-                "for re-identification, add a BatchNorm before the projection head. The features of a trained "
-                "network share a large mean, so that without BatchNorm all projections would be similar"
+                "for re-identification, add a BatchNorm before the projection head. Features of a trained network "
+                "share a large mean, so that all projections would be similar without the BatchNorm"
             ),
         ] = False,
         **options: Any,
@@ -95,7 +99,7 @@ class Co2L(Method):
         self.task_classes: tuple[int, ...] = ()
 
     def begin_task(self, task: Task) -> None:
-        """Record the classes of the task; images of these classes are the anchors."""
+        """Record the classes of the task, because only images of these classes are anchors."""
         self.task_classes = tuple(task.classes)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
@@ -109,7 +113,7 @@ class Co2L(Method):
         return terms
 
     def contrast(self, projections: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """Compute the contrastive term from unit vectors (B, 128)."""
+        """From unit vectors (B, 128), compute the contrastive loss term."""
         views = projections.unflatten(0, (batch.views, -1)).transpose(0, 1)  # (n, V, 128)
         labels = batch.labels[: len(views)]  # (n,)
         anchors = self.task_classes if self.asymmetric else labels

@@ -23,23 +23,23 @@ class ContrastScoring(Method):
 
     Source: "Enabling Efficient On-Device Self-Supervised Contrastive Learning by Data Selection", Equations 1-6.
 
-    The score of an image is the distance between its projection and the projection of its mirror image. The new buffer
-    consists of the images with the highest scores among the buffer and the incoming segment. Then the SimCLR loss
-    between two augmentations of the entire buffer is minimised. The augmentation of the run should be strong, see
-    ``configs/recipes/contrast_scoring.yaml``. Labels are stored only for diagnostics, and tasks have no influence.
-    Retrieval compares features, not projections.
+    The contrast score of an image is the distance between its projection and the projection of its mirror image. After
+    each segment of the stream, the buffer keeps the highest-scoring images among the old buffer and the segment. Each
+    update then minimises the SimCLR loss between two augmented views of the entire buffer. The augmentation should be
+    strong; ``configs/recipes/contrast_scoring.yaml`` sets one. Labels are stored for diagnostics only, and task
+    boundaries have no influence. Retrieval compares features, not projections.
 
-    Contrast Scoring has no official code. Its paper does not say whether images are scored in evaluation mode. lreid
-    scores images in evaluation mode. :class:`~lreid.memory.StreamMemory` defines the age of a new image, and the order
-    of images with equal scores. If a stream is repeated, as in the paper, an image can be in the buffer twice. If a
-    segment has several steps, only the first step updates the buffer.
+    Contrast Scoring has no official code. Contrast Scoring's paper does not say whether the network is in evaluation
+    mode while it scores images; in lreid it is. :class:`~lreid.memory.StreamMemory` defines the age of a new image and
+    the order of images with equal scores. If a stream is repeated, as in Contrast Scoring's paper, an image can be in
+    the buffer twice. If several updates use the same segment, only the first of them changes the buffer.
 
     Attributes:
-        memory: the buffer, a :class:`~lreid.memory.StreamMemory`. With ``buffer=0``, the first segment determines the
-            size of the buffer.
-        rescored: number of times that images of the buffer were scored again so far.
-        replayed: number of views of the buffer so far, minus the number of incoming images. The trainer adds the number
-            of incoming images, so ``images_trained`` in the results counts the views of the buffer.
+        memory: the image buffer, a :class:`~lreid.memory.StreamMemory`. With ``buffer=0``, the first segment determines
+            the size of the buffer.
+        rescored: number of times so far that the score of a buffer image was computed again.
+        replayed: number of buffer views in training so far, minus the number of incoming images. The trainer adds the
+            incoming images, so ``images_trained`` in the results equals the number of buffer views.
     """
 
     keeps: ClassVar = {**Method.keeps, "head": "network"}
@@ -60,8 +60,8 @@ class ContrastScoring(Method):
         policy: Annotated[
             str,
             Rule(
-                "rule that selects the images of the buffer: scored, or another policy of StreamMemory, such as "
-                "fifo or random",
+                "rule that selects the images of the buffer: scored, or another policy of StreamMemory such as fifo"
+                " or random",
                 choices=POLICIES,
             ),
         ] = "scored",
@@ -71,7 +71,7 @@ class ContrastScoring(Method):
         temperature: Annotated[
             float, Rule("temperature of the SimCLR loss; 0.5 in the paper, but 0.07 for subsets of ImageNet", above=0)
         ] = 0.5,
-        exemplars: Annotated[int, Rule("must be 0, because the buffer is the memory")] = 0,
+        exemplars: Annotated[int, Rule("must be 0, because the buffer replaces the memory of exemplars")] = 0,
     ) -> None:
         super().__init__(model)
         require(exemplars == 0, "exemplars", exemplars, "0: Contrast Scoring keeps a buffer, whose size is an option")
@@ -88,7 +88,7 @@ class ContrastScoring(Method):
         return StreamMemory(size, self.policy, seed=self.seed)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Update the buffer with the batch, then compute NT-Xent between two views of the buffer."""
+        """Update the buffer with the batch, then compute the NT-Xent loss between two views of the buffer."""
         if id(batch) not in self.taken:
             self.select(batch)
             self.taken.add(id(batch))
@@ -103,7 +103,7 @@ class ContrastScoring(Method):
         self.taken.discard(id(batch))
 
     def figures(self) -> dict[str, float]:
-        """Compute the mean percentage of the buffer that was scored again per step (Table 3 of Contrast Scoring)."""
+        """Compute the percentage of buffer images that a step scored again, on average (Contrast Scoring, Table 3)."""
         return {"rescored_percent": round(100 * self.rescored / max(self.memory.budget * self.memory.steps, 1), 4)}
 
     def select(self, batch: Batch) -> None:
@@ -129,7 +129,7 @@ class ContrastScoring(Method):
         return contrast_scores(*projections.chunk(2)).cpu().numpy()
 
     def view(self) -> Tensor:
-        """Augment all images of the buffer, (N, 3, H, W)."""
+        """Return one augmented view of every image of the buffer, (N, 3, H, W)."""
         seed = int(torch.randint(2**31, (), generator=self.generator))
         pixels: Any = self.memory.images  # this memory stores pixels, not paths
         return self.augmented(pixels, seed=seed)

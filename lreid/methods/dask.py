@@ -1,4 +1,4 @@
-"""DASK: train on the images of the task and on the same images in the style of the previous domain."""
+"""DASK: train on the images of the task, and on the same images in the style of the previous domain."""
 
 from typing import Annotated, Any, ClassVar
 
@@ -20,30 +20,32 @@ from lreid.models.style import StyleKernels
 from lreid.rules import Rule
 
 StyleSteps = Annotated[int, Rule("number of updates of the style network after a task; 20,000 in the paper", least=0)]
-StyleBatch = Annotated[int, Rule("number of images per update of the style network; 128 in the paper", least=2)]
+StyleBatch = Annotated[int, Rule("number of images per update of the style network; 128 in DASK's paper", least=2)]
 StylePad = Annotated[
     int, Rule("width in pixels of the black border added before a random crop; 10 in the official code", least=0)
 ]
 
 
 class StyleRehearser:
-    """Transfers images to the style of a past domain, without storing images of that domain.
+    """Transfer images to the style of a past domain without storing images of that domain.
 
-    Images of the past domain get random colours (:func:`~lreid.losses.dask.dask_color_resample`). A small style network
-    learns to restore the original images. For each image, the style network computes a 3 x 3 convolution
-    (:func:`~lreid.losses.dask.dask_decode`). Applied to images of another domain, the style network gives these images
-    the colours of the past domain. As in DASK's official code, the style network is trained by Adam with a learning
-    rate of 2e-4 and betas of 0 and 0.999. Its loss is the mean absolute error of normalised values. The style network's
-    BatchNorm always uses the statistics of the batch. DASK's official code trains the style network before the run, on
-    batches of P x K flipped and cropped images. DASK's official code stores a style network for every domain but uses
-    only the last one. lreid stores only the last style network, and trains it on random images without augmentation.
+    To train a small style network, the colours of the past domain's images are changed at random
+    (:func:`~lreid.losses.dask.dask_color_resample`). The style network learns to restore the original images. For each
+    image, the style network computes a 3 x 3 convolution (:func:`~lreid.losses.dask.dask_decode`). Applied to images of
+    another domain, the trained style network gives them the colours of the past domain. As in DASK's official code, the
+    style network is trained by Adam with a learning rate of 2e-4 and betas of 0 and 0.999. The loss of the style
+    network is the mean absolute error of normalised pixel values. The BatchNorm layers of the style network always use
+    the statistics of the batch. DASK's official code trains the style network before the run, on batches of P x K
+    flipped and cropped images. DASK's official code stores one style network per domain but uses only the last one.
+    lreid stores only the last style network, and trains it on random images without augmentation.
 
     Args:
-        model: the network, which defines image size, normalisation and device.
-        style_steps: number of updates of the style network after a task; 20,000 in the paper. With 0, the style network
-            remains random.
-        style_batch: number of images per update of the style network; 128 in the paper.
-        style_pad: width in pixels of the black border that is added before a random crop; 10 in the official code.
+        model: the re-ID network, which defines image size, normalisation and device.
+        style_steps: number of updates of the style network after a task (20,000 in DASK's paper). With
+            ``style_steps=0``, the style network keeps its random initial weights.
+        style_batch: number of images per update of the style network (128 in DASK's paper).
+        style_pad: width in pixels of the black border around an image before its random crop (10 in DASK's official
+            code).
     """
 
     def __init__(self, model: Embedder, *, style_steps: int, style_batch: int, style_pad: int = 0) -> None:
@@ -75,8 +77,8 @@ class StyleRehearser:
     def rehearse(self, pixels: Tensor) -> Tensor:
         """Transfer pixels (n, H, W, 3) uint8 to the learned style; return normalised images (n, 3, H, W).
 
-        Half of the images are flipped. Then a border of ``style_pad`` pixels is added, and each image is cropped at
-        random. No other augmentation is used.
+        Half of the images are mirrored. Each image gets a border of ``style_pad`` pixels and is then cropped at random.
+        No other augmentation is used.
         """
         assert self.kernels is not None
         values = self._values(pixels)
@@ -87,7 +89,7 @@ class StyleRehearser:
         return dask_decode(values, self.kernels(values))
 
     def _shifted(self, padded: Tensor) -> Tensor:
-        """Cut a random crop (3, H, W) from a padded image."""
+        """Cut a random crop (3, H, W) out of an image with a border."""
         top, left = torch.randint(2 * self.pad + 1, (2,), generator=self.generator).tolist()
         return padded[:, top : top + self.model.height, left : left + self.model.width]
 
@@ -96,7 +98,7 @@ class StyleRehearser:
         return to_device(pixels, self.model.mean.device).permute(0, 3, 1, 2).float() / 255
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the style network and the generator."""
+        """Return the style network and its random number generator."""
         kernels = None if self.kernels is None else self.kernels.state_dict()
         return {"kernels": kernels, "generator": self.generator.get_state()}
 
@@ -118,14 +120,14 @@ class StyleRehearser:
 class DASK(FusedFineTuning):
     """Distribution rehearsing via adaptive style kernels (DASK, AAAI 2025), in the form of its official code.
 
-    After a task, a :class:`StyleRehearser` learns the style of the task's images. DASK stores nothing else about a
-    domain than the style network (4.4 MB). In the next task, every batch is also rehearsed: a second forward pass
-    trains on the batch in the style of the previous domain. The loss is ``L(batch) + rehearsal * L(rehearsed)`` with
-    ``L = softmax + triplet + distill``. The term ``distill`` is :func:`~lreid.losses.affinity.affinity_kl_loss` with
-    the previous, fused network as the teacher. After a task, the new and the old network are averaged with equal
-    weights.
+    After a task, a :class:`StyleRehearser` learns the style of the task's images. Besides networks, DASK stores only
+    one style network of 4.4 MB per run. In the next task, each update also trains on a copy of the batch in the style
+    of the previous domain (the rehearsed batch). The loss is ``L(batch) + rehearsal * L(rehearsed batch)`` with ``L =
+    softmax + triplet + distill``. The term ``distill`` is :func:`~lreid.losses.affinity.affinity_kl_loss`; the teacher
+    is the previous network after weight averaging. After a task, the weights of the new and the old network are
+    averaged with equal shares.
 
-    The triplet loss uses unnormalised features, so set ``EVAL.METRIC`` to ``euclidean``.
+    The triplet loss compares features without scaling to unit length, so set ``EVAL.METRIC`` to ``euclidean``.
     """
 
     keeps: ClassVar = {**FusedFineTuning.keeps, "rehearser": "domain"}
@@ -138,10 +140,10 @@ class DASK(FusedFineTuning):
         model: Embedder,
         *,
         distillation_weight: Annotated[
-            float, Rule("weight of the distillation, for original and rehearsed images", least=0)
+            float, Rule("weight of the distillation, both for original and for rehearsed images", least=0)
         ] = 1.0,
         rehearsal_weight: Annotated[
-            float, Rule("weight of all loss terms of rehearsed images; 0 leaves out the rehearsal", least=0)
+            float, Rule("weight of all loss terms of rehearsed images; with 0, nothing is rehearsed", least=0)
         ] = 4.5,
         temperature: Annotated[float, Rule("temperature of the affinities", above=0)] = 0.1,
         style_steps: StyleSteps = 200,
@@ -158,7 +160,7 @@ class DASK(FusedFineTuning):
         self.rehearser = StyleRehearser(model, style_steps=style_steps, style_batch=style_batch, style_pad=style_pad)
 
     def retention_terms(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """Compute the distillation of original images, and all loss terms of rehearsed images."""
+        """Compute the distillation of the original images, and all loss terms of the rehearsed images."""
         terms = {"distill": self.distillation(features, batch.images)}
         if self.rehearsal_weight and self.rehearser.kernels is not None:
             assert batch.pixels is not None
@@ -170,7 +172,7 @@ class DASK(FusedFineTuning):
         return terms
 
     def distillation(self, features: Tensor, images: Tensor) -> Tensor:
-        """Distil the previous network's affinities between ``images`` into ``features`` (B, dim)."""
+        """Compute the distillation of the previous network's affinities within a batch, for features (B, dim)."""
         assert self.teacher is not None
         with torch.no_grad():
             old = self.teacher.model(images)  # (B, dim)

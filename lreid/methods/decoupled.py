@@ -15,9 +15,9 @@ from lreid.rules import Rule
 class Decoupled(DwPP):
     """DwoPP's ablation (BMVC 2022, Table 3): ``alpha`` weights positive pairs, and ``beta`` weights negative pairs.
 
-    ``alpha = 0`` and ``beta = 1`` give DwoPP without the probability floor. With ``beta = -1``, the weight of each
-    query is ``1 - rho``, where ``rho`` is the teacher's probability of the query's own prototype. ``alpha = 1`` and
-    ``beta = -1`` give DwPP without the probability floor.
+    With ``alpha = 0`` and ``beta = 1``, the loss equals DwoPP without its minimum probability. With ``beta = -1``, a
+    query has the weight ``1 - rho``; the teacher assigns the query's own prototype the probability ``rho``. With
+    ``alpha = 1`` and ``beta = -1``, the loss equals DwPP without its minimum probability.
     """
 
     unused = ("prob_floor",)
@@ -26,18 +26,20 @@ class Decoupled(DwPP):
         self,
         model: Embedder,
         *,
-        alpha: Annotated[float, Rule("weight of the positive pairs")] = 0.5,
+        alpha: Annotated[float, Rule("weight of positive pairs in the distillation")] = 0.5,
         beta: Annotated[
             float, Rule("weight of negative pairs; -1 means 1 minus the teacher's probability of the query's own class")
         ] = 0.5,
-        temperature: Annotated[float, Rule("temperature of both distributions", above=0)] = 1.0,
+        temperature: Annotated[
+            float, Rule("temperature of the teacher's and the student's distribution", above=0)
+        ] = 1.0,
         **options: Any,
     ) -> None:
         super().__init__(model, temperature=temperature, **options)
         self.alpha, self.beta, self.temperature = alpha, beta, temperature
 
     def distillation(self, student: Tensor, teacher: Tensor, batch: Batch) -> Tensor:
-        """Compute the decoupled distillation of the similarities between queries and prototypes of an episode."""
+        """Compute the decoupled distillation of the similarities between queries and prototypes."""
         episode = split_episode(batch.labels, batch.num_support, student.device)
         new, old = (prototype_logits(features, episode, self.metric) for features in (student, teacher))
         beta: float | Tensor = self.beta

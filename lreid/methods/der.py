@@ -1,4 +1,4 @@
-"""DER: replay stored images with the logits that were computed when the images were stored."""
+"""DER: replay stored images and preserve the logits that the model computed when it stored them."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar
@@ -19,16 +19,16 @@ from lreid.rules import Rule
 
 
 class DER(ER):
-    """Dark Experience Replay (Buzzega et al., NeurIPS 2020, Equation 4), a baseline of Co²L's and CCLIS's tables.
+    """Dark Experience Replay (Buzzega et al., NeurIPS 2020, Equation 4), a baseline in the tables of Co²L and CCLIS.
 
-    The memory stores an image together with its current logits. In later steps, a loss term keeps the new logits of
-    stored images close to the stored logits. The labels of stored images are not used. The loss term leaves out
-    identities that were added after the image was stored.
+    The memory stores each image together with its logits at the time of storing. In later steps, a loss term keeps the
+    model's logits for a stored image close to the stored logits. DER does not use the labels of stored images. The loss
+    term ignores logits of identities that were added after the image was stored.
 
-    DER's official code offers an image to the memory in every epoch, so the stored logits come from all epochs.
-    :class:`ER` offers an image only once, in the first epoch, when the logits of its identity are still untrained. With
-    ``reid_head``, the stored logits are therefore replaced at the end of the task by logits without augmentation.
-    Images of the current task are not replayed before the end of the task.
+    DER's official code offers an image to the memory again in every epoch, so stored logits come from all epochs.
+    :class:`ER` offers an image only in the first epoch, when the logits of its identity are still untrained. With
+    ``reid_head``, the logits of the task's images are therefore computed again, without augmentation, at the end of the
+    task. Images of the current task are not replayed before the task ends.
     """
 
     unused: ClassVar[tuple[str, ...]] = ("replay_weight",)
@@ -38,9 +38,9 @@ class DER(ER):
         model: Embedder,
         *,
         logit_weight: Annotated[
-            float, Rule("weight of the loss on stored logits, alpha; 0.5 for R-MNIST in Co²L's Table 4", least=0)
+            float, Rule("weight alpha of the loss on stored logits; 0.5 for R-MNIST in Co²L's Table 4", least=0)
         ] = 0.5,
-        asymmetric: Annotated[bool, Rule("use the incoming loss of ER-ACE instead of plain cross-entropy")] = False,
+        asymmetric: Annotated[bool, Rule("use ER-ACE's loss of incoming images, not the plain cross-entropy")] = False,
         **er: Any,
     ) -> None:
         super().__init__(model, **er)
@@ -59,7 +59,7 @@ class DER(ER):
         return {"logits": dark_experience_loss(self.logits(replay.images), to_device(stored, replay.images.device))}
 
     def incoming_loss(self, batch: Batch) -> Tensor:
-        """Compute the cross-entropy of the incoming images and record their logits for the memory."""
+        """Compute the cross-entropy of the incoming images, and record their logits for the memory."""
         logits = self.logits(batch.images)  # (B, identities)
         for path, row in zip(batch.paths, logits.detach().float().cpu().numpy(), strict=True):
             if path not in self.offered:
@@ -78,5 +78,5 @@ class DER(ER):
             self.memory.extras["logits"][rows] = logits.cpu().numpy()
 
     def extras(self, paths: Sequence[str]) -> dict[str, np.ndarray]:
-        """Return the logits (k, identities) of images at the first step on each image."""
+        """Return the logits (k, identities) that images had when they were trained on for the first time."""
         return {"logits": np.stack([self.first_logits.pop(path) for path in paths])}  # (k, identities)

@@ -1,4 +1,4 @@
-"""DKP: image features and the stored prototypes of previous identities are normal distributions."""
+"""DKP: model an image's features, and the stored prototypes of previous identities, as normal distributions."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar
@@ -23,19 +23,20 @@ EXTRACTED = 128  # images per forward pass
 class DKP(FusedFineTuning):
     """Distribution-aware knowledge prototyping (Xu et al., CVPR 2024), in the form of its official code.
 
-    The feature of an image is a normal distribution. The mean of the distribution is the direction of the pooled
-    features, and a separate head computes the standard deviations. Neck and classifier process the mean and samples of
-    the distribution, all scaled to unit length. The loss is the cross-entropy over means and samples plus
-    :func:`~lreid.losses.dkp.dkp_set_triplet_loss`. After a task, the distributions of an identity's images are merged
-    into one distribution, the prototype of the identity. In the next task, :func:`~lreid.losses.dkp.dkp_pkt_loss` draws
-    samples from the prototypes and preserves similarities within the batch, without a previous network. As in DKP's
-    official code, only the prototypes of the last task are stored. A prototype consists of two float32 vectors, which
-    are a biometric template of a person. After a task, the new and the old network are averaged with equal weights.
+    The feature of an image is a normal distribution with a mean and standard deviations. The mean is the direction of
+    the pooled features, and a separate head computes the standard deviations. The neck and the classifier process the
+    mean and samples of the distribution, each scaled to unit length. The loss is the cross-entropy over means and
+    samples plus :func:`~lreid.losses.dkp.dkp_set_triplet_loss`. After a task, the distributions of all images of an
+    identity are merged into one, the prototype of the identity. In the next task,
+    :func:`~lreid.losses.dkp.dkp_pkt_loss` draws samples from the prototypes; it preserves similarities within the batch
+    without a previous network. As in DKP's official code, only prototypes of the last task are stored. A prototype
+    consists of two float32 vectors and is a biometric template of a person. After a task, the weights of the new and
+    the old network are averaged with equal shares.
 
-    DKP's official code computes the prototypes at the start of the next task, in training mode. lreid computes the
-    prototypes at the end of the task, in evaluation mode, because the images of the task are not available later. DKP's
-    official ResNet-50 has no last stage, like ``MODEL.BACKBONE resnet50_layer3``. lreid leaves out the linear layer to
-    2048 dimensions of DKP's official network.
+    DKP's official code computes prototypes in training mode, at the start of the next task. lreid computes them in
+    evaluation mode at the end of the task, because the images of the task are not available later. DKP's official
+    ResNet-50 has no last stage, like ``MODEL.BACKBONE resnet50_layer3``. The official network ends in a linear layer to
+    2048 dimensions, which lreid leaves out.
     """
 
     keeps: ClassVar = {**FusedFineTuning.keeps, "deviations": "network", "prototypes": "template"}
@@ -48,14 +49,14 @@ class DKP(FusedFineTuning):
         model: Embedder,
         *,
         samples: Annotated[int, Rule("number of samples from every image's distribution", least=1)] = 6,
-        triplet_weight: Annotated[float, Rule("weight of the set triplet loss", least=0)] = 1.5,
+        triplet_weight: Annotated[float, Rule("weight of the set triplet loss in the total loss", least=0)] = 1.5,
         transfer_weight: Annotated[
             float, Rule("weight of the knowledge transfer from prototypes; with 0, no prototypes are stored", least=0)
         ] = 0.1,
         relation_temperature: Annotated[
-            float, Rule("temperature of the similarities between images and prototypes", above=0)
+            float, Rule("temperature of the cosines between images and prototypes", above=0)
         ] = 0.1,
-        temperature: Annotated[float, Rule("temperature of the similarities within the batch", above=0)] = 0.1,
+        temperature: Annotated[float, Rule("temperature of the cosines within the batch", above=0)] = 0.1,
         **base: Any,
     ) -> None:
         super().__init__(model, **base)
@@ -74,7 +75,7 @@ class DKP(FusedFineTuning):
         return terms if self.teacher is None else terms | self.retention_terms(features, batch)
 
     def retention_terms(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """Compute the knowledge transfer from prototypes; ``features`` are means and samples (B, 1 + S, dim)."""
+        """Compute the distillation from prototypes for ``features``, means and samples (B, 1 + S, dim)."""
         if self.prototypes is None:
             return {}
         means, deviations = self.prototypes["means"], self.prototypes["deviations"]
@@ -82,7 +83,7 @@ class DKP(FusedFineTuning):
         return {"transfer": dkp_pkt_loss(features[:, 0], means, deviations, noise, **self.temperatures)}
 
     def distribution_terms(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """Compute cross-entropy and set triplet loss; ``features`` are means and samples (B, 1 + S, dim)."""
+        """Compute the cross-entropy and the set triplet loss of ``features``, means and samples (B, 1 + S, dim)."""
         labels = batch.labels.to(features.device, non_blocking=True)
         logits = self.network.logits(features.flatten(0, 1))  # (B * (1 + S), classes)
         repeated = labels.repeat_interleave(features.shape[1])
@@ -102,7 +103,7 @@ class DKP(FusedFineTuning):
         return to_device(torch.randn(shape, generator=self.generator), like.device).to(like.dtype)
 
     def extract(self, network: ClassifyingEmbedder, task: Task) -> Tensor:
-        """Extract features as the base class does, and scale them to unit length."""
+        """Extract features like the base class, and scale them to unit length."""
         return F.normalize(super().extract(network, task), dim=1)
 
     def end_task(self, task: Task) -> None:
@@ -116,7 +117,7 @@ class DKP(FusedFineTuning):
 
     @torch.no_grad()
     def _all_distributions(self, task: Task) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield means and standard deviations of all images of a task in chunks."""
+        """Yield the means and standard deviations of all images of a task, in chunks of images."""
         paths = [record.path for record in task.records]
         network = frozen_copy(self.network)
         network.model.precision = None

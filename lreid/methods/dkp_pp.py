@@ -1,4 +1,4 @@
-"""DKP++: DKP with additional training on images in the style of the previous domain, and with distillation."""
+"""DKP++: DKP with distillation, and with training on images in the style of the previous domain."""
 
 from typing import Annotated, Any, ClassVar
 
@@ -19,14 +19,14 @@ from lreid.rules import Rule
 class DKPpp(DKP):
     """DKP++ (TPAMI 2025), in the form of its official code.
 
-    From the second task on, every batch is also rehearsed: DKP++ trains on copies of the images in the style of the
-    previous domain (:class:`~lreid.methods.dask.StyleRehearser`). The loss terms of :class:`DKP` are computed for
-    original and for rehearsed images. DKP++ adds two terms:
+    From the second task on, DKP++ also trains on rehearsed images: copies of the batch in the style of the previous
+    domain (:class:`~lreid.methods.dask.StyleRehearser`). DKP++ computes the loss terms of :class:`DKP` for the original
+    and for the rehearsed images. DKP++ adds two loss terms:
 
-    * ``triplet_both``: the set triplet loss with the mean feature of the rehearsed image and samples of both the
-      original and the rehearsed image;
-    * ``distill_rehearsed``: distillation of the previous, fused network's affinities between rehearsed images. Compared
-      with DASK, the arguments of the KL divergence are swapped (``reverse=True`` in
+    * ``triplet_both``: the set triplet loss of each rehearsed image's mean feature and of samples from both versions of
+      the image;
+    * ``distill_rehearsed``: distillation of the affinities between rehearsed images; the teacher is the previous
+      network after weight averaging. DKP++ swaps the two arguments of DASK's KL divergence (``reverse=True`` in
       :func:`~lreid.losses.affinity.affinity_kl_loss`).
     """
 
@@ -43,7 +43,7 @@ class DKPpp(DKP):
         distillation_weight: Annotated[float, Rule("weight of the loss term distill_rehearsed", least=0)] = 0.75,
         both_weight: Annotated[float, Rule("weight of the loss term triplet_both", least=0)] = 0.75,
         rehearsal: Annotated[
-            bool, Rule("also train on images in the previous style; if False, the method equals DKP")
+            bool, Rule("also train on images in the style of the previous domain; if False, the method equals DKP")
         ] = True,
         distillation_temperature: Annotated[float, Rule("temperature of the affinities", above=0)] = 0.1,
         style_steps: StyleSteps = 200,
@@ -61,7 +61,7 @@ class DKPpp(DKP):
         self.rehearser = StyleRehearser(model, style_steps=style_steps, style_batch=style_batch, style_pad=style_pad)
 
     def retention_terms(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """Compute the knowledge transfer from prototypes, and all loss terms of rehearsed images."""
+        """Compute the distillation from prototypes, and all loss terms of the rehearsed images."""
         terms = super().retention_terms(features, batch)
         if self.rehearser.kernels is None:
             return terms
@@ -79,11 +79,11 @@ class DKPpp(DKP):
 
     @property
     def smallest_batch(self) -> int:
-        """Minimum number of images in a batch: 2 with rehearsal, because the style network has BatchNorm layers."""
+        """Minimum number of images in a batch: 2 if DKP++ rehearses, because the style network has BatchNorm layers."""
         return 2 if self.rehearsal else super().smallest_batch
 
     def end_task(self, task: Task) -> None:
-        """Store prototypes, and learn the style of the task."""
+        """Store the prototypes of the task's identities, and learn the style of the task."""
         super().end_task(task)
         if self.rehearsal:
             self.rehearser.learn(task)

@@ -1,4 +1,4 @@
-"""DMML-IRD: DMML with Co²L's distillation of the similarities between the images of an episode."""
+"""DMML-IRD: DMML with Co²L's distillation of the similarities between all images of an episode."""
 
 from typing import Annotated, Any
 
@@ -16,8 +16,9 @@ class DMMLIRD(DwPP):
     """DMML loss with the relation distillation of Co²L (IRD; Cha et al., ICCV 2021, Equations 11 to 13).
 
     DwPP and DwoPP (BMVC 2022) distil the similarities of a query to the prototypes of an episode. DMML-IRD distils the
-    cosine similarities between all images of an episode, supports and queries. This combination is lreid's own; no
-    paper describes it. DMML has no projection head, so the distillation is "SEED" in Co²L's Table 6.
+    cosine similarities between all images of an episode, both supports and queries. No paper describes DMML-IRD; it is
+    lreid's own combination. DMML has no projection head, so the distillation uses features, like "SEED" in Co²L's Table
+    6.
     """
 
     unused = ("prob_floor",)
@@ -27,10 +28,10 @@ class DMMLIRD(DwPP):
         model: Embedder,
         *,
         temperature: Annotated[
-            float, Rule("temperature of the similarities of the model in training, kappa in Co²L", above=0)
+            float, Rule("temperature of the cosines of the model in training (kappa in Co²L)", above=0)
         ] = 0.2,
         teacher_temperature: Annotated[
-            float, Rule("temperature of the similarities of the previous model, kappa* in Co²L", above=0)
+            float, Rule("temperature of the cosines of the previous model (kappa* in Co²L)", above=0)
         ] = 0.01,
         **options: Any,
     ) -> None:

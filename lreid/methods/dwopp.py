@@ -1,4 +1,4 @@
-"""DwoPP: DMML with distillation of the previous model over negative pairs only."""
+"""DwoPP: DMML with distillation from the previous model, over negative pairs only."""
 
 from typing import Any
 
@@ -13,9 +13,9 @@ from lreid.models.embedder import Embedder
 class DwoPP(DwPP):
     """Distillation without positive pairs (DwoPP, BMVC 2022, Equations 7 to 9).
 
-    The metric loss pulls a query towards the prototype of its own identity. Distilling the old similarity to this
-    prototype would oppose the metric loss. DwoPP therefore distils only the similarities to the prototypes of other
-    identities.
+    The metric loss pulls a query towards the prototype of its own identity. Distilling the old similarity to the
+    prototype of the query's own identity would oppose the metric loss. DwoPP therefore distils only the similarities to
+    the prototypes of other identities.
     """
 
     def __init__(self, model: Embedder, *, temperature: float = 1.0, **options: Any) -> None:

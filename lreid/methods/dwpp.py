@@ -1,4 +1,4 @@
-"""DwPP: DMML with distillation of the previous model over all pairs of an episode, positive pairs included."""
+"""DwPP: DMML with distillation from the previous model, over all pairs of an episode."""
 
 from typing import Annotated, Any
 
@@ -13,9 +13,9 @@ from lreid.rules import Rule
 
 
 class DwPP(DMMLFineTuning):
-    """Distillation with positive pairs, the baseline DwPP of DwoPP's paper (BMVC 2022, Equations 5 and 6).
+    """Distillation with positive pairs (DwPP), a baseline in DwoPP's paper (BMVC 2022, Equations 5 and 6).
 
-    From the second task on, the frozen previous model extracts features of the batch in evaluation mode.
+    From the second task on, the previous model is the teacher; it is frozen and in evaluation mode.
     """
 
     keeps_teacher = True
@@ -24,11 +24,15 @@ class DwPP(DMMLFineTuning):
         self,
         model: Embedder,
         *,
-        distillation_weight: Annotated[float, Rule("weight of the distillation, lambda in Equation 9", least=0)] = 1.0,
-        temperature: Annotated[float, Rule("temperature of both distributions", above=0)] = 10.0,
+        distillation_weight: Annotated[
+            float, Rule("weight of the distillation, lambda in DwoPP's Eq. 9", least=0)
+        ] = 1.0,
+        temperature: Annotated[
+            float, Rule("temperature of the teacher's and the student's distribution", above=0)
+        ] = 10.0,
         prob_floor: Annotated[
             float,
-            Rule("minimum probability; smaller ones are raised to the minimum and get no gradient", least=0, below=1),
+            Rule("minimum probability; smaller probabilities are raised to it and get no gradient", least=0, below=1),
         ] = 1e-4,
         **dmml: Any,
     ) -> None:

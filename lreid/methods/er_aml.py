@@ -1,4 +1,4 @@
-"""ER-AML: replay with a metric loss on incoming images, which are compared with selected negatives."""
+"""ER-AML: replay with a metric loss on incoming images, in which old identities are not negatives."""
 
 from typing import Annotated, Any, Literal
 
@@ -17,12 +17,13 @@ class ERAML(ER):
     """Asymmetric metric learning (Caccia et al., ER-ACE and ER-AML, ICLR 2022, Section 3.2).
 
     The metric loss pulls each incoming image towards one image of its identity and pushes it away from one image of
-    another identity. Both images come from the batch or the memory. By default, the negative has an identity of the
-    batch (``incoming`` negatives), which protects old identities. Stored images are trained by cross-entropy, with
-    cosines times 10 as logits. While the memory is empty, incoming images are also trained by cross-entropy, as in
-    ER-AML's official code. An image without another image of its identity has no positive and is left out.
+    another identity. Positive and negative images come from the batch or the memory. By default, negatives only have
+    identities of the incoming batch (``incoming`` negatives), which protects old identities. Stored images are trained
+    by cross-entropy; their logits are cosines times 10. While the memory is empty, incoming images are also trained by
+    cross-entropy, as in ER-AML's official code. If an image has no other image of its identity, the metric loss leaves
+    it out.
 
-    Positives and negatives from the memory are augmented; the network processes them together with the batch.
+    Positives and negatives from the memory are augmented and pass through the network together with the batch.
     """
 
     def __init__(
@@ -30,12 +31,13 @@ class ERAML(ER):
         model: Embedder,
         *,
         metric_loss: Annotated[
-            str, Rule("supcon (Eq. 1) or triplet (Appendix E)", choices=("supcon", "triplet"))
+            str, Rule("metric loss: supcon (Eq. 1) or triplet (Appendix E)", choices=("supcon", "triplet"))
         ] = "supcon",
         negatives: Annotated[
             Literal["incoming", "all"],
             Rule(
-                "incoming draws negatives from identities of the batch; all draws negatives from any identity",
+                "images that can be negatives: incoming means identities of the incoming batch, all means all "
+                "identities",
                 choices=("incoming", "all"),
             ),
         ] = "incoming",
@@ -58,7 +60,7 @@ class ERAML(ER):
         return CosineClassifier(self.model.dim)
 
     def incoming_loss(self, batch: Batch) -> Tensor:
-        """Compute the metric loss of incoming images, with positives and negatives from the batch and the memory."""
+        """Compute the metric loss of incoming images; positives and negatives come from the batch and the memory."""
         if len(self.memory) == 0:
             return super().incoming_loss(batch)
         stored = self.class_of(torch.from_numpy(self.memory.labels))  # (M,)

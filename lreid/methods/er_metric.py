@@ -18,11 +18,11 @@ from lreid.rules import Rule
 class ERMetric(ER):
     """Experience replay with a metric loss, optionally asymmetric as in ER-ACE (Caccia et al., ICLR 2022, Section 3.4).
 
-    :class:`ER` classifies over all identities so far. ERMetric instead compares an image with the incoming and the
-    stored images of the step, which the network processes together. ``asymmetric`` applies ER-ACE's idea to distances.
-    An incoming image is then compared with incoming images only, so it does not push old identities away. A stored
-    image is compared with all images of the step. No paper describes this method. The most similar published method is
-    in Appendix E of ER-AML, which uses single pairs.
+    :class:`ER` classifies images over all identities so far. ERMetric instead compares each image with the incoming and
+    the stored images of the step, which pass through the network together. The option ``asymmetric`` applies the idea
+    of ER-ACE to distances. With ``asymmetric``, incoming images are compared with incoming images only, so they do not
+    push old identities away. Stored images are compared with all images of the step. No paper describes this method.
+    The most similar published method, in Appendix E of ER-AML's paper, uses single pairs of images.
     """
 
     unused = ("reid_head",)
@@ -34,14 +34,14 @@ class ERMetric(ER):
         metric_loss: Annotated[
             str,
             Rule(
-                "triplet (batch-hard, for every image) or dmml (for every image that is not a support)",
+                "metric loss: triplet (batch-hard, for every image) or dmml (for every image that is not a support)",
                 choices=("triplet", "dmml"),
             ),
         ] = "triplet",
         asymmetric: Annotated[bool, Rule("compare an incoming image with incoming images only")] = False,
         margin: Annotated[float, Rule("margin of the loss; BoT uses 0.3 (triplet), DMML uses 0.4", least=0)] = 0.3,
         supports: Annotated[
-            int, Rule("number of supports per identity, with which dmml compares the other images", least=1)
+            int, Rule("number of supports per identity, with which dmml compares other images", least=1)
         ] = 2,
         replay_each: Annotated[
             int, Rule("number of images of a stored identity that are replayed together, if there are enough", least=2)
@@ -53,11 +53,11 @@ class ERMetric(ER):
         self.supports, self.replay_each = supports, replay_each
 
     def begin_task(self, task: Task) -> None:
-        """Clear the list of images offered to the memory; this method has no classifier."""
+        """Clear the list of images that were offered to the memory; there is no classifier to extend."""
         self.task_classes, self.offered = tuple(task.classes), set()
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Compute two metric losses: with incoming images as anchors, and with stored images as anchors."""
+        """Compute two metric losses: one with incoming images as anchors, one with stored images as anchors."""
         exclude = () if self.task_free else self.task_classes
         rows = self.memory.draw(self.replay or len(batch.labels), each=self.replay_each, exclude=exclude)
         count = len(batch.labels)
@@ -72,7 +72,7 @@ class ERMetric(ER):
         }
 
     def anchored(self, features: Tensor, labels: Tensor, anchors: slice) -> Tensor:
-        """Compute the mean loss of the rows ``anchors`` of features (n, dim); 0 if no row can be an anchor."""
+        """Compute the mean metric loss of the images ``anchors`` among features (n, dim); 0 without valid anchors."""
         chosen = torch.zeros(len(labels), dtype=torch.bool)  # (n,)
         chosen[anchors] = True
         if self.metric_loss == "triplet":

@@ -15,35 +15,34 @@ from lreid.rules import Rule
 class ERD(DwPP):
     """Episodic replay distillation (Wang et al., CVPR Workshops 2022) with the DMML loss and 500 exemplars in total.
 
-    From the second task on, a batch of N identities has two parts, each an episode. The previous part contains N / 2
-    identities from the memory. The current part contains the other identities: identities of the task, and the
-    remaining identities from the memory. Two distillation terms are added to the DMML loss, each with the weight 0.5,
-    as in ERD's official code:
+    From the second task on, a batch of N identities is divided into two episodes, the previous part and the current
+    part. The previous part contains N / 2 identities from the memory. The current part contains the identities of the
+    task and the remaining identities from the memory. Two distillation terms are added to the DMML loss, each with the
+    weight 0.5, as in ERD's official code:
 
-    * ``distill`` covers the queries of the previous part. The term compares the distributions of the current and the
-      previous model over the prototypes of the previous part; each model computes its own prototypes.
-    * ``align`` covers all images of the current part. The term compares the distributions of the current and the
-      previous model over the prototypes of the previous part, which the previous model computes.
+    * ``distill`` covers the queries of the previous part. The term compares the current with the previous model: their
+      distributions over the previous part's prototypes, which each model computes itself.
+    * ``align`` covers all images of the current part. The term compares the same distributions as ``distill``, but the
+      previous model computes the prototypes for both models.
 
     ERD's official code is for few-shot learning. DwoPP (BMVC 2022, Table 1) replaces ERD's cross-entropy by the DMML
-    loss and gives no other details. Three choices follow ERD's official code. First, 6 of the 2 x 5 identities of a
-    batch come from the memory. A batch is therefore 2.5 times as large as a batch without exemplars. Second, exemplars
-    are the images nearest to the mean feature of their identity. Third, probabilities have a minimum. Three other
-    choices are lreid's. First, every identity has an equal share of the memory. Second, if the memory has too few
-    exemplars, the previous part of a batch is smaller. Third, the DMML loss covers the entire batch, including the
-    exemplars; in ERD's official code, the loss covers the current part only. Without exemplars, the method equals
-    DMML-FT.
+    loss and gives no other details. lreid takes three choices from ERD's official code. First, 6 of the 2 x 5
+    identities of a batch come from the memory, so a batch is 2.5 times as large as without exemplars. Second, the
+    exemplars of an identity are the images nearest to its mean feature. Third, probabilities in the distillation have a
+    minimum. Three other choices are lreid's own. First, every identity has an equal share of the memory. Second, if the
+    memory has too few identities, the previous part of a batch is smaller than N / 2. Third, the DMML loss covers all
+    images of the batch; in ERD's official code, it covers the current part only. Without exemplars, ERD equals DMML-FT.
     """
 
     def __init__(
         self,
         model: Embedder,
         *,
-        distillation_weight: Annotated[float, Rule("weight of the loss term distill", least=0)] = 0.5,
-        alignment_weight: Annotated[float, Rule("weight of the loss term align", least=0)] = 0.5,
-        temperature: Annotated[float, Rule("temperature of all distributions", above=0)] = 1.0,
+        distillation_weight: Annotated[float, Rule("weight of the loss term distill in the total loss", least=0)] = 0.5,
+        alignment_weight: Annotated[float, Rule("weight of the loss term align in the total loss", least=0)] = 0.5,
+        temperature: Annotated[float, Rule("temperature of all distributions in the distillation", above=0)] = 1.0,
         whole_batch: Annotated[
-            bool, Rule("compute the DMML loss over the entire batch; if False, over the current part only")
+            bool, Rule("compute the DMML loss for all images of the batch; if False, only for the current part")
         ] = True,
         exemplars: int = 500,
         selection: str = "nearest",
@@ -78,7 +77,7 @@ class ERD(DwPP):
         return terms
 
     def previous_part(self, labels: Tensor) -> Tensor:
-        """Return the mask (B,) bool of the previous part: the first identities with exemplars, at most half of all."""
+        """Return a mask (B,) bool of the previous part: the first identities with exemplars, at most half of all."""
         identities = list(dict.fromkeys(labels.tolist()))
         exemplars = set(self.memory.labels.tolist())
         old = [label for label in identities if label in exemplars]

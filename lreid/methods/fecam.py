@@ -1,4 +1,4 @@
-"""FeCAM: frozen features, whitened by one covariance for all classes; no gradient steps."""
+"""FeCAM: features of a frozen network, whitened by one covariance matrix for all classes; no gradient steps."""
 
 from typing import Annotated, ClassVar
 
@@ -15,15 +15,15 @@ from lreid.rules import Rule
 class FeCAM(SimpleCIL):
     """FeCAM (Goswami et al., NeurIPS 2023) with one covariance for all classes, for retrieval.
 
-    Features are raised to a power and scaled to unit length. ``C`` is the covariance within classes, averaged over all
-    images so far. ``C`` is shrunk to ``C + a v I + b c (1 - I)``, with the mean variance ``v`` and the mean covariance
-    ``c``. ``C'`` is the correlation matrix of the shrunk covariance: each row and column is divided by its standard
-    deviation. Features are multiplied by ``C'^(-1/2)``, so the Euclidean distance of features
-    (``EVAL.METRIC euclidean``) is a Mahalanobis distance.
+    Features are raised to a power and scaled to unit length. Let ``C`` be the covariance matrix within classes,
+    averaged over all images so far. FeCAM shrinks ``C`` to ``C + a v I + b c (1 - I)``, where ``v`` is the mean
+    variance and ``c`` the mean covariance. Let ``C'`` be the correlation matrix of the shrunk covariance matrix. lreid
+    multiplies features by ``C'^(-1/2)``, so their Euclidean distance (``EVAL.METRIC euclidean``) is a Mahalanobis
+    distance.
 
-    FeCAM's official code computes the covariance before scaling features to unit length, and does not apply the power
-    to features of transformers. In lreid, the power is applied to absolute values, and negative features keep their
-    sign.
+    FeCAM's official code computes the covariance before it scales features to unit length. FeCAM's official code does
+    not raise features of transformers to a power. lreid always raises the absolute values of features to the power and
+    keeps their signs.
     """
 
     keeps: ClassVar = {**SimpleCIL.keeps, "scatter": "domain"}
@@ -37,10 +37,10 @@ class FeCAM(SimpleCIL):
             float, Rule("exponent of Tukey's power transform of the features; 1 means no transform", above=0)
         ] = 0.5,
         shrink_variance: Annotated[
-            float, Rule("a: weight of the mean variance in the shrunk covariance", above=0)
+            float, Rule("weight a of the mean variance in the shrunk covariance matrix", above=0)
         ] = 1.0,
         shrink_covariance: Annotated[
-            float, Rule("b: weight of the mean covariance in the shrunk covariance", least=0)
+            float, Rule("weight b of the mean covariance in the shrunk covariance matrix", least=0)
         ] = 1.0,
     ) -> None:
         super().__init__(model)
@@ -51,7 +51,7 @@ class FeCAM(SimpleCIL):
         model.neck = self.transform
 
     def learn(self, features: Tensor, labels: Tensor) -> None:
-        """Add the within-class scatter of a task, and whiten features with the scatter of all tasks."""
+        """Add the within-class scatter of a task's features to the sum over all tasks, and update the whitening."""
         features = self.transform.expand(features)
         super().learn(features, labels)
         means, classes = class_means(features, labels)
@@ -73,5 +73,5 @@ class FeCAM(SimpleCIL):
         return vectors @ (values.clamp(min=1e-12).rsqrt()[:, None] * vectors.T)
 
     def class_scores(self, features: Tensor) -> Tensor:
-        """Compute negative squared distances (n, classes) between whitened features (n, dim) and class means."""
+        """Compute scores (n, classes): negative squared distances of whitened features (n, dim) to class means."""
         return -torch.cdist(features, self.means.to(features) @ self.transform.matrix).square()

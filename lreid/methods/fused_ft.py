@@ -1,4 +1,4 @@
-"""Fused fine-tuning: softmax and soft-margin triplet loss; after a task, average the new and the old network."""
+"""Fused fine-tuning: softmax and soft-margin triplet loss; after a task, new and old weights are averaged."""
 
 import logging
 from collections.abc import Iterable
@@ -24,23 +24,23 @@ logger = logging.getLogger("lreid")
 
 
 class FusedFineTuning(BoTFineTuning):
-    """The common baseline of LSTKC, LSTKC++, DKP, DKP++ and DASK, as implemented in the official code of these methods.
+    """The baseline that the official code of LSTKC, LSTKC++, DKP, DKP++ and DASK has in common.
 
-    * One softmax without label smoothing covers all identities so far, although batches have no images of past
-      identities. The classifier row of a new identity starts as the direction of the mean feature of the identity,
-      before the neck.
-    * The soft-margin batch-hard triplet loss uses features before the neck, and so does retrieval.
-    * After every task but the first, the network becomes ``alpha * new + (1 - alpha) * old``, where ``old`` is the
-      network at the start of the task. All weights and BatchNorm statistics are averaged, including neck and
-      classifier, except the classifier rows of new identities. The fused network is evaluated, and the next task
-      continues from the fused network.
+    * One softmax without label smoothing covers all identities so far, although batches contain only identities of the
+      task. The initial classifier row of a new identity is the direction of its mean feature before the BatchNorm neck.
+    * The soft-margin batch-hard triplet loss and retrieval use features before the neck.
+    * After every task except the first, the weights become ``alpha * new + (1 - alpha) * old``, where ``old`` are the
+      weights at the start of the task. The average includes all weights and BatchNorm statistics, also those of neck
+      and classifier, but not the classifier rows of new identities. lreid evaluates the averaged network, and the next
+      task continues from it.
 
-    ``fusion=1`` gives the fine-tuning baseline of LSTKC's paper; ``configs/methods/lstkc_ft.yaml`` and
-    ``lstkc_joint.yaml`` reproduce the fine-tuning and joint rows of the paper's tables. The options ``fusion``,
-    ``later_rate`` and ``adapt_norm`` can be set separately, to measure the contribution of each.
+    The option ``fusion=1`` gives the fine-tuning baseline of LSTKC's paper. The config files
+    ``configs/methods/lstkc_ft.yaml`` and ``lstkc_joint.yaml`` reproduce the fine-tuning and joint-training rows of its
+    tables. To measure the effect of each part, set the options ``fusion``, ``later_rate`` and ``adapt_norm``
+    separately.
 
     Args:
-        model: the network, without a neck; the method adds a neck for training.
+        model: the network without a BatchNorm neck; the method adds a neck for training only.
     """
 
     saves: ClassVar = ["network.neck"]
@@ -57,16 +57,16 @@ class FusedFineTuning(BoTFineTuning):
         soft_margin: bool = True,
         fusion: Annotated[float, Rule("weight alpha of the new network in the average", least=0)] = 0.5,
         measured_fusion: Annotated[
-            bool, Rule("measure alpha on the images of the task, as LSTKC does, instead of using fusion")
+            bool, Rule("compute alpha from the images of the task, as LSTKC does, instead of using the value of fusion")
         ] = False,
         adapt_norm: Annotated[
             bool,
             Rule(
-                "after each task and its fusion, re-estimate the BatchNorm statistics of the embedder on "
-                "the images of the task, without labels; no official code has this step"
+                "after each task and its weight averaging, re-estimate the embedder's BatchNorm statistics on the "
+                "images of the task without labels; no official code has this step"
             ),
         ] = False,
-        later_rate: Annotated[float, Rule("factor of the learning rate from the second task on", least=0)] = 1.0,
+        later_rate: Annotated[float, Rule("factor of the learning rate for all tasks after the first", least=0)] = 1.0,
         **bot: Any,
     ) -> None:
         super().__init__(model, label_smoothing=label_smoothing, soft_margin=soft_margin, **bot)
@@ -79,7 +79,7 @@ class FusedFineTuning(BoTFineTuning):
         self.share: float | None = None  # alpha of the last task; None after the first task
 
     def begin_task(self, task: Task) -> None:
-        """Add a classifier row for each new identity; in later tasks, the row is the direction of the mean feature."""
+        """Add a classifier row for each new identity; in later tasks, it starts as the mean feature's direction."""
         super().begin_task(task)
         self.first_class = 0
         if self.teacher is not None:
@@ -87,12 +87,12 @@ class FusedFineTuning(BoTFineTuning):
                 self.classifier.weight[task.classes] = self.mean_directions(task).to(self.classifier.weight)
 
     def parameters(self) -> Iterable[Parameter] | list[dict[str, Any]]:
-        """The embedder, the neck and the classifier, with the task's factor of the learning rate."""
+        """The embedder, the neck and the classifier; their learning rate is multiplied by the factor of the task."""
         factor = 1.0 if self.teacher is None else self.later_rate
         return [{"params": list(self.network.parameters()), "rate_factor": factor}]
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Compute BoT's loss terms and, from the second task on, :meth:`retention_terms`."""
+        """Compute the loss terms of BoT and, from the second task on, :meth:`retention_terms`."""
         features, logits = self.network(batch.images)
         terms = self.softmax_triplet(features, logits, batch)
         return terms if self.teacher is None else terms | self.retention_terms(features, batch)
@@ -109,7 +109,7 @@ class FusedFineTuning(BoTFineTuning):
     # ------------------------------------------------------------ after a task
 
     def finish_task(self, task: Task) -> None:
-        """Fuse the network with the old network, and re-estimate BatchNorm statistics if ``adapt_norm`` is set."""
+        """Average the network with the old network; with ``adapt_norm``, re-estimate the BatchNorm statistics."""
         if self.teacher is not None:
             self.fuse_with(self.old_network(task), task)
         if self.adapt_norm:
@@ -118,7 +118,7 @@ class FusedFineTuning(BoTFineTuning):
             self.model.load_state_dict({k: torch.from_numpy(array) for k, array in statistics.items()}, strict=False)
 
     def old_network(self, task: Task) -> ClassifyingEmbedder:
-        """Return the network to average with the new network after a task: the network at the start of the task."""
+        """Return the network to average with the new network: by default, the network at the start of the task."""
         assert self.teacher is not None
         return self.teacher
 
@@ -133,15 +133,15 @@ class FusedFineTuning(BoTFineTuning):
             self.network.load_state_dict(linear_combination(self.network.state_dict(), old.state_dict(), alpha))
 
     def measured_alpha(self, new: Tensor, old: Tensor) -> float:
-        """Compute the weight of the new network from features (n, dim) of all images of a task by both networks."""
+        """Compute alpha, the weight of the new network, from features (n, dim) of a task's images by both networks."""
         return lstkc_alpha(new, old)
 
     def figures(self) -> dict[str, float]:
-        """Return the weight of the new network in the average after the last task, as ``share``."""
+        """Return alpha of the last task, the weight of the new network in the average, as ``share``."""
         return super().figures() | ({} if self.share is None else {"share": self.share})
 
     def features_of(self, task: Task) -> Tensor:
-        """Features of the task's images by :meth:`extract`; they initialise the classifier rows of new identities."""
+        """Extract features of the task's images by :meth:`extract`, to initialise classifier rows of new identities."""
         return self.extract(self.network, task)
 
     def extract(self, network: ClassifyingEmbedder, task: Task) -> Tensor:
@@ -149,5 +149,5 @@ class FusedFineTuning(BoTFineTuning):
         return torch.from_numpy(network.model.extract([record.path for record in task.records]))
 
     def frozen_network(self) -> ClassifyingEmbedder:
-        """See the base class."""
+        """Return a frozen copy of the current network, the teacher of the next task."""
         return cast(ClassifyingEmbedder, super().frozen_network())

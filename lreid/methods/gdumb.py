@@ -1,4 +1,4 @@
-"""GDumb: a task only fills the memory; after each task, a new network is trained on the memory only."""
+"""GDumb: tasks only fill a memory of images; after each task, a new network is trained on the memory."""
 
 from typing import Annotated, Any, ClassVar
 
@@ -22,19 +22,19 @@ from lreid.rules import Rule
 class GDumb(ER):
     """Greedy sampler and dumb learner (Prabhu et al., ECCV 2020), the offline baseline of ER-ACE's paper.
 
-    During a task, images are only stored, with balanced numbers of images per identity. At the end of the task, a
-    network with the initial weights of the run is trained on the memory. As in GDumb's official code, the optimiser is
-    SGD with momentum 0.9, and gradients are clipped at norm 10. The first pass uses a tenth of the learning rate, and
-    the second pass uses the full learning rate. Later passes follow a cosine schedule with restarts after 1, 2, 4 …
-    passes. lreid leaves out CutMix, which GDumb's official code applies in half of the steps. Stored images are
-    augmented like the training images of the run.
+    During a task, GDumb only stores images, about equally many of every identity. At the end of the task, a network
+    with the initial weights of the run is trained on the memory. As in GDumb's official code, the optimiser is SGD with
+    momentum 0.9, and gradients are clipped at norm 10. The first pass over the memory uses a tenth of the learning
+    rate, and the second pass uses the full learning rate. Passes after the first two follow a cosine schedule, which
+    restarts after 1, 2, 4 … passes. GDumb's official code applies CutMix in half of the steps; lreid leaves out CutMix.
+    Stored images are augmented like other training images of the run.
 
-    The network does not change within a task, so evaluations within a task repeat the previous results.
-    ``images_trained`` does not count the passes over the memory.
+    Evaluations within a task give the same results as before the task, because the network does not change. The count
+    ``images_trained`` in the results does not include the passes over the memory.
 
     Args:
-        er: options of :class:`ER`. With ``reid_head``, a classifier row starts as the direction of the mean feature of
-            the stored images.
+        er: options of :class:`ER`. With ``reid_head``, the initial classifier row of an identity is the direction of
+            the mean feature of its stored images.
     """
 
     keeps: ClassVar = {**ER.keeps, "start": "network"}
@@ -48,12 +48,12 @@ class GDumb(ER):
         model: Embedder,
         *,
         passes: Annotated[
-            int, Rule("passes over the memory after every task; the official code uses 256 for CIFAR, 128 for MNIST")
+            int, Rule("number of passes over the memory after a task; official code: 256 for CIFAR, 128 for MNIST")
         ] = 256,
-        batch: Annotated[int, Rule("number of images per step")] = 16,
-        rate: Annotated[float, Rule("highest learning rate", above=0)] = 0.05,
-        least_rate: Annotated[float, Rule("lowest learning rate", least=0)] = 0.0005,
-        decay: Annotated[float, Rule("weight decay", least=0)] = 1e-6,
+        batch: Annotated[int, Rule("number of images per training step on the memory")] = 16,
+        rate: Annotated[float, Rule("highest learning rate in training on the memory", above=0)] = 0.05,
+        least_rate: Annotated[float, Rule("lowest learning rate in training on the memory", least=0)] = 0.0005,
+        decay: Annotated[float, Rule("weight decay in training on the memory", least=0)] = 1e-6,
         **er: Any,
     ) -> None:
         super().__init__(model, **er)
@@ -66,7 +66,7 @@ class GDumb(ER):
         self.start = {name: value.detach().clone() for name, value in model.state_dict().items()}
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Return 0, because training steps do not train the network."""
+        """Return 0, because GDumb trains only at the end of a task."""
         return {"incoming": 0.0 * self.classifier.weight.sum()}
 
     def begin_rows(self, task: Task) -> None:
@@ -94,7 +94,7 @@ class GDumb(ER):
                 optimizer.step()
 
     def _new_head(self) -> None:
-        """Create a new classifier; with ``reid_head``, from the mean features of the stored images."""
+        """Create a new classifier; with ``reid_head``, its rows are mean features of the stored images."""
         identities, device = len(self.classifier), self.model.mean.device
         self.classifier = self.new_classifier().to(device)
         self.classifier.grow(identities)

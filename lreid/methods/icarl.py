@@ -1,4 +1,4 @@
-"""iCaRL: one sigmoid per identity, exemplars by herding, and the previous model's sigmoids as targets."""
+"""iCaRL: a sigmoid per identity, exemplars selected by herding, and distillation of the previous model's sigmoids."""
 
 import math
 from typing import Any
@@ -16,26 +16,27 @@ from lreid.models.embedder import Embedder
 class ICaRL(LwF):
     """iCaRL (Rebuffi et al., CVPR 2017, Algorithms 2 to 5) on BoT's network, with 500 exemplars in total.
 
-    With logits ``z``, the sigmoid ``g``, new identities N and old identities O, the loss of an image of identity y is
+    An image of identity y has logits ``z``. With the sigmoid ``g``, new identities N and old identities O, its loss is
     (Algorithm 3)::
 
         - sum_{k in N} [k = y] log g(z_k) + [k != y] log(1 - g(z_k))
         - sum_{k in O} q_k log g(z_k) + (1 - q_k) log(1 - g(z_k)),    q_k the sigmoid of the previous model
 
-    The term ``bce`` is the loss with labels instead of ``q`` as targets for old identities. The term ``distill`` is the
-    loss minus ``bce``, so the sum of both terms is the loss. DwoPP (BMVC 2022, Table 1) compares with iCaRL on re-ID,
-    but does not publish details. The following choices are therefore lreid's:
+    The logged term ``bce`` is the same loss with labels instead of ``q`` as targets for old identities. The logged term
+    ``distill`` is the loss minus ``bce``, so both terms sum to the loss. DwoPP's authors (BMVC 2022, Table 1) compare
+    with iCaRL on re-ID but do not publish details. The following choices are therefore lreid's:
 
-    * BoT's triplet loss is added with weight 1. Memory and batches follow :class:`BoTFineTuning`.
-    * The loss sums over identities, as in iCaRL's paper; mammoth's code takes the mean.
-    * With K identities, the sigmoid is shifted to ``g(z) = 1 / (1 + (K - 1) exp(-z))`` for the current and the previous
-      model, so that ``z = 0`` gives 1 / K. iCaRL's linear layer has a bias instead. BoT's linear layer has no bias, and
-      its input features have mean 0, so its logits cannot be mostly negative.
-    * Retrieval compares features, as in every method of lreid. The paper's nearest-mean classifier covers only training
-      identities, which never occur in a re-ID test set.
+    * BoT's triplet loss is added to the loss with weight 1. Memory and batches are the same as in
+      :class:`BoTFineTuning`.
+    * The loss is a sum over identities, as in iCaRL's paper; the code of mammoth uses the mean.
+    * With K identities, both models use the shifted sigmoid ``g(z) = 1 / (1 + (K - 1) exp(-z))``, so that ``z = 0``
+      gives 1 / K. iCaRL's linear layer has a bias for this purpose. BoT's linear layer has no bias and its input
+      features have mean 0, so it cannot compute mostly negative logits.
+    * Retrieval compares features, as in every method of lreid. The nearest-mean classifier of iCaRL's paper covers only
+      training identities, which never occur in a re-ID test set.
 
     Args:
-        distillation_weight: 1 gives iCaRL; 0 gives fine-tuning with sigmoids and exemplars.
+        distillation_weight: weight of the distillation: 1 gives iCaRL; 0 gives fine-tuning with sigmoids and exemplars.
     """
 
     unused = ("temperature", "label_smoothing")
@@ -44,7 +45,7 @@ class ICaRL(LwF):
         super().__init__(model, exemplars=exemplars, **options)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Compute the terms ``bce``, ``triplet`` and, from the second task on, ``distill``."""
+        """Compute the loss terms ``bce``, ``triplet`` and, from the second task on, ``distill``."""
         features = self.model(batch.images)  # (B, dim)
         logits = self.classifier(self.model.neck(features))  # (B, K)
         labels, classes = batch.labels.to(features.device, non_blocking=True), logits.shape[1]

@@ -1,4 +1,4 @@
-"""IDA: DMML with distilled similarities between new images and the mean features of past identities."""
+"""IDA: DMML with distillation of the similarities between new images and the mean features of past identities."""
 
 from typing import Annotated, Any, ClassVar
 
@@ -17,16 +17,15 @@ from lreid.rules import Rule
 class IDA(DwPP):
     """Indirect discriminant alignment (Liu et al., ECCV 2020) with the DMML loss, as in DwoPP (BMVC 2022, Table 1).
 
-    At the end of a task, the mean feature ``a_c`` of each identity ``c`` of the task is stored as an anchor. Anchors
-    never change. No image is stored. The loss of later tasks is the DMML loss plus
-    ``KL(p(. | f_old) || p(. | f_new))``. For an image ``x`` of the task, ``p(c | f) = softmax_c(-|f(x) - a_c|²)`` is a
-    distribution over all anchors.
+    At the end of a task, IDA stores the mean feature ``a_c`` of each identity ``c`` of the task as an anchor. Stored
+    anchors never change. IDA stores no images. The loss of later tasks is the DMML loss plus ``KL(p(.|f_old) ||
+    p(.|f_new))``. For an image ``x``, ``p(c|f) = softmax_c(-|f(x) - a_c|²)`` is a distribution over all anchors.
 
     IDA has no official code, and DwoPP's authors did not publish their changes for re-ID. The following choices are
-    therefore lreid's. The DMML loss replaces the prototypical loss. All anchors are used at once; IDA's paper draws one
-    anchor per class of an episode. An anchor is the mean over all images of an identity, in evaluation mode. The
-    distillation is a mean over the images of a batch, with the probability floor of DwoPP's code; see
-    :func:`~lreid.losses.discriminant_alignment_loss`.
+    therefore lreid's. The DMML loss replaces the prototypical loss of IDA's paper. The distribution covers all anchors
+    at once; IDA's paper draws one anchor per class of an episode. An anchor is the mean feature of all images of an
+    identity, in evaluation mode. The distillation is the mean over the images of a batch; as in DwoPP's code,
+    probabilities have a minimum (:func:`~lreid.losses.discriminant_alignment_loss`).
     """
 
     keeps: ClassVar = {**DwPP.keeps, "anchors": "template"}
@@ -36,14 +35,16 @@ class IDA(DwPP):
         self,
         model: Embedder,
         *,
-        temperature: Annotated[float, Rule("temperature of both distributions", above=0)] = 1.0,
+        temperature: Annotated[
+            float, Rule("temperature of the teacher's and the student's distribution", above=0)
+        ] = 1.0,
         **options: Any,
     ) -> None:
         super().__init__(model, temperature=temperature, **options)
         self.anchors = torch.empty(0, model.dim, device=model.mean.device)  # (A, dim), in the order of the tasks
 
     def distillation(self, student: Tensor, teacher: Tensor, batch: Batch) -> Tensor:
-        """Compute the distillation of the similarities to the anchors of all past identities."""
+        """Compute the distillation of the similarities between images and the anchors of all past identities."""
         return discriminant_alignment_loss(student, teacher, self.anchors, **self.distillation_options)
 
     def end_task(self, task: Task) -> None:

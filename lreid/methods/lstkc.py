@@ -1,4 +1,4 @@
-"""LSTKC: distil corrected affinities of the previous network; average new and old network by a measured weight."""
+"""LSTKC: distil corrected affinities of the previous network; after a task, average new and old weights."""
 
 from typing import Annotated, Any
 
@@ -15,20 +15,21 @@ from lreid.rules import Rule
 class LSTKC(FusedFineTuning):
     """Long short-term knowledge consolidation (Xu et al., AAAI 2024), in the form of its official code.
 
-    The loss is ``softmax + triplet + distill``. In evaluation mode, the previous, fused network extracts features of
-    the same augmented images. :func:`~lreid.losses.lstkc.lstkc_rskt_loss` corrects the wrong affinities of the previous
-    network within the batch and distils the result. After a task, the new and the previous network are averaged;
-    :func:`~lreid.losses.fusion.lstkc_alpha` computes the weight of the new network.
+    The loss is ``softmax + triplet + distill``. The teacher is the previous network after weight averaging; in
+    evaluation mode, it extracts features of the same augmented images. :func:`~lreid.losses.lstkc.lstkc_rskt_loss`
+    corrects the teacher's wrong affinities within the batch and distils the result. After a task, the weights of the
+    new and the previous network are averaged; :func:`~lreid.losses.fusion.lstkc_alpha` computes the weight of the new
+    network.
     """
 
     def __init__(
         self,
         model: Embedder,
         *,
-        distillation_weight: Annotated[float, Rule("weight of the distillation", least=0)] = 1.0,
+        distillation_weight: Annotated[float, Rule("weight of the distillation in the total loss", least=0)] = 1.0,
         temperature: Annotated[float, Rule("temperature of the affinities", above=0)] = 0.1,
         detach_target: Annotated[
-            bool, Rule("stop the gradient at the corrected target, unlike the official code")
+            bool, Rule("stop the gradient through the corrected target; LSTKC's official code does not stop it")
         ] = False,
         normalize_triplet: bool = True,
         measured_fusion: bool = True,

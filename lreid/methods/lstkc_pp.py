@@ -1,4 +1,4 @@
-"""LSTKC++: distil a previous and an older network, and average all three networks after a task."""
+"""LSTKC++: distil from a previous and an older network, and average all three networks after a task."""
 
 import copy
 from typing import Annotated, Any, ClassVar
@@ -23,21 +23,22 @@ SHARES = tuple(tenth / 10 for tenth in range(11))  # candidates for the weight o
 class LSTKCpp(FusedFineTuning):
     """LSTKC++ (Xu et al., TPAMI 2025), in the form of its official code.
 
-    LSTKC++ has up to three networks: the network in training and two teachers. ``teacher`` is the network at the end of
-    the previous task's training, before fusion. From the third task on, ``long_teacher`` is an older network. In
-    evaluation mode, both teachers extract features of the same augmented images. The affinities of the teachers are
-    corrected and distilled (:func:`~lreid.losses.lstkc.lstkcpp_dual_loss`). Three steps follow after a task:
+    LSTKC++ uses up to three networks: the network in training and two teachers. ``teacher`` is the network after
+    training on the previous task, before averaging. ``long_teacher`` is an older network, which exists from the third
+    task on. In evaluation mode, both teachers extract features of the same augmented images. LSTKC++ corrects the
+    affinities of both teachers and distils them (:func:`~lreid.losses.lstkc.lstkcpp_dual_loss`). LSTKC++ ends a task in
+    three steps:
 
-    1. Both teachers are averaged: ``old = beta * long_teacher + (1 - beta) * teacher``. Among the values 0, 0.1, … 1,
-       beta is the value with the best mAP when the images of the task are searched among themselves
-       (:func:`~lreid.retrieval.self_retrieval`). Of equally good values, the smallest is used.
-    2. The network becomes ``alpha * new + (1 - alpha) * old``; :func:`~lreid.losses.fusion.lstkcpp_alpha` computes
+    1. Average both teachers: ``old = beta * long_teacher + (1 - beta) * teacher``. Of the values 0, 0.1, … 1, beta is
+       the value with the best mAP in a search of the task's images among themselves
+       (:func:`~lreid.retrieval.self_retrieval`). If several values of beta are equally good, the smallest is used.
+    2. Replace the network by ``alpha * new + (1 - alpha) * old``; :func:`~lreid.losses.fusion.lstkcpp_alpha` computes
        alpha.
-    3. ``old`` becomes ``long_teacher``, and the new network before fusion becomes ``teacher``.
+    3. Store ``old`` as ``long_teacher``, and the new network before averaging as ``teacher``.
 
-    After the second task, ``old`` is the network of the first task. The triplet loss uses unnormalised features, so set
-    ``EVAL.METRIC`` to ``euclidean``. lreid averages the classifier rows of all identities of ``teacher``; LSTKC++'s
-    official code averages only the rows of identities of ``long_teacher``.
+    After the second task, ``old`` is the network of the first task. The triplet loss compares features without scaling
+    to unit length, so set ``EVAL.METRIC`` to ``euclidean``. lreid averages the classifier rows of all identities of
+    ``teacher``; LSTKC++'s official code averages only the rows of identities on which ``long_teacher`` was trained.
     """
 
     keeps: ClassVar = {**FusedFineTuning.keeps, "long_teacher": "network"}
@@ -47,7 +48,7 @@ class LSTKCpp(FusedFineTuning):
         self,
         model: Embedder,
         *,
-        distillation_weight: Annotated[float, Rule("weight of the distillation", least=0)] = 1.0,
+        distillation_weight: Annotated[float, Rule("weight of the distillation in the total loss", least=0)] = 1.0,
         temperature: Annotated[float, Rule("temperature of the affinities", above=0)] = 0.1,
         measured_fusion: bool = True,
         **base: Any,
@@ -78,7 +79,7 @@ class LSTKCpp(FusedFineTuning):
         super().finish_task(task)
 
     def old_network(self, task: Task) -> ClassifyingEmbedder:
-        """Return the average of both teachers with the best mAP on the images of the task."""
+        """Return the average of both teachers that has the best mAP on the images of the task."""
         assert self.teacher is not None
         self.old = self.teacher
         if self.long_teacher is not None:
@@ -87,21 +88,21 @@ class LSTKCpp(FusedFineTuning):
         return self.old
 
     def figures(self) -> dict[str, float]:
-        """Return the values of the base class, and the weight of the older teacher as ``long_share``."""
+        """Return the values of the base class, and beta (the weight of the older teacher) as ``long_share``."""
         return super().figures() | ({} if self.long_share is None else {"long_share": self.long_share})
 
     def self_retrieval(self, network: ClassifyingEmbedder, task: Task) -> float:
-        """Search the images of a task among themselves, and return the mAP in [0, 1]."""
+        """Search each image of a task among the other images of the task, and return the mAP in [0, 1]."""
         labels = np.array([record.pid for record in task.records])
         cameras = np.array([record.camid for record in task.records])
         return self_retrieval(self.extract(network, task).numpy(), labels, cameras, metric="euclidean")
 
     def measured_alpha(self, new: Tensor, old: Tensor) -> float:
-        """Compute the weight of the new network from the overlap of both networks' affinities."""
+        """Compute alpha, the weight of the new network, from the overlap of both networks' affinities."""
         return lstkcpp_alpha(new, old)
 
     def end_task(self, task: Task) -> None:
-        """Store the new network before fusion as ``teacher`` and the averaged teachers as ``long_teacher``."""
+        """Store the network before averaging as ``teacher``, and the average of both teachers as ``long_teacher``."""
         super().end_task(task)
         if self.trained is not None:
             self.teacher, self.long_teacher = self.trained, self.old

@@ -1,4 +1,4 @@
-"""LwF: softmax-triplet fine-tuning with distillation of the previous model's logits over the old identities."""
+"""LwF: softmax-triplet fine-tuning that distils the previous model's logits over the old identities."""
 
 from typing import Annotated, Any, ClassVar
 
@@ -16,12 +16,12 @@ from lreid.rules import Rule
 class LwF(BoTFineTuning):
     """Learning without Forgetting (Li and Hoiem, ECCV 2016) in the form of AKA's official code.
 
-    From the second task on, the previous model and its classifier process the same augmented images. The previous
-    model's softmax over the old identities is the target for the current softmax over all identities. AKA's code keeps
-    the previous model in training mode, where BatchNorm uses the statistics of the batch; lreid keeps the previous
-    model in evaluation mode. AKA's code also has a neck for every task; in lreid, all tasks share one neck, as in BoT.
-    With exemplars, this method is "LwF+" in DwoPP's Table 1 (BMVC 2022). Details of "LwF+" are not published; in lreid,
-    all losses cover the images of the task and the exemplars.
+    From the second task on, the previous model and its classifier process the same augmented images. The target of the
+    distillation is the previous model's softmax over the old identities. AKA's code keeps the previous model in
+    training mode, so that BatchNorm uses the statistics of the batch. lreid keeps the previous model in evaluation
+    mode. AKA's code has one BatchNorm neck per task; in lreid, all tasks share one neck, as in BoT. With exemplars,
+    this method is "LwF+" in DwoPP's Table 1 (BMVC 2022). Details of "LwF+" are not published; in lreid, all loss terms
+    cover the images of the task and the exemplars.
     """
 
     keeps: ClassVar = {**BoTFineTuning.keeps, "old_classifier": "network"}
@@ -33,8 +33,10 @@ class LwF(BoTFineTuning):
         self,
         model: Embedder,
         *,
-        distillation_weight: Annotated[float, Rule("weight of the distillation", least=0)] = 1.0,
-        temperature: Annotated[float, Rule("temperature of both distributions", above=0)] = 2.0,
+        distillation_weight: Annotated[float, Rule("weight of the distillation in the total loss", least=0)] = 1.0,
+        temperature: Annotated[
+            float, Rule("temperature of the teacher's and the student's distribution", above=0)
+        ] = 2.0,
         **bot: Any,
     ) -> None:
         super().__init__(model, **bot)
@@ -43,7 +45,7 @@ class LwF(BoTFineTuning):
         self.old_classifier = frozen_copy(self.classifier)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Compute BoT's loss terms and, from the second task on, the distillation of the previous logits."""
+        """Compute BoT's loss terms and, from the second task on, the distillation of the previous model's logits."""
         features = self.model(batch.images)  # (B, dim)
         logits = self.classifier(self.model.neck(features))  # (B, all classes)
         terms = self.softmax_triplet(features, logits, batch)
@@ -54,6 +56,6 @@ class LwF(BoTFineTuning):
         return terms
 
     def end_task(self, task: Task) -> None:
-        """Store the teacher and the classifier of the teacher."""
+        """Store the teacher and its classifier."""
         super().end_task(task)
         self.old_classifier = frozen_copy(self.classifier)

@@ -16,10 +16,10 @@ from lreid.rules import Rule
 class MIR(ER):
     """Maximally interfered retrieval (Aljundi et al., NeurIPS 2019), a baseline in ER-ACE's paper.
 
-    MIR draws ``candidates`` stored images, and makes a virtual step of plain gradient descent on the loss of the
-    incoming batch. The candidates whose loss increases most are replayed. Neither MIR's paper nor its code says how
-    BatchNorm works in this comparison. In lreid, BatchNorm uses the statistics of the candidates, before and after the
-    virtual step, and its running statistics do not change.
+    MIR draws ``candidates`` stored images and makes a virtual gradient descent step on the loss of the incoming batch.
+    MIR replays the candidates whose loss increases most in the virtual step. Neither MIR's paper nor its code says how
+    BatchNorm works while the losses of candidates are compared. In lreid, BatchNorm uses the statistics of the
+    candidates in this comparison, and its running statistics do not change.
     """
 
     divisible = False
@@ -31,8 +31,8 @@ class MIR(ER):
         candidates: Annotated[
             int,
             Rule(
-                "number of stored images to choose from; 0 means five times the number of replayed images "
-                "(official code: 50 for 10)",
+                "number of stored images to choose from; 0 means five times the number of replayed images, as in "
+                "MIR's official code (50 for 10)",
                 least=0,
             ),
         ] = 0,
@@ -46,7 +46,7 @@ class MIR(ER):
         self.candidates, self.virtual_rate = candidates, virtual_rate
 
     def choose(self, count: int, incoming: Tensor) -> Replay | None:
-        """Draw candidates, and choose the images whose loss would increase most after a step on the incoming batch."""
+        """Draw candidates, and choose those whose loss would increase most after a step on the incoming batch."""
         candidates = self.candidates or 5 * count
         require(candidates > count, "candidates", candidates, f"0, or above the {count} that are replayed")
         drawn = super().choose(candidates, incoming)
@@ -65,7 +65,7 @@ class MIR(ER):
         return Replay(drawn.images[chosen], drawn.labels[chosen], drawn.rows[chosen.cpu().numpy()])
 
     def losses(self, drawn: Replay, moved: dict[Tensor, Tensor]) -> Tensor:
-        """Compute the loss of each image (n,) as if the parameters in ``moved`` had the values in ``moved``."""
+        """Compute the loss (n,) of each drawn image, with the parameters in ``moved`` replaced by their values."""
 
         def call(module: torch.nn.Module, values: Tensor) -> Tensor:
             tensors = {name: moved.get(part, part) for name, part in module.named_parameters()}

@@ -1,4 +1,4 @@
-"""PASS: rotated images as separate classes, noisy prototypes of past identities, and feature distillation.
+"""PASS: rotated images as separate classes, prototypes of past identities with noise, and feature distillation.
 
 The file and the method are not named ``pass``, because ``pass`` is a Python keyword.
 """
@@ -22,33 +22,34 @@ from lreid.rules import Rule
 class PASS(BoTFineTuning):
     """Prototype augmentation and self-supervision (Zhu et al., CVPR 2021).
 
-    The loss is ``L + 10 CE(m + r e, 4y) + w |F - F'|``.
+    The loss is ``L + 10 CE(m + r e, 4y) + w |F - F'|``, with these symbols:
 
-    * ``L`` is BoT's softmax-triplet loss. Each image is used four times, rotated by 0, 90, 180 and 270 degrees.
-      Rotation ``k`` of identity ``y`` is a separate class ``4y + k``.
-    * ``m`` is the prototype of a past identity: the mean feature of its upright images in evaluation mode. Prototypes
-      are computed once, after the task of the identity. For each image of the batch, one prototype is drawn. ``e`` is
-      normal noise. The radius ``r`` is the root mean variance within identities, per feature dimension, measured after
-      the first task.
+    * ``L`` is BoT's softmax-triplet loss. The batch contains each image four times, rotated by 0, 90, 180 and 270
+      degrees. Rotation ``k`` of identity ``y`` is a separate class ``4y + k``.
+    * ``m`` is the prototype of a past identity: the mean feature of its unrotated images in evaluation mode. Prototypes
+      are computed once, after the task of the identity. For each image of the batch, lreid draws one prototype. The
+      vector ``e`` is normal noise. The scale ``r`` of the noise is the root of the mean variance within identities, per
+      feature dimension, measured after the first task.
     * ``F`` and ``F'`` are the features that the new and the previous model compute for all rotated images. The norm
-      ``|F - F'|`` covers the entire batch and is neither squared nor averaged; ``w`` is the weight of the norm.
+      ``|F - F'|`` is over the entire batch, neither squared nor averaged; ``w`` is its weight.
 
     DwoPP's authors (BMVC 2022) did not publish how they adapted PASS to re-ID. The following choices are lreid's:
 
-    * After rotations by 90 and 270 degrees, images that are not square are resized to the input size. The triplet loss
-      treats each rotation as a separate identity.
-    * Prototypes are mean features after the neck, because the classifier follows the neck. ``F`` and ``F'`` are
-      features before the neck. After the neck, new features have mean 0 in every batch but old features do not, so old
-      and new features could never be equal.
-    * Logits are not divided by PASS's temperature of 0.1, because a linear classifier can learn larger weights instead.
-    * ``w`` is 0.03 instead of PASS's 10. The gradient of the distillation term at the features has the length ``w``, no
-      matter how similar new and old features are. The gradient of the triplet loss has a length of about
-      ``sqrt(2 / B)``. With ``w = 10``, the model learns little.
+    * After rotations by 90 and 270 degrees, images that are not square are resized to the input size of the network.
+      The triplet loss treats each rotation as a separate identity.
+    * Prototypes are mean features after the BatchNorm neck, because the classifier follows the neck. ``F`` and ``F'``
+      are features before the neck. After the neck, new features have mean 0 in every batch and old features do not, so
+      they could never be equal.
+    * Logits are not divided by the temperature 0.1 of PASS's paper, because a linear classifier can learn larger
+      weights instead.
+    * The weight ``w`` is 0.03 instead of 10 as in PASS's paper. The gradient of the distillation term with respect to
+      the features has length ``w``, however small the term is. The gradient of the triplet loss has a length of about
+      ``sqrt(2 / B)`` for batches of B images. With ``w = 10``, the distillation dominates and the model learns little.
     * As in PASS, the softmax covers all identities so far. New images are therefore pushed away from the classifier
-      rows of past identities; prototypes have no other effect on the features. With ``prototype_weight=0``, nothing
-      preserves the old classifier rows, so the softmax covers only the identities of the task, as in BoT-FT.
+      rows of past identities; the prototypes keep the old rows in place. With ``prototype_weight=0``, nothing preserves
+      the old classifier rows, so the softmax covers only the identities of the task, as in BoT-FT.
 
-    A step trains on four times as many images as a step of BoT-FT.
+    A training step uses four times as many images as a step of BoT-FT.
     """
 
     keeps: ClassVar = {**BoTFineTuning.keeps, "prototypes": "template"}
@@ -60,7 +61,7 @@ class PASS(BoTFineTuning):
         self,
         model: Embedder,
         *,
-        prototype_weight: Annotated[float, Rule("weight of the cross-entropy of prototypes", least=0)] = 10.0,
+        prototype_weight: Annotated[float, Rule("weight of the cross-entropy on prototypes", least=0)] = 10.0,
         distillation_weight: Annotated[float, Rule("weight w of the feature distillation", least=0)] = 0.03,
         rotate: Annotated[bool, Rule("rotate images; with False and both weights 0, the method equals BoT-FT")] = True,
         **bot: Any,
@@ -80,7 +81,7 @@ class PASS(BoTFineTuning):
         self.classifier.cover([self.rotations * (max(task.classes) + 1) - 1])
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Compute BoT's loss terms on rotated images and, from the second task on, the terms against forgetting."""
+        """Compute BoT's loss terms on rotated images; from the second task on, add the terms against forgetting."""
         count = len(batch.labels)
         if self.rotations > 1:
             images, labels = rotate_batch(batch.images, batch.labels)  # (4B, 3, H, W), (4B,)
@@ -95,7 +96,7 @@ class PASS(BoTFineTuning):
         return terms
 
     def prototype_loss(self, count: int) -> Tensor:
-        """Draw ``count`` prototypes, add noise, and compute their cross-entropy."""
+        """Draw ``count`` prototypes, add noise, and compute their cross-entropy in the classifier."""
         picks = torch.randint(len(self.prototypes), (count,), generator=self.generator)  # (n,)
         noise = torch.randn(count, self.prototypes.shape[1], generator=self.generator)  # (n, dim)
         noise = to_device(noise, self.prototypes.device).to(self.prototypes.dtype)
@@ -108,7 +109,7 @@ class PASS(BoTFineTuning):
         return super().class_scores(features)[:, :: self.rotations]  # upright images
 
     def end_task(self, task: Task) -> None:
-        """Store the teacher, the mean feature of each identity and, after the first task, the radius."""
+        """Store the teacher, the mean feature of each identity and, after the first task, the scale of the noise."""
         features = torch.from_numpy(self.model.extract([record.path for record in task.records]))  # (n, dim)
         labels = torch.tensor([record.pid for record in task.records])  # (n,)
         if self.teacher is None:

@@ -1,4 +1,4 @@
-"""PatchKD: LwF with additional distillation of the logits and distances of selected patches."""
+"""PatchKD: LwF that also distils the logits and distances of selected patches."""
 
 from collections.abc import Iterable
 from typing import Annotated, Any, ClassVar
@@ -28,29 +28,30 @@ class PatchKD(LwF):
     """Patch-based knowledge distillation (Sun and Mu, ACM MM 2022).
 
     From the second task on, a small network, the sampler (:class:`~lreid.models.PatchNet`), chooses ``patches``
-    positions of the feature map. A patch is the feature vector at a chosen position. Patches are taken from the feature
-    maps of both the current and the previous network. Four terms are added to LwF's loss terms:
+    positions in the feature map. A patch is the feature vector at a chosen position. The same positions are used in the
+    feature maps of the current and the previous network. PatchKD adds four terms to LwF's loss:
 
-    * ``patch_distill``: distillation of the logits that the previous classifier computes for patches of the previous
-      network. Patches of the current network have a separate neck and classifier.
-    * ``relations``: distillation of two kinds of distances: between the patches of an image, and between the images of
-      the batch for each patch.
+    * ``patch_distill``: distillation of the previous classifier's logits for patches of the previous network. A
+      separate neck and classifier compute the logits of the current network's patches.
+    * ``relations``: distillation of the distances between the patches of an image, and of the distances between the
+      images of the batch for each patch.
     * ``confidence``: the entropy of the previous classifier's softmax over old identities, for patches of the previous
       network.
-    * ``diversity``: the mean cosine similarity between the patches of an image after the patch neck, which is in
-      evaluation mode for this term.
+    * ``diversity``: the mean cosine similarity between the patches of an image after the patch neck; the neck is in
+      evaluation mode.
 
-    ``confidence`` and ``diversity`` train the sampler. ``patch_distill``, ``relations`` and ``diversity`` train the
-    network.
+    The terms ``confidence`` and ``diversity`` train the sampler. The terms ``patch_distill``, ``relations`` and
+    ``diversity`` train the network.
 
-    PatchKD's official code has one learning rate schedule for the entire sequence of tasks. All tasks after the first
-    therefore train with a hundredth of the initial learning rate. The schedule of the sampler begins with the second
-    task. ``configs/recipes/patch_kd.yaml`` sets both schedules. lreid differs from PatchKD's official code in four
-    points. All tasks share one neck. The neck of the previous network is in evaluation mode. Label smoothing covers the
-    classes of the task instead of 2,500 classes. The stem of the ResNet has a ReLU.
+    PatchKD's official code has one learning rate schedule for the whole sequence of tasks. In the official code, all
+    tasks after the first therefore train at a hundredth of the initial learning rate. The sampler has its own schedule,
+    which begins with the second task. ``configs/recipes/patch_kd.yaml`` sets both schedules. lreid differs from
+    PatchKD's official code in four points. First, all tasks share one BatchNorm neck. Second, the neck of the previous
+    network is in evaluation mode. Third, label smoothing covers the classes of the task; the official code uses 2,500
+    classes. Fourth, the stem of the ResNet has a ReLU.
 
     Args:
-        model: the network, which must have a neck and feature maps.
+        model: the network; it must have a BatchNorm neck and feature maps.
     """
 
     keeps: ClassVar = {**LwF.keeps, "sampler": "network", "patch_neck": "network", "patch_classifier": "identity"}
@@ -60,7 +61,7 @@ class PatchKD(LwF):
         self,
         model: Embedder,
         *,
-        patches: Annotated[int, Rule("number of patches per image", least=2)] = 3,
+        patches: Annotated[int, Rule("number of patches that are selected per image", least=2)] = 3,
         patch_weight: Annotated[float, Rule("weight of the loss term patch_distill", least=0)] = 0.1,
         relation_weight: Annotated[float, Rule("weight of the loss term relations", least=0)] = 100.0,
         confidence_weight: Annotated[float, Rule("weight of the loss term confidence", least=0)] = 1.0,
@@ -87,7 +88,7 @@ class PatchKD(LwF):
         self.patch_classifier = GrowingClassifier(model.dim).to(device)
 
     def begin_task(self, task: Task) -> None:
-        """For each new identity, add a row to the classifier of images and to the classifier of patches."""
+        """For each new identity, add a row to the image classifier and a row to the patch classifier."""
         super().begin_task(task)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(torch.randint(2**31, (), generator=self.generator)))
@@ -101,7 +102,7 @@ class PatchKD(LwF):
         return [*groups, {"params": list(self.sampler.parameters()), **own}]
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
-        """Compute LwF's loss terms and, from the second task on, the loss terms of patches."""
+        """Compute the loss terms of LwF and, from the second task on, those of patches."""
         maps = self.model.maps(batch.images)  # (B, dim, h, w)
         features = self.model.pool(maps)  # (B, dim)
         logits = self.classifier(self.model.neck(features))  # (B, all classes)

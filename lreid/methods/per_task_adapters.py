@@ -1,4 +1,4 @@
-"""Adapters for a frozen transformer, one per task; feature statistics choose the adapter for each image."""
+"""Adapters for a frozen transformer, one per task; at test time, each image uses the adapter of its likely task."""
 
 from typing import Any, ClassVar
 
@@ -9,14 +9,14 @@ from lreid.models.embedder import Embedder
 
 
 class PerTaskAdapters(TaskHeadFineTuning):
-    """Train a separate adapter for every task, so that no adapter forgets (the idea of AdalReID and DASA).
+    """Train a separate adapter for every task, so that later tasks do not change it (the idea of AdalReID and DASA).
 
-    lreid implements the simplest form of the idea, not the official code of AdalReID or DASA. ``MODEL.ADAPTER`` is
-    trained with the losses of BoT. The neck and the classifier are discarded after the task. For each task, the model
-    stores the adapter, and the mean and variance of features that the frozen network computes without an adapter. The
-    model stores neither images nor identities. At test time, each image uses the adapter of the most likely task
-    (:class:`~lreid.models.adapters.bank.AdapterBank`). ``tools/adapter_choice.py`` measures the loss of mAP by wrong
-    choices of the adapter.
+    This class is the simplest form of the idea, not the official code of AdalReID or DASA. The adapter
+    (``MODEL.ADAPTER``) is trained with the losses of BoT. The neck and the classifier are discarded after the task. For
+    each task, the model stores the adapter, and the mean and variance of the task's features without an adapter. The
+    model stores no images and no identities. At test time, :class:`~lreid.models.adapters.bank.AdapterBank` chooses the
+    adapter of the most likely task for each image. The script ``tools/adapter_choice.py`` measures how much mAP wrong
+    choices cost.
     """
 
     saves: ClassVar = ["right"]
@@ -34,7 +34,7 @@ class PerTaskAdapters(TaskHeadFineTuning):
         self.bank.restart()
 
     def finish_task(self, task: Task) -> None:
-        """Store the adapter, and the statistics of the task's features, computed without an adapter."""
+        """Store the adapter, and the statistics of the task's features without an adapter."""
         self.bank.use = -1
         try:
             features = self.features_of(task) / self.model.scale  # (n, dim)
@@ -49,10 +49,10 @@ class PerTaskAdapters(TaskHeadFineTuning):
         return len(task.records)
 
     def figures(self) -> dict[str, float]:
-        """Return the share of the last task's training images for which the right adapter is chosen."""
+        """Return the share of the last task's training images for which the adapter of that task is chosen."""
         return super().figures() | {"own_adapter": self.right}
 
     def stored(self, identities: int) -> dict[str, int]:
-        """Count bytes as the base class does; bytes per domain are one adapter and its feature statistics."""
+        """Count bytes like the base class; the bytes per domain are one adapter and its feature statistics."""
         nbytes = sum(getattr(self.bank, name).nbytes for name in ROWS)
         return super().stored(identities) | {"domain": nbytes // max(len(self.bank), 1)}

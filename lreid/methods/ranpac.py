@@ -1,4 +1,4 @@
-"""RanPAC: random projections of frozen features, decorrelated by second moments; no gradient steps."""
+"""RanPAC: random projections of frozen features, decorrelated by their second moments; no gradient steps."""
 
 from typing import Annotated, ClassVar
 
@@ -19,12 +19,12 @@ class RanPAC(SimpleCIL):
     """RanPAC: random projections and pre-trained models (McDonnell et al., NeurIPS 2023), for retrieval.
 
     Let ``h = max(x W, 0)`` be the projected features. ``G`` is the sum of ``h^T h`` over all images so far. ``Q`` is
-    the sum of ``h^T y`` over all images so far, where ``y`` is the one-hot class. The class scores are
-    ``h (G + r I)^-1 Q``. Retrieval compares the features ``h (G + r I)^(-1/2)``. The dot product of two such features
-    contains the same matrix ``(G + r I)^-1`` as the class scores.
+    the sum of ``h^T y`` over all images so far, where ``y`` is the one-hot class. The class scores are ``h (G + r I)^-1
+    Q``. Retrieval compares the transformed features ``h (G + r I)^(-1/2)``. The dot product of two transformed features
+    contains ``(G + r I)^-1``, the same matrix as the class scores.
 
-    The ridge ``r`` is the power of ten with the smallest squared error on a fifth of the last task's images. RanPAC's
-    official code takes the last fifth in the order of the loader; lreid takes a random fifth.
+    The ridge parameter ``r`` is the power of ten with the smallest squared error on a fifth of the last task's images.
+    RanPAC's official code uses the last fifth in the order of its data loader; lreid uses a random fifth.
     """
 
     keeps: ClassVar = {"gram": "domain", "products": "template"}
@@ -37,7 +37,7 @@ class RanPAC(SimpleCIL):
         width: Annotated[
             int, Rule("length of the projected features, 10000 in the paper; memory grows with its square", least=1)
         ] = 2000,
-        ridge: Annotated[float, Rule("ridge r; 0 means that r is chosen after each task", least=0)] = 0.0,
+        ridge: Annotated[float, Rule("ridge parameter r; 0 means that it is chosen after each task", least=0)] = 0.0,
     ) -> None:
         super().__init__(model)
         self.given_ridge = self.ridge = ridge
@@ -48,7 +48,7 @@ class RanPAC(SimpleCIL):
         self.generator = torch.Generator().manual_seed(torch.initial_seed())
 
     def learn(self, features: Tensor, labels: Tensor) -> None:
-        """Add the second moments of a task's features, and decorrelate features with the moments of all tasks."""
+        """Add the second moments of a task's features to the sum over all tasks, and update the decorrelation."""
         projected = self.transform.expand(features)  # (n, width)
         classes = max(len(self.products), int(labels.max()) + 1)
         self.gram += projected.T @ projected
@@ -60,7 +60,7 @@ class RanPAC(SimpleCIL):
         self.transform.matrix.copy_(vectors @ ((values.clamp(min=0) + self.ridge).rsqrt()[:, None] * vectors.T))
 
     def chosen_ridge(self, projected: Tensor, targets: Tensor) -> float:
-        """Choose the ridge with the smallest squared error on a random fifth of the images.
+        """Choose the ridge parameter with the smallest squared error on a random fifth of the images.
 
         Args:
             projected: (n, width) projected features.
@@ -77,9 +77,9 @@ class RanPAC(SimpleCIL):
         return RIDGES[int(torch.stack(errors).argmin())]
 
     def class_scores(self, features: Tensor) -> Tensor:
-        """Compute ridge regression scores of all classes, (n, classes), for transformed features (n, width)."""
+        """Compute the ridge regression scores (n, classes) of all classes for transformed features (n, width)."""
         return features @ self.transform.matrix @ self.products.to(features).T
 
     def figures(self) -> dict[str, float]:
-        """Return the ridge of the last task."""
+        """Return the ridge parameter of the last task."""
         return super().figures() | {"ridge": self.ridge}

@@ -1,4 +1,4 @@
-"""The initial model without training: the baseline that every method should exceed."""
+"""The initial model without training: a baseline that every method should exceed."""
 
 import torch
 from torch import Tensor
