@@ -1,4 +1,4 @@
-"""Shared parts of the losses: distances, safe roots, log-probabilities, class means, checks of shapes."""
+"""Functions that several losses share: distances, safe roots, log-probabilities, class means, checks of shapes."""
 
 from typing import Literal
 
@@ -9,18 +9,18 @@ Metric = Literal["sqeuclidean", "euclidean", "cosine"]
 
 
 def squared_distances(a: Tensor, b: Tensor) -> Tensor:
-    """Squared Euclidean distances of all pairs, ``(n, D)`` and ``(m, D)`` float64 to ``(n, m)`` float64.
+    """Compute squared Euclidean distances of all pairs: ``(n, D)`` and ``(m, D)`` float64 to ``(n, m)`` float64.
 
-    The distances are computed as ``|a|² + |b|² - 2ab``, because one matrix product needs far less memory than the
-    ``(n, m, D)`` differences. The subtraction of large numbers loses digits, so the inputs must be float64.
+    The distances are computed as ``|a|² + |b|² - 2ab``, because the matrix product ``ab`` needs far less memory than
+    ``(n, m, D)`` differences. The subtraction of large, similar numbers loses precision, so the inputs must be float64.
     """
     return a.square().sum(1)[:, None] + b.square().sum(1) - 2 * a @ b.T
 
 
 def distances(a: Tensor, b: Tensor, metric: Metric) -> Tensor:
-    """Distances of all pairs, ``(n, D)`` and ``(m, D)`` float64 to ``(n, m)``.
+    """Compute distances of all pairs: ``(n, D)`` and ``(m, D)`` float64 to ``(n, m)`` float64.
 
-    For ``cosine``, the distance is the negative dot product.
+    With ``metric="cosine"``, the distance is the negative dot product.
 
     Raises:
         ValueError: the metric is unknown.
@@ -35,29 +35,29 @@ def distances(a: Tensor, b: Tensor, metric: Metric) -> Tensor:
 
 
 def safe_root(squared: Tensor) -> Tensor:
-    """Square root whose gradient at 0 is 0. Negative inputs, which come from rounding, count as 0."""
+    """Compute a square root whose gradient at 0 is 0. Negative inputs count as 0; they only arise from rounding."""
     zero = squared <= 0
     return squared.masked_fill(zero, 1).sqrt().masked_fill(zero, 0)
 
 
 def safe_quotient(vectors: Tensor, lengths: Tensor) -> Tensor:
-    """Divide vectors by their lengths; vectors of length 0 do not change."""
+    """Divide vectors by their lengths; vectors of length 0 stay 0."""
     return vectors / lengths.masked_fill(lengths == 0, 1)
 
 
 def unit(vectors: Tensor) -> Tensor:
-    """Scale the rows of a matrix to unit length; rows of zeros do not change."""
+    """Scale the rows of a matrix to unit length; rows of zeros stay 0."""
     return safe_quotient(vectors, safe_root(vectors.square().sum(1, keepdim=True)))
 
 
 def without_column(matrix: Tensor, left_out: Tensor) -> Tensor:
-    """Remove one entry per row, column ``left_out[i]`` of row ``i``, in order: ``(n, m)`` to ``(n, m - 1)``."""
+    """Remove the entry in column ``left_out[i]`` from each row ``i`` of a matrix: ``(n, m)`` to ``(n, m - 1)``."""
     columns = torch.arange(matrix.shape[1], device=matrix.device)[:-1].expand(len(matrix), -1)
     return matrix.gather(1, columns + (columns >= left_out[:, None]))
 
 
 def log_probabilities(scores: Tensor, temperature: float) -> Tensor:
-    """Log-softmax of each row of ``scores / temperature``, in float64.
+    """Compute the log-softmax of each row of ``scores / temperature``, in float64.
 
     Raises:
         ValueError: the temperature is not above 0.
@@ -67,7 +67,7 @@ def log_probabilities(scores: Tensor, temperature: float) -> Tensor:
 
 
 def label_means(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean feature of each label ``(N, D)`` float64, the labels ``(N,)``, and the index of each row's mean ``(B,)``."""
+    """Compute each label's mean ``(N, D)`` float64, the labels ``(N,)``, and the index of each row's mean ``(B,)``."""
     check_rows(features, labels)
     names, place, counts = torch.unique(labels.to(features.device), return_inverse=True, return_counts=True)
     sums = features.new_zeros(len(names), features.shape[1], dtype=torch.float64)
@@ -75,15 +75,14 @@ def label_means(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tenso
 
 
 def class_means(features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean feature of each label.
+    """Compute the mean feature of each label.
 
     Args:
         features: ``(B, D)`` float.
         labels: ``(B,)`` integers.
 
     Returns:
-        Means ``(N, D)`` in the precision of ``features``, summed in float64, and the labels ``(N,)`` of the means,
-        ascending.
+        Means ``(N, D)`` in the dtype of ``features`` (summed in float64), and their labels ``(N,)`` in ascending order.
 
     Raises:
         ValueError: a shape is wrong.
@@ -130,5 +129,5 @@ def check_temperature(temperature: float) -> None:
 
 
 def to_loss(value: Tensor, features: Tensor) -> Tensor:
-    """Convert a value to the precision of ``features``, but at least to float32."""
+    """Convert a value to the dtype of ``features``, or to float32 if ``features`` has half precision."""
     return value.to(torch.promote_types(features.dtype, torch.float32))

@@ -1,4 +1,4 @@
-"""Distillation of affinities: an image's cosines to all images of the batch, as a probability distribution."""
+"""Distillation of affinities, probability distributions over an image's cosines to all images of the batch."""
 
 from torch import Tensor
 
@@ -6,12 +6,13 @@ from lreid.losses._ops import check_pairs, log_probabilities, to_loss, unit
 
 
 def affinity_kl_loss(student: Tensor, teacher: Tensor, *, temperature: float = 0.1, reverse: bool = False) -> Tensor:
-    """Kullback-Leibler (KL) divergence between the affinities of teacher and student in a batch, mean over the rows.
+    """Compute the Kullback-Leibler (KL) divergence between teacher's and student's affinities, mean over the rows.
 
-    Row ``i`` of an affinity matrix is the softmax of the cosines between image ``i`` and all images, itself included.
-    The cosines are divided by a temperature. The loss is ``KL(teacher || student)``.
+    Row ``i`` of an affinity matrix is the softmax of the cosines between image ``i`` and all images of the batch,
+    including itself. Before the softmax, the cosines are divided by a temperature. The loss is ``KL(teacher ||
+    student)``.
 
-    Source: the official code of DASK (AAAI 2025). DASK leaves out LSTKC's rectification
+    Source: the official code of DASK (AAAI 2025). DASK leaves out LSTKC's correction of wrong affinities
     (:func:`~lreid.losses.lstkc.lstkc_rskt_loss`). DKP++'s official code (TPAMI 2025) uses ``KL(student || teacher)``,
     which ``reverse=True`` selects. The loss is computed in float64 from log-probabilities.
 
@@ -22,7 +23,7 @@ def affinity_kl_loss(student: Tensor, teacher: Tensor, *, temperature: float = 0
         reverse: compute ``KL(student || teacher)`` instead of ``KL(teacher || student)``.
 
     Returns:
-        Scalar in the precision of ``student``, at least float32; 0 for fewer than two rows.
+        Scalar in the dtype of ``student`` (float32 for half precision); 0 for fewer than two rows.
 
     Raises:
         ValueError: the shapes do not match, or the temperature is not above 0.
@@ -33,7 +34,7 @@ def affinity_kl_loss(student: Tensor, teacher: Tensor, *, temperature: float = 0
 
 
 def log_affinities(features: Tensor, temperature: float) -> Tensor:
-    """Log-softmax of the cosines between each row and all rows, itself included: ``(B, D)`` to ``(B, B)`` float64.
+    """Compute the log-softmax of each row's cosines to all rows, including itself: ``(B, D)`` to ``(B, B)`` float64.
 
     Raises:
         ValueError: the temperature is not above 0.
@@ -43,5 +44,5 @@ def log_affinities(features: Tensor, temperature: float) -> Tensor:
 
 
 def mean_divergence(log_p: Tensor, log_q: Tensor) -> Tensor:
-    """Mean over the rows of ``KL(p || q)``, from log-probabilities ``(B, C)``; 0 if there are no rows."""
+    """Compute the mean over rows of ``KL(p || q)`` from log-probabilities ``(B, C)``; 0 if there are no rows."""
     return (log_p.exp() * (log_p - log_q)).sum() / max(len(log_p), 1)

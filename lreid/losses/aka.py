@@ -8,19 +8,19 @@ from lreid.losses.triplet import hardest_distances
 
 
 def plasticity_loss(features: Tensor, labels: Tensor, *, margin: float = 0.3) -> Tensor:
-    """Batch-hard triplet loss on ``log(1 + exp(d))`` instead of the Euclidean distance ``d``.
+    """Compute a batch-hard triplet loss with ``log(1 + exp(d))`` in place of the Euclidean distance ``d``.
 
     Source: Pu et al., "Lifelong Person Re-Identification via Adaptive Knowledge Accumulation", CVPR 2021, in the form
-    of the official code. In float32, AKA's official code overflows for distances above 88. This function computes the
-    loss in float64.
+    of the official code. AKA's official code overflows in float32 if a distance is above 88. This function computes the
+    loss in float64 and does not overflow.
 
     Args:
-        features: ``(B, D)`` float, for each image the sum of its feature and the output of the knowledge graph.
+        features: ``(B, D)`` float: for each image, the sum of its feature and of the knowledge graph's output.
         labels: ``(B,)`` integers, in any order, with any number of images per label.
         margin: margin of the triplet loss, in units of ``log(1 + exp(d))``.
 
     Returns:
-        Scalar in the precision of ``features``, at least float32; 0 for a batch of one identity.
+        Scalar in the dtype of ``features`` (float32 for half precision); 0 for a batch of one identity.
 
     Raises:
         ValueError: a shape is wrong.
@@ -32,16 +32,17 @@ def plasticity_loss(features: Tensor, labels: Tensor, *, margin: float = 0.3) ->
 
 
 def stability_loss(student_vertices: Tensor, teacher_vertices: Tensor) -> Tensor:
-    """Squared distance between the old and the new unit vector of each vertex, mean over the vertices.
+    """Compute the squared distance between the old and the new unit vector of each vertex, mean over the vertices.
 
-    Source: the same as for :func:`plasticity_loss`. AKA's official code multiplies the stability loss by 0.0005.
+    Source: Pu et al. (AKA), as for :func:`plasticity_loss`. AKA's official code multiplies the stability loss by
+    0.0005; the caller of this function does so.
 
     Args:
         student_vertices: ``(V, D)`` float vertices of the graph in training.
         teacher_vertices: ``(V, D)`` float, the same vertices after the previous task; no gradient flows to them.
 
     Returns:
-        Scalar in ``[0, 4]`` in the precision of ``student_vertices``, at least float32.
+        Scalar in ``[0, 4]`` in the dtype of ``student_vertices`` (float32 for half precision).
 
     Raises:
         ValueError: the shapes do not match.
@@ -56,19 +57,19 @@ def smoothed_cross_entropy(
 ) -> Tensor:
     """Cross-entropy with the targets ``(1 - smoothing) * one_hot + smoothing / num_classes``, mean over rows.
 
-    If ``num_classes`` is the number of classes of the head, the loss equals
-    ``torch.nn.functional.cross_entropy(..., label_smoothing=smoothing)``. AKA's official code divides by 2494, the
-    number of identities of all tasks, although a head has 500 classes. With 500 classes and a divisor of 2494, the
-    targets of an image sum to about 0.92.
+    If ``num_classes`` is the number of columns of ``logits``, the loss equals ``torch.nn.functional.cross_entropy(...,
+    label_smoothing=smoothing)``. AKA's official code uses 2494, the number of identities of all tasks, for classifiers
+    of 500 classes. With 500 classes and ``num_classes=2494``, the targets of an image sum to about 0.92 instead of 1.
 
     Args:
-        logits: ``(B, K)`` float logits of one head.
+        logits: ``(B, K)`` float logits of one classifier.
         labels: ``(B,)`` int64 in ``[0, K)``.
         smoothing: label smoothing in ``[0, 1]``.
-        num_classes: number by which ``smoothing`` is divided; None means ``K``. AKA's official code uses 2494.
+        num_classes: number of classes that share the smoothed probability; None means ``K``. AKA's official code uses
+            ``num_classes=2494``.
 
     Returns:
-        Scalar in the precision of ``logits``, at least float32.
+        Scalar in the dtype of ``logits`` (float32 for half precision).
 
     Raises:
         ValueError: a shape is wrong.

@@ -1,4 +1,4 @@
-"""The public names of :mod:`lreid.losses`."""
+"""Public names of :mod:`lreid.losses`."""
 
 from lreid.losses._ops import class_means
 from lreid.losses.affinity import affinity_kl_loss

@@ -1,4 +1,4 @@
-"""CCLIS: contrast prototypes with images, where stored images are weighted by the probability of their selection."""
+"""CCLIS: contrast between prototypes and images; stored images are weighted by their draw probability."""
 
 from collections.abc import Iterable
 
@@ -18,33 +18,34 @@ def sample_nce_loss(
     *,
     temperature: float = 0.5,
 ) -> Tensor:
-    """Prototype InfoNCE with importance sampling (Sample-NCE): each prototype recognises its images in the batch.
+    """Compute Sample-NCE, a contrastive loss in which each prototype recognises the images of its class.
 
-    The softmax of a prototype runs over the images of the batch, not over the classes. The term of image ``j`` is
-    ``-s_yj + log sum_k w_jk exp(s_yk)``. Here ``y`` is the label of ``j``, and ``s_yk`` is the cosine of prototype
-    ``y`` and image ``k``, divided by the temperature. If ``j`` and ``k`` belong to different past classes,
-    ``w_jk = 1 / (g_k n_k)``; otherwise ``w_jk = 1``. ``g_k`` is the probability with which ``k`` was drawn into the
-    memory, and ``n_k`` is the number of images of its class in the batch. These weights make the stored images
-    representative of all images of their task. The loss is the mean of the terms over the batch.
+    A prototype's softmax is over the images of the batch, not over the classes. The loss term of image ``j`` is ``-s_yj
+    + log sum_k w_jk exp(s_yk)``. In this loss term, ``y`` is the label of ``j``, and ``s_yk`` is the cosine between
+    prototype ``y`` and image ``k``, divided by the temperature. The weight ``w_jk`` is ``1 / (g_k n_k)`` if ``j`` and
+    ``k`` belong to different past classes, and 1 otherwise. In the weight, ``g_k`` is the probability with which ``k``
+    was drawn into the memory, and ``n_k`` is the number of images of its class in the batch. With the weights ``w_jk``,
+    the stored images represent all images of their task. The loss is the mean of the loss terms over the images of the
+    batch.
 
     Source: Li et al., "Contrastive Continual Learning with Importance Sampling and Prototype-Instance Relation
-    Distillation" (CCLIS), AAAI 2024, Eqs. 9 and 10; the paper prints the sum over the batch. If tasks do not have
-    exactly two classes, CCLIS's official code treats the current task like a past task; an empty ``current_classes``
-    reproduces this. In CCLIS's official code, a weight of 0 gives NaN. This function replaces a weight of 0 by
-    ``w_jk = 1``, because an image with weight 0 was not drawn by importance. The loss is computed in float64 from
-    log-probabilities.
+    Distillation" (CCLIS), AAAI 2024, Eqs. 9 and 10; the paper prints a sum over the batch instead of a mean. CCLIS's
+    official code treats the current task like a past task unless every task has exactly two classes; an empty
+    ``current_classes`` reproduces this. In CCLIS's official code, a weight of 0 makes the loss NaN. An image with
+    weight 0 was not drawn by importance, so this function uses ``w_jk = 1`` for it. The loss is computed in float64
+    from log-probabilities.
 
     Args:
         scores: ``(B, C)`` float cosines of each image with each prototype.
         labels: ``(B,)`` int64 in ``[0, C)``: for each image, the column of the prototype of its class.
-        weights: ``(B,)`` float in ``[0, 1]``. When an image is drawn into the memory, its weight is its score divided
-            by the sum of the scores of its class (:func:`lreid.memory.selection.importance_weights`). Weights of images
-            of current classes are ignored.
+        weights: ``(B,)`` float in ``[0, 1]``. The weight of a stored image is its score divided by the sum of the
+            scores of its class, at the time it was drawn (:func:`lreid.memory.selection.importance_weights`). Weights
+            of images of current classes have no effect.
         current_classes: labels of the current task, in any order.
         temperature: divisor of the cosines, above 0.
 
     Returns:
-        Scalar in the precision of ``scores``, at least float32; 0 for an empty batch.
+        Scalar in the dtype of ``scores`` (float32 for half precision); 0 for an empty batch.
 
     Raises:
         ValueError: the shapes do not match, or the temperature is not above 0.
@@ -69,21 +70,23 @@ def prototype_relation_loss(
 ) -> Tensor:
     """Prototype-instance relation distillation (PRD), which preserves each image's similarities to old prototypes.
 
-    The loss is the cross-entropy from the teacher's to the student's softmax over the prototypes of previous classes,
-    mean over all images of the batch. If teacher and student are equal, the loss is above 0, because the teacher's
-    entropy is not subtracted.
+    The loss is the cross-entropy between the teacher's and the student's softmax over prototypes of previous classes,
+    mean over all images of the batch. The loss of equal models is above 0, because the teacher's entropy is not
+    subtracted.
 
-    Source: CCLIS, Eqs. 13 and 14, as in the official code. CCLIS's paper prints the sum over the batch, and its softmax
-    includes the prototypes of the current classes.
+    Source: CCLIS, Eqs. 13 and 14, as in the official code. CCLIS's paper instead prints a sum over the batch, and its
+    softmax includes the prototypes of current classes.
 
     Args:
         student_scores: ``(B, C_old)`` float cosines between images and the prototypes of previous classes.
-        teacher_scores: ``(B, C_old)`` float, the same cosines for the previous model; no gradient flows to them.
+        teacher_scores: ``(B, C_old)`` float cosines of the same images and prototypes in the previous model; no
+            gradient flows to them.
         temperature: divisor of the student's cosines, above 0.
         teacher_temperature: divisor of the teacher's cosines, above 0.
 
     Returns:
-        Scalar in the precision of ``student_scores``, at least float32; 0 if there are fewer than two previous classes.
+        Scalar in the dtype of ``student_scores`` (float32 for half precision); 0 if there are fewer than two previous
+        classes.
 
     Raises:
         ValueError: the shapes do not match, or a temperature is not above 0.
@@ -97,22 +100,23 @@ def prototype_relation_loss(
 def importance_scores(scores: Tensor, labels: Tensor, *, temperature: float = 0.5, own_class: bool = False) -> Tensor:
     """Score images by their similarity to other classes; CCLIS draws images into the memory by these scores.
 
-    For each prototype, a softmax over all images gives each image a probability. An image's score is its mean
+    For each prototype, a softmax over all images gives each image a probability. The score of an image is its mean
     probability over the prototypes of other classes.
 
-    Source: CCLIS, Eq. 12. CCLIS's official code averages the scores over five passes with augmented images. In CCLIS's
-    official code, the last pass still contains the term of an image's own class, because this term is removed only at
-    the start of each pass. To reproduce the official scores, average over several passes and set ``own_class`` in the
-    last pass only. If there is one class, all images get the same score.
+    Source: CCLIS, Eq. 12. CCLIS's official code averages the scores over five passes with augmented images. By a fault
+    of the official code, its last pass also contains the term of an image's own class. To reproduce the official
+    scores, average over several passes and set ``own_class`` in the last pass only. With a single class, all images
+    have the same score.
 
     Args:
         scores: ``(N, C)`` float cosines of all candidate images with the prototypes of all classes so far.
         labels: ``(N,)`` int64 in ``[0, C)``.
         temperature: divisor of the cosines, above 0.
-        own_class: include the term of the image's own class; the divisor of the sum remains ``C - 1``.
+        own_class: whether to include the term of the image's own class; the sum is divided by ``C - 1`` in either case.
 
     Returns:
-        ``(N,)`` in the precision of ``scores``, at least float32, above 0 unless a softmax underflows.
+        Scores ``(N,)`` in the dtype of ``scores`` (float32 for half precision); they are above 0 unless a softmax
+        underflows.
 
     Raises:
         ValueError: the shapes do not match, a label has no prototype, or the temperature is not above 0.

@@ -1,4 +1,4 @@
-"""Contrastive learning without labels: the SimCLR loss, and Contrast Scoring, which selects images to train on."""
+"""Contrastive learning without labels: the SimCLR loss, and Contrast Scoring, which selects training images."""
 
 import torch
 from torch import Tensor
@@ -8,20 +8,21 @@ from lreid.losses.supcon import asymmetric_supcon_loss
 
 
 def nt_xent_loss(projections: Tensor, *, temperature: float) -> Tensor:
-    """Normalised, temperature-scaled cross-entropy (NT-Xent): each view recognises the other view of its image.
+    """Compute NT-Xent, the normalised, temperature-scaled cross-entropy: each view recognises its image's other view.
 
-    The softmax of each view runs over its cosines to all other views of the batch. The loss is the negative
-    log-probability of the image's other view, mean over the ``2B`` views.
+    The softmax of a view is over its cosines to all other views in the batch. The loss is the negative log-probability
+    of the other view of the same image, mean over the ``2B`` views.
 
     Source: Chen et al., "A Simple Framework for Contrastive Learning of Visual Representations" (SimCLR), ICML 2020,
-    Eq. 1. The loss equals the supervised contrastive loss (SupCon) if every image is a separate class.
+    Eq. 1. The loss equals the supervised contrastive loss (SupCon) in which every image is a class of its own.
 
     Args:
         projections: ``(B, 2, D)`` float unit vectors, two augmented views of each image.
-        temperature: divisor of the cosines, above 0. Contrast Scoring uses 0.07 for subsets of ImageNet, otherwise 0.5.
+        temperature: divisor of the cosines, above 0. Contrast Scoring's paper uses 0.07 for subsets of ImageNet and 0.5
+            for other data.
 
     Returns:
-        Scalar in the precision of ``projections``, at least float32; 0 for one image.
+        Scalar in the dtype of ``projections`` (float32 for half precision); 0 for one image.
 
     Raises:
         ValueError: a shape is wrong, or the temperature is not above 0.
@@ -33,10 +34,10 @@ def nt_xent_loss(projections: Tensor, *, temperature: float) -> Tensor:
 
 
 def contrast_scores(projections: Tensor, flipped: Tensor) -> Tensor:
-    """Contrast Scoring: distance between the projections of an image and of its mirror image.
+    """Compute Contrast Scoring's scores: the distance between the projections of an image and of its mirror image.
 
-    The score is ``1 - cosine``. A high score means that the model does not yet represent the image well. No random
-    augmentation is used, so the score depends only on the image and the model.
+    The score is 1 minus the cosine of both projections. A high score means that the model does not yet represent the
+    image well. There is no random augmentation, so the score depends only on the image and the model.
 
     Source: Contrast Scoring (on-device contrastive learning from unlabelled streams), Eqs. 3 and 4.
 
@@ -45,7 +46,8 @@ def contrast_scores(projections: Tensor, flipped: Tensor) -> Tensor:
         flipped: ``(B, D)`` float outputs for the same images flipped left to right.
 
     Returns:
-        ``(B,)`` in ``[0, 2]``, in the precision of ``projections``, at least float32; 1 if a projection is all zeros.
+        Scores ``(B,)`` in ``[0, 2]`` in the dtype of ``projections`` (float32 for half precision); 1 if a projection is
+        all zeros.
 
     Raises:
         ValueError: an argument is not ``(B, D)``, or the shapes differ.

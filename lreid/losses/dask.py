@@ -1,4 +1,4 @@
-"""DASK's style transfer to a past domain: resampled colour statistics, and a separate convolution per image."""
+"""DASK's transfer of images to the style of a past domain: random colour statistics, and one convolution per image."""
 
 import torch
 from torch import Tensor
@@ -6,27 +6,27 @@ from torch.nn import functional as F
 
 
 def dask_color_resample(images: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-    """Give each channel of an image a random mean and contrast, drawn from the statistics of the batch.
+    """Give each channel of an image a new random mean and contrast, drawn from the statistics of the batch.
 
-    For each channel, the new mean of an image is drawn from a normal distribution fitted to the means of the batch. The
-    new standard deviation is drawn from a normal distribution fitted to the standard deviations of the batch. As in
-    DASK's official code, a drawn deviation may be below 0, and pixel values may leave [0, 1].
+    The new mean of a channel is drawn from a normal distribution with the mean and variance of this channel's means in
+    the batch. The new standard deviation is drawn likewise from the standard deviations in the batch. As in DASK's
+    official code, a drawn standard deviation may be negative, and new pixel values may leave [0, 1].
 
     Source: "DASK: Distribution Rehearsing via Adaptive Style Kernel Learning for Exemplar-Free Lifelong Person
     Re-Identification", AAAI 2025, official code (``ColorTransformer``), which trains the style network on recoloured
-    images. In a channel whose pixels are all equal, every pixel becomes the drawn mean; DASK's official code divides by
-    0 in this case.
+    images. If all pixels of a channel are equal, they all become the drawn mean; DASK's official code divides by 0 in
+    this case.
 
     Args:
-        images: ``(B, C, H, W)`` float, B of 2 or more.
-        generator: generator that draws ``(B, C)`` means and then ``(B, C)`` deviations; None means torch's global
-            generator.
+        images: ``(B, C, H, W)`` float, with B of 2 or more.
+        generator: random number generator, which draws ``(B, C)`` means and then ``(B, C)`` standard deviations; None
+            means torch's global generator.
 
     Returns:
-        ``(B, C, H, W)`` in the precision of ``images``.
+        New images ``(B, C, H, W)`` in the dtype of ``images``.
 
     Raises:
-        ValueError: the shape is wrong, or there is only one image, which has no batch statistics.
+        ValueError: the shape is wrong, or there is only one image, for which the batch has no variance.
     """
     if images.ndim != 4 or len(images) < 2:
         raise ValueError(f"images must be (B, C, H, W) with B of 2 or more, got shape {tuple(images.shape)}")
@@ -42,15 +42,15 @@ def dask_color_resample(images: Tensor, *, generator: torch.Generator | None = N
 
 
 def dask_decode(images: Tensor, kernels: Tensor, *, groups: int = 1) -> Tensor:
-    """Apply one or several 3 x 3 convolutions to each image, with separate kernels per image.
+    """Apply one or several 3 x 3 convolutions to each image, with separate kernels for each image.
 
-    Source: the same as for :func:`dask_color_resample`. One grouped convolution replaces the loop over images in DASK's
-    official code.
+    Source: DASK's official code, as for :func:`dask_color_resample`. One grouped convolution replaces the loop over
+    images of DASK's official code.
 
     Args:
         images: ``(B, C, H, W)`` float.
-        kernels: ``(B, k (9 C² / groups + C))`` float: for each image the weights ``[out, in, 3, 3]`` and then the
-            biases of k successive convolutions; the paper has k = 1.
+        kernels: ``(B, k (9 C² / groups + C))`` float. Each row contains the weights ``[out, in, 3, 3]`` and then the
+            biases of k successive convolutions for one image; DASK's paper uses k = 1.
         groups: number of groups of each convolution.
 
     Returns:

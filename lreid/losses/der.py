@@ -1,4 +1,4 @@
-"""Dark Experience Replay: distillation of the logits that stored images had when they were stored."""
+"""Dark Experience Replay: distillation of the logits that the model computed when it stored an image."""
 
 from torch import Tensor
 
@@ -6,20 +6,20 @@ from lreid.losses._ops import check_logits, to_loss
 
 
 def dark_experience_loss(student_logits: Tensor, teacher_logits: Tensor) -> Tensor:
-    """Mean squared difference between the current logits of stored images and the logits stored with the images.
+    """Compute the mean squared difference between the current and the stored logits of stored images.
 
     Source: Buzzega et al., "Dark Experience for General Continual Learning" (DER, DER++), NeurIPS 2020. DER's paper
-    sums over the classes. This function takes the mean over images and classes, like the official code (mammoth). In
-    mammoth, the classifier has all classes from the start. lreid's classifier grows, so the mean leaves out classes
-    that did not exist when an image was stored. The loss is computed in float64.
+    uses a sum over the classes. This function uses the mean over images and classes, like the official code (mammoth).
+    The classifier in mammoth has all classes from the start, but the classifier in lreid grows. The mean leaves out
+    classes that did not exist when an image was stored. The loss is computed in float64.
 
     Args:
         student_logits: ``(B, K)`` float logits of replayed images.
-        teacher_logits: ``(B, K_old)`` float, ``K_old <= K``, the stored logits, NaN if the class did not exist when the
-            image was stored; no gradient flows to them.
+        teacher_logits: ``(B, K_old)`` float stored logits, with ``K_old <= K``. The stored logits are NaN for classes
+            that did not exist when the image was stored; no gradient flows to them.
 
     Returns:
-        Scalar in the precision of ``student_logits``, at least float32; 0 if no logits are stored.
+        Scalar in the dtype of ``student_logits`` (float32 for half precision); 0 if no logits are stored.
 
     Raises:
         ValueError: the shapes do not match.

@@ -21,32 +21,33 @@ def dwpp_loss(
     prob_floor: float = 1e-4,
     metric: Metric = "sqeuclidean",
 ) -> Tensor:
-    """Distillation with positive pairs (DwPP) over one episode.
+    """Compute the distillation loss with positive pairs (DwPP) of one episode.
 
-    A query's similarities to all class prototypes become a distribution ``p = softmax(z / temperature)``, with ``z``
-    from :func:`~lreid.losses.episodes.prototype_logits`. The loss is the mean over the queries of
-    ``sum_c p_old log(p_old / p_new)``. Probabilities below ``prob_floor`` are raised to ``prob_floor``; raised
-    probabilities of the student have no gradient. The loss is computed in float64 from log-probabilities.
+    A query's similarities ``z`` to all class prototypes (:func:`~lreid.losses.episodes.prototype_logits`) become a
+    distribution ``p = softmax(z / temperature)``. The loss is the mean over the queries of ``sum_c p_old log(p_old /
+    p_new)``. Probabilities below ``prob_floor`` are raised to ``prob_floor``; raised probabilities of the student get
+    no gradient. The loss is computed in float64 from log-probabilities.
 
     Source: Wang et al., "Positive Pair Distillation Considered Harmful", BMVC 2022, Eqs. 5 and 6. The paper prints a
-    sum over queries, a plain Euclidean distance and no floor; the defaults follow DwoPP's official code. To get the
-    form in the paper, pass ``metric="euclidean", prob_floor=0`` and multiply by the number of queries. At temperatures
-    other than 1, DwoPP's official code adds a uniform distribution with the weight 1e-5 to both distributions. This
-    function also adds the uniform distribution, except for ``prob_floor=0``. DwoPP's official code takes a root of a
-    float32 softmax, whose gradient is NaN if the softmax underflows. The gradient of this function is always finite.
+    sum over queries, the Euclidean distance without a square, and no minimum probability; the defaults follow DwoPP's
+    official code. For the paper's form, pass ``metric="euclidean", prob_floor=0`` and multiply the loss by the number
+    of queries. At temperatures other than 1, DwoPP's official code mixes a uniform distribution with weight 1e-5 into
+    both distributions. This function mixes in the same distribution unless ``prob_floor=0``. DwoPP's official code
+    takes a root of a float32 softmax, so its gradient is NaN if the softmax underflows. The gradient of this function
+    is always finite.
 
     Args:
-        student: ``(B, D)`` float features of the model in training, not normalised.
+        student: ``(B, D)`` float features of the model in training, not scaled to unit length.
         teacher: ``(B, D')`` float features of the same images by the previous model; no gradient flows to them.
         labels: ``(B,)`` integers, in any order. The first ``num_support`` rows of each label are its supports; the
             other rows are queries. Classes may have different numbers of rows and any number of queries.
         num_support: number of supports per class, at least 1.
         temperature: divisor of the similarities, above 0.
-        prob_floor: minimum probability, in ``[0, 1)``; 0 gives the form in the paper, without the uniform distribution.
+        prob_floor: minimum probability, in ``[0, 1)``; 0 gives the paper's form, without the uniform distribution.
         metric: ``sqeuclidean`` (official code), ``euclidean`` (paper), or ``cosine``.
 
     Returns:
-        Scalar in the precision of ``student``, at least float32; 0 for a single class.
+        Scalar in the dtype of ``student`` (float32 for half precision); 0 for a single class.
 
     Raises:
         ValueError: a shape or an option is invalid, or the batch has no query.
@@ -65,12 +66,12 @@ def dwopp_loss(
     prob_floor: float = 1e-4,
     metric: Metric = "sqeuclidean",
 ) -> Tensor:
-    """Distillation without positive pairs (DwoPP) over one episode.
+    """Compute the distillation loss without positive pairs (DwoPP) of one episode.
 
     Unlike :func:`dwpp_loss`, this loss leaves out the prototype of the query's own class before the softmax (Eqs. 7 and
     8). DwoPP therefore distils only the similarities to other classes. The loss is 0 for one or two classes.
 
-    Arguments, return value and errors: see :func:`dwpp_loss`.
+    Arguments, return value and errors are those of :func:`dwpp_loss`.
     """
     old, new, episode = _episode_logits(student, teacher, labels, num_support, metric)
     old, new = without_column(old, episode.target), without_column(new, episode.target)  # (Q, N - 1)
@@ -86,16 +87,17 @@ def decoupled_distillation_loss(
     beta: float | Tensor,
     temperature: float = 1.0,
 ) -> Tensor:
-    """Decoupled knowledge distillation: ``alpha * TCKD + beta * NCKD``, mean over rows, times ``T²``.
+    """Compute the decoupled distillation loss ``alpha * TCKD + beta * NCKD``, mean over rows, times ``T²``.
 
-    With logits ``z``, ``p = softmax(z / T)``, and ``rho`` is the probability of the target class. TCKD (target class)
-    is the KL divergence from the teacher's ``(rho, 1 - rho)`` to the student's. NCKD (non-target classes) is the KL
-    divergence between the teacher's and the student's distributions over the other classes. Per row,
-    ``KL(p_old || p_new) = TCKD + (1 - rho_old) * NCKD``. At ``T = 1``, NCKD equals DwoPP's loss with ``prob_floor=0``.
+    The probabilities are ``p = softmax(z / T)`` with logits ``z``; ``rho`` is the probability of the target class. TCKD
+    (target class) is the KL divergence between the teacher's and the student's ``(rho, 1 - rho)``. NCKD (non-target
+    classes) is the KL divergence between the teacher's and the student's distributions over the other classes. For each
+    row, ``KL(p_old || p_new) = TCKD + (1 - rho_old) * NCKD``. At ``T = 1``, NCKD equals DwoPP's loss
+    (:func:`dwopp_loss`) with ``prob_floor=0``.
 
-    Source: Zhao et al., "Decoupled Knowledge Distillation", CVPR 2022; the BMVC 2022 paper on DwoPP, Table 3. To
-    exclude the target class, DKD's official code subtracts 1000 from the logit of this class. Squared distances can
-    exceed 1000, so this function removes the column of the target class instead. The loss is computed in float64 from
+    Source: Zhao et al., "Decoupled Knowledge Distillation" (DKD), CVPR 2022; DwoPP's paper (BMVC 2022), Table 3. DKD's
+    official code subtracts 1000 from the logit of the target class to exclude this class. Squared distances can exceed
+    1000, so this function instead removes the column of the target class. The loss is computed in float64 from
     log-probabilities.
 
     Args:
@@ -107,7 +109,7 @@ def decoupled_distillation_loss(
         temperature: divisor of the logits, above 0.
 
     Returns:
-        Scalar in the precision of ``student_logits``, at least float32; 0 for a single class.
+        Scalar in the dtype of ``student_logits`` (float32 for half precision); 0 for a single class.
 
     Raises:
         ValueError: the shapes do not match, or the temperature is not above 0.
@@ -127,7 +129,7 @@ def decoupled_distillation_loss(
 def _episode_logits(
     student: Tensor, teacher: Tensor, labels: Tensor, num_support: int, metric: Metric
 ) -> tuple[Tensor, Tensor, Episode]:
-    """The teacher's logits ``(Q, N)``, the student's logits ``(Q, N)``, and the episode."""
+    """Compute the logits ``(Q, N)`` of the teacher and of the student, and the episode."""
     check_rows(student, labels, "student")
     check_rows(teacher, labels, "teacher")
     episode = split_episode(labels, num_support, student.device)
@@ -136,12 +138,12 @@ def _episode_logits(
 
 
 def _target_or_not(log_probs: Tensor, log_others: Tensor, targets: Tensor) -> Tensor:
-    """``(log rho, log(1 - rho))`` of each row, ``(Q, 2)``; the subtraction ``1 - rho`` would lose digits."""
+    """Compute ``(log rho, log(1 - rho))`` of each row, ``(Q, 2)``, without the inexact subtraction ``1 - rho``."""
     return torch.stack([log_probs.gather(1, targets[:, None])[:, 0], log_others.logsumexp(1)], dim=1)
 
 
 def _kl(log_old: Tensor, log_new: Tensor) -> Tensor:
-    """``KL(old || new)`` of each row, ``(Q, C)`` to ``(Q,)``."""
+    """Compute ``KL(old || new)`` of each row: ``(Q, C)`` to ``(Q,)``."""
     return (log_old.exp() * (log_old - log_new)).sum(1)
 
 
@@ -154,13 +156,13 @@ def _distillation(old: Tensor, new: Tensor, temperature: float, prob_floor: floa
 
 
 def _with_uniform(log_probs: Tensor) -> Tensor:
-    """Mix the uniform distribution, with the weight ``MIXTURE``, into each row ``(Q, C)``; C may be 0."""
+    """Mix a uniform distribution, with the weight ``MIXTURE``, into log-probabilities ``(Q, C)``; C may be 0."""
     uniform = log_probs.new_full((), MIXTURE / max(log_probs.shape[1], 1)).log()
     return torch.logaddexp(log_probs, uniform) - math.log1p(MIXTURE)
 
 
 def floored_kl(log_old: Tensor, log_new: Tensor, prob_floor: float) -> Tensor:
-    """Mean KL divergence of the rows ``(Q, C)``; rows with raised probabilities are not normalised again."""
+    """Compute the mean KL divergence of rows ``(Q, C)``; rows do not sum to 1 after probabilities were raised."""
     if not 0 <= prob_floor < 1:
         raise ValueError(f"prob_floor must be in [0, 1), got {prob_floor}")
     floor = math.log(prob_floor) if prob_floor else -math.inf

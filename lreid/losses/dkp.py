@@ -1,4 +1,4 @@
-"""Losses of DKP, in which images and past identities (prototypes) are distributions of features."""
+"""Losses of DKP, in which an image, or the prototype of a past identity, is a distribution of features."""
 
 import torch
 from torch import Tensor
@@ -10,22 +10,23 @@ from lreid.losses.triplet import hardest_distances
 
 
 def dkp_set_triplet_loss(features: Tensor, labels: Tensor) -> Tensor:
-    """Soft-margin triplet loss of samples against mean features.
+    """Compute a soft-margin triplet loss between samples and mean features.
 
-    Every image has a mean feature and some samples around this mean. Each sample is an anchor. The positive is the
-    farthest mean feature of the same identity, possibly of the same image. The negative is the nearest mean feature of
-    another identity. The loss is ``log(1 + exp(d+ - d-))``, averaged over the anchors, with Euclidean distances to the
-    positive and the negative.
+    Every image has a mean feature and several random samples around it. Each sample is an anchor. The positive of an
+    anchor is the farthest mean feature of its identity; this feature may belong to the same image. The negative of an
+    anchor is the nearest mean feature of another identity. The loss is ``log(1 + exp(d+ - d-))``, mean over the
+    anchors, where ``d+`` and ``d-`` are the Euclidean distances to the positive and the negative.
 
     Source: Xu et al., "Distribution-aware Knowledge Prototyping for Non-exemplar Lifelong Person Re-identification"
     (DKP), CVPR 2024, official code. The loss is computed in float64.
 
     Args:
-        features: ``(B, 1 + S, D)`` float; ``features[:, 0]`` are the means, and the rest are the samples, ``S >= 1``.
+        features: ``(B, 1 + S, D)`` float: the mean feature ``features[:, 0]`` of each image, then its ``S >= 1``
+            samples.
         labels: ``(B,)`` integers, in any order, with any number of images per label.
 
     Returns:
-        Scalar in the precision of ``features``, at least float32; 0 for a batch of one identity.
+        Scalar in the dtype of ``features`` (float32 for half precision); 0 for a batch of one identity.
 
     Raises:
         ValueError: a shape is wrong.
@@ -44,11 +45,10 @@ def dkp_set_triplet_loss(features: Tensor, labels: Tensor) -> Tensor:
 def dkp_prototypes(means: Tensor, deviations: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Compute the mean and standard deviation of each identity's distribution, per dimension.
 
-    An identity is the equal-weight mixture of its images, which have the means ``m`` and the deviations ``s``. The mean
-    of the mixture is ``mean(m)``, and the squared deviation is ``mean(s²) + mean(m²) - mean(m)²``.
+    The distribution of an identity is the mixture of its images' distributions, with means ``m`` and deviations ``s``,
+    in equal shares. The mean of the mixture is ``mean(m)``, and its variance is ``mean(s²) + mean(m²) - mean(m)²``.
 
-    Source: the same as for :func:`dkp_set_triplet_loss`. DKP's official code calls the standard deviations
-    ``mean_vars``.
+    Source: DKP's official code, as for :func:`dkp_set_triplet_loss`; it calls the standard deviations ``mean_vars``.
 
     Args:
         means: ``(n, D)`` float mean feature of each image.
@@ -79,28 +79,28 @@ def dkp_pkt_loss(
     temperature: float = 0.1,
     detach_target: bool = False,
 ) -> Tensor:
-    """DKP's prototype-based knowledge transfer: past identities shape the similarities within a batch.
+    """Compute DKP's knowledge transfer from prototypes, by which past identities shape similarities in a batch.
 
-    For each past identity, one sample ``mean + deviation * noise`` is drawn. The vector ``r``, the softmax of an
-    image's cosines to these samples, describes the image by its similarities to past identities. The target is the
+    From each past identity, this function computes one sample ``mean + deviation * noise``. The vector ``r`` of an
+    image, a softmax over its cosines to these samples, describes its similarities to past identities. The target is the
     softmax of the cosines between the vectors ``r`` of all images in the batch. The loss is the KL divergence from the
     target to the softmax of the cosines between the features, mean over the rows. The model in training computes both
-    distributions, and most of the gradient flows through the target.
+    distributions, and most of the gradient flows through the target distribution.
 
-    Source: the same as for :func:`dkp_set_triplet_loss`. The caller multiplies this loss by DKP's weight 0.1. The loss
-    is computed in float64.
+    Source: DKP's official code, as for :func:`dkp_set_triplet_loss`. The loss is returned without DKP's weight of 0.1.
+    The loss is computed in float64.
 
     Args:
         features: ``(B, D)`` float features; they need not be unit vectors.
         means: ``(P, D)`` float mean features of past identities.
         deviations: ``(P, D)`` float standard deviations of past identities.
-        noise: ``(P, D)`` float, drawn from a normal distribution.
+        noise: ``(P, D)`` float standard normal noise.
         relation_temperature: divisor of the cosines to prototypes, above 0; ``lambda_1`` in the official code.
         temperature: divisor of the cosines within the batch, above 0; ``lambda_2`` in the official code.
-        detach_target: stop the gradient through the target; DKP does not stop it.
+        detach_target: whether to stop the gradient through the target; DKP does not stop it.
 
     Returns:
-        Scalar in the precision of ``features``, at least float32.
+        Scalar in the dtype of ``features`` (float32 for half precision).
 
     Raises:
         ValueError: the shapes do not match, or a temperature is not above 0.

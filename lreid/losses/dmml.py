@@ -1,4 +1,4 @@
-"""Deep Meta Metric Learning (DMML): classify every query of an episode by its distances to the supports."""
+"""Deep Meta Metric Learning (DMML): classify each query of an episode by its distances to the supports."""
 
 from typing import Literal
 
@@ -21,40 +21,41 @@ def dmml_loss(
     mining: Literal["hard", "center"] = "hard",
     reduction: Literal["mean", "none"] = "mean",
 ) -> Tensor:
-    """Compute the DMML loss of one episode in the form of DwoPP's official code.
+    """Compute the DMML loss of one episode, in the form of DwoPP's official code.
 
-    ``d+`` is the distance of a query to the farthest support of its own class. ``d_c`` is the distance of the query to
-    the nearest support of another class ``c``. The term of a query is::
+    Let ``d+`` be the distance of a query to the farthest support of its own class. Let ``d_c`` be the distance of the
+    query to the nearest support of another class ``c``. The loss term of a query is::
 
         log(1 + sum_c exp(d+ - max(d_c - margin, 0)))
 
-    The loss is the mean over the queries plus ``feature_penalty`` times the mean squared norm of all features. The loss
-    is computed in float64.
+    The loss is the mean of the loss terms of all queries, plus ``feature_penalty`` times the mean squared norm of all
+    features. The loss is computed in float64.
 
     Source: Chen et al., "Deep Meta Metric Learning", ICCV 2019; Wang et al., "Positive Pair Distillation Considered
-    Harmful", BMVC 2022, Eq. 2. Both papers print a sum over queries. Compared with DwoPP's official code, the BMVC
-    paper also prints the opposite sign, a plain Euclidean distance, no clamp at 0 and no penalty. The defaults follow
-    DwoPP's official code. To get the form in the BMVC paper with the correct sign, pass
-    ``metric="euclidean", clamp=False, feature_penalty=0`` and multiply by the number of queries.
+    Harmful", BMVC 2022, Eq. 2. Both papers print a sum over queries instead of a mean. The BMVC paper also prints the
+    opposite sign, the Euclidean distance without a square, no clamp at 0, and no penalty. The defaults follow DwoPP's
+    official code. For the BMVC paper's form with the correct sign, pass ``metric="euclidean", clamp=False,
+    feature_penalty=0`` and multiply the loss by the number of queries.
 
     Args:
-        features: ``(B, D)`` float outputs of the network, not normalised.
+        features: ``(B, D)`` float outputs of the network, not scaled to unit length.
         labels: ``(B,)`` integers, in any order. The first ``num_support`` rows of each label are its supports; the
-            other rows are queries. Classes may have different numbers of rows; a class without a query still serves as
+            other rows are queries. Classes may have different numbers of rows; a class without queries still serves as
             a negative.
         num_support: number of supports per class, at least 1.
-        margin: subtracted from the distances to other classes, in units of the metric.
-        metric: ``sqeuclidean`` (official code), ``euclidean`` (paper), or ``cosine``: the negative dot product of the
-            features, without normalisation, margin or clamp, as in the official code.
-        clamp: raise distances to 0 if subtracting the margin makes them negative; raised distances have no gradient.
+        margin: number subtracted from the distances to other classes, in units of the metric.
+        metric: ``sqeuclidean`` (official code), ``euclidean`` (paper), or ``cosine``. As in the official code,
+            ``cosine`` is the negative dot product of unscaled features, without margin or clamp.
+        clamp: whether to raise distances to 0 that are negative after the margin is subtracted; raised distances get no
+            gradient.
         feature_penalty: weight of the mean squared norm of the features.
-        mining: ``hard`` uses the farthest support of the query's own class and the nearest support of each other class;
-            ``center`` uses the mean support of each class, without margin and clamp.
-        reduction: ``none`` returns the terms of all queries ``(Q,)`` in the order of
-            :func:`~lreid.losses.episodes.split_episode`, and adds the full penalty to each term.
+        mining: supports to compare with. ``hard`` uses the farthest support of the query's own class and the nearest
+            support of each other class; ``center`` uses the mean support of each class, without margin and clamp.
+        reduction: ``mean``, or ``none`` to return the term of each query ``(Q,)`` in the order of
+            :func:`~lreid.losses.episodes.split_episode`; the full penalty is then added to each term.
 
     Returns:
-        Scalar, or ``(Q,)``, in the precision of ``features``, at least float32.
+        Scalar, or ``(Q,)``, in the dtype of ``features`` (float32 for half precision).
 
     Raises:
         ValueError: a shape or an option is invalid, or the batch has no query.

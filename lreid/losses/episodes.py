@@ -1,4 +1,4 @@
-"""Episodes: split a batch into supports and queries, and compute class prototypes."""
+"""Episodes: a batch is split into supports and queries, and class prototypes are computed from the supports."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from lreid.losses._ops import Metric, distances, safe_quotient, safe_root, unit
 
 
 class Episode(NamedTuple):
-    """The rows of a batch that are supports or queries, for N classes, S supports per class and Q queries.
+    """Row numbers of supports and queries in a batch, for N classes, S supports per class and Q queries.
 
     Attributes:
         support: rows of the supports of each class; a class with fewer than S supports repeats its last support.
@@ -29,12 +29,12 @@ class Episode(NamedTuple):
 def split_episode(labels: Tensor, num_support: int, device: torch.device | None = None) -> Episode:
     """Take the first ``num_support`` rows of each label as its supports and the rest as queries.
 
-    The split is computed on the CPU. If ``labels`` is on a GPU, the CPU waits once until the labels are copied.
+    The split is computed on the CPU. If ``labels`` is on a GPU, the CPU waits until the labels are copied.
 
     Args:
         labels: ``(B,)`` integers, in any order.
         num_support: number of supports per label, at least 1. A label with at most ``num_support`` rows has no query.
-        device: device of the result; by default the device of ``labels``.
+        device: device of the result (default: the device of ``labels``).
 
     Raises:
         ValueError: ``labels`` is not ``(B,)``, ``num_support`` is below 1, or the batch has no query.
@@ -61,20 +61,20 @@ def split_episode(labels: Tensor, num_support: int, device: torch.device | None 
 
 
 def prototypes(features: Tensor, episode: Episode) -> Tensor:
-    """Mean feature of the supports of each class, ``(B, D)`` to ``(N, D)``."""
+    """Compute the prototype of each class, the mean feature of its supports: ``(B, D)`` to ``(N, D)``."""
     return (features[episode.support] * episode.weight[:, :, None]).sum(1)
 
 
 def prototype_logits(features: Tensor, episode: Episode, metric: Metric = "sqeuclidean") -> Tensor:
-    """Similarity of each query to the prototype of each class (DwoPP, Eqs. 5 and 7).
+    """Compute the similarity of each query to the prototype of each class (DwoPP, Eqs. 5 and 7).
 
     Args:
         features: ``(B, D)``.
-        episode: the split of the batch, on the same device.
-        metric: ``sqeuclidean`` (official code) or ``euclidean`` (paper): the negative distance of the raw features.
-            ``cosine``: the cosine similarity to the prototype. Each dimension of a prototype is first divided by its
-            norm over the supports of the class. DwoPP's official code does the same, because it normalises along the
-            axis of the supports.
+        episode: split of the batch into supports and queries, on the same device.
+        metric: ``sqeuclidean`` (official code), ``euclidean`` (paper) or ``cosine``. The first two are negative
+            distances of unscaled features. ``cosine`` is the cosine similarity to the prototype. For ``cosine``, each
+            dimension of a prototype is first divided by its norm over the supports of the class. The division follows
+            DwoPP's official code, which normalises along the axis of the supports.
 
     Returns:
         ``(Q, N)`` float64.

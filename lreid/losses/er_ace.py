@@ -8,25 +8,26 @@ from lreid.losses._ops import check_rows, to_loss
 
 
 def asymmetric_cross_entropy(logits: Tensor, labels: Tensor, seen: Tensor | None = None) -> Tensor:
-    """Cross-entropy of the incoming batch, with a softmax over the classes of this batch only; mean over images.
+    """Compute the cross-entropy of the incoming batch over the classes of this batch only, mean over images.
 
     Classes outside the batch get no gradient, so new images do not push away the features of old classes. The model
-    learns to distinguish old from new classes by a plain cross-entropy over all classes on the replayed batch.
+    learns to distinguish old from new classes by the usual cross-entropy over all classes on stored images.
 
     Source: Caccia et al., "Reducing Representation Drift in Online Continual Learning" (ER-ACE), Section 3.4, where the
-    loss is a sum over images. In ER-ACE's official code, the denominator also includes the highest class seen so far
-    (including this batch) and all classes with higher numbers. These additional classes depend only on how classes are
-    numbered, and a growing classifier has hardly any. The default is therefore the paper's form, and ``seen`` selects
-    the form of the official code. The loss is computed in float64.
+    loss is a sum over images. In ER-ACE's official code, the denominator also includes the highest class so far
+    (including this batch) and all classes above it. Which additional classes these are depends only on the order of
+    class numbers, and a growing classifier has hardly any. By default, this function computes the paper's form; with
+    ``seen``, it computes the form of the official code. The loss is computed in float64.
 
     Args:
         logits: ``(B, K)`` float.
         labels: ``(B,)`` int64 in ``[0, K)``.
-        seen: ``(n,)`` int64, the classes of earlier batches (the highest class is enough), for the denominator of the
-            official code; None for the denominator of the paper.
+        seen: ``(n,)`` int64 classes of earlier batches (the highest class is enough) for the official denominator; None
+            for the paper's denominator.
 
     Returns:
-        Scalar in the precision of ``logits``, at least float32. For a batch of one class, the paper's form is 0.
+        Scalar in the dtype of ``logits`` (float32 for half precision). For a batch with one class, the loss in the
+        paper's form is 0.
 
     Raises:
         ValueError: ``logits`` is not ``(B, K)`` with one row for each label.

@@ -1,4 +1,4 @@
-"""ER-AML: a metric loss on new images, which are pushed away only from selected negatives."""
+"""ER-AML: a metric loss on new images, whose negatives can be limited to identities of the incoming batch."""
 
 from typing import Literal, NamedTuple
 
@@ -10,7 +10,7 @@ from lreid.losses._ops import check_rows, to_loss
 
 
 class Pairs(NamedTuple):
-    """V triplets of an incoming image (anchor), a positive and a negative. All fields are ``(V,)`` int64.
+    """V triplets of an incoming image (anchor), a positive and a negative; fields are row numbers ``(V,)`` int64.
 
     Attributes:
         anchor: rows of the incoming batch, ascending.
@@ -32,7 +32,7 @@ def sample_pairs(
 ) -> Pairs:
     """Draw one positive and one negative for each incoming image, each with equal probability.
 
-    The positives of an image are all other images with its label, in the batch or in the memory. Images without a
+    The positives of an image are all other images with the same label, in the batch or in the memory. Images without a
     positive or without a negative are left out.
 
     Source: Caccia et al., "Reducing Representation Drift in Online Continual Learning" (ER-AML), Algorithm 1,
@@ -41,12 +41,13 @@ def sample_pairs(
     Args:
         labels: ``(B,)`` integers, the labels of the incoming batch.
         memory_labels: ``(M,)`` integers, the labels of the stored images.
-        generator: a generator on the CPU; the same state draws the same pairs.
-        negatives: ``incoming`` draws from images in batch and memory whose label is a different label of the batch.
-            ``all`` draws from images with any different label, so the features of old classes drift more (Section 3.3).
+        generator: random number generator on the CPU; the same state draws the same pairs.
+        negatives: ``incoming`` draws a negative from images in batch and memory, with a different label that occurs in
+            the batch. ``all`` draws a negative with any different label, so the features of old classes change more
+            (ER-AML, Section 3.3).
 
     Returns:
-        Rows on the CPU. Row ``i < B`` is image i of the batch, and row ``B + j`` is image j of the memory.
+        Row numbers, on the CPU. Row ``i < B`` is image i of the batch, and row ``B + j`` is image j in the memory.
 
     Raises:
         ValueError: a tensor of labels is not one-dimensional, or ``negatives`` is unknown.
@@ -70,7 +71,7 @@ def sample_pairs(
 
 
 def _draw(allowed: Tensor, generator: torch.Generator) -> Tensor:
-    """Draw one allowed column per row, (V, n) bool to (V,) int64."""
+    """Draw one allowed column for each row: ``(V, n)`` bool to ``(V,)`` int64."""
     return torch.multinomial(allowed.double(), 1, generator=generator)[:, 0]
 
 
@@ -84,15 +85,16 @@ def er_aml_loss(
     temperature: float = 0.2,
     base_temperature: float = 0.07,
 ) -> Tensor:
-    """Supervised contrastive loss (SupCon) of V anchors against their 2V candidates, mean over anchors.
+    """Compute the supervised contrastive loss (SupCon) of V anchors against 2V candidates, mean over anchors.
 
-    The candidates are the positives and negatives of all anchors together. A candidate is a positive of every anchor
-    with its label, even if it was drawn as the negative of another anchor. Every feature ``x`` is divided by
-    ``|x| + 1e-5``, as in ER-AML's official code.
+    The candidates are the positives and the negatives of all anchors. A candidate with an anchor's label is a positive
+    of this anchor, even if it was drawn as the negative of another anchor. As in ER-AML's official code, every feature
+    ``x`` is divided by ``|x| + 1e-5``.
 
-    Source: Caccia et al. (ER-AML), Eq. 1. Equation 1 sums over anchors, and its denominator contains only the
-    negatives. This function follows ER-AML's official code. The denominator contains all candidates, and the loss is
-    multiplied by ``temperature / 0.07``. The paper's weight gamma is not applied. The loss is computed in float64.
+    Source: Caccia et al. (ER-AML), Eq. 1. Equation 1 prints a sum over anchors, and its denominator contains only
+    negatives. This function follows ER-AML's official code instead of Equation 1. In ER-AML's official code, the
+    denominator contains all candidates, and the loss is multiplied by ``temperature / 0.07``. The loss is returned
+    without the paper's weight gamma. The loss is computed in float64.
 
     Args:
         anchors: ``(V, D)`` float, features of incoming images that have a positive and a negative.
@@ -104,7 +106,7 @@ def er_aml_loss(
         base_temperature: above 0; the loss is multiplied by ``temperature / base_temperature``.
 
     Returns:
-        Scalar in the precision of ``anchors``, at least float32; 0, with a gradient of 0, if V is 0.
+        Scalar in the dtype of ``anchors`` (float32 for half precision); 0, with a gradient of 0, if V is 0.
 
     Raises:
         ValueError: the shapes do not match, a negative has the label of its anchor, or a temperature is not above 0.
@@ -125,11 +127,12 @@ def er_aml_loss(
 
 
 def er_aml_triplet_loss(anchors: Tensor, positives: Tensor, negatives: Tensor, *, margin: float = 0.2) -> Tensor:
-    """Triplet loss of each anchor with its own positive and negative, mean over anchors.
+    """Compute the triplet loss of each anchor with its own positive and negative, mean over anchors.
 
-    Source: Caccia et al. (ER-AML), Appendix E, where the loss is a sum over anchors. The caller multiplies this loss by
-    the weight gamma = 2 of ER-AML's official code. Features are scaled as in :func:`er_aml_loss`. Distances are
-    Euclidean; torch adds 1e-6 to every coordinate difference. The loss is computed in float64.
+    Source: Caccia et al. (ER-AML), Appendix E, where the loss is a sum over anchors. The loss is returned without the
+    weight gamma = 2 of ER-AML's official code. Features are divided by their length plus 1e-5, as in
+    :func:`er_aml_loss`. Distances are Euclidean; torch adds 1e-6 to every coordinate difference before it computes
+    them. The loss is computed in float64.
 
     Args:
         anchors: ``(V, D)`` float.
@@ -138,7 +141,7 @@ def er_aml_triplet_loss(anchors: Tensor, positives: Tensor, negatives: Tensor, *
         margin: in units of the distance, above 0.
 
     Returns:
-        Scalar in the precision of ``anchors``, at least float32; 0, with a gradient of 0, if V is 0.
+        Scalar in the dtype of ``anchors`` (float32 for half precision); 0, with a gradient of 0, if V is 0.
 
     Raises:
         ValueError: the shapes do not match, or the margin is not above 0.
@@ -151,7 +154,7 @@ def er_aml_triplet_loss(anchors: Tensor, positives: Tensor, negatives: Tensor, *
 
 
 def _normalized(features: Tensor) -> Tensor:
-    """Divide each row by its length plus 1e-5, in float64; rows of zeros then have a finite gradient."""
+    """Divide each row by its length plus 1e-5, in float64, so that rows of zeros have a finite gradient."""
     features = features.double()
     return features / (torch.linalg.vector_norm(features, dim=1, keepdim=True) + 1e-5)
 

@@ -1,4 +1,4 @@
-"""The two distillation terms of episodic replay distillation (ERD)."""
+"""Both distillation terms of episodic replay distillation (ERD)."""
 
 from typing import Any
 
@@ -14,31 +14,33 @@ from lreid.losses.ida import discriminant_alignment_loss
 def erd_losses(
     student: Tensor, teacher: Tensor, labels: Tensor, num_support: int, is_previous: Tensor, **options: Any
 ) -> tuple[Tensor, Tensor]:
-    """Compute ERD's two distillation terms over a batch with two parts, each an episode: previous and current.
+    """Compute ERD's two distillation terms of a batch that consists of two episodes: previous and current part.
 
-    1. For the queries of the previous part, the KL divergence between the two models' distributions over the prototypes
-       of this part. Each model computes its own prototypes.
-    2. For all images of the current part, the KL divergence between the two models' distributions over the prototypes
-       of the *previous* part. The teacher computes these prototypes.
+    1. The first term covers the queries of the previous part. This term is the KL divergence between both models'
+       distributions over the prototypes of the previous part. For the first term, each model computes its own
+       prototypes.
+    2. The second term covers all images of the current part. This term is the KL divergence between both models'
+       distributions over the prototypes of the *previous* part. For the second term, the teacher computes the
+       prototypes of both models.
 
     Source: Wang et al., "Incremental Meta-Learning via Episodic Replay Distillation for Few-Shot Image Recognition"
-    (ERD), CVPR Workshops 2022; its official code gives both terms the weight 0.5. As in ERD's official code, both terms
-    are means over images, and probabilities below 1e-4 are raised to 1e-4.
+    (ERD), CVPR Workshops 2022; its official code weights each term by 0.5. As in ERD's official code, both terms are
+    means over images, and probabilities below 1e-4 are raised to 1e-4.
 
     Args:
         student: ``(B, D)`` float features of the model in training, not normalised.
         teacher: ``(B, D)`` float features of the same images by the previous model; no gradient flows to them.
-        labels: ``(B,)`` integers. The first ``num_support`` rows of each label in the previous part are its supports.
+        labels: ``(B,)`` integers. In the previous part, the first ``num_support`` rows of each label are its supports.
         num_support: number of supports per class, at least 1.
-        is_previous: ``(B,)`` bool, true for the rows of the previous part (exemplars, if there are any).
-        options: ``temperature`` (1 by default), ``prob_floor`` and ``metric`` of
+        is_previous: ``(B,)`` bool, true for the rows of the previous part (identities from the memory).
+        options: the options ``temperature`` (default 1), ``prob_floor`` and ``metric`` of
             :func:`~lreid.losses.discriminant_alignment_loss`.
 
     Returns:
-        Both terms, scalars in the precision of ``student``, at least float32.
+        Both terms, scalars in the dtype of ``student`` (float32 for half precision).
 
     Raises:
-        ValueError: a shape, a type or an option is invalid, or a part has no query or image.
+        ValueError: a shape, a type or an option is invalid, or a part has no query or no image.
     """
     check_rows(student, labels, "student")
     check_rows(teacher, labels, "teacher")

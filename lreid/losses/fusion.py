@@ -1,4 +1,4 @@
-"""Average the weights of two networks, and compute the weight of the new network in the average."""
+"""Averages of two networks' weights, and rules that compute the new network's share of the average."""
 
 from collections.abc import Mapping
 
@@ -11,14 +11,15 @@ ROWS = 1024  # rows of the affinity matrices per block; a full matrix of 10,000 
 
 
 def lstkc_alpha(new: Tensor, old: Tensor, *, scale: float = 100.0) -> float:
-    """Compute LSTKC's weight of the new network, ``1 - mean_i sum_j |A_ij - B_ij|`` over all images of a task.
+    """Compute LSTKC's weight of the new network: ``1 - mean_i sum_j |A_ij - B_ij|`` over all images of a task.
 
-    Row ``i`` of ``A`` is the softmax of ``scale`` times the cosines between the new features of image ``i`` and of all
-    images. ``B`` is the same matrix for the old features. An image's cosine to itself dominates its row, so the weight
-    is near 1 unless images are near-duplicates.
+    Row ``i`` of ``A`` is the softmax of ``scale`` times the cosines between the new network's feature of image ``i``
+    and those of all images. ``B`` is the same matrix for the features of the old network. An image's cosine with itself
+    dominates its row of ``A``, so the result is near 1 unless there are near-duplicate images.
 
-    Source: LSTKC's official code (AAAI 2024). LSTKC++ offers this weight as an option, with a scale of 400. DASK's code
-    computes this weight without the diagonal, but then uses the constant 0.5. The weight is computed in float64.
+    Source: LSTKC's official code (AAAI 2024). LSTKC++ offers this rule as an option, with a scale of 400. DASK's code
+    computes this weight without the diagonal of ``A`` and ``B``, but then uses the constant 0.5. This function computes
+    the weight in float64.
 
     Args:
         new: ``(n, D)`` float features of the new network; they need not be unit vectors.
@@ -35,13 +36,13 @@ def lstkc_alpha(new: Tensor, old: Tensor, *, scale: float = 100.0) -> float:
 
 
 def lstkcpp_alpha(new: Tensor, old: Tensor, *, scale: float = 400.0) -> float:
-    """Compute LSTKC++'s weight of the new network, ``mean_i sum_j A_ij B_ij``, without an image's cosine to itself.
+    """Compute LSTKC++'s weight of the new network, ``mean_i sum_j A_ij B_ij`` over pairs of different images.
 
-    The weight is below 1 even if both networks are equal. The more images have equal similarities, the smaller is the
-    weight.
+    :func:`lstkc_alpha` defines ``A`` and ``B``. Even for equal networks, the weight is below 1; it is smaller if more
+    images have equal similarities.
 
-    Source: LSTKC++'s official code (TPAMI 2025). Arguments and errors: see :func:`lstkc_alpha`; this function needs 2
-    or more images.
+    Source: LSTKC++'s official code (TPAMI 2025). Arguments and errors are those of :func:`lstkc_alpha`, but this
+    function needs at least two images.
 
     Returns:
         Weight of the new network, in [0, 1].
@@ -50,16 +51,16 @@ def lstkcpp_alpha(new: Tensor, old: Tensor, *, scale: float = 400.0) -> float:
 
 
 def linear_combination(new: Mapping[str, Tensor], old: Mapping[str, Tensor], alpha: float) -> dict[str, Tensor]:
-    """``alpha * new + (1 - alpha) * old`` for all entries of two state dicts, including BatchNorm statistics.
+    """Compute ``alpha * new + (1 - alpha) * old`` for all entries of two state dicts, BatchNorm statistics included.
 
-    BatchNorm's averaged ``num_batches_tracked`` is truncated to an integer. If a classifier has grown, the new rows are
-    copied from ``new``.
+    The average of BatchNorm's ``num_batches_tracked`` is truncated to an integer. If a classifier has grown, its
+    additional rows are copied from ``new``.
 
     Source: the official code of LSTKC, LSTKC++, DKP and DASK.
 
     Args:
-        new: state dict of the new network.
-        old: state dict of the old network, with the same names; tensors have the same shape or fewer rows.
+        old: state dict of the old network, with the same names; a tensor has the same shape as in ``new``, or fewer
+            rows.
         alpha: weight of the new network; a value above 1 extrapolates beyond the new network.
 
     Returns:
@@ -95,7 +96,7 @@ def pad_ema(
     """Move a teacher towards the student: ``momentum * teacher + (1 - momentum) * student``.
 
     All floating-point entries are averaged, including BatchNorm statistics; integer entries are copied from the
-    teacher. After n steps, the initial teacher still has the weight ``momentum ** n``.
+    teacher. After n calls, the initial teacher still has the weight ``momentum ** n``.
 
     Source: PAD's official code (CVPR 2026, ``EMATeacher``).
 
@@ -104,10 +105,10 @@ def pad_ema(
         momentum: weight of the teacher, in [0, 1].
 
     Returns:
-        A new state dict.
+        A new state dict for the teacher.
 
     Raises:
-        ValueError: names or shapes differ, or the momentum is out of its range.
+        ValueError: names or shapes differ, or the momentum is outside [0, 1].
     """
     if not 0 <= momentum <= 1:
         raise ValueError(f"momentum must be in [0, 1], got {momentum}")
@@ -122,7 +123,7 @@ def pad_ema(
 
 
 def _row_mean(new: Tensor, old: Tensor, scale: float, *, overlap: bool) -> float:
-    """Mean over the rows of ``sum_j A_ij B_ij`` for ``j != i`` or, without ``overlap``, of ``sum_j |A_ij - B_ij|``."""
+    """Compute the row mean of ``sum_j A_ij B_ij`` (``j != i``) or, without ``overlap``, ``sum_j |A_ij - B_ij|``."""
     if new.ndim != 2 or old.ndim != 2 or len(new) != len(old):
         raise ValueError(f"new and old must be (n, D) and (n, D'), got {tuple(new.shape)} and {tuple(old.shape)}")
     if not scale > 0:

@@ -1,4 +1,4 @@
-"""iCaRL: one sigmoid per class, with the previous model's sigmoids as targets for the old classes."""
+"""iCaRL: one sigmoid per class; for old classes, the previous model's sigmoids are the targets."""
 
 import torch
 from torch import Tensor
@@ -8,21 +8,23 @@ from lreid.losses._ops import check_logits, check_rows, to_loss
 
 
 def icarl_loss(student_logits: Tensor, labels: Tensor, teacher_logits: Tensor | None = None) -> Tensor:
-    """Binary cross-entropy of every class, mean over images and classes.
+    """Compute the binary cross-entropy of every class, mean over images and classes.
 
-    The targets of old classes are the teacher's sigmoids, even for exemplars. The targets of new classes are 0 or 1.
+    The targets of old classes are the teacher's sigmoids, even for exemplars. The target of a new class is 1 for images
+    of this class, and 0 for other images.
 
-    Source: Rebuffi et al., "iCaRL", CVPR 2017, Algorithm 3, where the loss is a sum over classes. This function takes
-    the mean over images and classes, like mammoth's code, so its value is ``1 / K`` of the sum in the paper. The loss
-    is computed in float64.
+    Source: Rebuffi et al., "iCaRL", CVPR 2017, Algorithm 3, which prints a sum over classes. This function uses the
+    mean over images and classes, like mammoth's code, so its value is ``1 / K`` of the paper's sum. The loss is
+    computed in float64.
 
     Args:
         student_logits: ``(B, K)`` float, the old classes first, in the teacher's order.
         labels: ``(B,)`` int64 in ``[0, K)``, the labels of images of the task and of exemplars.
-        teacher_logits: ``(B, K_old)`` float, ``K_old <= K``; None in the first task. No gradient flows to these logits.
+        teacher_logits: ``(B, K_old)`` float logits of the previous model, with ``K_old <= K``; None in the first task.
+            No gradient flows to the teacher's logits.
 
     Returns:
-        Scalar in the precision of ``student_logits``, at least float32.
+        Scalar in the dtype of ``student_logits`` (float32 for half precision).
 
     Raises:
         ValueError: the shapes do not match.

@@ -1,4 +1,4 @@
-"""Indirect discriminant alignment (IDA): preserve the similarities of features to the means of past classes."""
+"""Indirect discriminant alignment (IDA): distillation of the similarities between features and past class means."""
 
 from torch import Tensor
 
@@ -15,30 +15,31 @@ def discriminant_alignment_loss(
     prob_floor: float = 1e-4,
     metric: Metric = "sqeuclidean",
 ) -> Tensor:
-    """IDA's loss: the mean over images of ``KL(p(anchor | teacher) || p(anchor | student))``.
+    """Compute IDA's loss: the mean over images of ``KL(p(anchor | teacher) || p(anchor | student))``.
 
     Both distributions are softmaxes of the negative distances to the same anchors. An anchor is the mean feature of a
-    past class, computed by the model that was trained on this class; anchors never change.
+    past class, computed once by the model that was trained on that class.
 
     Source: Liu et al., "Incremental Few-Shot Meta-Learning via Indirect Discriminant Alignment" (IDA), ECCV 2020, in
-    the form for prototypical networks: with squared distances, ``f_old(x; phi_new)`` is compared with
-    ``f_old(x; phi_old)`` on images of the new task. IDA has no official code. The BMVC 2022 paper on DwoPP compares
-    with IDA on re-ID, but gives no details. The following choices are therefore lreid's. The loss uses the distance of
-    the DMML loss, and is a mean over images. The probability floor comes from the official code of DwoPP and ERD; IDA's
-    paper has no floor (``prob_floor=0``). All anchors are used at once; IDA's paper draws one anchor per class of an
-    episode, and a caller can pass a subset. ERD's second term equals this loss. The loss is computed in float64.
+    the form for prototypical networks. With squared distances, IDA compares ``f_old(x; phi_new)`` with ``f_old(x;
+    phi_old)`` on images of the new task. IDA has no official code. DwoPP's paper (BMVC 2022) compares with IDA on re-ID
+    but gives no details. The following choices are therefore lreid's. The loss uses the distance of the DMML loss and
+    is a mean over images. The minimum probability comes from the official code of DwoPP and ERD; IDA's paper has no
+    minimum (``prob_floor=0``). The distributions cover all anchors; IDA's paper draws one anchor per class of an
+    episode, for which a caller can pass a subset. The second term of ERD (:func:`~lreid.losses.erd.erd_losses`) equals
+    IDA's loss. The loss is computed in float64.
 
     Args:
         student: ``(B, D)`` float features of the model in training, not normalised.
         teacher: ``(B, D)`` float features of the same images by the previous model; no gradient flows to them.
         anchors: ``(A, D)`` float, mean features of one or more past classes; no gradient flows to them.
         temperature: divisor of the distances, above 0.
-        prob_floor: minimum probability, in ``[0, 1)``; smaller probabilities are raised to the floor and have no
-            gradient.
-        metric: ``sqeuclidean``, ``euclidean``, or ``cosine``: the dot product of unnormalised features.
+        prob_floor: minimum probability, in ``[0, 1)``; smaller probabilities are raised to it and get no gradient.
+        metric: ``sqeuclidean``, ``euclidean``, or ``cosine``, the dot product of features that are not scaled to unit
+            length.
 
     Returns:
-        Scalar in the precision of ``student``, at least float32; 0 for a single anchor.
+        Scalar in the dtype of ``student`` (float32 for half precision); 0 for a single anchor.
 
     Raises:
         ValueError: a shape or an option is invalid, or there is no image or no anchor.

@@ -1,4 +1,4 @@
-"""LSTKC and LSTKC++: distillation of corrected affinities of previous models."""
+"""LSTKC and LSTKC++: distillation of previous models' affinities after the labels have corrected them."""
 
 from typing import NamedTuple
 
@@ -14,31 +14,30 @@ LEAST_PEAK = 1e-6  # the official code adds this number to the largest affinity 
 def lstkc_rskt_loss(
     student: Tensor, teacher: Tensor, labels: Tensor, *, temperature: float = 0.1, detach_target: bool = False
 ) -> Tensor:
-    """Rectified distillation of affinities, LSTKC's "rectification-based short-term knowledge transfer".
+    """Compute LSTKC's "rectification-based short-term knowledge transfer": distillation of corrected affinities.
 
-    Row ``i`` of an affinity matrix is the softmax of the cosines of image ``i`` to all images of the batch, itself
-    included. An entry for the row's own identity is *right* if it is above all entries for other identities in the row;
-    the diagonal entry is always right. An entry for another identity is right if it is not above the smallest
-    off-diagonal entry for the row's own identity. The target contains the teacher's entry if this entry is right,
-    otherwise the student's entry if that entry is right. If both models' entries for the own identity are wrong, the
-    largest entry of both models for other identities in the row replaces them. If both models' entries for another
-    identity are wrong, the smallest off-diagonal entry of both models for the own identity in the row replaces them.
-    The rows of the target are then normalised. The loss is ``KL(target || student)``, mean over the rows.
+    Row ``i`` of an affinity matrix is the softmax of the cosines between image ``i`` and all images of the batch,
+    including itself. An entry of the row's own identity is *right* if it is above all entries of other identities in
+    the row. The diagonal entry is always right. An entry of another identity is right if it is not above the smallest
+    off-diagonal entry of the row's own identity. The target takes the teacher's entry if it is right, and otherwise the
+    student's entry if that is right. Where both models are wrong about an image of the row's identity, the target is
+    the largest entry of both models for other identities in the row. Where both models are wrong about an image of
+    another identity, the target is the smallest off-diagonal entry of both models for the row's identity in the row.
+    Each row of the target is then normalised to sum 1. The loss is ``KL(target || student)``, mean over the rows.
 
     Source: Xu et al., "LSTKC: Long Short-Term Knowledge Consolidation for Lifelong Person Re-identification", AAAI
-    2024, in the form of its official code. As in LSTKC's official code, the gradient also flows through the student's
-    entries in the target. If both models are equal, the loss is above 0 as soon as one entry is wrong. The loss is
-    computed in float64.
+    2024, in the form of its official code. As in LSTKC's official code, gradients also flow through student entries in
+    the target. For equal models, the loss is above 0 as soon as one entry is wrong. The loss is computed in float64.
 
     Args:
         student: ``(B, D)`` float features of the model in training; they need not be unit vectors.
         teacher: ``(B, D')`` float features of the same images by the previous model; no gradient flows to them.
         labels: ``(B,)`` integers, in any order, with any number of images per label.
         temperature: divisor of the cosines, above 0.
-        detach_target: stop the gradient through the target.
+        detach_target: whether to stop the gradient through the target.
 
     Returns:
-        Scalar in the precision of ``student``, at least float32; 0 for fewer than two rows.
+        Scalar in the dtype of ``student`` (float32 for half precision); 0 for fewer than two rows.
 
     Raises:
         ValueError: the shapes do not match, or the temperature is not above 0.
@@ -55,12 +54,12 @@ def lstkc_rskt_loss(
 def lstkcpp_single_loss(
     student: Tensor, teacher: Tensor, labels: Tensor, *, temperature: float = 0.1, weighted: bool = False
 ) -> Tensor:
-    """Rectified distillation of one teacher, which LSTKC++ uses in the second task.
+    """Compute the distillation of one teacher's corrected affinities, which LSTKC++ uses in the second task.
 
-    Unlike in :func:`lstkc_rskt_loss`, the target depends only on the teacher. The target contains the teacher's right
-    entries; bounds from the teacher's own rows replace wrong entries.
+    Unlike the target of :func:`lstkc_rskt_loss`, this target depends only on the teacher. The target keeps right
+    entries of the teacher; wrong entries are replaced by bounds from the same row of the teacher.
 
-    Source, arguments and errors: see :func:`lstkcpp_dual_loss`.
+    Source, arguments and errors are those of :func:`lstkcpp_dual_loss`.
     """
     check_rows(student, labels, "student")
     check_pairs(student, teacher)
@@ -72,31 +71,32 @@ def lstkcpp_single_loss(
 def lstkcpp_dual_loss(
     student: Tensor, short: Tensor, long: Tensor, labels: Tensor, *, temperature: float = 0.1, weighted: bool = False
 ) -> Tensor:
-    """Rectified distillation of two teachers, which LSTKC++ uses from the third task on.
+    """Compute the distillation of two teachers' corrected affinities, which LSTKC++ uses from the third task on.
 
-    Unlike in :func:`lstkc_rskt_loss`, which defines right and wrong entries, the target depends only on the teachers
-    and has no gradient. If both teachers' entries are right, the target is the mean of both entries. If one teacher's
-    entry is right, the target is this entry. If both teachers' entries for the row's own identity are wrong, the
-    largest entry of both teachers for other identities in the row replaces them. If both teachers' entries for another
-    identity are wrong, the smallest off-diagonal entry of both teachers for the own identity in the row replaces them.
+    :func:`lstkc_rskt_loss` defines right and wrong entries. Unlike the target of :func:`lstkc_rskt_loss`, this target
+    depends only on the teachers and has no gradient. Where both teachers are right, the target is the mean of their
+    entries. Where one teacher is right, the target is its entry. Where both teachers are wrong about an image of the
+    row's identity, the target is the largest entry of both teachers for other identities in the row. Where both
+    teachers are wrong about an image of another identity, the target is the smallest off-diagonal entry of both
+    teachers for the row's identity in the row.
 
     Source: Xu et al., "Long Short-Term Knowledge Decomposition and Consolidation for Lifelong Person Re-Identification"
     (LSTKC++), TPAMI 2025, in the form of its official code.
 
     Args:
         student: ``(B, D)`` float features of the model in training; they need not be unit vectors.
-        short: ``(B, D')`` float features of the same images by the short-term teacher: the model at the end of the last
-            task's training, before averaging.
-        long: ``(B, D'')`` float features of the same images by the long-term teacher, which is the fused older model.
-            No gradient flows to the teachers' features.
+        short: ``(B, D')`` float features of the same images by the short-term teacher, the model after training on the
+            last task, before averaging.
+        long: ``(B, D'')`` float features of the same images by the long-term teacher, an average of older models. No
+            gradient flows to the features of the teachers.
         labels: ``(B,)`` integers, in any order, with any number of images per label.
         temperature: divisor of the cosines, above 0.
-        weighted: weight every entry by ``|s - a / (m + 1e-6)|``, where ``s`` is 1 for two images of one identity and
-            otherwise 0, ``a`` is the student's affinity, and ``m`` is the largest affinity of the row. LSTKC++'s
-            official code has the same option, off by default.
+        weighted: whether to weight every entry by ``|s - a / (m + 1e-6)|``. In this weight, ``s`` is 1 for two images
+            of one identity and otherwise 0, ``a`` is the student's affinity, and ``m`` is the largest affinity in the
+            row. The same option of LSTKC++'s official code is off by default.
 
     Returns:
-        Scalar in the precision of ``student``, at least float32; 0 for fewer than two rows.
+        Scalar in the dtype of ``student`` (float32 for half precision); 0 for fewer than two rows.
 
     Raises:
         ValueError: the shapes do not match, or the temperature is not above 0.
@@ -112,7 +112,7 @@ def lstkcpp_dual_loss(
 
 
 class _Judged(NamedTuple):
-    """A matrix of affinities, and a mask of the entries that agree with the labels."""
+    """A matrix of affinities with a mask of its right entries, those that agree with the labels."""
 
     affinities: Tensor  # (B, B)
     same: Tensor  # (B, B) bool, whether both images show one identity
@@ -131,7 +131,7 @@ def _judged(log_affinity: Tensor, labels: Tensor) -> _Judged:
 
 
 def _capped(a: _Judged, b: _Judged) -> Tensor:
-    """The bounds ``(B, B)`` that replace the entries that are wrong in both matrices."""
+    """Compute the bounds ``(B, B)`` that replace entries which are wrong in both matrices."""
     return torch.where(
         a.same, torch.maximum(a.highest_other, b.highest_other), torch.minimum(a.lowest_own, b.lowest_own)
     )

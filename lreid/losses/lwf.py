@@ -6,16 +6,15 @@ from lreid.losses._ops import check_logits, check_temperature, to_loss
 
 
 def knowledge_distillation_loss(student_logits: Tensor, teacher_logits: Tensor, *, temperature: float = 2.0) -> Tensor:
-    """Cross-entropy from the teacher's to the student's softmax at temperature ``T``, mean over rows, times ``T²``.
+    """Compute the cross-entropy between teacher's and student's softmax at temperature ``T``, row mean times ``T²``.
 
-    The student's softmax runs over old and new classes; the teacher's softmax runs over the old classes only. New
-    classes have the target 0, so the loss also lowers the student's probabilities of new classes. The teacher's entropy
-    is not subtracted, so the smallest possible loss is above 0. The gradient of the loss equals the gradient of the KL
-    divergence.
+    The student's softmax is over old and new classes; the teacher's softmax is over old classes only. The target of new
+    classes is 0, so the loss also lowers the student's probabilities of new classes. The minimum of the loss is above
+    0, because the teacher's entropy is not subtracted. The gradient equals the gradient of the KL divergence.
 
     Source: Li and Hoiem, "Learning without Forgetting", ECCV 2016, in the form of AKA's official code for re-ID. Other
-    implementations, such as mammoth, distil over the old classes only and leave out ``T²``. To get mammoth's value,
-    pass ``student_logits[:, :K_old]`` and divide by ``T²``. The loss is computed in float64 from log-probabilities.
+    implementations, such as mammoth, distil over the old classes only and leave out ``T²``. For mammoth's value, pass
+    ``student_logits[:, :K_old]`` and divide the loss by ``T²``. The loss is computed in float64 from log-probabilities.
 
     Args:
         student_logits: ``(B, K)`` float, the old classes first, in the teacher's order.
@@ -23,7 +22,7 @@ def knowledge_distillation_loss(student_logits: Tensor, teacher_logits: Tensor, 
         temperature: divisor of the logits, above 0.
 
     Returns:
-        Scalar in the precision of ``student_logits``, at least float32; 0 if there is no old class.
+        Scalar in the dtype of ``student_logits`` (float32 for half precision); 0 if there is no old class.
 
     Raises:
         ValueError: the shapes do not match, or the temperature is not above 0.

@@ -19,24 +19,25 @@ def pad_viskd_loss(
     logit_weight: float = 0.5,
     temperature: float = 4.0,
 ) -> Tensor:
-    """Weighted sum of two distillation terms: squared difference of features, and KL divergence of logits.
+    """Compute the weighted sum of two distillation terms, for features and for logits.
 
-    The feature term is the mean squared difference, averaged over the layers. The logit term is
-    ``T² KL(teacher || student)``.
+    The feature term is the mean squared difference between student and teacher, averaged over the layers. The logit
+    term is ``T² KL(teacher || student)``.
 
-    Source: PAD (CVPR 2026), official code (``KDLosses``). PAD's logits are dot products of image features with fixed
-    text features, which teacher and student share. The loss is computed in float64 from log-probabilities.
+    Source: PAD (CVPR 2026), official code (``KDLosses``). PAD's logits are dot products between image features and
+    fixed text features, which teacher and student share. The loss is computed in float64 from log-probabilities.
 
     Args:
-        student_features: ``(B, D)`` float features of one or more layers; D may differ between layers.
-        teacher_features: features of the same shapes. No gradient flows to ``teacher_features`` and ``teacher_logits``.
+        student_features: one or more ``(B, D)`` float features of different layers; D may differ between layers.
+        teacher_features: features of the teacher, with the shapes of ``student_features``. No gradient flows to the
+            features and the logits of the teacher.
         student_logits: ``(B, C)`` float.
         teacher_logits: ``(B, C)`` float.
         feature_weight, logit_weight: weights of the two terms.
         temperature: divisor of the logits, above 0.
 
     Returns:
-        Scalar in the precision of ``student_logits``, at least float32.
+        Scalar in the dtype of ``student_logits`` (float32 for half precision).
 
     Raises:
         ValueError: the shapes do not match, there are no features, or the temperature is not above 0.
@@ -57,12 +58,12 @@ def pad_viskd_loss(
 
 
 def pad_image_text_loss(images: Tensor, texts: Tensor, labels: Tensor) -> Tensor:
-    """Supervised contrast between images and sentences, in both directions.
+    """Compute a supervised contrastive loss between images and sentences, in both directions.
 
-    For each image, a softmax runs over its dot products with all sentences. The term of the image is the negative mean
-    log-probability of the sentences with the image's label. Each sentence has an analogous term over all images. The
-    loss is the mean term of the images plus the mean term of the sentences. Features are not scaled to unit length, and
-    the temperature is 1.
+    For each image, a softmax is computed over its dot products with all sentences. The loss term of an image is the
+    negative mean log-probability of the sentences with its label. The loss term of a sentence is the negative mean
+    log-probability of the images with its label, in a softmax over all images. The loss is the mean term of the images
+    plus the mean term of the sentences. Features are not scaled to unit length, and the temperature is 1.
 
     Source: CLIP-ReID (AAAI 2023), whose code PAD (CVPR 2026) uses. The loss is computed in float64.
 
@@ -71,7 +72,7 @@ def pad_image_text_loss(images: Tensor, texts: Tensor, labels: Tensor) -> Tensor
         labels: ``(B,)`` integers; row i of ``images`` and row i of ``texts`` have the label ``labels[i]``.
 
     Returns:
-        Scalar in the precision of ``images``, at least float32.
+        Scalar in the dtype of ``images`` (float32 for half precision).
 
     Raises:
         ValueError: the shapes do not match.
@@ -87,11 +88,10 @@ def pad_image_text_loss(images: Tensor, texts: Tensor, labels: Tensor) -> Tensor
 def pad_text_anchor_loss(
     images: Tensor, texts: Tensor, anchors: Tensor, *, scale: float = 7.0, temperature: float = 0.07
 ) -> Tensor:
-    """Anchor loss of the trained text tokens: ``T²`` times the KL divergence from anchors to texts, mean over images.
+    """Compute the anchor loss of trained text tokens: ``T² KL(anchors || texts)``, mean over images.
 
-    ``anchors`` and ``texts`` each give a distribution over the sentences for each image. The distribution is the
-    softmax of ``scale / T`` times the cosines between the image and the sentences. The loss is
-    ``T² KL(anchors || texts)``.
+    For each image, ``anchors`` and ``texts`` each give a distribution over the sentences. The distribution of an image
+    is the softmax of ``scale / T`` times the cosines between the image and the sentences.
 
     Source: PAD (CVPR 2026), official code (``TEXTKD``). The loss is computed in float64.
 
@@ -103,7 +103,7 @@ def pad_text_anchor_loss(
         temperature: ``T``, the divisor of the scaled cosines, above 0.
 
     Returns:
-        Scalar in the precision of ``images``, at least float32.
+        Scalar in the dtype of ``images`` (float32 for half precision).
 
     Raises:
         ValueError: the shapes do not match, or the temperature is not above 0.

@@ -1,4 +1,4 @@
-"""PASS: rotated images as separate classes, noisy prototypes of past classes, and feature distillation."""
+"""PASS: rotated images as separate classes, prototypes of past classes with noise, and feature distillation."""
 
 import torch
 from torch import Tensor
@@ -12,17 +12,17 @@ ROTATIONS = 4  # classes per label; the first is that of upright images
 def rotate_batch(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Rotate every image by 0, 90, 180 and 270 degrees; each rotation of a label is a separate class.
 
-    Source: Zhu et al., "Prototype Augmentation and Self-Supervision for Incremental Learning" (PASS), CVPR 2021, whose
-    images are square. lreid resizes other images to their original size after a rotation by 90 or 270 degrees.
+    Source: Zhu et al., "Prototype Augmentation and Self-Supervision for Incremental Learning" (PASS), CVPR 2021. PASS's
+    images are square; after a rotation by 90 or 270 degrees, lreid resizes other images to their original size.
 
     Args:
         images: ``(B, C, H, W)`` float.
         labels: ``(B,)`` integers ``y``.
 
     Returns:
-        Images ``(4B, C, H, W)`` and labels ``(4B,)``. All upright images come first, then all images rotated by 90
-        degrees, and so on. After ``k`` quarter turns an image has the label ``4y + k``. The columns ``0::4`` of a
-        classifier are the classes of upright images.
+        Images ``(4B, C, H, W)`` and labels ``(4B,)``. The unrotated images come first, then all images rotated by 90
+        degrees, and so on. After ``k`` quarter turns, an image of label ``y`` has the label ``4y + k``. The columns
+        ``0::4`` of a classifier belong to unrotated images.
 
     Raises:
         ValueError: a shape is wrong.
@@ -40,18 +40,18 @@ def rotate_batch(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def prototype_radius(features: Tensor, labels: Tensor) -> float:
-    """Compute the standard deviation of PASS's prototype noise: the root mean variance within classes, per dimension.
+    """Compute the standard deviation of PASS's prototype noise: the root of the mean variance within classes.
 
-    ``trace(covariance) / D`` is averaged over the classes before the root is taken. PASS measures the radius once,
-    after the first task. Classes with a single image are left out; for such classes PASS's official code divides by
-    zero.
+    The variance within classes is ``trace(covariance) / D``, averaged over the classes. PASS measures the standard
+    deviation once, after the first task. Classes with a single image are left out; PASS's official code divides by zero
+    for such classes.
 
     Args:
         features: ``(B, D)`` float.
         labels: ``(B,)`` integers.
 
     Returns:
-        Standard deviation in the units of the features; 0 if every class has one image.
+        Standard deviation per feature dimension, in the units of the features; 0 if every class has one image.
 
     Raises:
         ValueError: a shape is wrong.
@@ -67,33 +67,34 @@ def prototype_radius(features: Tensor, labels: Tensor) -> float:
 def augment_prototypes(
     prototypes: Tensor, labels: Tensor, radius: float, picks: Tensor, noise: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Add noise to prototypes, on which PASS trains the classifier instead of images of past classes.
+    """Add noise to prototypes, which replace images of past classes when PASS trains the classifier.
 
     Args:
         prototypes: ``(P, D)`` float, mean features of past classes.
         labels: ``(P,)`` integers ``y``, the classes of the prototypes without rotation.
         radius: standard deviation of the noise, from :func:`prototype_radius`.
-        picks: ``(n,)`` int64 rows of the prototypes, drawn with replacement; PASS draws one per image before rotation.
-        noise: ``(n, D)`` float, drawn from a normal distribution.
+        picks: ``(n,)`` int64 rows of ``prototypes``, drawn with replacement; PASS draws one for each image before
+            rotation.
+        noise: ``(n, D)`` float standard normal noise.
 
     Returns:
-        Features ``(n, D)`` and labels ``4y`` ``(n,)``, which are the labels of upright images.
+        Features ``(n, D)``, and their labels ``4y`` ``(n,)``, the labels of unrotated images.
     """
     return prototypes[picks.to(prototypes.device, non_blocking=True)] + radius * noise, ROTATIONS * labels[picks]
 
 
 def feature_distillation_loss(student: Tensor, teacher: Tensor) -> Tensor:
-    """Frobenius norm of the difference between the new and the old features of a batch.
+    """Compute the Frobenius norm of the difference between the new and the old features of a batch.
 
-    Source: the same as for :func:`rotate_batch`. The norm is neither squared nor divided by the batch size, so it grows
-    with the square root of the batch size. The gradient of the loss has the length 1, or 0 if all differences are 0.
+    Source: PASS, as for :func:`rotate_batch`. The norm is neither squared nor divided by the batch size, so it grows
+    with the square root of the batch size. The gradient of the loss has length 1, or 0 if all features are equal.
 
     Args:
         student: ``(B, D)`` float features of the model in training.
         teacher: ``(B, D)`` float features of the same images by the previous model; no gradient flows to them.
 
     Returns:
-        Scalar in the precision of ``student``, at least float32.
+        Scalar in the dtype of ``student`` (float32 for half precision).
 
     Raises:
         ValueError: the shapes differ.

@@ -1,4 +1,4 @@
-"""PatchKD: features of selected patches, and distillation of the patches' logits and distances."""
+"""PatchKD: features of selected patches, and distillation of their logits and distances."""
 
 import torch
 from torch import Tensor
@@ -8,12 +8,12 @@ from lreid.losses._ops import check_logits, log_probabilities, to_loss
 
 
 def patchkd_kd_loss(student_logits: Tensor, teacher_logits: Tensor, *, temperature: float = 2.0) -> Tensor:
-    """Cross-entropy from the teacher's to the student's softmax at temperature ``T``, mean over rows, times ``T²``.
+    """Compute the cross-entropy between teacher's and student's softmax at temperature ``T``, row mean times ``T²``.
 
-    The value equals the value of :func:`~lreid.losses.lwf.knowledge_distillation_loss`, but the gradient follows
-    PatchKD's official code. If the student has more classes than the teacher, the targets get no gradient. If both have
-    the same classes, the gradient also flows through the teacher's logits, which trains the network that chooses the
-    patches.
+    The value is that of :func:`~lreid.losses.lwf.knowledge_distillation_loss`; the gradient follows PatchKD's official
+    code. If the student has more classes than the teacher, no gradient flows to the teacher's logits. If student and
+    teacher have the same classes, the gradient also flows through the teacher's logits and trains the network that
+    chooses the patches.
 
     Source: Sun and Mu, "Patch-based Knowledge Distillation for Lifelong Person Re-Identification", ACM MM 2022.
 
@@ -23,7 +23,7 @@ def patchkd_kd_loss(student_logits: Tensor, teacher_logits: Tensor, *, temperatu
         temperature: divisor of the logits, above 0.
 
     Returns:
-        Scalar in the precision of ``student_logits``, at least float32.
+        Scalar in the dtype of ``student_logits`` (float32 for half precision).
 
     Raises:
         ValueError: the shapes do not match, or the temperature is not above 0.
@@ -39,16 +39,17 @@ def patchkd_kd_loss(student_logits: Tensor, teacher_logits: Tensor, *, temperatu
 
 
 def patchkd_conf_loss(logits: Tensor, *, temperature: float = 2.0) -> Tensor:
-    """Entropy of the softmax at temperature ``T``, mean over rows, times ``T²``; trains PatchKD's choice of patches.
+    """Compute the entropy of the softmax at temperature ``T``, mean over rows, times ``T²``.
 
-    Source: the same as for :func:`patchkd_kd_loss`. PatchKD applies this loss to the patch logits of the old model.
+    The loss trains PatchKD's choice of patches; its source is given at :func:`patchkd_kd_loss`. PatchKD applies this
+    loss to the old model's logits of patches.
 
     Args:
         logits: ``(B, K)`` float; the gradient flows through them.
         temperature: divisor of the logits, above 0.
 
     Returns:
-        Scalar in the precision of ``logits``, at least float32.
+        Scalar in the dtype of ``logits`` (float32 for half precision).
 
     Raises:
         ValueError: a shape is wrong, or the temperature is not above 0.
@@ -57,12 +58,13 @@ def patchkd_conf_loss(logits: Tensor, *, temperature: float = 2.0) -> Tensor:
 
 
 def patchkd_rd_loss(student: Tensor, teacher: Tensor) -> Tensor:
-    """Smooth-L1 loss between the relative distances of two models within each set of vectors.
+    """Compute the smooth-L1 loss between the relative distances of two models within each set of vectors.
 
-    The Euclidean distances of each model are divided by their mean over all sets, without the zero diagonals. In
-    PatchKD, a set contains the patches of one image, ``(n, k, c)``, or the same patch of all images, ``(k, n, c)``.
+    Relative distances are the Euclidean distances of a model, divided by their mean over all sets without the zero
+    diagonals. In PatchKD, a set contains the patches of one image, ``(n, k, c)``, or the same patch of all images,
+    ``(k, n, c)``.
 
-    Source: the same as for :func:`patchkd_kd_loss`. The mean of the smooth-L1 loss includes the zero diagonals. The
+    Source: PatchKD, as for :func:`patchkd_kd_loss`. The mean over the smooth-L1 terms includes the zero diagonals. The
     loss is computed in float64.
 
     Args:
@@ -70,7 +72,7 @@ def patchkd_rd_loss(student: Tensor, teacher: Tensor) -> Tensor:
         teacher: ``(S, m, D')`` float vectors from the previous model; no gradient flows to them.
 
     Returns:
-        Scalar in the precision of ``student``, at least float32; 0 if each set has one vector.
+        Scalar in the dtype of ``student`` (float32 for half precision); 0 if each set has one vector.
 
     Raises:
         ValueError: the shapes do not match.
@@ -85,17 +87,17 @@ def patchkd_rd_loss(student: Tensor, teacher: Tensor) -> Tensor:
 
 
 def patchkd_div_loss(features: Tensor, patches: int) -> Tensor:
-    """Mean cosine similarity between different patches of one image, averaged over images; small if patches differ.
+    """Compute the mean cosine similarity between different patches of one image, averaged over images.
 
-    Source: the same as for :func:`patchkd_kd_loss`. For one patch per image, the loss is 0; PatchKD's official code
-    divides by 0.
+    A small loss means that the patches of an image differ. The loss is 0 for one patch per image, where PatchKD's
+    official code divides by 0.
 
     Args:
         features: ``(n * k, D)`` float; the k patches of an image are consecutive rows.
         patches: number k of patches per image, 1 or more.
 
     Returns:
-        Scalar in the precision of ``features``, at least float32, in [-1, 1].
+        Scalar in the dtype of ``features`` (float32 for half precision), in [-1, 1].
 
     Raises:
         ValueError: the number of rows is not a multiple of ``patches``.
@@ -109,17 +111,17 @@ def patchkd_div_loss(features: Tensor, patches: int) -> Tensor:
 
 
 def patchkd_patch_features(feature_map: Tensor, theta: Tensor) -> Tensor:
-    """Features of patches: weighted sums over the positions of a feature map.
+    """Compute features of patches as weighted sums over the positions of a feature map.
 
-    Source: the same as for :func:`patchkd_kd_loss`. In PatchKD's official code, ``theta`` is one-hot over the positions
-    (straight-through Gumbel), so each patch is one position.
+    Source: PatchKD, as for :func:`patchkd_kd_loss`. In PatchKD's official code, ``theta`` is one-hot over the positions
+    (straight-through Gumbel softmax), so each patch is a single position.
 
     Args:
         feature_map: ``(n, C, H, W)`` float.
         theta: ``(n, k, H, W)`` float, the weight of each position for each of k patches.
 
     Returns:
-        ``(n, k, C)``; after ``flatten(0, 1)``, the k patches of an image are consecutive rows.
+        Features ``(n, k, C)``; ``flatten(0, 1)`` makes the k patches of an image consecutive rows.
 
     Raises:
         ValueError: the shapes do not match.
@@ -138,7 +140,7 @@ def patchkd_patch_features(feature_map: Tensor, theta: Tensor) -> Tensor:
 
 
 def _relative_distances(sets: Tensor) -> Tensor:
-    """Euclidean distances within sets, ``(S, m, D)`` to ``(S, m, m)`` float64, divided by their off-diagonal mean."""
+    """Divide Euclidean distances within sets by their off-diagonal mean, ``(S, m, D)`` to ``(S, m, m)`` float64."""
     exact = sets.double()
     squares = exact.square().sum(2)  # (S, m)
     squared = squares[:, :, None] + squares[:, None] - 2 * exact @ exact.mT

@@ -1,4 +1,4 @@
-"""Supervised contrastive loss, whose anchors can be limited to classes of the current task."""
+"""Supervised contrastive loss whose anchors can be limited to classes of the current task."""
 
 from collections.abc import Iterable
 
@@ -17,18 +17,18 @@ def asymmetric_supcon_loss(
     temperature: float,
     base_temperature: float = 0.07,
 ) -> Tensor:
-    """Asymmetric supervised contrastive loss (SupCon): images of past classes are negatives and never anchors.
+    """Compute the asymmetric supervised contrastive loss, in which images of past classes are negatives only.
 
-    Every view of every image is a row; rows of current classes are anchors. An anchor's softmax runs over its cosines
-    to all other rows, including rows of past classes. The anchor's term is the negative mean log-probability of the
-    other rows of its class. The loss is the sum of the anchors' terms, divided by the number of *all* rows and
-    multiplied by ``temperature / base_temperature``.
+    Every view of every image is a row; rows of current classes are the anchors. An anchor's softmax is over its cosines
+    to all other rows, including rows of past classes. The loss term of an anchor is the negative mean log-probability
+    of the other rows of its class. The loss is the sum of the anchors' loss terms, divided by the number of *all* rows
+    and multiplied by ``temperature / base_temperature``.
 
     Source: Cha et al., "Co²L: Contrastive Continual Learning", ICCV 2021, Eq. 10. The divisor and the factor come from
-    Co²L's official code; they balance this loss with the distillation. Co²L's paper prints the sum over the anchors,
-    which is ``B * V`` times this loss with ``base_temperature=temperature``. If ``current_classes`` contains all
-    labels, the loss is plain SupCon (Khosla et al., NeurIPS 2020). If a class has only one row, the term of this row is
-    0; Co²L's official code gives NaN. The loss is computed in float64 from log-probabilities.
+    Co²L's official code, where they balance this loss with the distillation. Co²L's paper prints a sum over the
+    anchors, which is ``B * V`` times this loss with ``base_temperature=temperature``. If ``current_classes`` contains
+    all labels, the loss is the usual SupCon loss (Khosla et al., NeurIPS 2020). If a class has only one row, the loss
+    term of this row is 0; in Co²L's official code, it is NaN. The loss is computed in float64 from log-probabilities.
 
     Args:
         projections: ``(B, V, D)`` float unit vectors, ``V >= 1`` views of each image.
@@ -38,7 +38,7 @@ def asymmetric_supcon_loss(
         base_temperature: above 0; the loss is multiplied by ``temperature / base_temperature``.
 
     Returns:
-        Scalar in the precision of ``projections``, at least float32; 0 for a batch without current classes.
+        Scalar in the dtype of ``projections`` (float32 for half precision); 0 for a batch without current classes.
 
     Raises:
         ValueError: a shape is wrong, or a temperature is not above 0.
@@ -61,7 +61,7 @@ def asymmetric_supcon_loss(
 
 
 def is_among(labels: Tensor, classes: Tensor | Iterable[int]) -> Tensor:
-    """Check for each label whether the label is among the classes, ``(B,)`` bool."""
+    """Return a mask ``(B,)`` bool of the labels that are among ``classes``."""
     if not isinstance(classes, Tensor):
         classes = torch.tensor(list(classes), dtype=torch.int64)
     return torch.isin(labels, classes.to(labels.device))

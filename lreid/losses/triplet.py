@@ -1,4 +1,4 @@
-"""Batch-hard triplet loss: each anchor with its farthest positive and its nearest negative in the batch."""
+"""Batch-hard triplet loss: each anchor is compared with its farthest positive and its nearest negative in the batch."""
 
 from typing import Literal
 
@@ -17,23 +17,24 @@ def batch_hard_triplet_loss(
     normalize: bool = False,
     reduction: Literal["mean", "none"] = "mean",
 ) -> Tensor:
-    """Batch-hard triplet loss on Euclidean distances, ``max(0, d+ - d- + margin)``, mean over the batch.
+    """Compute the batch-hard triplet loss ``max(0, d+ - d- + margin)`` on Euclidean distances, mean over the batch.
 
-    Source: Hermans et al., "In Defense of the Triplet Loss", 2017; Luo et al., "Bag of Tricks" (BoT), 2019. BoT's
-    official code assumes that every identity of a batch has the same number of images; for such batches, this function
-    returns the same value. If the numbers of images differ, or if the batch has one identity, BoT's official code
-    returns a wrong value or an error. This function also handles such batches. The loss is computed in float64.
+    Source: Hermans et al., "In Defense of the Triplet Loss", 2017; Luo et al., "Bag of Tricks" (BoT), 2019. If every
+    identity has the same number of images in the batch, the value equals that of BoT's official code. For other
+    batches, and for batches of one identity, BoT's official code returns a wrong value or an error. This function also
+    handles batches with different numbers of images per identity, and batches of one identity. The loss is computed in
+    float64.
 
     Args:
-        features: ``(B, D)`` float; BoT takes the features before its BatchNorm neck.
-        labels: ``(B,)`` integers, in any order, with any number of images per label. If an identity has a single image,
-            this image is its own positive.
-        margin: margin in units of the distance; None for the soft margin ``log(1 + exp(d+ - d-))``.
-        normalize: scale the features to unit length first.
-        reduction: ``mean``, or ``none`` to return the term of every row ``(B,)``, in the order of the rows.
+        features: ``(B, D)`` float; BoT uses the features before its BatchNorm neck.
+        labels: ``(B,)`` integers, in any order, with any number of images per label. The only image of an identity is
+            its own positive.
+        margin: margin in units of the distance, or None for the soft margin ``log(1 + exp(d+ - d-))``.
+        normalize: whether to scale the features to unit length first.
+        reduction: ``mean``, or ``none`` to return the loss term of every row ``(B,)``, in the order of the rows.
 
     Returns:
-        Scalar, or ``(B,)``, in the precision of ``features``, at least float32; 0 for a batch of one identity.
+        Scalar, or ``(B,)``, in the dtype of ``features`` (float32 for half precision); 0 for a batch of one identity.
 
     Raises:
         ValueError: a shape is wrong, or the reduction is unknown.
@@ -51,17 +52,18 @@ def batch_hard_triplet_loss(
 def hardest_distances(
     anchors: Tensor, labels: Tensor, points: Tensor | None = None, point_labels: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Distance of each anchor to the farthest point with its label and to the nearest point with another label.
+    """Compute each anchor's distance to the farthest point with its label and to the nearest point with another label.
 
     Args:
         anchors: ``(B, D)`` float64.
         labels: ``(B,)`` integers.
-        points: ``(n, D)`` float64; None to take the anchors as the points.
-        point_labels: ``(n,)`` integers, which include the label of every anchor; None to take ``labels``.
+        points: ``(n, D)`` float64; None means that the anchors are the points.
+        point_labels: ``(n,)`` integers, which include the label of every anchor; None means ``labels``.
 
     Returns:
-        Both distances, ``(B,)`` float64. The second distance is infinite if there is no other label. As in the official
-        code of BoT and AKA, distances below 1e-6 count as 1e-6 and have no gradient.
+        Distances to the farthest point with the same label and to the nearest point with another label, both ``(B,)``
+        float64. The distance to the nearest point with another label is infinite if there is no such point. As in the
+        official code of BoT and AKA, distances below 1e-6 count as 1e-6 and have no gradient.
 
     Raises:
         ValueError: ``labels`` is not ``(B,)``.
