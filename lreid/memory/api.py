@@ -1,4 +1,4 @@
-"""The public names of :mod:`lreid.memory`."""
+"""Public names of :mod:`lreid.memory`."""
 
 from lreid.memory.exemplars import ExemplarMemory, ExemplarStore, ImagePaths, budget_of
 from lreid.memory.selection import SELECTIONS, select

@@ -1,4 +1,4 @@
-"""A store for exemplars, as pixels or paths, and a memory in which all identities have equal shares."""
+"""A store of exemplars, as pixels or paths, and a memory in which all identities have equal shares."""
 
 import os
 from collections import Counter
@@ -31,7 +31,7 @@ def budget_of(exemplars: int, exemplar_mib: float, *, height: int, width: int) -
 
 
 class ImagePaths(Sequence[np.ndarray]):
-    """A sequence of images that are read from files on access, so that a memory stores only paths.
+    """A sequence of images that are read from files on access, so that a memory stores only their paths.
 
     ``self[i]`` is (H, W, 3) uint8, RGB. A slice or an array of k indices returns (k, H, W, 3).
 
@@ -56,11 +56,11 @@ class ImagePaths(Sequence[np.ndarray]):
 
 
 class ExemplarStore:
-    """Store of fixed size for images, labels and additional arrays; subclasses decide which images are kept.
+    """Store for a limited number of images with labels and other arrays; subclasses decide which images to keep.
 
-    A store contains either pixels or the paths of :class:`ImagePaths`. If a store contains pixels, the image files may
-    be deleted. All pixels are in one array, which is overwritten in place. Main memory therefore needs space only for
-    this array and the new images.
+    A store contains either pixels or the paths of :class:`ImagePaths`. If a store contains pixels, the image files are
+    no longer needed. All pixels are in one array, in which new images overwrite removed images. Main memory therefore
+    holds only one array of pixels and the new images.
 
     Args:
         budget: maximum number of images.
@@ -82,9 +82,9 @@ class ExemplarStore:
 
     @property
     def images(self) -> np.ndarray | ImagePaths:
-        """The images (n, H, W, 3) uint8, RGB, or their paths; an index or an array of indices returns pixels.
+        """Images (n, H, W, 3) uint8, RGB, or their paths; indexing returns pixels in both cases.
 
-        The array of pixels is a view on the store, in which later images overwrite removed images.
+        The array of pixels is a view of the store, so adding images can change it.
         """
         if isinstance(self._images, ImagePaths):
             return ImagePaths(self._images.paths[: len(self)], self._images.height, self._images.width)
@@ -97,21 +97,21 @@ class ExemplarStore:
 
     @property
     def extras(self) -> dict[str, np.ndarray]:
-        """Additional named values stored with the images, (n,) or (n, K) floating point; callers may change the values.
+        """Named arrays stored with the images, (n,) or (n, K) floating point; callers may change the values.
 
-        K can grow. Rows of images that were stored with a smaller K are padded with NaN.
+        K can grow when images are added. Images that were stored with a smaller K are padded with NaN.
         """
         return {name: values[: len(self)] for name, values in self._extras.items()}
 
     @property
     def nbytes(self) -> int:
-        """Size of the stored images in bytes, as pixels or paths, without labels and extras."""
+        """Size of the stored pixels or paths in bytes, without labels and extras."""
         if isinstance(self._images, ImagePaths):
             return sum(len(os.fsencode(path)) for path in self._images.paths[: len(self)])
         return self._images[: len(self)].nbytes
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the contents as plain values and tensors; the tensors share memory with this store."""
+        """Return the contents as plain values and tensors, which share memory with this store."""
         images = self.images
         return {
             "images": (images.paths, images.height, images.width)
@@ -142,7 +142,7 @@ class ExemplarStore:
         self._extras: dict[str, np.ndarray] = {}
 
     def _keep(self, rows: np.ndarray) -> None:
-        """Remove all images except ``rows`` (k,), ascending, without allocating a second array of pixels."""
+        """Remove all images except the ascending ``rows`` (k,), without a second array of pixels."""
         images = self._images.paths if isinstance(self._images, ImagePaths) else self._images
         for new, old in enumerate(rows):
             images[new] = images[old]
@@ -153,7 +153,7 @@ class ExemplarStore:
     def _write(
         self, places: np.ndarray, images: Any, labels: np.ndarray, rows: np.ndarray, extras: dict[str, np.ndarray]
     ) -> None:
-        """Copy ``rows`` (k,) of the new values to distinct ``places`` (k,) in or after the stored images."""
+        """Copy ``rows`` (k,) of the new values to the distinct positions ``places`` (k,) of the store."""
         for place, row in zip(places, rows, strict=True):
             self._write_image(place, images, row)
         self._labels[places] = labels[rows]
@@ -178,7 +178,7 @@ class ExemplarStore:
         self._images[place] = image
 
     def _write_extra(self, name: str, places: np.ndarray, values: np.ndarray | None) -> None:
-        """Write ``values`` (k,) or (k, K), padded with NaN, to the rows ``places``; for None, write NaN only."""
+        """Write ``values`` (k,) or (k, K), padded with NaN, to the rows ``places``; if None, write NaN only."""
         if values is None:
             self._extras[name][places] = np.nan
             return
@@ -198,37 +198,36 @@ class ExemplarStore:
 
 
 class ExemplarMemory(ExemplarStore):
-    """Memory with the best images of every identity; images are added at the end of a task.
+    """Memory of the best images of every identity, to which images are added at the end of a task.
 
-    With a budget of M images and C identities so far, the share of each identity is ``M // C`` images. Identities of
-    earlier tasks keep the best of their images (iCaRL, CVPR 2017, Algorithms 4 and 5). In a long sequence of tasks,
-    ``M // C`` falls below the two images that an episode or a triplet needs. Each stored identity then keeps ``least``
-    images, and the memory stores only ``M // least`` identities, a uniform sample of all identities. For this sample, a
-    random number is computed from the seed and the label of each identity; the identities with the smallest numbers are
-    stored. The BMVC 2022 paper on DwoPP gives every method 500 exemplars in total, but does not say how exemplars are
-    distributed or selected.
+    With a budget of M images and C identities so far, each identity has a share of ``M // C`` images. Identities of
+    earlier tasks keep the best of their images (iCaRL, CVPR 2017, Algorithms 4 and 5). In a long sequence of tasks, ``M
+    // C`` falls below two, the number of images that an episode or a triplet needs. The memory then stores ``least``
+    images of each of ``M // least`` identities, a uniform sample of all identities. The sample consists of the
+    identities with the smallest random numbers, each computed from the seed and the label. DwoPP's paper (BMVC 2022)
+    gives every method 500 exemplars in total, but does not say how they are selected or shared among identities.
 
-    Equal shares leave a part of the budget unused. With ``fill``, the unused part is given to identities with more
-    images, one image at a time, in the order of the identities' random numbers. As long as all identities are stored,
-    ``fill`` uses the entire budget, and the shares of identities with enough images differ by at most one. ``fill``
-    with ``random`` selection gives Co²L's memory (ICCV 2021). Co²L's official code rounds the share of every old
-    identity at random and leaves the rest to new identities.
+    With equal shares, a part of the budget can remain unused. With ``fill``, identities with more images get the unused
+    part, one image at a time, in the order of their random numbers. As long as all identities are stored, ``fill`` then
+    uses the entire budget, and shares of identities with enough images differ by at most one. With ``fill`` and
+    ``random`` selection, the memory works like Co²L's memory (ICCV 2021). Co²L's official code rounds the share of
+    every old identity at random and leaves the rest to new identities.
 
-    Selection by ``importance`` follows CCLIS (AAAI 2024). Images are drawn with probabilities proportional to their
-    scores. Every :meth:`add` draws again from the images in the memory, by new scores. ``extras["weights"]`` contains,
-    for each image, its share of its identity's scores when the image was last drawn, as in CCLIS's official code. The
-    weights of an identity can sum to less than 1, because some images of the identity were removed.
+    The selection ``importance`` follows CCLIS (AAAI 2024). The selection draws images with probabilities in proportion
+    to their scores. Every :meth:`add` also draws again among the images in the memory, by new scores. For each image,
+    ``extras["weights"]`` contains its share of its identity's scores when it was last drawn, as in CCLIS's official
+    code. The weights of an identity sum to less than 1 if some of its images were removed.
 
     Args:
         budget: maximum number of images.
         least: minimum number of images per stored identity, if the identity has enough images.
-        selection: rule that selects the images of an identity, see :func:`~lreid.memory.select`.
-        fill: whether to use the part of the budget that equal shares leave unused.
+        selection: rule that selects images of an identity, see :func:`~lreid.memory.select`.
+        fill: whether identities with more images get the part of the budget that equal shares leave unused.
         seed: seed of all random choices.
 
     Attributes:
         images, labels, extras: see :class:`~lreid.memory.ExemplarStore`. Images are ordered by task, then by identity,
-            then from best to worst (with ``importance``, images of an identity have no order).
+            then from best to worst. With ``importance``, images of an identity have no order.
         seen: number of identities added so far, including identities that are not stored.
 
     Raises:
@@ -252,17 +251,16 @@ class ExemplarMemory(ExemplarStore):
         *,
         kept_scores: np.ndarray | Sequence[float] = (),
     ) -> None:
-        """Add the best images of new identities, after old images have been removed to make room.
+        """Add the best images of new identities, after removing old images to make room.
 
         Args:
             images: n images (H, W, 3) uint8, or :class:`~lreid.memory.ImagePaths`; only selected images are read.
             labels: (n,) integers; every identity must be new.
-            values: values by which images are selected: (n, D) features, or (n,) scores of 0 or more for
-                ``importance``.
-            kept_scores: for ``importance``, scores (len(self),) of the images in the memory.
+            values: values for the selection: (n, D) features, or for ``importance`` (n,) scores of 0 or more.
+            kept_scores: for ``importance``: scores (len(self),) of the images that are in the memory.
 
         Raises:
-            ValueError: an identity is already in the memory, or the numbers of scores and images differ.
+            ValueError: an identity is already in the memory, or there is not one score per image.
         """
         from lreid.memory.selection import draw_by_score, importance_weights, select
 
@@ -299,7 +297,7 @@ class ExemplarMemory(ExemplarStore):
         self.seen, self.seed = state["seen"], state["seed"]
 
     def _shares(self, labels: np.ndarray) -> Counter[int]:
-        """Count the images per identity that the memory keeps, among the stored and the new images."""
+        """Compute the number of images that each identity may keep, from all stored and new images."""
         sizes = Counter(self.labels.tolist()) + Counter(labels.tolist())
         quota = max(self.budget // max(self.seen, 1), self.least)
         identities = sorted(sizes, key=self._rank)[: self.budget // quota]
@@ -312,5 +310,5 @@ class ExemplarMemory(ExemplarStore):
         return Counter(label for _, _, label in places[: self.budget])
 
     def _rank(self, label: int) -> float:
-        """Random number of an identity in [0, 1); identities with the smallest numbers are stored."""
+        """Return an identity's random number in [0, 1); the identities with the smallest numbers are stored."""
         return np.random.default_rng([self.seed, label, 1]).random()

@@ -1,4 +1,4 @@
-"""Rules that select the images of an identity for a memory. Each rule ranks the images, the best first."""
+"""Rules that rank the images of an identity, so that a memory can store the best images."""
 
 from collections.abc import Sequence
 
@@ -8,16 +8,16 @@ SELECTIONS = ("herding", "nearest", "random", "importance")
 
 
 def select(values: np.ndarray, count: int, selection: str, seed: Sequence[int]) -> np.ndarray:
-    """Select the images of one identity that a memory keeps.
+    """Select the images of one identity for a memory.
 
-    With a smaller ``count``, the result is the beginning of the result for a larger ``count``. A memory can therefore
-    reduce the share of an identity by removing the identity's last images.
+    The result for a smaller ``count`` is the beginning of the result for a larger ``count``. A memory can therefore
+    reduce an identity's share by removing its last images.
 
     Args:
         values: (n, D) features of the identity's images, or (n,) scores for ``importance``.
         count: number of images to select, if there are enough.
-        selection: ``herding`` (:func:`herding`), ``nearest`` (images nearest to the mean, as in ERD's official code),
-            ``random`` (uniform, as in Co²L) or ``importance`` (:func:`draw_by_score`, as in CCLIS).
+        selection: one of these rules: ``herding`` (:func:`herding`), ``nearest`` (images nearest to the mean, as in
+            ERD's official code), ``random`` (uniform, as in Co²L), ``importance`` (:func:`draw_by_score`, as in CCLIS).
         seed: seed of the random choice.
 
     Returns:
@@ -39,11 +39,11 @@ def select(values: np.ndarray, count: int, selection: str, seed: Sequence[int]) 
 
 
 def draw_by_score(scores: np.ndarray, count: int, seed: Sequence[int]) -> np.ndarray:
-    """Draw images one by one without replacement, with probabilities proportional to their scores.
+    """Draw images one by one without replacement, with probabilities in proportion to their scores.
 
-    Source: the selection of CCLIS (Li et al., AAAI 2024), whose code calls ``torch.multinomial`` without replacement.
-    This function sorts images by ``log(score) + Gumbel noise``, which gives the same distribution (Yellott, J. Math.
-    Psychology 1977). Images with a score of 0 come last.
+    Source: CCLIS (Li et al., AAAI 2024), whose code calls ``torch.multinomial`` without replacement. This function
+    sorts images by ``log(score) + Gumbel noise``, which gives the same distribution (Yellott, J. Math. Psychology
+    1977). Images with score 0 come last.
 
     Args:
         scores: (n,) scores, 0 or more. count: number of images to draw, if there are enough.
@@ -62,7 +62,7 @@ def draw_by_score(scores: np.ndarray, count: int, seed: Sequence[int]) -> np.nda
 
 
 def importance_weights(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Divide each image's score by the sum of the scores of its identity: the weight g in CCLIS, Equation 12.
+    """Divide each image's score by the sum of the scores of its identity (weight g in CCLIS, Equation 12).
 
     Args:
         scores: (n,) scores, 0 or more. labels: (n,) integers.
@@ -81,16 +81,17 @@ def importance_weights(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def herding(features: np.ndarray, count: int) -> np.ndarray:
-    """Select images one by one, so that the mean of the selected images is nearest to the mean of all images.
+    """Select images one by one, so that the selected images have almost the same mean as all images.
 
-    Source: Rebuffi et al., "iCaRL", CVPR 2017, Algorithm 4, on features of unit length. No image is selected twice.
+    Source: Rebuffi et al., "iCaRL", CVPR 2017, Algorithm 4, on features of unit length. Each image is selected at most
+    once.
 
     Args:
-        features: (n, D) features, which are scaled to unit length; rows of zeros do not change.
+        features: (n, D) features, which this function scales to unit length; rows of zeros stay 0.
         count: number of images to select, if there are enough.
 
     Returns:
-        Row numbers of ``features`` (min(count, n),) in the order of selection. Of equally good rows, the first row is
+        Row numbers of ``features`` (min(count, n),) in the order of selection. Among equally good rows, the first is
         selected.
     """
     unit = features.astype(np.float64)

@@ -11,20 +11,21 @@ POLICIES = ("reservoir", "fifo", "random", "scored")  # policies that need no la
 
 
 class StreamMemory(ExemplarStore):
-    """Memory for some images of a stream, which one of several policies selects.
+    """Memory of some images of a stream, which one of these policies selects.
 
-    * ``reservoir``: every image of the stream is kept with equal probability (Vitter, ACM TOMS 1985, Algorithm R), as
-      in ER, ER-ACE and ER-AML. The selection depends neither on the batch size nor on calls of :meth:`draw`;
+    * ``reservoir``: every image of the stream is kept with the same probability (Vitter, ACM TOMS 1985, Algorithm R),
+      as in ER, ER-ACE and ER-AML. The selection does not depend on the batch size or on calls of :meth:`draw`;
     * ``fifo``: the newest images are kept;
-    * ``random``: a uniform choice from the stored and the incoming images, in which old images gradually disappear;
-    * ``scored``: the stored and incoming images with the highest ``extras["scores"]`` are kept;
+    * ``random``: a uniform random choice among the stored and the incoming images, so old images gradually disappear;
+    * ``scored``: the images with the highest ``extras["scores"]`` among the stored and the incoming images are kept;
     * ``balanced``: all identities have about the same number of images (GDumb, Prabhu et al., ECCV 2020). If the memory
-      is full, an incoming image replaces a random image of an identity with the most images. An incoming image of an
-      identity with the most images is not stored.
+      is full, an incoming image replaces a random image of the identity that has the most images. An incoming image of
+      that identity is not stored.
 
-    ``scored`` is Contrast Scoring ("Enabling Efficient On-Device Self-Supervised Contrastive Learning by Data
-    Selection", Equations 1 and 2). ``fifo`` and ``random`` are baselines in Section 4.1 of the same paper. Contrast
-    Scoring's paper does not say which of two images with equal scores is kept; lreid keeps the earlier image.
+    The policy ``scored`` is Contrast Scoring ("Enabling Efficient On-Device Self-Supervised Contrastive Learning by
+    Data Selection", Equations 1 and 2). The policies ``fifo`` and ``random`` are baselines in Section 4.1 of Contrast
+    Scoring's paper. If two images have equal scores, lreid keeps the earlier image; Contrast Scoring's paper does not
+    define this case.
 
     Args:
         budget: maximum number of images.
@@ -33,8 +34,8 @@ class StreamMemory(ExemplarStore):
 
     Attributes:
         images, labels, extras: see :class:`~lreid.memory.ExemplarStore`; images have no order. The memory adds two
-            extras, both counted from 0. ``numbers`` is the position of an image in the stream, and ``entered`` is the
-            number of the :meth:`add` call that stored the image.
+            extras, which count from 0. ``numbers`` is the position of an image in the stream; ``entered`` is the number
+            of the :meth:`add` call that stored it.
         seen: number of images of the stream so far.
         steps: number of calls of :meth:`add` so far.
 
@@ -54,19 +55,19 @@ class StreamMemory(ExemplarStore):
 
     @property
     def ages(self) -> np.ndarray:
-        """Number of :meth:`add` calls (n,) int64 since each image was added; 1 for images of the last call."""
+        """Number of :meth:`add` calls (n,) int64 since each image was added, including that call."""
         entered = self.extras.get("entered", np.empty(0))
         return self.steps - entered.astype(np.int64)
 
     def due(self, interval: int) -> np.ndarray:
-        """Find the images to score again before the next :meth:`add` (Contrast Scoring, Equations 5 and 6).
+        """Find images whose scores are to be computed again before the next :meth:`add` (Equations 5 and 6).
 
-        Contrast Scoring's paper does not say whether the age of a new image in the memory is 0 or 1. In lreid, the age
-        is 1, because a new image was scored before it was stored. An image is therefore scored again every ``interval``
-        steps.
+        Contrast Scoring's paper does not say whether a new image in the memory has age 0 or 1. In lreid, a new image
+        has age 1, because its score was computed before it was stored. The score of an image is therefore computed
+        again every ``interval`` steps.
 
         Args:
-            interval: number of steps between two scorings of an image, 1 or more.
+            interval: number of steps after which a score is computed again, 1 or more.
 
         Returns:
             Rows (k,) of images whose age is a multiple of ``interval``; the caller writes new scores to
@@ -83,7 +84,7 @@ class StreamMemory(ExemplarStore):
             extras: additional values by name, (m,) or (m, K); K may grow. Images without a value get NaN.
 
         Raises:
-            ValueError: the size or the kind of the images has changed, or scores are missing for the policy ``scored``.
+            ValueError: the size or kind of images has changed, or the policy ``scored`` gets no scores.
         """
         count = len(labels)
         extras |= {
@@ -107,8 +108,8 @@ class StreamMemory(ExemplarStore):
 
         Args:
             count: number of images to draw, if there are enough.
-            each: maximum number of images per identity, if identities are drawn; 0 draws single images.
-            exclude: labels to exclude, for instance the labels of the current task.
+            each: maximum number of images per identity, drawn by identity; 0 draws images regardless of identity.
+            exclude: labels to exclude, for example those of the current task.
 
         Returns:
             Row numbers (k,) int64 of ``images``, ``labels`` and ``extras``.
@@ -138,7 +139,7 @@ class StreamMemory(ExemplarStore):
         self._draws.bit_generator.state = state["draws"]
 
     def _reservoir(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the memory positions (k,) to overwrite, and the rows (k,) of the incoming images to write there."""
+        """Return the memory positions (k,) to overwrite, and the rows (k,) of incoming images to write there."""
         numbers = self.seen + np.arange(count)
         places = (self._random.random(count) * (numbers + 1)).astype(np.int64)  # uniform in [0, number]
         places = np.where(numbers < self.budget, numbers, places)
@@ -147,7 +148,7 @@ class StreamMemory(ExemplarStore):
         return np.array(list(last), np.int64), np.array(list(last.values()), np.int64)
 
     def _balanced(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return positions and rows like :meth:`_reservoir`, for incoming images with the labels (m,)."""
+        """Return positions and rows as in :meth:`_reservoir`, for incoming images with labels (m,)."""
         stored = self.labels.tolist()
         last: dict[int, int] = {}
         for row, label in enumerate(labels.tolist()):
@@ -163,7 +164,7 @@ class StreamMemory(ExemplarStore):
         return np.array(list(last), np.int64), np.array(list(last.values()), np.int64)
 
     def _ordered(self, count: int, extras: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Sort all images by the policy, keep the first, and return positions and rows like :meth:`_reservoir`."""
+        """Sort all images by the policy, keep the first ones, and return the same as :meth:`_reservoir`."""
         stored = len(self)
         if stored + count <= self.budget:
             return stored + np.arange(count), np.arange(count)

@@ -24,14 +24,12 @@ from lreid.methods import Method
 
 @dataclass
 class Batching:
-    """Options for the batches of a task, for any method.
+    """Options of a task's training batches, which apply to all methods.
 
     Attributes:
-        device: device of the batches.
-        seed: seed of the run.
-        train, data, input, episode, batch, stream: sections of a config.
+        train, data, input, episode, batch, stream: the config sections of these names.
         augment: augmentation of the training images.
-        on_device: whether ``device`` computes the augmentation (``DATA.AUGMENT_ON``).
+        on_device: whether augmentation runs on ``device`` instead of the CPU (``DATA.AUGMENT_ON``).
     """
 
     device: torch.device
@@ -65,11 +63,11 @@ class Batching:
     def sampler(
         self, method: Method, task: Task, records: Sequence[Record], exemplars: Sequence[int] | np.ndarray = ()
     ) -> Sampler:
-        """Create the sampler of a task's batches, from the records of the images and the labels of exemplars.
+        """Create the sampler of a task's batches from the image records and the labels of exemplars.
 
         Raises:
-            ArgumentError: the task or a batch is too small, the method does not support such batches, or the processes
-                cannot share a batch evenly.
+            ArgumentError: the task or a batch is too small, the method does not support this kind of batch, or the
+                processes of the run cannot share a batch evenly.
         """
         labels = [record.pid for record in records]
         common: dict[str, Any] = {
@@ -135,7 +133,7 @@ class Batching:
         return IdentitySampler(labels, **shape, **common)
 
     def replayed(self, pixels: Sequence[np.ndarray], *, seed: int, progress: float) -> Tensor:
-        """Augment images (n, H, W, 3) uint8 from a method's memory like the images of a batch, to (n, 3, H, W)."""
+        """Augment images (n, H, W, 3) uint8 from a method's memory like training images; return (n, 3, H, W)."""
         if not self.on_device:
             return to_device(torch.from_numpy(self.augment(pixels, seed=seed, progress=progress)), self.device)
         prepared, changes = self.augment.left_to_device(pixels, seed=seed, progress=progress)
@@ -150,12 +148,12 @@ class Batching:
         return self.sampler(method, task, task.records).batches_per_epoch
 
     def batches(self, method: Method, task: Task, *, first: int = 0, images: Relabelled | None = None) -> TaskBatches:
-        """Create all batches of a task from number ``first`` on, with exemplars if the method adds exemplars.
+        """Create the batches of a task from batch number ``first`` on, including exemplars if the method adds them.
 
         Args:
-            method, task: method and task to which the batches belong.
+            method, task: the method, and the task whose images the batches contain.
             first: number of the first batch.
-            images: images of the task with new labels; None to read the task's images with their labels.
+            images: images of the task with new labels, or None to read the task's images with their own labels.
 
         Raises:
             InputError: an image cannot be read, or :meth:`sampler` raises an error.
@@ -184,5 +182,5 @@ class Batching:
 
 
 def _is_too_small(images: int, method: Method) -> bool:
-    """Whether a batch has too few images for a method; with several processes, BatchNorm needs two per process."""
+    """Whether a method cannot train on a batch of so few images; BatchNorm may need two images per process."""
     return images < 2 > method.views and (distributed.world() > 1 or images < method.smallest_batch)

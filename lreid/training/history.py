@@ -1,4 +1,4 @@
-"""Record the loss history: the means of the loss terms, at several points of each task."""
+"""The loss history: the mean of each loss term at several points of each task."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ POINTS = 50  # number of entries per task
 
 
 class History(Observer):
-    """Records the mean of each loss term since the previous entry."""
+    """Record the mean of each loss term since the previous entry of the history."""
 
     def __init__(self, results: Results, log: Callable[[dict[str, float], int], None], epochs: Sequence[int]) -> None:
         self.results, self.log, self.epochs = results, log, epochs
@@ -32,11 +32,11 @@ class History(Observer):
             self.sums[name] = self.sums.get(name, 0) + term.detach() / batches
 
     def after_step(self) -> None:
-        """Count the update."""
+        """Count one update of the network."""
         self.updates += 1
 
     def after_epoch(self, epoch: int, epochs: int, rate: float) -> None:
-        """Record the means since the previous entry. The number of entries per task is limited."""
+        """Add an entry with the mean loss terms since the previous entry; a task has a limited number of entries."""
         if epoch % max(1, epochs // POINTS) and epoch != epochs:
             return
         means = {name: total.item() / self.updates for name, total in self.sums.items()}
@@ -46,7 +46,7 @@ class History(Observer):
         self.log(entry, sum(self.epochs[: self.task]) + epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the sums since the previous entry."""
+        """Return the sums of the loss terms since the previous entry."""
         return {"task": self.task, "sums": self.sums, "updates": self.updates}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from lreid.extras import Extra
 
 
 class Logger(Protocol):
-    """The interface of a logger."""
+    """Interface of a logger, which receives metrics by name."""
 
     def scalars(self, values: Mapping[str, float], step: int, axis: str) -> None:
         """Log values by name.
@@ -16,11 +16,11 @@ class Logger(Protocol):
         Args:
             values: values by name; names are ``train/NAME`` or ``summary/NAME``.
             step: number of the epoch or task, from 1.
-            axis: unit of ``step``: ``epoch`` (counted over all tasks) or ``task``.
+            axis: what ``step`` counts: ``epoch`` (over all tasks) or ``task``.
         """
 
     def close(self) -> None:
-        """End the log."""
+        """Write remaining values and end the log."""
 
 
 class TensorBoard:
@@ -51,7 +51,7 @@ class WeightsAndBiases:
             self.run.define_metric(names, step_metric=axis)
 
     def scalars(self, values: Mapping[str, float], step: int, axis: str) -> None:
-        """As :meth:`Logger.scalars`."""
+        """See :meth:`Logger.scalars`."""
         self.run.log({**values, axis: step})
 
     def close(self) -> None:
@@ -69,7 +69,7 @@ class MLflow:
         self.mlflow.log_params(dict(config))
 
     def scalars(self, values: Mapping[str, float], step: int, axis: str) -> None:
-        """As :meth:`Logger.scalars`."""
+        """See :meth:`Logger.scalars`."""
         self.mlflow.log_metrics(dict(values), step=step)
 
     def close(self) -> None:

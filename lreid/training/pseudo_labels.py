@@ -1,4 +1,4 @@
-"""Pseudo-labels: clusters of a task's images replace identities; clusters are recomputed before every epoch."""
+"""Pseudo-labels: clusters of a task's images replace its identities; clusters are computed again before every epoch."""
 
 import copy
 import logging
@@ -25,28 +25,26 @@ optimize = Extra("scipy.optimize", "cluster")
 
 
 class PseudoLabels:
-    """Labels of tasks without annotations, for methods that train on P x K batches.
+    """Pseudo-labels for tasks without annotations, for methods that train on P x K batches.
 
-    Before each epoch, a teacher extracts the features of all images without annotations. The clusters of these features
-    are the identities of the epoch (:func:`~lreid.evaluation.clusters.cluster`), as in MMT (ICLR 2020) and SpCL
-    (NeurIPS 2020). Images outside all clusters are left out of the epoch. The teacher is the exponential moving average
-    of the network's weights, with a time constant of one epoch.
+    Before each epoch, a teacher extracts the features of all images without annotations. The clusters of the teacher's
+    features are the identities in the epoch (:func:`~lreid.evaluation.clusters.cluster`), as in MMT (ICLR 2020) and
+    SpCL (NeurIPS 2020). Images in no cluster are left out of the epoch. The teacher's weights are the exponential
+    moving average of the network's weights, with a time constant of one epoch.
 
-    A cluster gets the label of the previous epoch's cluster with which it shares the most images. Classifier rows
-    therefore keep their meaning. Each task reserves as many labels as it can have clusters. All images of a tracklet
-    get the same label. A tracklet outside all clusters is a separate identity.
+    A cluster gets the label of the cluster in the previous epoch with which it shares the most images. A classifier row
+    therefore represents the same cluster from epoch to epoch. Each task reserves as many labels as it can have
+    clusters. All images of a tracklet get the same label. A tracklet in no cluster is an identity of its own.
 
     Args:
-        method: the method in training.
-        batching: options from which batches are built.
-        benchmark: benchmark with the tasks.
+        batching: options of the training batches.
         labelled: share of the identities of each task whose annotated labels are used, in [0, 1).
 
     Attributes:
-        before: states of the model and the method before the task; :meth:`undo` restores them if clustering fails.
+        before: states of the model and the method before the task, which :meth:`undo` restores if clustering fails.
 
     Raises:
-        ArgumentError: the method does not train on P x K batches, or needs the same labels in all epochs.
+        ArgumentError: the method does not train on P x K batches, or requires that labels do not change between epochs.
     """
 
     def __init__(self, method: Method, batching: Batching, benchmark: Benchmark, labelled: float) -> None:
@@ -73,7 +71,7 @@ class PseudoLabels:
         return keys.train.EPOCH_STEPS or max(len(task.records) // (identities * images), 1)
 
     def begin(self, task: Task) -> Task | None:
-        """Start a task. Return the task with its first labels, or None if there are fewer than two clusters."""
+        """Start a task. Return the task with its first pseudo-labels, or None if there are fewer than two clusters."""
         self.before = copy.deepcopy({"model": self.method.model.state_dict(), "method": self.method.state_dict()})
         self._load(task)
         self.teacher = frozen_copy(self.method.model)
@@ -84,7 +82,7 @@ class PseudoLabels:
         return self.refresh()
 
     def refresh(self) -> Task | None:
-        """Cluster again. Return the task with new labels; if fewer than two clusters exist, warn and return None."""
+        """Cluster images again and return the task with new labels; below two clusters, warn and return None."""
         images = Relabelled(self.images, np.where(self.annotated, -1, 0))  # without annotations
         free = images.rows  # (m,)
         features = self.teacher.extract(images, flip=True)  # (m, dim)
@@ -110,7 +108,7 @@ class PseudoLabels:
 
     @property
     def current(self) -> Task:
-        """The task with its current labels, without images outside all clusters."""
+        """The task with its current labels, without images that are in no cluster."""
         return replace(
             self.task,
             records=tuple(self._relabelled().records),
@@ -129,7 +127,7 @@ class PseudoLabels:
 
     @torch.no_grad()
     def after_step(self) -> None:
-        """Update the teacher, which is the moving average of the network."""
+        """Update the teacher, a moving average of the network."""
         share = 1 / max(self.steps(self.task), 2)
         for old, new in zip(_tensors(self.teacher), _tensors(self.method.model), strict=True):
             if old.is_floating_point():
@@ -168,7 +166,7 @@ class PseudoLabels:
         return Relabelled(self.images, self.labels)
 
     def _chosen(self, task: Task) -> set[int]:
-        """Choose the identities of a task whose annotations are used; the choice depends only on seed and task."""
+        """Choose the identities of a task whose annotated labels are used; the choice depends only on seed and task."""
         if not self.labelled or not task.records:
             return set()
         pids = task.classes
@@ -176,24 +174,24 @@ class PseudoLabels:
         return {pids[row] for row in order[: max(round(self.labelled * len(pids)), 1)]}
 
     def _most(self, records: Sequence[Record], chosen: set[int]) -> int:
-        """Compute the maximum number of identities, including clusters, that a task can have."""
+        """Compute the maximum number of labels that a task can need for chosen identities and clusters."""
         free = [record for record in records if record.pid not in chosen]
         units = _units(free)
         return len(chosen) + (len(set(units.tolist())) if _tracked(free) else len(free) // 2)
 
 
 def follow(clusters: np.ndarray, before: np.ndarray, labels: range) -> np.ndarray:
-    """Assign labels to clusters; similar clusters in successive epochs get the same label.
+    """Assign labels to clusters so that similar clusters in successive epochs have the same label.
 
     Args:
         clusters: (n,) cluster number of each image, -1 for images in no cluster.
         before: (n,) label of each image in the previous epoch, -1 for images without a label.
-        labels: labels to choose from, at least one per cluster.
+        labels: labels to choose from, at least as many as clusters.
 
     Returns:
-        (n,) labels, -1 for images in no cluster. Clusters and earlier labels are matched one to one, and the matching
-        maximises the number of images that matched pairs share. A cluster that shares no image with its matched label
-        gets the lowest unused label.
+        (n,) labels, -1 for images in no cluster. Clusters and previous labels are matched one to one, so that matched
+        pairs have as many images in common as possible. A cluster that shares no image with its matched label gets the
+        lowest unused label.
     """
     names, old = np.unique(clusters[clusters >= 0]), np.unique(before[before >= 0])
     shared = np.zeros((len(names), len(old)), np.int64)
@@ -207,7 +205,7 @@ def follow(clusters: np.ndarray, before: np.ndarray, labels: range) -> np.ndarra
 
 
 def _units(records: Sequence[Record]) -> np.ndarray:
-    """Number the clustering units of records (n,): tracklets, or single images if there are no tracklets."""
+    """Assign each record the number of its clustering unit (n,): its tracklet, or the image itself without one."""
     tracked = _tracked(records)
     return np.array([record.tracklet if tracked else row for row, record in enumerate(records)], np.int64)
 
@@ -221,7 +219,7 @@ def _tensors(model: Embedder) -> list[Tensor]:
 
 
 def _changed(section: Any, **values: Any) -> Any:
-    """Copy a section of a config, and change some values of the copy."""
+    """Copy a section of a config with other values for some keys."""
     section = section.clone()
     section.defrost()
     section.update(values)

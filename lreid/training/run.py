@@ -84,14 +84,14 @@ def train(
 
     Args:
         cfg: config from :func:`~lreid.training.run_config.load_run_config` or :func:`~lreid.config.load_config`.
-        out: the run folder. Unless ``resume`` is true, the folder must not contain a run.
+        out: the run folder. Without ``resume``, the folder must not contain a run.
         resume: continue from the newest checkpoint in ``out``; without a checkpoint, start a new run.
-        observers: additional observers by name; checkpoints store the state of an observer under this name.
+        observers: additional observers by name; a checkpoint stores each observer's state under its name.
         before: checkpoint of a finished task of another run, from which this run fine-tunes. If ``out`` already has a
-            checkpoint, ``before`` is ignored. ``BENCHMARK.LEARNED`` and ``BENCHMARK.LEARNED_IDENTITIES`` describe the
-            training data of the other run.
-        command: command that the user typed, for the report; if empty, the report shows a command that sets all changed
-            keys.
+            checkpoint, ``before`` is ignored. The config keys ``BENCHMARK.LEARNED`` and
+            ``BENCHMARK.LEARNED_IDENTITIES`` describe the training data of that run.
+        command: the command that the user typed, for the report; if it is empty, the report builds a command from all
+            changed keys.
 
     Returns:
         The content of ``results.json``.
@@ -117,7 +117,7 @@ def train(
 
 
 def _refuse(cfg: Config, error: Exception) -> None:
-    """Raise an InputError that says what to change, if memory, determinism or another process caused ``error``."""
+    """Raise an InputError with advice if memory, determinism or another process caused ``error``."""
     refuse_out_of_memory(
         error,
         remedy=f"lower {_batch_key(cfg)} (TRAIN.ACCUMULATE adds up batches), INPUT.HEIGHT and INPUT.WIDTH, "
@@ -194,7 +194,7 @@ def _train(
 
 
 def _resume(trainer: Trainer, path: Path, checkpoint: dict[str, Any], differences: str) -> None:
-    """Continue from a checkpoint; ``differences`` lists library versions that differ from the checkpoint's versions."""
+    """Continue from a checkpoint, and report ``differences``, the library versions that changed since it was saved."""
     with fitting(path):
         trainer.resume(checkpoint)
     logger.info("resuming from %s", path)
@@ -219,7 +219,7 @@ def _seed_all(seed: int) -> None:
 
 
 def _stored_features(cfg: Config, folder: RunFolder) -> GalleryFeatures | None:
-    """Return the files for gallery features after every task if ``EVAL.CROSS_MODEL`` is set, otherwise None."""
+    """Return the files that store gallery features after every task; None unless ``EVAL.CROSS_MODEL`` is set."""
     if not cfg.EVAL.CROSS_MODEL:
         return None
     from lreid.evaluation.gallery_features import GalleryFeatures
@@ -244,7 +244,7 @@ def _newest(cfg: Config, folder: RunFolder, resume: bool, before: Path | None) -
 
 
 def _require_unused(folder: Path) -> None:
-    """Refuse a folder whose files a new run would replace; a run without a checkpoint may start again."""
+    """Refuse a folder with files that a new run would replace; after a run without checkpoints, allow a new start."""
     results, config = folder / "results.json", folder / "config.yaml"
     if results.exists():
         raise InputError(f"{results}: exists, but the run has no checkpoint to continue; choose a different --out")
@@ -256,7 +256,7 @@ def _require_unused(folder: Path) -> None:
 
 
 def _resumed(results: Results, path: Path, checkpoint: dict[str, Any]) -> tuple[Results, str]:
-    """Return the results so far, and a text that lists changed versions; a finished run keeps its versions."""
+    """Return the results so far and a text about changed library versions; a finished run keeps its old versions."""
     current, results = results["versions"], ledger.resumed(results, checkpoint["results"], path)
     if len(results["mAP"]) == len(results["tasks"]):
         return results, ""
@@ -279,7 +279,7 @@ def _observers(
 
 
 def _take(method: Method, state: dict[str, Any], path: Path) -> None:
-    """Restore the state of a method from a checkpoint."""
+    """Restore the state of a method from the checkpoint at ``path``."""
     with fitting(path):
         try:
             method.load_state_dict(state)
@@ -293,8 +293,8 @@ def _take(method: Method, state: dict[str, Any], path: Path) -> None:
 def _inherit(method: Method, cfg: Config, before: Path) -> None:
     """Load the network of another run and, if both runs have the same method, the state of the method.
 
-    The method determines whether a network has a neck. If only this method has a neck, a new neck is created. If only
-    the other method has a neck, that neck is ignored.
+    The method of this run decides whether its network has a BatchNorm neck. If the other network has no neck but this
+    method needs one, a new neck is created. If only the other network has a neck, that neck is not loaded.
     """
     checkpoint = load_checkpoint(before)
     neck = {name: value for name, value in method.model.state_dict().items() if name.startswith("neck.")}
@@ -318,9 +318,9 @@ def batching_of(cfg: Config, device: torch.device) -> Batching:
 
 
 def run_folder_for(cfg: Config, *, resume: bool) -> Path:
-    """Choose a run folder: ``runs/BENCHMARK-METHOD-seedN``, with ``-2``, ``-3`` … appended if it exists.
+    """Choose the folder ``runs/BENCHMARK-METHOD-seedN``, with ``-2``, ``-3`` … appended if it already exists.
 
-    With ``resume``, return the last existing run folder.
+    With ``resume``, return the last run folder of this name that exists.
     """
     first = Path("runs") / f"{cfg.BENCHMARK.NAME}-{method_title(cfg)}-seed{cfg.SEED}"
     folder, number = first, 2
@@ -375,13 +375,13 @@ def new_results(
 
 
 def changed_versions(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """Describe the differences between the ``versions`` of two results; the text is empty if there are none."""
+    """Describe the differences between the ``versions`` of two results; without differences, the text is empty."""
     names = [name for name in before if name in now and before[name] != now[name]]
     return ", ".join(f"{name} {before[name]} (now {now[name]})" for name in names)
 
 
 def changed_keys(cfg: Config, saved: str, path: Path) -> list[str]:
-    """List the keys that affect the results and differ between ``cfg`` and the saved config text of a run."""
+    """List the keys that affect results and have different values in ``cfg`` and in the saved config text of a run."""
     old = resolved(config_from_text(saved, str(path)))
     return [key for key in differing_keys(cfg, old) if key not in FREE_KEYS]
 
@@ -396,7 +396,7 @@ def _check_same_config(cfg: Config, saved: str, path: Path) -> None:
 
 
 def _labelled(cfg: Config) -> float:
-    """Compute the share of the identities whose labels are used."""
+    """Compute the share of each task's identities whose annotated labels are used."""
     share = {"all": 1.0, "none": 0.0}.get(cfg.METHOD.LABELS)
     share = float(cfg.METHOD.LABELS) if share is None else share
     if share < 1 and (cfg.EVAL.ACCURACY or distributed.world() > 1):
@@ -407,7 +407,7 @@ def _labelled(cfg: Config) -> float:
 
 
 def _divide(cfg: Config, method: Method) -> None:
-    """Divide every batch between the processes of a run."""
+    """Divide every batch among the processes of a run."""
     if distributed.world() > 1 and not method.divisible:
         raise InputError(
             f"METHOD.NAME: {cfg.METHOD.NAME} computes gradients itself, so only one process can train it; "
@@ -417,7 +417,7 @@ def _divide(cfg: Config, method: Method) -> None:
 
 
 def _diverged(trainer: Trainer, fault: NotFinite) -> InputError:
-    """Create the error for a loss that is not finite, and list the images of the batch in a file."""
+    """Create the error for a loss that is not finite, and write a file that lists the images of the batch."""
     at, folder = trainer.at, trainer.folder
     images = ""
     if fault.paths:

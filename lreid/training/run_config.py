@@ -1,4 +1,4 @@
-"""Load the config of a run with every option of its method, and build the command that repeats the run."""
+"""Load a run's config with all options of its method, and build the command that repeats the run."""
 
 import shlex
 import subprocess
@@ -31,14 +31,15 @@ OF_A_METHOD = ("METHOD.", "EPISODE.", "BATCH.")  # keys whose values depend on t
 
 
 def load_run_config(files: Sequence[Source] = (), overrides: Sequence[str] = (), *, report: bool = True) -> Config:
-    """Load the config of a run, resolve it (:func:`~lreid.build.resolved`), and refuse keys that the method ignores.
+    """Load the config of a run, set automatic values (:func:`~lreid.build.resolved`), and refuse keys without effect.
 
-    Keys in lreid's benchmark files are not checked, because benchmark files serve all methods. Keys of EPISODE and
-    BATCH are not checked if one file or the command line sets both. Options in a file for another method are not
-    checked.
+    Keys in lreid's benchmark files are not checked, because these files serve all methods. Keys of EPISODE and BATCH
+    are not checked if one source (a file or the command line) sets keys of both. Options in a file for a different
+    method are not checked.
 
     Raises:
-        InputError: the method ignores a key, or :func:`lreid.config.load_config` raises an error.
+        InputError: a key has no effect in the method of the config, or :func:`lreid.config.load_config` raises an
+            error.
     """
     cfg = load_config(files, overrides, report=report)
     for source, keys in layers(files, overrides):
@@ -52,7 +53,7 @@ def load_run_config(files: Sequence[Source] = (), overrides: Sequence[str] = (),
 
 
 def _require_own_joint(files: Sequence[Source], overrides: Sequence[str]) -> None:
-    """Refuse ``BENCHMARK.JOINT`` from a file of a method if a later file or the command line names another method."""
+    """Refuse ``BENCHMARK.JOINT`` from a method's file if a later file or the command line names another method."""
     joint = named = None
     for source, keys in layers(files, overrides):
         keys = method_file(keys.get("METHOD.NAME")) | keys
@@ -66,10 +67,10 @@ def _require_own_joint(files: Sequence[Source], overrides: Sequence[str]) -> Non
 
 
 def _ignored(cfg: Config, keys: dict[str, Any], *, typed: bool) -> Iterator[tuple[str, str]]:
-    """Yield the keys of a file or command line that the config's method ignores, each with the reason.
+    """Yield the keys of a file or command line that have no effect in the config's method, each with the reason.
 
-    A file may set unused options to their defaults, as the ``config.yaml`` of a run does. On the command line
-    (``typed``), unused options are always refused.
+    A file may set options without effect to their defaults, as the ``config.yaml`` of a run does. On the command line
+    (``typed``), options without effect are always refused.
     """
     cls = class_of(cfg)
     groups = {name.partition(".")[0] for name in keys}
@@ -97,8 +98,8 @@ def command_of(cfg: Config, method: str | None = None, *, before: Path | None = 
 
     Args:
         cfg: the resolved config.
-        method: another method to train instead, with its own options and batches.
-        before: the checkpoint that a run on custom images fine-tunes from.
+        method: a different method to train, with its own options and batches.
+        before: the checkpoint from which a run on custom images fine-tunes.
     """
     values = dict(leaves(cfg))
     words = ["lreid", "train"]
@@ -117,10 +118,9 @@ def command_of(cfg: Config, method: str | None = None, *, before: Path | None = 
 
 
 def changed_by(cfg: Config) -> dict[str, Any]:
-    """Map each key that a config changes to the key's value in the files of benchmark and method, or to None.
+    """Map each key that a config changes to its value in the files of benchmark and method, or to None.
 
-    The result leaves out the seed, keys that affect only where and how often a run writes, and options of other
-    methods.
+    The seed, options of other methods, and keys that only affect where and how often a run writes are left out.
     """
     base = load_run_config(_files(cfg))
     own, values = dict(leaves(cfg)).keys() - {"SEED", *FREE_KEYS}, dict(leaves(base))
@@ -128,14 +128,14 @@ def changed_by(cfg: Config) -> dict[str, Any]:
 
 
 def _files(cfg: Config, method: str | None = None) -> list[Path]:
-    """List lreid's config files for the benchmark and the method of a config; ``method`` overrides the method."""
+    """List lreid's config files for a config's benchmark and method; ``method`` replaces the config's method."""
     method = method or method_title(cfg)
     named = (CONFIGS / "benchmarks" / f"{cfg.BENCHMARK.NAME}.yaml", CONFIGS / "methods" / f"{method}.yaml")
     return [file for file in named if file.exists()]
 
 
 def commit() -> str | None:
-    """Return the commit of the source tree and whether files have changed; None for an installed package."""
+    """Return the git commit and whether files have changed since; None if lreid is an installed package."""
     tree = Path(__file__).parents[2]
     if not (tree / ".git").exists():
         return None

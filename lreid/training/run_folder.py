@@ -37,14 +37,15 @@ def is_busy(path: Path) -> bool:
 
 
 class RunFolder(AbstractContextManager["RunFolder"]):
-    """Folder with ``config.yaml``, ``results.json``, ``log.txt``, ``checkpoints/``, learning curve and report.
+    """The folder of a run: ``config.yaml``, ``results.json``, ``log.txt``, ``checkpoints/``, curve and report.
 
-    The folder is locked for one run from the creation of this object until :meth:`close`. If the folder is renamed,
-    deleted or replaced during the run, every method that writes raises InputError.
+    Creating this object locks the folder for one run until :meth:`close` is called. If the folder is renamed, deleted
+    or replaced during the run, every method that writes raises InputError.
 
     Args:
-        path: path of the folder. The folder is created if needed, and deleted at the end if nothing was written.
-        writes: whether this process writes files. If several processes train together, only the first process writes.
+        path: path of the folder. The folder is created if it does not exist, and deleted at the end if nothing was
+            written to it.
+        writes: whether this process writes files. If several processes train together, only the first one writes.
 
     Raises:
         InputError: the folder cannot be written to, or another run uses the folder.
@@ -81,7 +82,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         Args:
             config: the config as YAML.
             loggers: keys of :data:`lreid.training.loggers.LOGGERS`, for loggers that also receive the metrics.
-            keys: config values by key, which the loggers record.
+            keys: config values by key, which are sent to the loggers.
         """
         self.config = config
         if not self.writes:
@@ -98,7 +99,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         logger.addHandler(self.handler)
 
     def close(self) -> None:
-        """Close the log and unlock the folder."""
+        """Close the log, stop the report page's automatic refresh, and unlock the folder."""
         if self.live is not None:  # the run stopped early: the page stops refreshing
             with suppress(InputError):
                 self.require_ours()
@@ -124,7 +125,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         self.close()
 
     def require_ours(self) -> None:
-        """Check before a save that the folder at the path is still the locked folder.
+        """Check, before files are saved, that the path still leads to the locked folder.
 
         Raises:
             InputError: the folder was renamed, deleted or replaced.
@@ -145,20 +146,20 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             raise InputError(f"{self.path}: cannot be written to ({error.strerror}); choose another --out") from None
 
     def save_current(self, state: dict[str, Any]) -> None:
-        """Save a checkpoint of the current task; the previous checkpoint is kept until the task is finished.
+        """Save a checkpoint within a task; the previous checkpoint is kept until the task is finished.
 
         Raises:
-            InputError: the file cannot be written; earlier checkpoints stay.
+            InputError: the file cannot be written; earlier checkpoints are kept.
         """
         if self.writes:
             self.require_ours()
             save_checkpoint(self.checkpoints / CURRENT, state, previous=self.checkpoints / PREVIOUS)
 
     def save_task(self, index: int, state: dict[str, Any]) -> None:
-        """Save the checkpoint of a finished task; ``index`` counts from 0, but file names count from 1.
+        """Save the checkpoint of a finished task; ``index`` counts tasks from 0, but file names count from 1.
 
         Raises:
-            InputError: the file cannot be written; earlier checkpoints stay.
+            InputError: the file cannot be written; earlier checkpoints are kept.
         """
         if self.writes:
             self.require_ours()
@@ -170,7 +171,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
                     logger.warning("%s: cannot be deleted (%s)", self.checkpoints / name, error.strerror)
 
     def list_images(self, paths: Sequence[str]) -> Path:
-        """Write the image paths of a batch whose loss is not finite to a file, and return the path of the file."""
+        """Write the paths of images whose loss is not finite to a file, and return the path of this file."""
         path = self.path / "not_finite.txt"
         if self.writes:
             self.require_ours()
@@ -184,7 +185,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             ledger.write(self.path / "results.json", results)
 
     def report_task(self, results: Results) -> None:
-        """Print the table of the finished tasks, and write the learning curve and the report."""
+        """Print the table of finished tasks, and write the learning curve and the report."""
         if not self.writes:
             return
         self.live = None
@@ -199,7 +200,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             each.scalars(summary, len(results["mAP"]), "task")
 
     def show_progress(self, results: Results, progress: Progress, *, aloud: bool = False) -> None:
-        """Write the progress to the report page and to log.txt, with ``aloud`` also to the console.
+        """Write the progress of the run to the report page and log.txt; with ``aloud``, also print it.
 
         If the report page cannot be written, the run continues.
         """
@@ -217,7 +218,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             logger.debug("%s", error)
 
     def log_scalars(self, entry: Mapping[str, float], step: int) -> None:
-        """Send loss terms and learning rate of an epoch to the loggers."""
+        """Send the loss terms and the learning rate of an epoch to the loggers."""
         values = {f"train/{name}": value for name, value in entry.items() if name not in ("task", "epoch")}
         for each in self.loggers:
             each.scalars(values, step, "epoch")

@@ -18,7 +18,7 @@ LEASH = "LREID_ENDS_WITH_STDIN"  # environment variable of a process that must e
 
 
 def end_with_parent() -> None:
-    """If ``LEASH`` is set, send SIGTERM to this process at the end of standard input (the parent has died)."""
+    """Send SIGTERM to this process when standard input ends because the parent has died; only if ``LEASH`` is set."""
     if not os.environ.pop(LEASH, ""):
         return
 
@@ -32,13 +32,13 @@ def end_with_parent() -> None:
 
 
 class StopSignals(AbstractContextManager["StopSignals"]):
-    """Turns SIGINT (Ctrl-C), SIGTERM (from a scheduler) and SIGHUP into the exception :class:`~lreid.errors.Stopped`.
+    """Turn SIGINT (Ctrl-C), SIGTERM (from a scheduler) and SIGHUP into the exception :class:`~lreid.errors.Stopped`.
 
     SIGHUP is sent when a terminal closes; under nohup, SIGHUP is ignored. If a signal arrives while Python destroys an
-    object, Python discards the exception; the signal is then sent again.
+    object, Python discards the exception, so lreid sends the signal again.
 
     Attributes:
-        received: the received signal, or None. If signals are :meth:`deferred`, a received signal is handled later.
+        received: the received signal, or None. While signals are :meth:`deferred`, a received signal is handled later.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class StopSignals(AbstractContextManager["StopSignals"]):
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """Defer signals within a context, so that a run ends between updates; a second Ctrl-C ends the run at once."""
+        """Defer signals within a context, so that a run ends between updates; a second Ctrl-C ends it at once."""
         self._deferred = True
         try:
             yield

@@ -52,7 +52,7 @@ QUIET, QUIET_EPOCHS = 600.0, 3  # a page counts a run as stopped after this many
 
 @dataclass
 class Position:
-    """Position of a run: the current task, its finished epochs, and finished batches of the current epoch."""
+    """Position of a run: current task, finished epochs of the task, finished batches of the current epoch."""
 
     task: int = 0
     epoch: int = 0
@@ -65,17 +65,18 @@ class Trainer:
     Args:
         method: the method with its network, on its device.
         benchmark: tasks and test sets.
-        evaluator: evaluates the network on the test sets.
+        evaluator: object that evaluates the network on the test sets.
         folder: run folder, to which the trainer writes all files.
         results: content of ``results.json``; the trainer adds its results.
-        batching: options from which batches are built.
+        batching: options of the training batches.
         stop: signals that end the run.
-        labelled: share of the identities of each task whose labels are used; images of other identities get
+        labelled: share of each task's identities whose annotated labels are used; images of other identities get
             pseudo-labels.
 
     Attributes:
         at: current position of the run.
-        observers: observers by name. Checkpoints store the observers' states by name; add observers before :meth:`run`.
+        observers: observers by name. A checkpoint stores each observer's state under its name, so add observers before
+            :meth:`run`.
         unfused: whether the network is also evaluated before :meth:`~lreid.methods.base.Method.finish_task` changes it.
         initial: model to evaluate before the first task.
     """
@@ -122,10 +123,10 @@ class Trainer:
         self.clock = (time.perf_counter(), time.process_time())
 
     def resume(self, checkpoint: dict[str, Any]) -> None:
-        """Continue from the position of a checkpoint; restore model, method and results before this call.
+        """Continue from a checkpoint's position; the caller restores model, method and results before this call.
 
         Raises:
-            ValueError: the position is beyond the end of its task.
+            ValueError: the position is beyond the end of the task.
         """
         self.at, self.saved = Position(**checkpoint["position"]), checkpoint
         remaining = slice(self.at.task, self.at.task + 1)  # empty if the run was finished
@@ -134,7 +135,7 @@ class Trainer:
             raise ValueError(f"position {checkpoint['position']} is beyond the end of the task")
 
     def take_over(self) -> None:
-        """Evaluate and save the model as the result of the first task, which another run has trained."""
+        """Evaluate and save a model of another run as the result of the first task, which that run has trained."""
         self._evaluate(self.benchmark.tasks[0])
         self.at = Position(1)
         self.folder.save_task(0, self._state())
@@ -174,7 +175,7 @@ class Trainer:
                     self._show_progress()
 
     def _start_task(self, task: Task) -> Task | None:
-        """Begin or resume a task. Return the task with its labels, or None if pseudo-labels failed."""
+        """Begin or resume a task; return it with its labels, or None if pseudo-labels have too few clusters."""
         if self.at.epoch or self.at.step:
             if self.pseudo_labels is None:
                 return task
@@ -193,10 +194,10 @@ class Trainer:
         return learned if self.pseudo_labels else task
 
     def _train(self, task: Task) -> Task | None:
-        """Train a task from the current position to the end.
+        """Train a task from the current position to its end.
 
         Returns:
-            The task with the labels of its last epoch; None if pseudo-labels failed and the model was restored.
+            The task with the labels of its last epoch, or None if pseudo-labels failed and the model was restored.
         """
         epochs, steps, done = self.epochs[task.index], self.epoch_steps[task.index], self.saved
         self.saved = {}
@@ -249,7 +250,7 @@ class Trainer:
         return self.batching.batches(self.method, task, first=first)
 
     def step(self, loader: Iterator[Batch], updates: Updates, count: int = 1) -> None:
-        """Make ``STREAM.ITERATIONS`` updates (default 1) by the mean gradient of the next ``count`` batches."""
+        """Make ``STREAM.ITERATIONS`` updates (default 1), each by the mean gradient of the next ``count`` batches."""
         batches = [next(loader).to(self.device, self.batching.augment) for _ in range(count)]
         images_before = updates.images + self.method.replayed
         for batch, observer in product(batches, self.observers.values()):
@@ -281,7 +282,7 @@ class Trainer:
         self.image_seconds = seconds / max(self.test_images, 1)
 
     def _evaluated_before_fusion(self) -> list[TestFigures]:
-        """With ``unfused``, evaluate the network before ``finish_task`` if the method overrides ``finish_task``."""
+        """With ``unfused``, evaluate the network before ``finish_task``, if the method has its own ``finish_task``."""
         started = time.perf_counter()
         if not (self.unfused and type(self.method).finish_task is not Method.finish_task):
             return []
@@ -314,7 +315,7 @@ class Trainer:
     # ------------------------------------------------------------ around it
 
     def begin_updates(self, saved: Mapping[str, Any] = MappingProxyType({})) -> Updates:
-        """Create a new optimiser for a task. If a run resumes within a task, restore the optimiser's state."""
+        """Create a new optimiser for a task; if the run resumes within the task, restore the optimiser's state."""
         updates = Updates(self.method, self.train)
         if saved.get("updates") is not None:
             with fitting(self.folder.checkpoints):
@@ -322,7 +323,7 @@ class Trainer:
         return updates
 
     def _restore_observers(self, task: Task, saved: Mapping[str, Any]) -> None:
-        """Let the observers begin a task. If a run resumes within a task, restore the observers' states."""
+        """Let the observers prepare a task. If a run resumes within a task, restore the observers' states."""
         states = saved.get("observers", {})
         for name, observer in self.observers.items():
             if self.at.epoch == self.at.step == 0:
@@ -332,7 +333,7 @@ class Trainer:
                     observer.load_state_dict(states[name])
 
     def _augment_at(self, epoch: int, epochs: int) -> None:
-        """Set the augmentation that the method applies to images from its memory."""
+        """Set the augmentation that the method applies to images from its memory; it can depend on the epoch."""
         self.method.augment = partial(self.batching.replayed, progress=progress_of(epoch, epochs))
 
     def _announce(self, task: Task, batches: TaskBatches) -> None:
@@ -359,15 +360,14 @@ class Trainer:
         self.results["skipped"] = sorted({*self.results["skipped"], *paths})
 
     def _readable(self, task: Task) -> Task:
-        """Return the task without skipped images."""
+        """Return the task without images that cannot be read."""
         skipped = set(self.results["skipped"])
         return replace(task, records=tuple(each for each in task.records if each.path not in skipped))
 
     def _progress(self) -> tqdm:
-        """Create the progress bar for all steps of the run; without a terminal, the bar is hidden.
+        """Create a progress bar for all steps of the run; outside a terminal, it is hidden.
 
-        The bar does not show tqdm's estimate of the remaining time, because tqdm ignores evaluations; :meth:`_left`
-        includes evaluations.
+        tqdm's estimate of the remaining time is not shown, because it ignores evaluations; :meth:`_left` includes them.
         """
         quiet = True if not self.folder.writes else None
         total, done = sum(self._task_steps), self._steps_done
@@ -381,10 +381,10 @@ class Trainer:
             logger.info("%s", name)
 
     def _left(self) -> float:
-        """Estimate the remaining seconds of the run from the mean time per step and the mean time after each task.
+        """Estimate the remaining seconds of the run from the mean times per step and after each task.
 
-        During the first task, the time after a task is estimated. The estimate uses the number of images that the
-        method and the evaluation pass through the network.
+        During the first task, the time after a task is not known yet. The time after a task is then estimated from the
+        number of images that the method and the evaluation pass through the network.
         """
         tasks = self.benchmark.tasks[self.at.task :]
         trained = max(self._steps_done - self.steps_then, 1)
@@ -433,7 +433,7 @@ class Trainer:
         self.bar.set_postfix({"left": duration(self._left())} | terms, refresh=False)
 
     def _read_clock(self) -> None:
-        """Add the time since the last call to the training time, both elapsed time and CPU time."""
+        """Add the elapsed time and the CPU time since the last call to the training time."""
         now = (time.perf_counter(), time.process_time())
         for name, before, after in zip(("train", "train_cpu"), self.clock, now, strict=True):
             self.results["seconds"][name] += after - before
@@ -446,7 +446,7 @@ class Trainer:
     # ------------------------------------------------------------ checkpoints
 
     def _save_if_due(self, updates: Updates) -> None:
-        """Save a checkpoint if the next checkpoint is due, or if a signal ends the run.
+        """Save a checkpoint if it is time for the next one, or if a signal ends the run.
 
         Raises:
             Stopped: this process or another process of the run received a signal.

@@ -29,7 +29,7 @@ class NotFinite(InputError):
 
 
 class Updates:
-    """Updates the parameters of a method by the gradient of its loss; every task has a new ``Updates`` object.
+    """Update the parameters of a method by the gradient of its loss; every task has its own ``Updates`` object.
 
     Args:
         method: the method to train, on its device.
@@ -61,18 +61,19 @@ class Updates:
         """Set the learning rates of the next updates.
 
         Args:
-            rate: function that returns the learning rate; its argument ``first`` is the task with which the schedule of
-                a parameter group begins.
+            rate: function that returns the learning rate of a parameter group; its argument ``first`` is the task in
+                which the group joins the schedule.
         """
         self.rate = rate(first=0)
         for group in self.optimizer.param_groups:
             group["lr"] = rate(first=group.get("first_task", 0)) * group.get("rate_factor", 1.0)
 
     def update(self, batches: Sequence[Batch], observers: Sequence[Observer] = ()) -> None:
-        """Update the parameters by the mean gradient of one or more batches, which are processed one after the other.
+        """Update the parameters by the mean gradient of one or more batches, which are processed one by one.
 
         Raises:
-            NotFinite: the loss is not finite. On a GPU, the error is raised up to ``CHECK_EVERY`` updates later.
+            NotFinite: the loss is not finite. On a GPU, the error is raised up to ``CHECK_EVERY`` updates after the
+                loss.
         """
         self.optimizer.zero_grad(set_to_none=True)
         for batch in batches:
@@ -108,7 +109,7 @@ class Updates:
         self.unchecked.clear()
 
     def check_parameters(self) -> None:
-        """Check all parameters before a checkpoint is saved, because a finite loss can have an infinite gradient.
+        """Check all parameters before a checkpoint is saved; a gradient can be infinite even if the loss is finite.
 
         Raises:
             NotFinite: a loss or a parameter is not finite.
@@ -136,16 +137,14 @@ class Updates:
 
 
 def parameter_groups(method: Method, *, layer_decay: float, bias_rate: float) -> list[dict[str, Any]]:
-    """Group the trained parameters of a method by ``rate_factor``, the factor of the learning rate.
+    """Group the trained parameters of a method by the factor of their learning rate (``rate_factor``).
 
-    If one schedule covers all tasks, the schedule of a group begins with the task ``first_task`` of the group.
+    If one schedule covers all tasks, a parameter group joins it in the task ``first_task``.
 
     Args:
-        method: the method to train.
-        layer_decay: learning rate of each layer of the backbone, divided by the learning rate of the next layer. For
-            the last layer, the divisor is the learning rate of the parts after the backbone (BEiT, ICLR 2022;
-            :func:`~lreid.models.parts.layers_of`).
-        bias_rate: factor of the learning rate of the network's biases (2 in CLIP-ReID, AAAI 2023).
+        layer_decay: learning rate of a layer of the backbone divided by that of the next layer, as in BEiT (ICLR 2022;
+            :func:`~lreid.models.parts.layers_of`). The layer after the last one is the rest of the network.
+        bias_rate: factor of the learning rate of biases in the network (2 in CLIP-ReID, AAAI 2023).
     """
     given: list[Any] = list(method.parameters())
     groups: list[dict[str, Any]] = given if given and isinstance(given[0], dict) else [{"params": given}]
@@ -165,21 +164,21 @@ def parameter_groups(method: Method, *, layer_decay: float, bias_rate: float) ->
 
 
 class Schedule:
-    """The learning rate in every epoch: ``TRAIN.LR`` times :meth:`factor`.
+    """The learning rate of every epoch, ``TRAIN.LR`` times :meth:`factor`.
 
-    Let ``end`` be ``TRAIN.END_FACTOR``, S be ``TRAIN.DECAY_START * epochs``, and e be the epoch, counted from 1. Before
-    epoch S, the factor is 1. ``TRAIN.SCHEDULE`` has one of these values:
+    Let e be the number of the epoch, counted from 1, and S be ``TRAIN.DECAY_START * epochs``; let ``end`` be
+    ``TRAIN.END_FACTOR``. Before epoch S, the factor is 1. ``TRAIN.SCHEDULE`` has one of these values:
 
     * ``exponential``: the factor is ``end ** ((e + 1 - S) / (epochs + 1 - S))``, as in DwoPP's official code. The
-      factor reaches ``end`` in the last epoch. DwoPP's paper prints a slightly slower decay.
+      factor reaches ``end`` in the last epoch. The decay that DwoPP's paper prints is slightly slower.
     * ``cosine``: the factor falls from 1 in epoch S to ``end`` in the last epoch, as in the official code of Co2L and
       CCLIS (with S = 0).
     * ``steps``: the factor is multiplied by ``TRAIN.STEP_FACTOR`` at each epoch in ``TRAIN.MILESTONES``, as in BoT's
-      official code. With ``TRAIN.FIRST_MILESTONES``, the first task has separate milestones, as in PAD's official code.
-      For milestones and warm-up, the first epoch has the number ``TRAIN.FIRST_EPOCH_NUMBER``. BoT's official code
-      counts from 1 (with a warm-up of 10, the first epoch has the factor 0.109), LSTKC's from 0 and AKA's from -1.
+      official code. With ``TRAIN.FIRST_MILESTONES``, the first task has its own milestones, as in PAD's official code.
+      Milestones and warm-up count epochs from ``TRAIN.FIRST_EPOCH_NUMBER``. BoT's official code counts from 1 (its
+      warm-up over 10 epochs begins with the factor 0.109), LSTKC's from 0 and AKA's from -1.
 
-    During the first ``TRAIN.WARMUP_EPOCHS`` epochs, the factor is also multiplied by BoT's linear warm-up from
+    In the first ``TRAIN.WARMUP_EPOCHS`` epochs, the factor is multiplied by BoT's linear warm-up, which rises from
     ``TRAIN.WARMUP_FACTOR`` to 1.
 
     Args:
@@ -190,16 +189,16 @@ class Schedule:
         self.train = train
 
     def rate(self, task: int, epoch: int, epochs: Sequence[int], *, first: int = 0) -> float:
-        """Compute the learning rate. Epochs and tasks count from 0; ``epochs`` are the numbers of epochs per task.
+        """Compute the learning rate of an epoch; ``epochs`` has each task's number of epochs, and counts start at 0.
 
-        If one schedule covers all tasks (``TRAIN.RESTARTS False``), the schedule begins with the task ``first``.
+        If one schedule covers all tasks (``TRAIN.RESTARTS False``), it begins with the task ``first``.
         """
         if self.train.RESTARTS:
             return self.train.LR * self.factor(epoch, epochs[task], task=task)
         return self.train.LR * self.factor(sum(epochs[first:task]) + epoch, sum(epochs[first:]))
 
     def factor(self, epoch: int, epochs: int, *, task: int = 1) -> float:
-        """Compute the factor of ``TRAIN.LR`` in an epoch; epochs and tasks count from 0."""
+        """Compute the factor by which ``TRAIN.LR`` is multiplied in an epoch; epochs and tasks count from 0."""
         train, end = self.train, self.train.END_FACTOR
         if train.SCHEDULE == "steps":
             number = max(epoch + train.FIRST_EPOCH_NUMBER, 0)
