@@ -1,4 +1,4 @@
-"""Re-estimate BatchNorm statistics on images, without labels or training: AdaBN (Li et al., arXiv 2016)."""
+"""Re-estimate BatchNorm statistics on new images, without labels or training (AdaBN: Li et al., arXiv 2016)."""
 
 import copy
 import math
@@ -16,21 +16,21 @@ from lreid.models.embedder import Embedder
 def norm_statistics(
     model: Embedder, images: Sequence[str] | Sequence[np.ndarray], *, batch_size: int = 128, seed: int = 0
 ) -> dict[str, np.ndarray]:
-    """Measure mean and variance of every BatchNorm layer over images; the statistics of frozen layers do not change.
+    """Measure mean and variance of every BatchNorm layer over images; frozen layers keep their statistics.
 
-    BatchNorm statistics are averaged over batches. Within a batch, every layer normalises with the statistics of that
-    batch. The images are shuffled, because images sorted by identity would give batches of a few people. All batches
-    have nearly the same size and at least two images, because a single image has no variance.
+    The statistics of a layer are averaged over batches. Within a batch, every layer normalises by the statistics of
+    this batch. The images are shuffled first, because batches of images sorted by identity would show only a few people
+    each. All batches have nearly the same size and at least two images, because a single image has no variance.
 
     Args:
-        model: the model, which does not change.
+        model: the model, which this function does not change.
         images: n uint8 RGB images (H, W, 3), or paths.
-        batch_size: maximum number of images in a batch; larger batches occur only to avoid a batch with a single image.
-        seed: seed of the shuffle.
+        batch_size: number of images in a batch; a batch is larger only if a single image would remain for the last
+            batch.
 
     Returns:
-        Running mean and unbiased running variance ``(C,)`` float32 of every BatchNorm layer; keys are the layers' names
-        in the state dict.
+        Running mean and unbiased running variance ``(C,)`` float32 of every BatchNorm layer; keys are the names of
+        these tensors in the state dict.
 
     Raises:
         InputError: there are fewer than two images, an image cannot be read, or the model has no BatchNorm.

@@ -1,4 +1,4 @@
-"""The public names of :mod:`lreid.models`."""
+"""Public names of :mod:`lreid.models`."""
 
 from lreid.models.backbones import build_backbone, register_backbone
 from lreid.models.classifier import ClassifyingEmbedder, CosineClassifier, GrowingClassifier

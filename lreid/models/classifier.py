@@ -1,4 +1,4 @@
-"""Linear classifiers that get a class weight for each new identity."""
+"""Linear classifiers that get one more row of weights for each new identity."""
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
@@ -11,12 +11,11 @@ from lreid.models.parts import bn_neck
 
 
 class GrowingClassifier(nn.Module):
-    """A linear classifier without bias for all identities so far, like the classifier after BoT's neck.
+    """A linear classifier without bias, as after BoT's neck; every identity so far has a row of weights.
 
     Args:
-        dim: length of the features.
         classes: initial number of identities.
-        std: standard deviation of the class weights of new identities.
+        std: standard deviation of the initial weights of new identities.
     """
 
     def __init__(self, dim: int, classes: int = 0, *, std: float = 0.001) -> None:
@@ -29,16 +28,16 @@ class GrowingClassifier(nn.Module):
         return len(self.weight)
 
     def grow(self, classes: int) -> None:
-        """Add ``classes`` normally distributed class weights for new identities; ``weight`` becomes a new parameter."""
+        """Add normally distributed weights for ``classes`` new identities; ``weight`` becomes a new parameter."""
         new = torch.randn(classes, self.weight.shape[1]).to(self.weight) * self.std
         self.weight = nn.Parameter(torch.cat([self.weight.detach(), new]))
 
     def cover(self, classes: Iterable[int]) -> None:
-        """Add class weights up to the highest of the given classes; existing class weights do not change."""
+        """Add weights for all classes up to the highest given class; existing weights do not change."""
         self.grow(max(0, max(classes) + 1 - len(self)))
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        """Resize the classifier to the number of class weights in a state dict, and load the state dict."""
+        """Resize the classifier to the number of classes in a state dict, then load the state dict."""
         if (rows := state_dict.get(f"{prefix}weight")) is not None:
             room = self.weight.new_empty(len(rows), self.weight.shape[1])
             self.weight = nn.Parameter(room, requires_grad=self.weight.requires_grad)
@@ -60,8 +59,8 @@ class ClassifyingEmbedder(nn.Module):
     """An embedder with a BatchNorm neck and a classifier for training; retrieval only uses the embedder.
 
     Args:
-        model: the embedder, without a neck (not copied).
-        classifier: classifier of the features after the neck (not copied).
+        model: the embedder without a neck; it is not copied.
+        classifier: classifier that is applied after the neck; it is not copied.
     """
 
     def __init__(self, model: Embedder, classifier: GrowingClassifier) -> None:
@@ -80,17 +79,16 @@ class ClassifyingEmbedder(nn.Module):
 
 
 class CosineClassifier(GrowingClassifier):
-    """A classifier whose logits are ``scale`` times the cosine of features and class weights.
+    """A classifier whose logits are ``scale`` times the cosine between features and class weights.
 
-    Source: the official code of ER-ACE and ER-AML; ``scale`` is 1 / tau in Eq. 2 of the paper. For a cosine, each
+    Source: the official code of ER-ACE and ER-AML; ``scale`` is 1 / tau in Eq. 2 of their paper. For the cosines, each
     vector ``x`` is divided by ``|x| + 1e-5``. The length of a class weight does not change the logits, but the gradient
-    of a class weight is inversely proportional to this length. New class weights therefore have the standard deviation
-    of ``torch.nn.Linear``, as in the official code.
+    of the class weight is inversely proportional to the length. As in the official code, new class weights therefore
+    have the standard deviation of ``torch.nn.Linear``.
 
     Args:
-        dim: width of the features.
         classes: initial number of identities.
-        scale: factor by which cosines are multiplied; logits are in ``[-scale, scale]``.
+        scale: factor by which cosines are multiplied, so that logits are in ``[-scale, scale]``.
     """
 
     def __init__(self, dim: int, classes: int = 0, *, scale: float = 10.0) -> None:

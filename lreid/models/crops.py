@@ -1,4 +1,4 @@
-"""Use a model as the embedder of a tracker that passes cropped images."""
+"""Use a model as the embedder of a tracker that passes crops of people."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,8 @@ class CropEmbedder:
         """Extract the features (dim,) float32 of each crop; crops have any size and are (H, W, 3) or (H, W) uint8.
 
         Raises:
-            InputError: a crop has a different shape or type, or no pixels; the message gives the position of the crop.
+            InputError: a crop has an unsupported shape or type, or no pixels; the message gives the position of the
+                crop.
         """
         images = [crop[..., ::-1] if self.bgr and crop.ndim == 3 else crop for crop in map(np.asarray, crops)]
         return list(self.model.extract(images)) if images else []

@@ -1,4 +1,4 @@
-"""DKP's network: a feature is a normal distribution, and a second head computes its standard deviation."""
+"""DKP's network: a feature is a normal distribution, and a separate head computes its standard deviation."""
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -10,11 +10,11 @@ LEAST = 1e-4  # smallest standard deviation
 
 
 class DeviationHead(nn.Module):
-    """Computes the standard deviations (B, dim) of features from maps (B, dim, h, w), for training only.
+    """Compute the standard deviations (B, dim) of features from maps (B, dim, h, w), for training only.
 
-    The head consists of an 8 x 8 convolution without padding (smaller for maps below 8 x 8), the embedder's pooling, a
-    linear layer, scaling to unit length, and ``max(x, 0) + 1e-4``. DKP's maps have 16 x 8 positions and 1024 channels,
-    so the convolution has 67 million weights.
+    The head consists of an 8 x 8 convolution without padding, the embedder's pooling, a linear layer, scaling to unit
+    length, and ``max(x, 0) + 1e-4``. For maps below 8 x 8, the convolution is smaller. DKP's maps have 16 x 8 positions
+    and 1024 channels, so the convolution has 67 million weights.
 
     Source: DKP (CVPR 2024), official code.
 
@@ -36,13 +36,13 @@ class DeviationHead(nn.Module):
 
 
 class DistributionEmbedder(ClassifyingEmbedder):
-    """An embedder with a neck, a classifier and a head for standard deviations, for training."""
+    """An embedder for training, with a neck, a classifier and a head for standard deviations."""
 
     def __init__(self, model: Embedder, classifier: GrowingClassifier) -> None:
         super().__init__(model, classifier)
         self.deviations = DeviationHead(model).to(model.mean.device)
 
     def distributions(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute means of unit length and standard deviations, both (B, dim), for normalised images (B, 3, H, W)."""
+        """Compute means of unit length and standard deviations, both (B, dim), of normalised images (B, 3, H, W)."""
         maps = self.model.maps(images)
         return F.normalize(self.model.pool(maps), dim=1), self.deviations(maps)

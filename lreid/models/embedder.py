@@ -46,33 +46,33 @@ POOLINGS = ("avg", "gem", "class", "patches")
 
 
 class Embedder(nn.Module):
-    """A network that maps images to feature vectors: a backbone, global pooling and an optional neck.
+    """A network that maps images to feature vectors: a backbone, global pooling and, if wanted, a neck.
 
     Args:
-        backbone: name of a backbone, see :func:`lreid.models.build_backbone`; or a custom network that maps (B, 3, H,
-            W) float images to (B, dim, h, w) maps or (B, dim) vectors.
-        weights: ``none``, ``imagenet``, ``hub``, ``zoo:NAME``, ``package:NAME`` or a file; a custom network keeps its
+        backbone: name of a backbone (see :func:`lreid.models.build_backbone`), or a custom network. A custom network
+            maps (B, 3, H, W) float images to (B, dim, h, w) maps or (B, dim) vectors.
+        weights: ``none``, ``imagenet``, ``hub``, ``zoo:NAME``, ``package:NAME`` or a file. A custom network keeps its
             own weights.
-        dim: length of the features of a custom network, if it has no attribute ``dim``.
+        dim: length of the features of a custom network without an attribute ``dim``.
         height, width: size of input images in pixels.
-        mean, std: mean and standard deviation of RGB values in [0, 1], three each. If ``mean`` is None, images are
-            normalised as in the training of the weights (for a package or timm's hub) or with ImageNet's values (for
-            other weights).
-        neck: whether a BatchNorm without shift (BoT's neck) is applied to the features. ``neck`` may also be a module
-            of :mod:`lreid.models.transforms`, whose ``dim`` is then the length of the features.
-        pooling: pooling of maps: ``avg``, or ``gem``, the generalised mean ``(mean x^3)^(1/3)`` of values clamped at
-            1e-6 (GeM: Radenović et al., TPAMI 2019, with a fixed exponent). For a transformer that returns vectors,
-            ``class`` selects the class token, ``patches`` selects the mean of the patches, and ``avg`` and ``gem``
-            select the transformer's own pooling.
-        norm: positions of instance norms in the backbone, see :func:`lreid.models.norms.put_norms`. With ``+grey``,
-            white balance is applied to images, see :func:`lreid.models.norms.balance_white`.
-        scale: factor by which features are multiplied, above 0. The scale changes losses that use distances, because a
-            margin has little effect on long features. The scale does not change cosines.
-        adapter: kind of adapter in the frozen backbone: ``none``, ``lora``, ``bottleneck`` or ``prompts``, see
+        mean, std: mean and standard deviation of RGB values in [0, 1], three each. With ``mean=None``, lreid uses the
+            values with which the weights of a package or of timm's hub were trained, and ImageNet's values for other
+            weights.
+        neck: whether features pass through a BatchNorm without shift (BoT's neck). A module of
+            :mod:`lreid.models.transforms` is also possible; its ``dim`` is then the length of the features.
+        pooling: pooling of maps: ``avg`` (mean), or ``gem``, the generalised mean ``(mean x^3)^(1/3)`` of values
+            clamped at 1e-6 (GeM: Radenović et al., TPAMI 2019, with a fixed exponent). For transformers that return
+            vectors, ``class`` selects the class token, ``patches`` the mean of the patch tokens, and ``avg`` or ``gem``
+            the transformer's own pooling.
+        norm: places of instance norms in the backbone, see :func:`lreid.models.norms.put_norms`. With ``+grey``, the
+            white balance of images is corrected, see :func:`lreid.models.norms.balance_white`.
+        scale: factor by which features are multiplied, above 0. The scale matters for losses that use distances,
+            because a margin has little effect on long features. The scale does not change cosine similarities.
+        adapter: adapter in the frozen backbone: ``none``, ``lora``, ``bottleneck`` or ``prompts``, see
             :func:`lreid.models.adapters.add_adapter`.
-        adapter_size: rank of LoRA, width of the bottleneck, or number of prompts.
+        adapter_size: rank of LoRA, width of the bottleneck, or number of prompts per block.
         adapter_layers: number of blocks with an adapter, counted from the last block; 0 means all blocks.
-        adapter_merge: whether :meth:`merge_adapter` merges LoRA into the backbone; if False, the method does nothing.
+        adapter_merge: whether :meth:`merge_adapter` merges LoRA into the backbone; otherwise that method does nothing.
 
     Raises:
         ArgumentError: the weights are not available; or the backbone is unknown, has no ``dim``, or does not support
@@ -81,12 +81,14 @@ class Embedder(nn.Module):
 
     Attributes:
         dim: length of the features.
-        precision: precision of the backbone: ``torch.bfloat16`` or ``torch.float16`` (by autocast), ``"tf32"``, or None
-            for float32 regardless of torch's settings. Features, and therefore losses, are always float32.
-        inference: builder of a faster network for feature extraction on the CPU; None uses this network. In training,
-            ``inference`` must be None, because all forward passes must give bitwise equal features.
-        source: name or absolute path from which :func:`lreid.load_model` loaded the model; empty for other models.
-        frozen_norms: BatchNorm modules inside frozen layers.
+        precision: precision of the backbone: ``torch.bfloat16`` or ``torch.float16`` (by autocast), ``"tf32"``, or
+            None. None means float32, whatever torch's settings are. Features are always float32, and so are losses.
+        inference: object that builds a faster network for feature extraction on the CPU; with None, this network itself
+            is used. Keep ``inference`` None in training, because all forward passes must then give bitwise equal
+            features.
+        source: name or absolute path from which :func:`lreid.load_model` loaded the model; empty for models from
+            elsewhere.
+        frozen_norms: BatchNorm layers inside frozen layers of the backbone.
     """
 
     dim: int
@@ -208,7 +210,7 @@ class Embedder(nn.Module):
         """Freeze the first layers of the backbone, including the statistics of their BatchNorm layers.
 
         Raises:
-            ArgumentError: the backbone has fewer layers, see :func:`~lreid.models.parts.layers_of`.
+            ArgumentError: the backbone has fewer layers than ``layers``, see :func:`~lreid.models.parts.layers_of`.
         """
         groups = layers_of(self.backbone)
         require(layers <= len(groups), "frozen_layers", layers, f"at most {len(groups)}, the layers of {self.name}")
@@ -232,7 +234,7 @@ class Embedder(nn.Module):
         return [each for each in self.backbone.parameters() if each.requires_grad] if self.adapter != "none" else []
 
     def merge_adapter(self) -> None:
-        """Merge LoRA into the frozen weights and reset LoRA, if ``adapter_merge`` is set; features do not change."""
+        """If ``adapter_merge`` is set, merge LoRA into the frozen weights and reset it; features do not change."""
         if self.adapter_merge:
             from lreid.models.adapters.lora import merge
 
@@ -252,7 +254,7 @@ class Embedder(nn.Module):
         return bank
 
     def remove_adapter(self) -> None:
-        """Merge LoRA into the weights and remove it, after the last training step; other adapters are not removed."""
+        """After the last training step, merge LoRA into the weights and remove it; other adapters remain."""
         if self.adapter == "lora" and not self.per_task:
             from lreid.models.adapters.lora import remove
 
@@ -281,29 +283,29 @@ class Embedder(nn.Module):
     def extract(
         self, images: AnyImages, *, flip: bool = False, normalize: bool = False, batch_size: int = 128
     ) -> np.ndarray:
-        """Extract features of images in evaluation mode and float32; the mode and precision of the model are restored.
+        """Extract features of images in evaluation mode and float32, then restore the model's mode and precision.
 
-        A progress bar appears in a terminal if extraction takes more than two seconds. Files are decoded while the
-        network computes. On the CPU, a model from :func:`lreid.load_model` uses merged layers and small batches, which
-        is faster. The features with merged layers have a cosine similarity of at least 0.99999 to the plain network's
-        features.
+        In a terminal, a progress bar appears if extraction takes more than two seconds. Threads decode image files
+        while the network computes. On the CPU, a model from :func:`lreid.load_model` uses merged layers and small
+        batches, which make extraction faster. With merged layers, each feature has a cosine similarity of at least
+        0.99999 to the feature without merged layers.
 
         Args:
-            images: n images of any size: a path, a folder, a pattern such as ``"people/*.jpg"``, a PIL image, a uint8
-                array (H, W, 3) or grey (H, W); a list or an iterator of such images; a uint8 array or tensor (n, H, W,
-                3); or a normalised float tensor (n, 3, H, W) on any device.
-            flip: add the features of the flipped images, as DwoPP's evaluation does.
-            normalize: scale every row to length 1, so that the product of two rows is their cosine similarity.
+            images: n images of any size, in one of these forms: a path, a folder, or a pattern such as
+                ``"people/*.jpg"``; a PIL image; a uint8 array (H, W, 3) or grey (H, W); a list or an iterator of such
+                images; a uint8 array or tensor (n, H, W, 3); a normalised float tensor (n, 3, H, W) on any device.
+            flip: whether to add the features of the mirrored images, as DwoPP's evaluation does.
+            normalize: whether to scale each feature to unit length, so that dot products are cosine similarities.
             batch_size: maximum number of images in a forward pass.
 
         Returns:
-            (n, dim) float32, one row per image: pooled features, after the neck if there is one. Compare them by cosine
-            similarity.
+            Features (n, dim) float32, one row per image, pooled and after the neck if there is one. Compare the
+            features by cosine similarity.
 
         Raises:
             InputError: a file is missing or cannot be read, ``images`` has none of the listed forms, an image has no
                 pixels, or a float tensor has values that are not finite or that overflow float32 in the network. The
-                message gives the position of the image.
+                message gives the position of the image in ``images``.
         """
         require(isinstance(batch_size, int) and batch_size >= 1, "batch_size", batch_size, "1 or more")
         given = sequence_of(images)
@@ -336,7 +338,7 @@ class Embedder(nn.Module):
         return self.inference.network(self), min(batch_size, images_per_pass(self.height, self.width))
 
     def _batches(self, images: Sequence[Any] | np.ndarray | Tensor | Iterator[Any], step: int) -> Iterator[Tensor]:
-        """Yield batches for :meth:`_features`; threads decode the following batches while the caller computes."""
+        """Yield batches for :meth:`_features`, while threads decode the next batches."""
         with ExitStack() as stack:
             pool: ThreadPoolExecutor | None = None
             waiting: deque[Future[Tensor]] = deque()
@@ -353,7 +355,7 @@ class Embedder(nn.Module):
                 yield waiting.popleft().result()
 
     def _checked(self, part: Any, first: int) -> Tensor:
-        """Check a batch, and decode it to a uint8 tensor (B, H, W, 3) of the input size unless it is a float tensor."""
+        """Check a batch of images, and decode it to uint8 (B, H, W, 3) of the input size, or keep a float tensor."""
         require_pixels(part, first)
         return part if isinstance(part, Tensor) and part.is_floating_point() else self._decoded(part)
 
@@ -393,7 +395,7 @@ class Embedder(nn.Module):
 
 
 def pooled(maps: Tensor, pooling: str) -> Tensor:
-    """Pool maps (B, dim, h, w) to vectors (B, dim), see ``pooling`` of :class:`Embedder`; return vectors unchanged."""
+    """Pool maps (B, dim, h, w) to vectors (B, dim) by ``pooling`` of :class:`Embedder`; return vectors unchanged."""
     if maps.ndim != 4:
         return maps
     if pooling == "gem":
@@ -402,5 +404,5 @@ def pooled(maps: Tensor, pooling: str) -> Tensor:
 
 
 def frozen_copy(model: Network) -> Network:
-    """Copy a model; the copy is in evaluation mode, needs no gradients and has the same precision."""
+    """Copy a model; the copy is in evaluation mode, has the same precision, and needs no gradients."""
     return copy.deepcopy(model).eval().requires_grad_(False)

@@ -24,23 +24,23 @@ PROPERTIES = 14  # number of the field of an ONNX model that contains its proper
 
 
 class OnnxEmbedder(Embedder):
-    """A model exported by :func:`lreid.export.export`; onnxruntime runs it on the CPU, and it cannot be trained.
+    """A model in a file that :func:`lreid.export.export` wrote; onnxruntime runs it on the CPU, without training.
 
-    :meth:`extract` returns the features of the exported network, up to the rounding of float32. If the file contains
-    the normalisation of images, the model does not accept normalised images.
+    :meth:`extract` returns the same features as the exported network, up to the rounding of float32. If the exported
+    network normalises images itself, the model does not accept normalised images.
 
     Args:
-        file: path of an ONNX file, or the content of an ONNX file.
+        file: path or content of an ONNX file.
 
     Attributes:
-        fingerprint: fingerprint of the network that was exported. A gallery built with the network can therefore be
-            searched with the file, and vice versa. If the file does not match its :func:`seal`, ``fingerprint`` is a
-            hash of the file's network instead.
-        origin: fingerprint of the exported network that is written in the file.
+        fingerprint: fingerprint of the network that was exported. A gallery that was built with the original network
+            can therefore be searched with the file, and vice versa. If the file was changed after the export (see
+            :func:`seal`), ``fingerprint`` is a hash of its network instead.
+        origin: fingerprint of the original network, as written in the file.
         config: YAML config of the run that trained the network; empty if unknown.
 
     Raises:
-        InputError: the file does not exist, is damaged, was not written by lreid, or stores its weights in other files.
+        InputError: the file does not exist, is damaged, was not written by lreid, or stores weights in separate files.
     """
 
     def __init__(self, file: str | Path | bytes) -> None:
@@ -103,20 +103,21 @@ class OnnxEmbedder(Embedder):
 
 
 def _size(takes: str, height: int, width: int) -> tuple[int, int, int]:
-    """Return the shape of one image in the form that the file accepts."""
+    """Return the shape of one image in the form that the file expects."""
     return (height, width, 3) if takes == RAW else (3, height, width)
 
 
 def seal(content: bytes, properties: Mapping[str, str]) -> str:
-    """Hash all content that determines the features of an ONNX file, including the fingerprint written in the file.
+    """Hash everything in an ONNX file that determines its features, and the fingerprint written in it.
 
-    An exported file stores this hash as its seal. If the stored seal equals the hash, neither the weights nor the
-    hashed properties have changed. A seal reveals mixed-up or edited files, but not forgeries, because a forger can
-    compute a new seal.
+    An exported file contains this hash as its seal. If the seal still equals the hash, the weights and the hashed
+    properties have not changed. A seal reveals files that were mixed up or edited, but not forgeries, because a forger
+    can compute a new seal.
 
     Args:
-        content: content of the file; the properties in it are ignored.
-        properties: properties of the file; ``fingerprint``, ``images`` and the keys of ``PREPARATION`` are hashed.
+        content: content of the file; the file's properties in it are ignored.
+        properties: properties of the file, of which ``fingerprint``, ``images`` and the keys of ``PREPARATION`` are
+            hashed.
 
     Returns:
         64 hexadecimal digits.
@@ -192,7 +193,7 @@ def _session(content: bytes, name: str) -> Any:
 
 
 def _elsewhere(message: Any, tensor: Any) -> bool:
-    """Whether the values of a tensor in an ONNX message are in a separate file, which could be replaced."""
+    """Whether an ONNX message stores a tensor in a separate file, which somebody could replace."""
     if isinstance(message, tensor):
         return bool(message.external_data) or message.data_location == tensor.EXTERNAL
     values = [value for field, value in message.ListFields() if field.message_type is not None]

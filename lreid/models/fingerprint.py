@@ -1,4 +1,4 @@
-"""Fingerprints of networks, which prevent comparisons between features of different networks."""
+"""Fingerprints of networks, with which lreid refuses to compare features of different networks."""
 
 import hashlib
 
@@ -9,13 +9,13 @@ from lreid.models.embedder import Embedder
 
 
 def fingerprint(model: Embedder) -> str:
-    """Compute sixteen hexadecimal digits; networks that compute different features have different digits.
+    """Compute a fingerprint of 16 hexadecimal digits, which differs for networks that compute different features.
 
-    The digits are a hash of the backbone's name, the size and normalisation of input images, and all bits of every
-    weight and statistic. Pooling, norm and scale are also hashed if they differ from the defaults.
+    The fingerprint is a hash of the backbone's name, the size and normalisation of input images, and all weights and
+    statistics, bit by bit. Pooling, norm and scale are part of the hash if they are not the defaults.
 
-    The fingerprint does not depend on the device, the training mode or batch counters. An exported network has the same
-    fingerprint as the original network, unless the file was changed after the export
+    The fingerprint does not depend on the device, the training mode or BatchNorm's counters of batches. An exported
+    network has the same fingerprint as the original network, unless the file was changed after the export
     (:class:`~lreid.models.exported.OnnxEmbedder`).
     """
     require(isinstance(model, nn.Module), "model", model, "a model, such as lreid.load_model('zoo:people')")

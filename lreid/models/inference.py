@@ -1,4 +1,4 @@
-"""Run a trained network faster on a CPU, using a copy in which layers are merged for inference."""
+"""Extract features faster on a CPU, with a copy of the network whose layers are merged."""
 
 # tools/bench_extract.py measures the speed. A copy is used only if its features equal those of the original network, up
 # to TOLERANCE.
@@ -37,10 +37,10 @@ def images_per_pass(height: int, width: int) -> int:
 
 
 class Inference:
-    """Stores a merged copy of a network for feature extraction, and rebuilds the copy after the network has changed.
+    """Keep a merged copy of a network for feature extraction, and build it again after the network has changed.
 
-    PyTorch does not count changes of weights in place through ``parameter.data``. After such a change, assign a new
-    ``Inference()``.
+    PyTorch does not notice weights that are changed in place through ``parameter.data``. After such a change, assign a
+    new ``Inference()``.
     """
 
     def __init__(self) -> None:
@@ -57,10 +57,10 @@ class Inference:
     def network(self, model: Embedder) -> Embedder:
         """Return a network for the CPU that computes the same features as a model, up to the rounding of float32.
 
-        The network is valid only for images of the model's input size.
+        The network works only for images of the model's input size.
 
         Args:
-            model: a model on the CPU, in evaluation mode. The model does not change.
+            model: a model on the CPU in evaluation mode, which this method does not change.
         """
         tensors = [*model.parameters(), *model.buffers()]
         if any(each.is_inference() for each in tensors):  # tensors without a version
@@ -76,10 +76,10 @@ class Inference:
 
 @torch.inference_mode()
 def merged(model: Embedder) -> Embedder:
-    """Return a copy of a model with merged layers; return the model itself if the copy's features differ.
+    """Return a copy of a model with merged layers, or the model itself if the copy's features differ from the model's.
 
-    Each BatchNorm is folded into the preceding convolution. oneDNN computes each ReLU together with the preceding
-    convolution. Feature maps have the memory format channels_last.
+    Each BatchNorm is folded into the convolution before it. oneDNN computes each convolution together with the ReLU
+    after it. Feature maps have the memory format channels_last.
 
     Args:
         model: see :meth:`Inference.network`.
@@ -101,7 +101,7 @@ def merged(model: Embedder) -> Embedder:
 
 
 def _folded(network: Embedder, images: Tensor) -> None:
-    """Merge LoRA, fold every BatchNorm into the preceding convolution, and merge the halves of IBN-a norms."""
+    """Merge LoRA, fold every BatchNorm into the convolution before it, and join the two halves of IBN-a norms."""
     network.remove_adapter()
     for norm in list(network.modules()):
         if callable(merge := getattr(norm, "merged", None)):
@@ -117,7 +117,7 @@ def _folded(network: Embedder, images: Tensor) -> None:
 
 
 def _folded_and_fused(network: Embedder, images: Tensor) -> None:
-    """Fold every BatchNorm, and let oneDNN compute each convolution together with the following ReLU."""
+    """Fold every BatchNorm, and let oneDNN compute each convolution together with the ReLU after it."""
     _folded(network, images)
     sizes: dict[nn.Module, torch.Size] = {}
     followers: dict[nn.Module, nn.Module] = {}
@@ -133,7 +133,7 @@ def _folded_and_fused(network: Embedder, images: Tensor) -> None:
 
 
 class _FusedConv(nn.Module):
-    """A convolution and its activation, if any; the weights have oneDNN's order for inputs of shape ``size``."""
+    """A convolution and its activation, if any; the weights have the layout of oneDNN for inputs of shape ``size``."""
 
     def __init__(self, conv: nn.Conv2d, activation: nn.Module | None, size: torch.Size) -> None:
         super().__init__()
@@ -151,11 +151,11 @@ class _FusedConv(nn.Module):
 
 
 def _symmetric(conv: nn.Conv2d, size: torch.Size) -> tuple[Tensor, tuple[int, ...]]:
-    """Return weights and padding of a convolution such that the padding is the same on both sides.
+    """Return a convolution's weights and padding, changed so that the padding is the same on both sides.
 
-    The convolutions that timm adopted from TensorFlow compute their padding from the input size. An odd padding has one
-    pixel more on the right or at the bottom. For an odd padding, a column or row of zeros is added before the weights,
-    so the padding becomes the same on both sides.
+    Convolutions that timm took over from TensorFlow compute their padding from the input size. If the padding is odd,
+    the right side or the bottom has one pixel more. For an odd padding, a column or row of zeros is added before the
+    weights, which makes the padding equal on both sides.
     """
     weight = conv.weight.detach()
     if type(conv).__name__ != "Conv2dSame":
@@ -172,7 +172,7 @@ def _symmetric(conv: nn.Conv2d, size: torch.Size) -> tuple[Tensor, tuple[int, ..
 def _neighbours(
     network: nn.Module, images: Tensor, first: type[nn.Module], second: type[nn.Module]
 ) -> list[tuple[Any, Any]]:
-    """Find pairs of modules, called once each, in which the second module is applied to the first one's output."""
+    """Find pairs of modules, each called once, in which the second takes the output of the first as its input."""
     outputs: dict[int, tuple[nn.Module, Tensor]] = {}  # by id; tensors stay alive, so that no two share one
     pairs: list[tuple[nn.Module, nn.Module]] = []
     calls: Counter[nn.Module] = Counter()
@@ -195,7 +195,7 @@ def _neighbours(
 def _watched(
     network: nn.Module, kind: type[nn.Module], see: Callable[[nn.Module, Tensor, Tensor], Any]
 ) -> Iterator[None]:
-    """Within the context, call ``see(module, input, output)`` after each call of a module of the given kind."""
+    """Within the context, call ``see(module, input, output)`` after each call of a module of type ``kind``."""
 
     def hook(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         see(module, inputs[0], output)

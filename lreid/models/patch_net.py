@@ -7,11 +7,11 @@ from lreid.devices import to_device
 
 
 class PatchNet(nn.Module):
-    """Chooses one position of a feature map for each of k patches; the backward pass uses the gradient of a softmax.
+    """Choose one position of a feature map for each of k patches; the gradient is that of a softmax.
 
-    Two 1 x 1 convolutions, with BatchNorm and ReLU in between, score the positions. In training, a straight-through
-    Gumbel softmax draws the position of each patch. In evaluation mode, each patch is at the position with the highest
-    score.
+    Two 1 x 1 convolutions, with BatchNorm and ReLU between them, compute a score for each position. In training, a
+    straight-through Gumbel softmax draws the position of a patch by the scores. In evaluation mode, a patch is at the
+    position with the highest score.
 
     Source: PatchKD (ACM MM 2022), official code.
 

@@ -9,15 +9,14 @@ from lreid.models.parts import bn_neck
 
 
 class ProjectionHead(nn.Sequential):
-    """A perceptron that maps features (B, dim) to projections (B, width); its hidden layer has the width ``dim``.
+    """A multi-layer perceptron that maps features (B, dim) to projections (B, width), with a hidden width of ``dim``.
 
-    Source: the head ``mlp`` of SupCon (Khosla et al., NeurIPS 2020), which Co²L and CCLIS also use. Projections are not
-    scaled to unit length, because the distillation of projections (Co²L, Table 6) needs the unscaled values.
+    Source: the head ``mlp`` of SupCon (Khosla et al., NeurIPS 2020), which Co²L and CCLIS also use. The head does not
+    scale projections to unit length, because the distillation of projections (Co²L, Table 6) needs unscaled values.
 
     Args:
-        dim: width of the features.
         width: length of the projections.
-        neck: whether a BatchNorm precedes the head; SupCon has no BatchNorm there.
+        neck: whether a BatchNorm precedes the head; SupCon has no BatchNorm before its head.
     """
 
     def __init__(self, dim: int, width: int = 128, *, neck: bool = False) -> None:
@@ -27,7 +26,7 @@ class ProjectionHead(nn.Sequential):
 
 
 class Projected(NamedTuple):
-    """Features (B, dim) and projections (B, width) of a batch; both are not scaled to unit length."""
+    """Features (B, dim) and projections (B, width) of a batch, neither of which is scaled to unit length."""
 
     features: Tensor
     projections: Tensor
@@ -37,7 +36,7 @@ class ProjectedEmbedder(nn.Module):
     """An embedder followed by a projection head; retrieval only uses the embedder.
 
     Args:
-        model: the embedder (not copied).
+        model: the embedder; it is not copied.
         width, neck: see :class:`ProjectionHead`.
     """
 

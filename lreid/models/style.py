@@ -1,4 +1,4 @@
-"""DASK's style network, which computes a convolution for each image that produces the colours of a past domain."""
+"""DASK's style network: from an image, it computes a convolution that gives images the colours of a past domain."""
 
 from torch import Tensor, nn
 
@@ -6,12 +6,12 @@ KERNEL = 9 * 3 * 3 + 3  # weights and biases of a 3 x 3 convolution from RGB to 
 
 
 class StyleKernels(nn.Module):
-    """AKPNet, which computes 84 numbers per image: the weights and biases of a 3 x 3 convolution for the image.
+    """AKPNet, which computes 84 numbers per image: the weights and biases of a 3 x 3 convolution for this image.
 
     The network consists of a small MobileNetV3, max-pooling over all positions, and two linear layers. The convolutions
     and linear layers together have 1,105,348 weights (4.4 MB).
 
-    Source: DASK (AAAI 2025), official code. lreid initialises the weights randomly.
+    Source: DASK (AAAI 2025), official code. lreid starts from random weights.
     """
 
     def __init__(self) -> None:

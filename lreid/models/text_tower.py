@@ -1,4 +1,4 @@
-"""CLIP's text tower, which computes features of sentences; some tokens of the sentences are trained per identity."""
+"""CLIP's text tower (text encoder), for features of sentences in which some tokens are trained per identity."""
 
 from __future__ import annotations
 

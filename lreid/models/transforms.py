@@ -6,10 +6,9 @@ from torch import Tensor, nn
 
 
 class Whitening(nn.Module):
-    """Compute ``f(x) M``: ``f`` scales ``sign(x) |x|^p`` to unit length; initially, ``M`` is the identity matrix.
+    """Compute ``f(x) M``, where ``f`` scales ``sign(x) |x|^p`` to unit length; ``M`` is the identity matrix at first.
 
     Args:
-        dim: length of the features.
         power: exponent ``p`` of Tukey's power transform.
     """
 
@@ -23,7 +22,7 @@ class Whitening(nn.Module):
         self.register_buffer("power", torch.tensor(power))
 
     def expand(self, features: Tensor) -> Tensor:
-        """Compute ``f(x)`` for features ``x`` (n, dim) in the precision of the features."""
+        """Compute ``f(x)`` for features ``x`` (n, dim) in their own dtype."""
         return F.normalize(features.sign() * features.abs().pow(self.power.to(features)), dim=1)
 
     def forward(self, features: Tensor) -> Tensor:
@@ -32,10 +31,9 @@ class Whitening(nn.Module):
 
 
 class RandomProjection(nn.Module):
-    """Compute ``max(x W, 0) M`` with a random ``W`` from N(0, 1); initially, ``M`` is the identity matrix.
+    """Compute ``max(x W, 0) M`` with a random ``W`` from N(0, 1); ``M`` is the identity matrix at first.
 
     Args:
-        dim: length of the features.
         width: number of columns of ``W``; the transformed features have this length.
     """
 
@@ -49,7 +47,7 @@ class RandomProjection(nn.Module):
         self.register_buffer("matrix", torch.eye(width))
 
     def expand(self, features: Tensor) -> Tensor:
-        """Compute ``max(x W, 0)`` (n, width) for features ``x`` (n, dim) in the precision of the features."""
+        """Compute ``max(x W, 0)`` (n, width) for features ``x`` (n, dim) in their own dtype."""
         return F.relu(features @ self.projection.to(features))
 
     def forward(self, features: Tensor) -> Tensor:

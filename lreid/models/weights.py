@@ -20,18 +20,17 @@ FOREIGN = {"base.": "", "image_encoder.": "visual."}  # prefixes of TransReID an
 
 
 def load_weights(network: nn.Module, weights: str, norm: str = "batch") -> None:
-    """Load trained weights into a backbone, and log all tensors that are ignored or missing.
+    """Load trained weights into a backbone, and log which tensors are ignored or missing.
 
-    A warning is logged if a zoo entry was trained with a different normalisation of input images (``+input`` or
-    ``+grey``), because no tensor reveals this difference. If the weights are from a network without instance norms,
-    they are loaded before instance norms are added to the backbone. Weights of a network with instance norms are loaded
-    after instance norms are added to the backbone.
+    lreid warns if a zoo entry was trained with a different normalisation of input images (``+input`` or ``+grey``),
+    because the tensors do not show this difference. Weights of a network without instance norms are loaded before
+    instance norms are added to the backbone. Weights of a network with instance norms are loaded afterwards.
 
     Args:
-        network: the backbone. If the backbone wraps another network, its attribute ``inner`` is the prefix of the names
-            of the inner network's tensors. If the backbone has a method ``adapted``, this method converts state dicts.
+        network: the backbone. If the backbone wraps another network, the names of the inner network's tensors begin
+            with its attribute ``inner``. If the backbone has a method ``adapted``, this method converts the state dict.
         weights: ``zoo:NAME``, ``package:NAME`` or a file.
-        norm: positions of instance norms, see :func:`lreid.models.norms.put_norms`.
+        norm: places of instance norms, see :func:`lreid.models.norms.put_norms`.
 
     Raises:
         InputError: the weights are not available or do not fit the backbone.
@@ -50,7 +49,7 @@ def load_weights(network: nn.Module, weights: str, norm: str = "batch") -> None:
 
 
 def _fitting(weights: str, state: dict[str, Tensor], network: nn.Module) -> dict[str, Tensor]:
-    """Return the tensors that the network also has, and log all others; all required tensors must fit."""
+    """Return the tensors that the network also has, and log the others; all required tensors must fit."""
     expected = network.state_dict()
     # torchreid's networks include a classifier that is not used, and files from before torch 0.4.1 have no counters.
     needed = {key for key in expected if "classifier" not in key and not key.endswith("num_batches_tracked")}
@@ -78,7 +77,7 @@ def _fitting(weights: str, state: dict[str, Tensor], network: nn.Module) -> dict
 
 
 def _examples(names: Collection[str]) -> str:
-    """Shorten a list of names for a message; names are in alphabetical order."""
+    """Shorten an alphabetical list of names for a message."""
     return ", ".join(sorted(names)[:SHOWN]) + (" …" if len(names) > SHOWN else "")
 
 
@@ -98,7 +97,7 @@ def load_neck(neck: nn.Module, weights: str) -> None:
 
 
 def _backbone_state(weights: str, network: nn.Module) -> dict[str, Tensor]:
-    """Read the tensors of a file, package or zoo entry, and give each tensor its name in the backbone."""
+    """Read the tensors of a file, package or zoo entry, and give them the names that the backbone uses."""
     if weights.startswith(packages.PREFIX):
         return packages.packaged_state(weights, network)
     state, inner = _state(weights), getattr(network, "inner", "")
@@ -127,8 +126,7 @@ def _backbone_state(weights: str, network: nn.Module) -> dict[str, Tensor]:
 def _prefix(weights: str, state: dict[str, Tensor], network: nn.Module, inner: str) -> str:
     """Find the prefix of a network's tensors in a state dict, such as ``model.`` or ``student.backbone.``.
 
-    Only tensors with two or more dimensions are compared, because their names do not depend on the kind of
-    normalisation layer.
+    Only tensors with two or more dimensions are compared, because other names depend on the kind of norm layers.
     """
     adapted = hasattr(network, "adapted")  # True: embeddings will be resampled
     expected = {key.removeprefix(inner): value.shape for key, value in network.state_dict().items() if value.ndim > 1}
@@ -165,9 +163,9 @@ def _state(weights: str) -> dict[str, Tensor]:
 def _name(key: str) -> str:
     """Return lreid's name for a tensor of a fast-reid head; fast-reid has changed its names twice.
 
-    fast-reid's BNNeck was called ``heads.bnneck`` in 2020 and is called ``heads.bottleneck.0`` now. Files of January
-    2021 have a counter under the name ``heads.bnneck``. The exponent of GeM is a part of the head in fast-reid, and a
-    part of the backbone in lreid.
+    The official BNNeck of fast-reid had the name ``heads.bnneck`` in 2020 and has the name ``heads.bottleneck.0`` now.
+    Files of January 2021 have a counter named ``heads.bnneck``. The exponent of GeM belongs to the head in fast-reid,
+    and to the backbone in lreid.
     """
     for old, new in (("bnneck.", "neck."), ("bottleneck.0.", "neck."), ("pool_layer.", "backbone.pool.")):
         if key.startswith(HEADS + old):

@@ -14,11 +14,11 @@ KINDS = ("none", "lora", "bottleneck", "prompts")
 
 
 class Place(NamedTuple):
-    """An attention block of a network that receives an adapter.
+    """An attention block that receives an adapter.
 
     Attributes:
         name: name of the block within the network.
-        linears: linear layers that the network calls in this block, under their full names, in the order of the calls.
+        linears: linear layers that the block calls, by full name, in the order of the calls.
     """
 
     name: str
@@ -28,19 +28,19 @@ class Place(NamedTuple):
 def add_adapter(network: nn.Module, kind: str, size: int, layers: int, image: torch.Tensor, title: str) -> None:
     """Freeze a network and add an adapter to its last attention blocks.
 
-    An untrained adapter does not change features, because the last factor of its output is zero.
+    A new adapter does not change features, because the last factor of its output is zero.
 
     Args:
         network: the backbone, a transformer (of timm, for instance).
         kind: ``lora``, ``bottleneck`` or ``prompts``; each kind is a module of this package.
         size: rank of LoRA, width of the bottleneck, or number of prompts per block; 1 or more.
         layers: number of blocks that get an adapter, counted from the last block; 0 means all blocks.
-        image: a normalised image (1, 3, H, W), used for one forward pass that finds the layers.
+        image: a normalised image (1, 3, H, W); one forward pass with this image finds the linear layers.
         title: name of the network in error messages.
 
     Raises:
-        ArgumentError: the kind is unknown, the network has no attention blocks or fewer than ``layers`` blocks, or the
-            size exceeds the width of the network.
+        ArgumentError: the kind is unknown, the network has fewer than ``layers`` attention blocks or none, or the size
+            exceeds the width of the network.
         InputError: peft is not installed.
     """
     require(kind in KINDS[1:], "adapter", kind, f"one of {', '.join(KINDS)}")
@@ -58,10 +58,10 @@ def add_adapter(network: nn.Module, kind: str, size: int, layers: int, image: to
 
 
 def require_narrow(size: int, places: list[Place]) -> None:
-    """Check that the rank or width of an adapter does not exceed the width of the widest layer.
+    """Check that the rank or the width of an adapter is at most the width of the network's widest layer.
 
     Raises:
-        ArgumentError: ``size`` is larger than the width of all layers.
+        ArgumentError: ``size`` is larger than the width of every layer.
     """
     linears = [each for place in places for each in place.linears.values()]
     width = max((min(each.in_features, each.out_features) for each in linears), default=0)

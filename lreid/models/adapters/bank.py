@@ -1,4 +1,4 @@
-"""A frozen network with one adapter per task; feature statistics choose the adapter for each image."""
+"""A frozen network with one adapter per task, which chooses an adapter for each image by its features."""
 
 from collections.abc import Callable, Mapping
 
@@ -12,21 +12,21 @@ ROWS = ("values", "means", "variances")  # buffers with one row per task
 class AdapterBank(nn.Module):
     """A network with the adapters of all finished tasks, and one adapter in training.
 
-    In evaluation mode, the network first computes the features ``x`` of an image without an adapter. The network then
-    computes the image's final outputs with the adapter of the most likely task. The most likely task has the smallest
-    ``sum_d (x_d - m_d)² / v_d + log v_d``, where ``m`` and ``v`` are the stored means and variances of the task (normal
-    distributions). In training mode, and before the first task is stored, the network uses the adapter in training.
+    In evaluation mode, the network first computes the features ``x`` of an image without any adapter. Then the network
+    computes the final outputs with the adapter of the image's most likely task. The most likely task has the smallest
+    ``sum_d (x_d - m_d)² / v_d + log v_d``, where ``m`` and ``v`` are its stored means and variances (a normal
+    distribution per task). In training mode, and until the first task is stored, the network uses the adapter in
+    training.
 
     Args:
         network: a backbone with an untrained adapter.
-        dim: length of the features.
-        pool: function that maps outputs of the backbone to features (B, dim).
+        pool: function that maps the backbone's outputs to features (B, dim).
 
     Attributes:
-        values: (T, P) values of the adapter of each task.
-        means, variances: (T, dim) mean and variance of the features of each task's images, computed without an adapter.
-        use: If ``use`` is None, the features of each image choose its adapter. A task number, from 0, selects the
-            adapter of this task for all images; -1 selects no adapter.
+        values: (T, P) weights of each task's adapter.
+        means, variances: (T, dim) mean and variance of each task's features without an adapter.
+        use: adapter to use; None means that the features of each image choose its adapter. A task number, counted from
+            0, selects this task's adapter for all images; -1 selects no adapter.
     """
 
     initial: Tensor  # (P,), values of the untrained adapter, which changes no feature
@@ -52,7 +52,7 @@ class AdapterBank(nn.Module):
 
     @torch.no_grad()
     def restart(self) -> None:
-        """Reset the adapter in training to its initial values, which do not change features."""
+        """Reset the adapter in training to its initial values, with which it does not change features."""
         for name, each in self._named(self.initial).items():
             self.network.get_parameter(name).copy_(each)
 
@@ -62,7 +62,7 @@ class AdapterBank(nn.Module):
         return {name: part.view(shape) for name, part, shape in zip(self.trained, parts, shapes, strict=True)}
 
     def add(self, features: Tensor) -> None:
-        """Store the trained adapter with statistics of the task's features (n, dim), computed without an adapter."""
+        """Store the trained adapter of a task, with statistics of the features (n, dim) without an adapter."""
         variance = features.var(0, correction=0)
         variance = variance + 1e-6 * variance.mean() + 1e-12
         for name, row in zip(ROWS, (self._current(), features.mean(0), variance), strict=True):
@@ -70,7 +70,7 @@ class AdapterBank(nn.Module):
             setattr(self, name, torch.cat([rows, row.to(rows)[None]]))
 
     def choose(self, features: Tensor) -> Tensor:
-        """Return the most likely task (B,) for features (B, dim) that were computed without an adapter."""
+        """Return the most likely task (B,) of images, given their features (B, dim) without an adapter."""
         distances = (features[:, None] - self.means).square() / self.variances + self.variances.log()  # (B, T, dim)
         return distances.sum(2).argmin(1)
 
@@ -92,7 +92,7 @@ class AdapterBank(nn.Module):
         return functional_call(self.network, self._named(values), (images,))
 
     def make_room(self, state: Mapping[str, Tensor]) -> None:
-        """Resize the buffers to the number of tasks in a state dict; call this before loading the state dict."""
+        """Give the buffers one row per task of a state dict; call this before loading the state dict."""
         for name in ROWS:
             if (rows := state.get(f"backbone.{name}")) is not None:
                 setattr(self, name, getattr(self, name).new_empty(len(rows), getattr(self, name).shape[1]))

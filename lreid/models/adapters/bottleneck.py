@@ -9,9 +9,9 @@ from lreid.models.adapters import Place, require_narrow
 
 
 class Bottleneck(nn.Module):
-    """Adds ``U relu(D x)`` to the output of a module with the input ``x``; ``U`` is initially zero.
+    """Add ``U relu(D x)`` to the output of a module with input ``x``; ``U`` is zero at first.
 
-    Source: AdaptFormer (Chen et al., NeurIPS 2022), but without AdaptFormer's factor of 0.1.
+    Source: AdaptFormer (Chen et al., NeurIPS 2022); lreid leaves out AdaptFormer's factor of 0.1.
 
     Args:
         inner: module that maps (..., C) to (..., C').
@@ -32,7 +32,7 @@ class Bottleneck(nn.Module):
 
 
 def insert(network: nn.Module, places: list[Place], width: int) -> None:
-    """Add a bottleneck to the MLP of every block, or to the attention if a block has no MLP."""
+    """Add a bottleneck in parallel to the MLP of every block, or to the attention of blocks without an MLP."""
     require_narrow(width, places)
     for place in places:
         for part in (f"{place.name}.mlp", f"{place.name}.attn"):

@@ -1,4 +1,4 @@
-"""LoRA: trainable low-rank matrices that are added to, and can be merged into, the weights of linear layers."""
+"""LoRA: trainable low-rank matrices, which are added to the weights of linear layers and can be merged into them."""
 
 import math
 from collections.abc import Iterator
@@ -12,10 +12,10 @@ from lreid.models.adapters import Place, require_narrow
 
 
 def insert(network: nn.Module, places: list[Place], rank: int) -> None:
-    """Add a matrix ``B A`` of the given rank to all linear layers that are wide enough, using peft.
+    """With peft, add a matrix ``B A`` of the given rank to all linear layers that are at least as wide as the rank.
 
-    Initially, ``A`` is random and ``B`` is zero. LoRA's scale is 1, so a suitable learning rate does not depend on the
-    rank.
+    At first, ``A`` is random and ``B`` is zero. LoRA's scale is always 1, so that a suitable learning rate does not
+    depend on the rank.
 
     Source: Hu et al., ICLR 2022.
     """
@@ -37,7 +37,7 @@ def merge(network: nn.Module) -> None:
 
 @torch.no_grad()
 def remove(network: nn.Module) -> None:
-    """Merge every ``B A`` into the weight of its layer, and restore plain linear layers as before :func:`insert`."""
+    """Merge every ``B A`` into the weight of its layer, and replace peft's layers by the original linear layers."""
     for name, layer in _changed(network):
         layer.base_layer.weight += _change(layer)
         network.set_submodule(name, layer.base_layer)

@@ -1,4 +1,4 @@
-"""Prompts of PAD: additional tokens in every block; general prompts for all images, expert prompts per image."""
+"""Prompts of PAD, additional tokens in every block: general prompts for all images, expert prompts for some."""
 
 import torch
 import torch.nn.functional as F
@@ -6,22 +6,21 @@ from torch import Tensor, nn
 
 
 class PromptPool(nn.Module):
-    """General prompts and a pool of expert prompts for each block; every task opens additional slots of the pool.
+    """General prompts and a pool of expert prompts for each block; every task opens more slots of the pool.
 
-    A slot has several prompts and a key. An image uses the open slots whose keys have the largest cosine similarity to
-    the mean of the image's tokens. Slots of earlier tasks get no gradient.
+    A slot consists of several expert prompts and a key. An image uses the open slots whose keys are most similar (by
+    cosine) to the mean of the image's tokens. Slots that earlier tasks opened get no gradient.
 
-    Source: PAD (CVPR 2026), official code. In the official code, the keys are parameters. The choice of slots passes no
-    gradient to the keys, so the keys never change; in lreid, the keys are therefore buffers. All initial values are
-    drawn from U(-0.02, 0.02).
+    Source: PAD (CVPR 2026), official code. The keys are parameters in PAD's official code and buffers in lreid.
+    Choosing slots passes no gradient to the keys, so keys never change in either case. All initial values are uniform
+    in (-0.02, 0.02).
 
     Args:
-        blocks: number of blocks.
         width: length of a token.
         general: number of general prompts per block.
         length: number of prompts per slot.
-        slots: total number of slots per block for all tasks.
-        chosen: number of slots chosen for each image.
+        slots: number of slots per block, for all tasks together.
+        chosen: number of slots that an image uses.
     """
 
     keys: Tensor  # (blocks, slots, width)
@@ -36,11 +35,11 @@ class PromptPool(nn.Module):
         self.chosen, self.open, self.frozen = chosen, 0, 0
 
     def begin_task(self, slots: int) -> None:
-        """Freeze the open slots, and open up to ``slots`` of the remaining slots."""
+        """Freeze all open slots, and open up to ``slots`` of the closed slots."""
         self.frozen, self.open = self.open, min(self.open + slots, self.experts.shape[1])
 
     def forward(self, block: int, tokens: Tensor) -> Tensor:
-        """Return the prompts (B, P, width) of a block for its tokens (B, N, width)."""
+        """Return the prompts (B, P, width) of a block for the tokens (B, N, width) of its images."""
         queries = F.normalize(tokens.detach().mean(1), dim=1)  # (B, width)
         usable = self.open or self.chosen
         cosines = queries @ F.normalize(self.keys[block, :usable], dim=1).T.to(queries)  # (B, slots)

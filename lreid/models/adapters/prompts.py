@@ -1,4 +1,4 @@
-"""Prompts: trained vectors in every block; all tokens attend to the prompts of their block."""
+"""Prompts: trained vectors in every block, to which all tokens of the block attend."""
 
 from typing import Any
 
@@ -11,15 +11,15 @@ from lreid.models.adapters import Place
 
 
 class PromptedAttention(nn.Module):
-    """Attention to tokens plus ``tanh(g)`` times attention to learned prompts; the gate ``g`` of a head is initially 0.
+    """Attention among tokens plus ``tanh(g)`` times attention to learned prompts; a head's gate ``g`` starts at 0.
 
-    The attention to prompts has a separate softmax, so the attention between tokens does not change.
+    Attention to prompts has a softmax of its own, so prompts do not change attention among tokens.
 
     Source: zero-initialised attention of LLaMA-Adapter (Zhang et al., ICLR 2024).
 
     Args:
-        attn: attention module of timm with a joint projection ``qkv``.
-        count: number of prompts; initial values are drawn from N(0, 0.02²).
+        attn: attention module of timm with one joint projection ``qkv`` for queries, keys and values.
+        count: number of prompts, whose initial values are drawn from N(0, 0.02²).
     """
 
     def __init__(self, attn: Any, count: int) -> None:
@@ -46,7 +46,7 @@ class PromptedAttention(nn.Module):
 
 
 def insert(network: nn.Module, places: list[Place], count: int) -> None:
-    """Add separate prompts to the attention of every block.
+    """Add prompts to the attention of every block; each block has its own prompts.
 
     Raises:
         ArgumentError: an attention module has no joint projection of queries, keys and values.

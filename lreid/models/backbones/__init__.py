@@ -1,10 +1,10 @@
-"""Build backbones by name; a file in this folder or a script defines each backbone.
+"""Build backbones by name; each backbone is defined by a file of this folder or registered by a script.
 
-Every file defines ``BACKBONES``, a mapping from names to builders. A name that ends with ``:`` denotes a family of
-networks, such as ``timm:``. The builder of a family receives the rest of a network's name as an argument. A builder
-returns a module that maps (B, 3, H, W) float images to (B, dim, h, w) maps or (B, dim) vectors and has an attribute
-``dim``. If a builder has an argument ``imagenet`` (whether to load ImageNet weights), ``hub`` (whether to load weights
-from the library's hub) or ``size`` (height and width of the images), lreid passes its value.
+Every file defines ``BACKBONES``, a dictionary from names to builders. A name that ends with ``:``, such as ``timm:``,
+denotes a family of networks. The builder of a family receives the part of the network's name after the colon. A builder
+returns a module with an attribute ``dim``; it maps (B, 3, H, W) float images to (B, dim, h, w) maps or (B, dim)
+vectors. lreid passes three arguments to builders that have them: ``imagenet`` (whether to load ImageNet weights),
+``hub`` (whether to load weights from the library's hub) and ``size`` (height and width of the images).
 """
 
 import difflib
@@ -27,17 +27,17 @@ _registered: dict[str, Callable[..., nn.Module]] = {}
 
 
 def register_backbone(name: str) -> Callable[[Builder], Builder]:
-    """Register a network from outside this package as a value of ``MODEL.BACKBONE``, for the current process.
+    """Register a network from outside this package as a value of ``MODEL.BACKBONE`` in this process.
 
-    A process that loads a checkpoint with a registered backbone must register the network, too. If the name is
-    registered already, the new network replaces the old one, so a notebook cell may run twice.
+    A process that loads a checkpoint with a registered backbone must also register the backbone. Registering the same
+    name again replaces the network, so a notebook cell may run twice.
 
     Args:
-        name: name of a network, or of a family if it ends with ``:``.
+        name: name of the network, or of a family of networks if it ends with ``:``.
 
     Returns:
-        A decorator for the builder. The builder is a subclass of ``torch.nn.Module``, or a function that returns a
-        module.
+        A decorator for the builder of the network. The builder is a subclass of ``torch.nn.Module``, or a function that
+        returns a module.
 
     Raises:
         ArgumentError: a backbone of this package has the same name.
@@ -58,7 +58,7 @@ def _builders(file: str) -> dict[str, Callable[..., nn.Module]]:
 
 
 def _from_files(name: str) -> Callable[..., nn.Module] | None:
-    """Find the builder of a backbone; for ``resnet50``, for instance, the file ``resnet.py`` is imported first."""
+    """Find the builder of a backbone, and import its file first, such as ``resnet.py`` for ``resnet50``."""
     files = sorted(_files(), key=lambda file: not name.startswith(file))
     return next((builders[name] for builders in map(_builders, files) if name in builders), None)
 
@@ -78,15 +78,17 @@ def build_backbone(
     """Build a backbone by its name.
 
     Args:
-        name: ``resnet18``, ``resnet34``, ``resnet50`` or ``resnet101`` (torchvision, last stride removed),
-            ``resnet50_layer3`` (without the last stage), ``resnet18_plain`` (with the last stride), ``resnet18_cifar``,
-            ``resnet18_reduced`` and ``digits`` for small images, ``small``, ``mobilenet_v2``, ``torchreid:NAME``,
-            ``timm:NAME``, ``open_clip:NAME``, or a registered name.
-        weights: ``none`` (random), ``imagenet`` (torchvision's IMAGENET1K_V1, as in the papers; torchreid loads its
-            own), ``hub`` (timm's or open_clip's weights for the name), ``zoo:NAME`` (see :mod:`lreid.zoo`),
-            ``package:NAME`` (see :mod:`lreid.models.packages`), or a file: a state dict of torchvision, torchreid, timm
-            or open_clip, a checkpoint of a run, or ``.safetensors``. Necks and classifiers in the file are ignored.
-        norm: positions of instance norms, see :func:`lreid.models.norms.put_norms`.
+        name: one of the names below, or a registered name. ``resnet18``, ``resnet34``, ``resnet50`` and ``resnet101``
+            are torchvision's networks without the last stride; ``resnet50_layer3`` also lacks the last stage, and
+            ``resnet18_plain`` has all strides. ``resnet18_cifar``, ``resnet18_reduced`` and ``digits`` are for small
+            images. Other names are ``small``, ``mobilenet_v2``, ``torchreid:NAME``, ``timm:NAME`` and
+            ``open_clip:NAME``.
+        weights: one of ``none`` (random), ``imagenet`` (torchvision's IMAGENET1K_V1, as in the papers, or torchreid's
+            own), ``hub`` (the weights of timm or open_clip for the name), ``zoo:NAME`` (see :mod:`lreid.zoo`),
+            ``package:NAME`` (see :mod:`lreid.models.packages`), or a file. A file is a checkpoint of a run,
+            ``.safetensors``, or a state dict of torchvision, torchreid, timm or open_clip. Necks and classifiers in a
+            file are ignored.
+        norm: places of instance norms in the network, see :func:`lreid.models.norms.put_norms`.
         size: height and width of the images, for networks with a fixed input size.
 
     Returns:
@@ -131,7 +133,7 @@ def give_norms(network: nn.Module, norm: str) -> None:
 
 
 def normalisation(backbone: str, weights: str) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-    """Return the mean and deviation of RGB in [0, 1] that weights need; None for ImageNet's or unknown values.
+    """Return the mean and standard deviation of RGB in [0, 1] that weights need; None for ImageNet's or unknown values.
 
     Raises:
         ArgumentError: timm has no network of this name.

@@ -8,7 +8,7 @@ from lreid.errors import ArgumentError
 
 
 class NonLocal(nn.Module):
-    """Non-local block (Wang et al., CVPR 2018) whose weights are dot products divided by the number of positions.
+    """Non-local block (Wang et al., CVPR 2018); its attention is the dot products divided by the number of positions.
 
     The block has a single inner channel, as in fast-reid's code and weights.
     """
@@ -29,7 +29,7 @@ class NonLocal(nn.Module):
 
 
 class LearnedGeM(nn.Module):
-    """Generalised-mean pooling (GeM) of maps with a learned exponent (Radenović et al., TPAMI 2019)."""
+    """Generalised-mean pooling (GeM) of maps, with a learned exponent (Radenović et al., TPAMI 2019)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,12 +41,12 @@ class LearnedGeM(nn.Module):
 
 
 class FastReidResNet50(nn.Module):
-    """ResNet-50 in the form of fast-reid: the last stride is removed, and max-pooling rounds sizes up.
+    """The ResNet-50 of fast-reid, which has no last stride and whose max-pooling rounds sizes up.
 
     Args:
-        nl: add non-local blocks: one after each of the last two blocks of the second stage, and one after each of the
-            last three blocks of the third stage.
-        gem: pool maps by a generalised mean with a learned exponent; if False, the network returns maps.
+        nl: whether to add non-local blocks: after each of the last two blocks of the second stage, and after each of
+            the last three blocks of the third stage.
+        gem: whether to pool maps by a generalised mean with a learned exponent; otherwise the network returns maps.
     """
 
     dim = 2048
@@ -68,7 +68,7 @@ class FastReidResNet50(nn.Module):
         return [self.layer1, self.layer2, self.layer3, self.layer4]
 
     def forward(self, images: Tensor) -> Tensor:
-        """Compute maps (B, 2048, H/16, W/16), or with GeM vectors (B, 2048), of images (B, 3, H, W)."""
+        """Compute maps (B, 2048, H/16, W/16), or vectors (B, 2048) with GeM pooling, of images (B, 3, H, W)."""
         maps = self.layer1(self.maxpool(self.relu(self.bn1(self.conv1(images)))))
         maps = _with_non_local(self.layer2, self.NL_2, maps)
         maps = _with_non_local(self.layer3, self.NL_3, maps)
@@ -76,7 +76,7 @@ class FastReidResNet50(nn.Module):
 
 
 def _with_non_local(blocks: nn.Module, non_local: nn.ModuleList, maps: Tensor) -> Tensor:
-    """Apply a stage of residual blocks; its last blocks are each followed by a non-local block."""
+    """Apply a stage of residual blocks, in which a non-local block follows each of the last blocks."""
     before = len(list(blocks.children())) - len(non_local)
     for place, block in enumerate(blocks.children()):
         maps = block(maps)

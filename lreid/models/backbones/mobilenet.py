@@ -1,4 +1,4 @@
-"""torchvision's MobileNetV2 with its last stride removed."""
+"""torchvision's MobileNetV2 without its last stride."""
 
 from itertools import pairwise
 from typing import Any
@@ -9,7 +9,7 @@ from lreid.models.backbones.resnet import torchvision_network
 
 
 class MobileNetV2(nn.Module):
-    """MobileNetV2 (Sandler et al., CVPR 2018) up to its last feature map."""
+    """MobileNetV2 (Sandler et al., CVPR 2018) without the layers after its last feature map."""
 
     dim = 1280
 
@@ -25,7 +25,7 @@ class MobileNetV2(nn.Module):
         return [self.features[begin:end] for begin, end in pairwise((2, 4, 7, 14, 18))]
 
     def forward(self, images: Tensor) -> Tensor:
-        """The feature map, ``(B, 1280, H/16, W/16)``."""
+        """Compute the feature map ``(B, 1280, H/16, W/16)`` of images (B, 3, H, W)."""
         return self.features(images)
 
 

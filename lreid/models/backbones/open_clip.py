@@ -1,4 +1,4 @@
-"""CLIP models of open_clip, such as ``open_clip:ViT-B-16-quickgelu.openai``; a method may use the text tower."""
+"""CLIP models of open_clip, such as ``open_clip:ViT-B-16-quickgelu.openai``; some methods use the text tower too."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PENULTIMATE = 10
 
 
 class Aside:
-    """Holds a module that state dicts and copies of the model leave out."""
+    """Hold a module so that state dicts and copies of the model leave it out."""
 
     def __init__(self, module: nn.Module | None) -> None:
         self.module = module
@@ -27,9 +27,9 @@ class Aside:
 
 
 class ClipFeatures(nn.Module):
-    """CLIP's vision transformer; a feature is the class token after the last norm, followed by its projection.
+    """CLIP's vision transformer; a feature is the class token after the last norm, then the projected class token.
 
-    Source: the features that CLIP-ReID (AAAI 2023) and PAD (CVPR 2026) use for testing.
+    Source: CLIP-ReID (AAAI 2023) and PAD (CVPR 2026), which use the same features for testing.
 
     Args:
         clip: a ``CLIP`` model of open_clip with a vision transformer.
@@ -37,8 +37,8 @@ class ClipFeatures(nn.Module):
     Attributes:
         width, projected: lengths of the class token and of its projection.
         dim: length of a feature, ``width + projected``.
-        all_levels: in evaluation mode, put the class token of block ``PENULTIMATE`` before the feature. In training
-            mode, the class token of block ``PENULTIMATE`` is always included.
+        all_levels: whether outputs in evaluation mode begin with the class token of block ``PENULTIMATE``. Outputs in
+            training mode always begin with the class token of block ``PENULTIMATE``.
         prompts: prompts of PAD; None for other methods.
         aside: the whole CLIP model, for methods that use CLIP's text tower.
     """
@@ -55,7 +55,7 @@ class ClipFeatures(nn.Module):
         self.aside = Aside(clip)
 
     def put_prompts(self, **options: int) -> PromptPool:
-        """Add PAD's prompts to every block; for the options see :class:`~lreid.models.adapters.pool.PromptPool`."""
+        """Add PAD's prompts to every block, with the options of :class:`~lreid.models.adapters.pool.PromptPool`."""
         blocks = len(self.visual.transformer.resblocks)
         self.prompts = PromptPool(blocks, self.width, **options).to(self.visual.proj.device)
         return self.prompts
@@ -81,7 +81,7 @@ class ClipFeatures(nn.Module):
         return torch.cat([*levels, last, last @ visual.proj], 1)
 
     def adapted(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Resample the position embeddings in a state dict to the image size, and load the state dict into both towers.
+        """Resample a state dict's position embeddings to the image size, and load the state dict into both towers.
 
         The resampling is bilinear, as in the official code of CLIP-ReID and PAD; open_clip's default is bicubic.
         """
@@ -97,9 +97,9 @@ def build(name: str, *, hub: bool, size: tuple[int, int]) -> nn.Module:
     """Build a CLIP model by its name in open_clip, with random or published weights.
 
     Args:
-        name: name of the model, a dot, and a tag of published weights, such as ``ViT-B-16-quickgelu.openai``.
-        hub: download the weights of the tag.
-        size: height and width of the images; position embeddings are resampled to it.
+        name: name of the model, a dot, and a tag that names published weights, such as ``ViT-B-16-quickgelu.openai``.
+        hub: whether to download the weights of the tag.
+        size: height and width of the images, to which the position embeddings are resampled.
 
     Raises:
         ArgumentError: open_clip does not have this model or tag; the model has no vision transformer or does not

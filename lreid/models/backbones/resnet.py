@@ -1,4 +1,4 @@
-"""torchvision's ResNets with the last stride removed (as in BoT and DMML), with random or ImageNet weights."""
+"""torchvision's ResNets without the last stride (as in BoT and DMML), with random or ImageNet weights."""
 
 from functools import partial
 from typing import Any
@@ -26,11 +26,11 @@ class FeatureMap(nn.Module):
 
     @property
     def stages(self) -> list[nn.Sequential]:
-        """The four stages of residual blocks; the last stage may be empty."""
+        """The four stages of residual blocks; the last one is empty for ``resnet50_layer3``."""
         return [self.resnet.layer1, self.resnet.layer2, self.resnet.layer3, self.resnet.layer4]
 
     def forward(self, images: Tensor) -> Tensor:
-        """The feature map, ``(B, dim, H/16, W/16)``."""
+        """Compute the feature map ``(B, dim, H/16, W/16)`` of images (B, 3, H, W)."""
         net = self.resnet
         maps = net.maxpool(net.relu(net.bn1(net.conv1(images))))  # (B, 64, H/4, W/4)
         return net.layer4(net.layer3(net.layer2(net.layer1(maps))))  # (B, dim, H/16, W/16)

@@ -1,14 +1,14 @@
-"""A small residual network for the built-in benchmark, which trains from scratch on two cores in about two minutes."""
+"""A small residual network for the built-in benchmark; it trains from scratch on two cores in about two minutes."""
 
 from torch import Tensor, nn
 from torchvision.models.resnet import BasicBlock
 
 
 class SmallResNet(nn.Module):
-    """Four residual blocks of widths 32 to 256; the last block has no stride, as in ResNets for re-ID.
+    """A network of four residual blocks with widths 32 to 256; as in ResNets for re-ID, the last one has no stride.
 
-    The network maps images (B, 3, H, W) to a feature map (B, 256, H/8, W/8). The network has about 1.2 M parameters. An
-    image of 64 x 32 pixels needs 0.06 billion multiply-accumulate operations.
+    The network maps images (B, 3, H, W) to a feature map (B, 256, H/8, W/8). The network has about 1.2 M parameters.
+    For an image of 64 x 32 pixels, it needs 0.06 billion multiply-accumulate operations.
     """
 
     dim = 256
@@ -26,11 +26,11 @@ class SmallResNet(nn.Module):
 
     @property
     def stages(self) -> list[list[nn.Module]]:
-        """The four stages; each stage has one block."""
+        """The four stages, each a single block."""
         return [[block] for block in self.blocks]
 
     def forward(self, images: Tensor) -> Tensor:
-        """The last feature map, ``(B, 256, H/8, W/8)``."""
+        """Compute the last feature map ``(B, 256, H/8, W/8)`` of images (B, 3, H, W)."""
         return self.blocks(self.stem(images))  # (B, 256, H/8, W/8)
 
 

@@ -10,10 +10,11 @@ from lreid.models.backbones.resnet import FeatureMap
 
 
 def resnet18_cifar() -> FeatureMap:
-    """Build ResNet-18 for images of 32 or 64 pixels; the stem is a 3 x 3 convolution without stride or max-pooling.
+    """Build ResNet-18 for images of 32 or 64 pixels; the stem is a 3 x 3 convolution, without stride or max-pooling.
 
     Source: SimCLR (Chen et al., ICML 2020, Appendix B.9). Co²L (ICCV 2021), CCLIS (AAAI 2024) and Contrast Scoring use
-    this network. The network maps images (B, 3, H, W) to (B, 512, H/8, W/8); the last stage has a stride of 2.
+    the same form of ResNet-18. The network maps images (B, 3, H, W) to (B, 512, H/8, W/8); the last stage has a stride
+    of 2.
     """
     network = torchvision.models.resnet18()
     network.conv1 = nn.Conv2d(3, 64, 3, padding=1, bias=False)
@@ -23,21 +24,21 @@ def resnet18_cifar() -> FeatureMap:
 
 
 def resnet18_plain() -> FeatureMap:
-    """Build torchvision's ResNet-18 with all strides, which maps (B, 3, H, W) to (B, 512, H/32, W/32).
+    """Build torchvision's ResNet-18 with all its strides; it maps (B, 3, H, W) to (B, 512, H/32, W/32).
 
-    Source: Contrast Scoring (Wu et al., 2021, Appendix A.1), experiments on subsets of ImageNet.
+    Source: Contrast Scoring (Wu et al., 2021, Appendix A.1), which uses this network on subsets of ImageNet.
     """
     return FeatureMap(torchvision.models.resnet18())
 
 
 class ReducedResNet18(nn.Module):
-    """The network of ER-ACE and ER-AML: a ResNet-18 with 20 instead of 64 filters in its first stage.
+    """The network of ER-ACE and ER-AML, a ResNet-18 with 20 instead of 64 filters in its first stage.
 
-    Source: GEM (Lopez-Paz and Ranzato, NeurIPS 2017); later papers on online learning use the same network. The stem is
-    a 3 x 3 convolution without stride or max-pooling. The stages have 20, 40, 80 and 160 filters. The network maps
-    images (B, 3, H, W) to (B, 160, H/8, W/8). The official code averages map regions of 4 x 4 positions; for images of
-    32 x 32 pixels, a region is the entire map. For larger images, the official code concatenates the averages of
-    several regions. lreid always averages the entire map.
+    Source: GEM (Lopez-Paz and Ranzato, NeurIPS 2017); later papers on online learning use it as well. The stem is a 3 x
+    3 convolution without stride or max-pooling. The stages have 20, 40, 80 and 160 filters. The network maps images (B,
+    3, H, W) to (B, 160, H/8, W/8). The official code averages regions of 4 x 4 positions; for images of 32 x 32 pixels,
+    the region is the entire map. For larger images, the official code concatenates the averages of several regions.
+    lreid averages the entire map.
     """
 
     dim = 160
@@ -49,7 +50,7 @@ class ReducedResNet18(nn.Module):
         self.stages = nn.Sequential(*(_stage(widths[i], widths[i + 1], 1 if i == 0 else 2) for i in range(4)))
 
     def forward(self, images: Tensor) -> Tensor:
-        """The last feature map, ``(B, 160, H/8, W/8)``."""
+        """Compute the last feature map ``(B, 160, H/8, W/8)`` of images (B, 3, H, W)."""
         return self.stages(self.stem(images))
 
 
@@ -80,7 +81,7 @@ class DigitNet(nn.Module):
         self.last = nn.Sequential(nn.Linear(50 * 4 * 4, self.dim), nn.ReLU(inplace=True))
 
     def forward(self, images: Tensor) -> Tensor:
-        """Features, ``(B, 500)``.
+        """Compute features ``(B, 500)`` of images (B, 3, 28, 28).
 
         Raises:
             ArgumentError: the images do not have 28 x 28 pixels.

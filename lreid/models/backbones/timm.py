@@ -1,4 +1,4 @@
-"""Networks of timm, such as ``timm:vit_base_patch16_clip_224.openai``, built for the size of the images."""
+"""Networks of timm, such as ``timm:vit_base_patch16_clip_224.openai``, built for the image size of the run."""
 
 import difflib
 import logging
@@ -17,14 +17,16 @@ POOLS = {"class": "token", "patches": "avg"}  # values of MODEL.POOLING, and tim
 
 
 class TimmFeatures(nn.Module):
-    """A network of timm without its classifier, which returns maps or, for networks of tokens, vectors.
+    """A network of timm without its classifier; it returns maps, or vectors if the network consists of tokens.
 
-    Convolutional networks and Swin return a map. A network of tokens pools its tokens itself after the last norm. The
-    pooled output is the class token, the mean of the patches, or the result of timm's own pooling.
+    Convolutional networks and Swin return maps. Networks of tokens (such as ViT) pool their tokens after the last norm.
+    The pooled vector is the class token, the mean of the patch tokens, or the result of timm's own pooling.
 
     Args:
-        network: a network of timm, built with ``num_classes=0`` and, if it has position embeddings, for the input size.
-        size: height and width of the images; the constructor passes a blank image of this size through the network.
+        network: a network of timm with ``num_classes=0``; if it has position embeddings, it must be built for the input
+            size.
+        size: height and width of the images; the constructor passes a blank image of this size through the network as a
+            test.
         title: name of the network in error messages.
 
     Raises:
@@ -73,17 +75,17 @@ class TimmFeatures(nn.Module):
                 )
 
     def forward(self, images: Tensor) -> Tensor:
-        """Compute maps ``(B, dim, h, w)`` or, with a network of tokens, vectors ``(B, dim)``."""
+        """Compute maps ``(B, dim, h, w)``, or vectors ``(B, dim)`` if the network consists of tokens."""
         outputs = self.network.forward_features(images)
         if not self.gives_maps:
             return self.network.forward_head(outputs, pre_logits=True)
         return outputs.permute(0, 3, 1, 2) if getattr(self.network, "output_fmt", "") == "NHWC" else outputs
 
     def pool_by(self, pooling: str) -> None:
-        """Make the network return the class token (``class``) or the mean of all patches (``patches``).
+        """Make the network return the class token (``class``) or the mean of all patch tokens (``patches``).
 
         Raises:
-            ArgumentError: the network has no class token or no patches.
+            ArgumentError: the network has no class token or no patch tokens.
         """
         has_class = getattr(self.network, "num_prefix_tokens", 0) > 0
         if self.gives_maps or not hasattr(self.network, "num_prefix_tokens") or (pooling == "class" and not has_class):
@@ -94,8 +96,8 @@ class TimmFeatures(nn.Module):
     def adapted(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
         """Adapt a state dict of timm: resample the position embeddings to the input size of this network.
 
-        State dicts of other libraries that timm supports are converted, such as OpenAI's. If the sides of the grid of
-        position embeddings are unknown, the grid is assumed to be square.
+        State dicts of other sources that timm supports, such as OpenAI's, are converted. If the sides of the grid of
+        position embeddings are unknown, this method assumes a square grid.
         """
         adapt = getattr(sys.modules[type(self.network).__module__], "checkpoint_filter_fn", None)
         return state if adapt is None else adapt(state, self.network)
@@ -104,12 +106,12 @@ class TimmFeatures(nn.Module):
 def build(name: str, *, hub: bool, size: tuple[int, int]) -> nn.Module:
     """Build a network of timm by its name in timm, with random weights or weights from timm's hub.
 
-    EfficientNets and MobileNetV2 are built without their last stride, as are the ResNets of lreid.
+    EfficientNets and MobileNetV2 are built without their last stride, like lreid's ResNets.
 
     Args:
-        name: name of the network; a dot and a name of weights may follow, as in ``vit_base_patch16_clip_224.openai``.
-        hub: load the weights from timm's hub.
-        size: height and width of the images.
+        name: name of the network, optionally followed by a dot and a name of weights, as in
+            ``vit_base_patch16_clip_224.openai``.
+        hub: whether to load the weights from timm's hub.
 
     Raises:
         ArgumentError: timm has no such network or weights, a download fails, or the network does not support the size.
@@ -147,7 +149,7 @@ def build(name: str, *, hub: bool, size: tuple[int, int]) -> nn.Module:
 
 
 def normalisation(name: str) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-    """Return the mean and deviation of RGB in [0, 1] for which weights were trained; None if timm has no weights.
+    """Return the mean and standard deviation of RGB in [0, 1] with which weights were trained; None if unknown.
 
     Raises:
         ArgumentError: timm has no such network or weights.
@@ -171,7 +173,7 @@ def _checked(name: str) -> ModuleType:
 
 
 def _without_last_stride(network: Any) -> list[list[nn.Module]]:
-    """Remove the last stride of an EfficientNet; return the blocks from the first stride on, grouped by map size."""
+    """Remove the last stride of an EfficientNet; return the blocks from the first stride on, by map size."""
     stages: list[list[nn.Module]] = []
     if type(network).__name__ != "EfficientNet":
         return stages
@@ -188,7 +190,7 @@ def _without_last_stride(network: Any) -> list[list[nn.Module]]:
 
 
 def _to_fetch(name: str, cfg: Any, error: Exception) -> str:
-    """Describe in a message how to get weights that cannot be downloaded."""
+    """Describe for an error message how to get weights that cannot be downloaded."""
     repository, url = getattr(cfg, "hf_hub_id", None), getattr(cfg, "url", None)
     if repository:
         file = getattr(cfg, "hf_hub_filename", None) or "model.safetensors"

@@ -10,7 +10,7 @@ from lreid.extras import Extra
 
 
 class TorchreidFeatures(nn.Module):
-    """A network of torchreid that returns only features, no logits."""
+    """A network of torchreid that returns only features, without logits."""
 
     inner = "network."
     dim: int
@@ -21,7 +21,7 @@ class TorchreidFeatures(nn.Module):
 
     @property
     def stages(self) -> list[list[nn.Module]]:
-        """The stages of an OSNet without the transitions between stages; empty for other networks."""
+        """The stages of an OSNet, without the transitions between them; other networks have no stages here."""
         layers = [getattr(self.network, name, nn.Identity()) for name in ("conv2", "conv3", "conv4")]
         stages = [[block for block in layer.children() if hasattr(block, "conv2a")] for layer in layers]
         return stages if all(stages) else []
@@ -33,7 +33,7 @@ class TorchreidFeatures(nn.Module):
 
 
 def build(name: str, *, imagenet: bool) -> nn.Module:
-    """Build a network of torchreid by its name in torchreid; with ``imagenet``, torchreid chooses the weights.
+    """Build a network of torchreid by its name in torchreid; ``imagenet`` loads torchreid's weights for it.
 
     Raises:
         ArgumentError: torchreid has no such network, or the weights cannot be downloaded.
