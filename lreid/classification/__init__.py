@@ -1,7 +1,7 @@
 """Class- and domain-incremental classification: its data sets, and an observer that measures accuracy.
 
 Re-identification does not import this package. :mod:`lreid.build` and the registries of data sets and image addresses
-import modules of this package when a config needs them.
+import its modules when a config needs them.
 """
 
 from typing import TYPE_CHECKING

@@ -11,20 +11,20 @@ Array = np.ndarray | Tensor
 
 
 def task_accuracies(scores: Array, labels: Array, tasks: Array, class_tasks: Array | None = None) -> list[float]:
-    """Accuracy on the test images of each task so far: one row of the accuracy matrix.
+    """Compute the accuracy on the test images of each task so far, one row of the accuracy matrix.
 
-    Source: Chaudhry et al., "Riemannian Walk for Incremental Learning", ECCV 2018; class-incremental and
-    task-incremental learning (class-IL, task-IL) as in Co²L (ICCV 2021, Section 3 and official code) and CCLIS (AAAI
-    2024). ER-ACE and ER-AML use class-IL. Domain-incremental learning (domain-IL) as in van de Ven and Tolias, "Three
-    scenarios for continual learning", 2019, and in Co²L's R-MNIST.
+    Source: Chaudhry et al., "Riemannian Walk for Incremental Learning", ECCV 2018. Class-incremental and
+    task-incremental learning (class-IL, task-IL) are as in Co²L (ICCV 2021, Section 3 and official code) and CCLIS
+    (AAAI 2024). ER-ACE and ER-AML use class-IL. Domain-incremental learning (domain-IL) is as in van de Ven and Tolias,
+    "Three scenarios for continual learning", 2019, and in Co²L's R-MNIST.
 
     Args:
-        scores: (n, C) float scores of all classes so far, for instance logits; minus infinity for impossible classes.
-            If several classes have the highest score, the class with the lowest number is predicted.
+        scores: (n, C) float scores of all classes so far, for example logits; minus infinity for classes that are
+            impossible. Among classes with the same highest score, the one with the lowest number is predicted.
         labels: (n,) integers in [0, C).
-        tasks: (n,) integers in [0, T), the task or the domain of each image.
-        class_tasks: (C,) integers, the task of each class. With ``class_tasks``, only classes of an image's task are
-            predicted (task-IL). By default, all classes can be predicted (class-IL and domain-IL).
+        tasks: (n,) integers in [0, T), the task or domain of each image.
+        class_tasks: (C,) integers, the task of each class. With ``class_tasks``, only classes of an image's task can be
+            predicted (task-IL). Without ``class_tasks``, all classes can be predicted (class-IL and domain-IL).
 
     Returns:
         T accuracies in per cent, one per task.
@@ -51,7 +51,7 @@ def task_accuracies(scores: Array, labels: Array, tasks: Array, class_tasks: Arr
 
 
 def scores_of_classes(scores: np.ndarray, classes: int) -> np.ndarray:
-    """Reduce scores (n, K) of labels to the best score per class (n, classes), where class = label mod ``classes``."""
+    """Reduce scores (n, K) of labels to the best score per class (n, classes); the class is label mod ``classes``."""
     padded = np.full((len(scores), -(-scores.shape[1] // classes) * classes), -np.inf)
     padded[:, : scores.shape[1]] = scores
     return padded.reshape(len(scores), -1, classes).max(1)

@@ -1,4 +1,4 @@
-"""Measure alignment: the similarity between features of held-out images and of stored images.
+"""Measure alignment, the similarity between features of held-out images and of stored images.
 
 Source: Caccia et al., "Reducing Representation Drift in Online Continual Learning" (ER-ACE, ER-AML), 2021.
 """
@@ -18,22 +18,22 @@ def buffer_alignment(
     held_out_labels: np.ndarray | Tensor,
     class_tasks: np.ndarray | Tensor,
 ) -> dict[int, float]:
-    """Compute the similarity of stored images to held-out images of the same class.
+    """Compute how similar stored images are to held-out images of the same class.
 
-    Low similarity means that a model overfits the stored images. Source: ER-ACE, Appendix B, Fig. 7. The similarity of
-    a stored image is its highest cosine similarity to a held-out image of its class. The result is the mean over the
+    A low similarity means that the model overfits the stored images. Source: ER-ACE, Appendix B, Fig. 7. The similarity
+    of a stored image is its highest cosine similarity to a held-out image of its class. The result is the mean over the
     stored images of a task.
 
     Args:
-        buffer_features: (m, D) float features of stored images, not necessarily of unit length; a zero feature
-            has the similarity 0.
+        buffer_features: (m, D) float features of stored images, not necessarily of unit length; a zero feature has
+            similarity 0.
         buffer_labels: (m,) integers, class labels in [0, C).
         held_out_features: (n, D) float features of images that were held out from training.
         held_out_labels: (n,) integers; classes without stored images are ignored.
         class_tasks: (C,) integers, the task of each class.
 
     Returns:
-        ``{task: similarity}`` in [-1, 1], for the tasks with images in the buffer, ascending.
+        ``{task: similarity}`` in [-1, 1], ascending, for the tasks with stored images.
 
     Raises:
         InputError: the shapes do not match, a value is not finite, or a class has no held-out image or no task.

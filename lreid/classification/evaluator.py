@@ -1,4 +1,4 @@
-"""Accuracy of classification after every task, on test images of the trained classes."""
+"""Classification accuracy after every task, on test images of the classes trained so far."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -23,27 +23,26 @@ class ClassLearner(Learner, Protocol):
     """A method of :mod:`lreid.methods` whose classification accuracy is evaluated."""
 
     def class_scores(self, features: Tensor) -> Tensor | None:
-        """Scores (n, classes so far) from features (n, dim); None without a classifier."""
+        """Return scores (n, classes so far) for features (n, dim); None without a classifier."""
 
 
 class AccuracyEvaluator:
-    """Evaluates up to four classifiers on the held-out images of all tasks.
+    """Evaluate up to four classifiers on the held-out images of all tasks.
 
-    * ``classifier``: the classifier of the method, if the method has a classifier (ER-ACE and ER-AML, ICLR 2022);
+    * ``classifier``: the method's own classifier, if it has one (ER-ACE and ER-AML, ICLR 2022);
     * ``linear``: a linear classifier that :func:`linear_probe_scores` trains on frozen features (Co²L, CCLIS);
-    * ``knn``: the votes of :func:`knn_scores` (Contrast Scoring); a class without a vote cannot be predicted, and
-      classes with few stored images get few votes;
+    * ``knn``: the votes of :func:`knn_scores` (Contrast Scoring); classes with few stored images get few votes, and a
+      class without a vote cannot be predicted;
     * ``nearest_mean``: the similarities of :func:`nearest_mean_scores` (iCaRL).
 
-    As in Co²L, ``linear``, ``knn`` and ``nearest_mean`` are fitted to the images of the current task and the images in
-    the method's memory. The protocols cited by Contrast Scoring use the entire labelled training set, which a lifelong
-    learner does not store. All four classifiers use the same features as retrieval, but without flipped images.
+    As in Co²L, ``linear``, ``knn`` and ``nearest_mean`` are fitted to the current task's images and the images in the
+    method's memory. The protocols that Contrast Scoring cites use the entire labelled training set, which a lifelong
+    learner does not store. All four classifiers use the same features as retrieval, but without mirrored images.
 
     Args:
-        tasks: tasks of the benchmark; labels increase from task to task.
         height, width: input size of the models.
-        cache_gib: maximum total size of decoded images in memory, in GiB.
-        skip_bad: leave out images that cannot be read.
+        cache_gib: maximum size of all decoded images in memory, in GiB.
+        skip_bad: whether to leave out images that cannot be read.
         batch_size: number of images per forward pass.
         probe: options of :func:`linear_probe_scores`.
 
@@ -80,9 +79,9 @@ class AccuracyEvaluator:
         """Compute accuracies in per cent on the held-out images of each task so far.
 
         Returns:
-            For each classifier, two rows of :func:`task_accuracies`. In ``class``, all classes so far can be predicted.
-            In ``task``, only classes of the image's task can be predicted. If tasks share classes, the two rows are
-            equal.
+            For each classifier, two rows of :func:`task_accuracies`. For the row ``class``, all classes so far can be
+            predicted. For the row ``task``, only classes of the image's task can be predicted. If tasks share classes,
+            both rows are equal.
         """
         test = np.concatenate([self._features(learner, each) for each in self.images[: task.index + 1]])
         labels = np.concatenate([each.pids for each in self.images[: task.index + 1]])  # (n,)
@@ -112,10 +111,10 @@ class AccuracyEvaluator:
         }
 
     def alignment(self, learner: ClassLearner, task: Task) -> dict[str, float]:
-        """Compute the similarity of the stored images of each task to held-out images, see :func:`buffer_alignment`.
+        """Compute how similar each task's stored images are to held-out images, see :func:`buffer_alignment`.
 
         Returns:
-            The similarity in [-1, 1] by the task's index as text, only for tasks with images in the memory.
+            Similarities in [-1, 1] by index of the task (as text), for tasks with images in the memory.
         """
         stored = learner.memory.labels if learner.memory is not None else np.empty(0, np.int64)
         rows = np.flatnonzero(self.class_tasks[stored] <= task.index)
@@ -131,7 +130,7 @@ class AccuracyEvaluator:
         return {str(index): similarity for index, similarity in similarities.items()}
 
     def _labelled_features(self, learner: ClassLearner, task: Task) -> tuple[np.ndarray, np.ndarray]:
-        """Features (N, dim) and labels (N,) of the current task's images and of images of past tasks in the memory."""
+        """Return features (N, dim) and labels (N,) of the current task's images and of past images in the memory."""
         features = [self._features(learner, [record.path for record in task.records])]
         labels = [np.array([record.pid for record in task.records], np.int64)]
         if learner.memory is not None:

@@ -1,4 +1,4 @@
-"""Folders of images for class-incremental learning: ``train/CLASS/*.png`` and ``test/CLASS/*.png``."""
+"""Image folders for class-incremental learning: ``train/CLASS/*.png`` and ``test/CLASS/*.png``."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,7 +27,7 @@ def load(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
     """Load a folder of classes; CIFAR-10 and other archives are unpacked to such folders.
 
     ``home`` contains ``train`` and ``test``, each with one folder per class. Hidden files and files of other types are
-    ignored. See :func:`of_classes`.
+    ignored. For the split into queries and gallery, see :func:`of_classes`.
 
     Raises:
         InputError: ``train`` or ``test`` is missing or has no classes, or :func:`of_classes` raises an error.
@@ -43,20 +43,20 @@ def load(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
 
 
 def of_classes(name: str, home: Path, train: Classes, test: Classes, *, cameras: CameraPolicy = "apart") -> DataSet:
-    """Create a data set of classes; each class has training images and different test images.
+    """Create a data set of classes, each with training images and other test images.
 
-    A benchmark on this data set measures the accuracy of classification (``EVAL.ACCURACY``) and the retrieval of
-    *trained* classes. For retrieval, every second test image of a class, from the first by name, is a query; the other
-    test images are the gallery. Classes are numbered ``0, 1, …`` in ascending order of their names. If all names are
-    integers, they sort as numbers.
+    A benchmark with this data set measures classification accuracy (``EVAL.ACCURACY``) and retrieval of *trained*
+    classes. For retrieval, every second test image of a class, beginning with the first by name, is a query; the others
+    are the gallery. Classes are numbered ``0, 1, …`` in ascending order of their names. If all names are integers, they
+    are sorted as numbers.
 
     Args:
-        name, home: name and folder of the data set, for errors.
+        name, home: name and folder of the data set, for error messages.
         train, test: images of every class, sorted by name.
-        cameras: cameras that queries and gallery get, see :func:`cameras_of_test`.
+        cameras: rule for the cameras of queries and gallery, see :func:`cameras_of_test`.
 
     Raises:
-        InputError: a class is in only one of the splits, or has no training image or fewer than two test images.
+        InputError: a class is in only one split, or has no training image or fewer than two test images.
     """
     files = {"train": train, "test": test}
     for split, least in LEAST.items():
@@ -97,14 +97,15 @@ def of_classes(name: str, home: Path, train: Classes, test: Classes, *, cameras:
 def unpacked(
     name: str, home: Path, images: Callable[[], Iterable[Unpacked]], *, cameras: CameraPolicy = "apart"
 ) -> DataSet:
-    """Load a data set from archives; its images are first unpacked to PNG files in ``home/images``.
+    """Load a data set from archives, after unpacking its images to PNG files in ``home/images``.
 
-    The images are unpacked to a temporary folder, which is renamed when it is complete, so an interrupted run leaves no
-    incomplete folder. If several runs start together, one run unpacks the archives and the others wait.
+    The images are unpacked to a temporary folder, which is renamed when it is complete, so that an interrupted run
+    leaves no incomplete folder. If several runs start together, one of them unpacks the archives while the others wait.
 
     Args:
         name, home: name of the data set, and folder of its archives.
-        images: yields split (``train`` or ``test``), class, and pixels (H, W) or (H, W, 3) uint8 of all images.
+        images: function that yields split (``train`` or ``test``), class, and pixels (H, W) or (H, W, 3) uint8 of every
+            image.
         cameras: see :func:`of_classes`.
 
     Raises:
@@ -125,7 +126,7 @@ def unpacked(
 
 
 def _write(folder: Path, images: Iterable[Unpacked]) -> None:
-    """Write images to ``SPLIT/CLASS/NUMBER.png``, numbered within the split."""
+    """Write images to ``SPLIT/CLASS/NUMBER.png``, numbered within each split."""
     numbers: Counter[str] = Counter()
     for split, label, pixels in tqdm(images, desc=f"unpack into {folder.parent}", unit="image", disable=None):
         write_image(folder / split / label / f"{numbers[split]:06d}.png", Image.fromarray(pixels), "PNG")

@@ -1,4 +1,4 @@
-"""Measure the accuracy of classification after every task and, on request, within tasks."""
+"""Measure classification accuracy after every task and, if requested, within tasks."""
 
 import logging
 import time
@@ -15,18 +15,18 @@ logger = logging.getLogger("lreid")
 
 
 class AccuracyObserver(Observer):
-    """Classifies held-out images after every task and, for learning curves, within tasks (Contrast Scoring, Figs. 3-6).
+    """Classify held-out images after every task and, for learning curves, within tasks (Contrast Scoring, Figs. 3-6).
 
-    A learning curve counts the images of the stream, also if several updates use the same images. Images from the
-    memory are not counted. The probes of :class:`AccuracyEvaluator` use all images of the current task and the memory.
+    A learning curve counts each image of the stream once, even if several updates use it. Images from the memory are
+    not counted. The classifiers of :class:`AccuracyEvaluator` are fitted to all images of the current task and the
+    memory.
 
     Args:
-        learner: the method in training.
         evaluator: evaluator with the held-out images.
-        tasks: tasks of the benchmark.
-        results: content of ``results.json``, to which ``accuracy`` with its summary and ``alignment`` are added. If
-            ``every`` is above 0, ``images_seen`` and ``accuracy_curve`` are added, too. A point of the curve consists
-            of the index of the task, the total number of images, and the mean accuracy over the tasks so far.
+        results: content of ``results.json``, to which this class adds ``accuracy`` with its summary, and ``alignment``.
+            If ``every`` is above 0, this class also adds ``images_seen`` and ``accuracy_curve``. A point of the
+            accuracy curve consists of the index of the task, the total number of images, and the mean accuracy over
+            tasks so far.
         every: number of images between two points of the curve; 0 measures only after tasks.
     """
 
@@ -42,13 +42,13 @@ class AccuracyObserver(Observer):
         self.learner, self.evaluator, self.tasks, self.results, self.every = learner, evaluator, tasks, results, every
 
     def before_batch(self, batch: Batch) -> None:
-        """Count the images of a batch. A batch counts once, even if several updates use it."""
+        """Count the images of a batch. Each batch is counted once, even if several updates use it."""
         if self.every:
             incoming = len(batch.labels) if batch.exemplars is None else int((batch.exemplars < 0).sum())
             self.results["images_seen"] += incoming // batch.views
 
     def after_step(self) -> None:
-        """Add a point to the curve if the number of images has passed a multiple of ``every``."""
+        """Add a point to the learning curve if the number of images has passed a multiple of ``every``."""
         points, seen = self.results["accuracy_curve"], self.results["images_seen"]
         if not self.every or seen // self.every <= (points[-1]["images"] // self.every if points else 0):
             return
@@ -71,14 +71,14 @@ class AccuracyObserver(Observer):
         logger.info("%s\n", accuracy_line(self.results))
 
     def _accuracies(self, task: Task) -> Rows:
-        """Accuracies after a task; unreadable images are left out."""
+        """Compute accuracies after a task, without images that cannot be read."""
         skipped = set(self.results["skipped"])
         records = tuple(record for record in task.records if record.path not in skipped)
         return self.evaluator.evaluate(self.learner, replace(task, records=records))
 
 
 def accuracy_line(results: Results) -> str:
-    """A line with the accuracies of all classifiers after the last task, and ``accuracy_forgetting`` in brackets."""
+    """Write a line with the accuracies of all classifiers after the last task (``accuracy_forgetting`` in brackets)."""
     parts, brackets = [], ""
     for name, kinds in results["accuracy_summary"].items():
         figures = []

@@ -1,7 +1,7 @@
 """Classify frozen features by nearest neighbours, nearest class means or a linear classifier.
 
-Each function returns scores of every class, so that :func:`lreid.classification.accuracy.task_accuracies` can choose
-among all classes, or among the classes of one task.
+Each function returns scores of all classes, so that :func:`lreid.classification.accuracy.task_accuracies` can choose
+among all classes or among those of one task.
 """
 
 import numpy as np
@@ -27,22 +27,23 @@ def knn_scores(
     k: int = 200,
     temperature: float = 0.07,
 ) -> np.ndarray:
-    """Votes of the k nearest training images by cosine similarity.
+    """Compute the votes of the k nearest training images by cosine similarity.
 
     Source: "Enabling Efficient On-Device Self-Supervised Contrastive Learning by Data Selection" (Contrast Scoring),
-    Section 4.1: 200 neighbours, on the features before the projection head. The paper does not say how the neighbours
-    vote, but cites Wu et al., "Unsupervised Feature Learning via Non-Parametric Instance Discrimination", CVPR 2018. Wu
-    et al. weight each vote by ``exp(similarity / 0.07)``.
+    Section 4.1, which uses 200 neighbours and the features before the projection head. Contrast Scoring's paper does
+    not say how neighbours vote, but cites Wu et al., "Unsupervised Feature Learning via Non-Parametric Instance
+    Discrimination", CVPR 2018. Wu et al. weight each vote by ``exp(similarity / 0.07)``.
 
     Args:
         train_features: (N, D) float features of training images; they need not be unit vectors.
         train_labels: (N,) integers in [0, C).
         test_features: (n, D) float.
-        k: number of neighbours; if N is smaller, all N training images.
-        temperature: temperature of the weights, above 0; ``math.inf`` gives each neighbour one vote.
+        k: number of neighbours, or all N training images if there are fewer.
+        temperature: temperature of the weights of votes, above 0; ``math.inf`` gives each neighbour one vote.
 
     Returns:
-        Sums of weights (n, C) float64, where C is the highest label + 1. The weight of the nearest neighbour is 1.
+        Sums of weights (n, C) float64, where C is the highest label + 1. Weights are relative to the nearest neighbour,
+        whose weight is 1.
 
     Raises:
         InputError: the shapes do not match, a label is below 0, a value is not finite, or an option is out of range.
@@ -66,15 +67,15 @@ def knn_scores(
 def nearest_mean_scores(
     train_features: np.ndarray | Tensor, train_labels: np.ndarray | Tensor, test_features: np.ndarray | Tensor
 ) -> np.ndarray:
-    """Cosine similarity to the mean of each class's unit features.
+    """Compute cosine similarities to the mean of each class's unit-length features.
 
     Source: Rebuffi et al., "iCaRL", CVPR 2017, Algorithm 1.
 
     Args:
-        train_features, train_labels, test_features: as in :func:`knn_scores`.
+        train_features, train_labels, test_features: see :func:`knn_scores`.
 
     Returns:
-        (n, C) float64 in [-1, 1]; minus infinity for labels below C without training image.
+        Similarities (n, C) float64 in [-1, 1]; minus infinity for labels below C without training images.
 
     Raises:
         InputError: see :func:`knn_scores`.
@@ -98,29 +99,30 @@ def linear_probe_scores(
     batch_size: int = 256,
     seed: int = 0,
 ) -> np.ndarray:
-    """Logits of a linear classifier, trained by cross-entropy with class-balanced draws.
+    """Compute logits of a linear classifier, which is trained by cross-entropy with class-balanced draws.
 
     Source: Cha et al., "Co²L", ICCV 2021, Section 5.1 and Appendix A.4, and CCLIS (AAAI 2024, Appendix B). The
     classifier is trained for 100 epochs by SGD with momentum 0.9 and no weight decay. The learning rate is multiplied
-    by 0.2 after 60, 75 and 90 epochs. Each image of a batch is drawn in two steps: first a class, then an image of this
+    by 0.2 after 60, 75 and 90 epochs. For each image of a batch, first a class is drawn, and then an image of this
     class. An epoch draws N images, in batches of 256 as in Co²L's code.
 
-    lreid differs from the papers. The papers choose the learning rate per data set (1.0, 0.5 or 0.1) and train on raw
-    features of newly augmented images. lreid trains on fixed features, which it centres and divides by their root mean
-    square distance from the centre. Centring and scaling do not change which linear classifiers are possible, and one
-    learning rate then suits all networks. The initial weights of the classifier are 0. Contrast Scoring (Appendix A.1)
-    trains the classifier by Adam (``adam``) with a constant learning rate of 0.0003 over 500 epochs.
+    lreid differs from the papers in three points. First, the papers choose the learning rate per data set (1.0, 0.5 or
+    0.1) and train on raw features of newly augmented images. lreid trains on fixed features, which it centres and
+    divides by their root mean square distance from the centre. Centring and scaling do not change which linear
+    classifiers are possible, and make one learning rate suit all networks. Second, the initial weights of the
+    classifier are 0. Third, Contrast Scoring (Appendix A.1) trains the classifier by Adam (``adam``) with a constant
+    learning rate of 0.0003 over 500 epochs.
 
     Args:
-        train_features, train_labels, test_features: as in :func:`knn_scores`.
+        train_features, train_labels, test_features: see :func:`knn_scores`.
         epochs: number of epochs, 1 or more.
         lr: initial learning rate, above 0.
-        optimizer: ``sgd`` with the learning rates of Co²L, or ``adam`` with a constant learning rate.
+        optimizer: ``sgd`` with Co²L's schedule of the learning rate, or ``adam`` with a constant learning rate.
         batch_size: number of images per step, 1 or more.
-        seed: seed of the draws; the global random state does not change.
+        seed: seed of the draws; the global random state stays unchanged.
 
     Returns:
-        (n, C) float64; minus infinity for labels below C without training image.
+        Logits (n, C) float64; minus infinity for labels below C without training images.
 
     Raises:
         InputError: see :func:`knn_scores`.
@@ -144,7 +146,7 @@ def linear_probe_scores(
 def _trained(
     train: Tensor, targets: np.ndarray, *, epochs: int, lr: float, optimizer: str, batch_size: int, seed: int
 ) -> tuple[Tensor, Tensor]:
-    """Train a linear classifier of features (N, D) with classes (N,) int64; returns weights (C, D) and biases (C,)."""
+    """Train a linear classifier of features (N, D), classes (N,) int64; return weights (C, D) and biases (C,)."""
     number = int(targets.max()) + 1
     weight = train.new_zeros(number, train.shape[1], requires_grad=True)
     bias = train.new_zeros(number, requires_grad=True)
@@ -168,9 +170,9 @@ def _trained(
 
 
 def balanced_rows(labels: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Draw rows with replacement, balanced by class (Co²L, Section 5.1): first a class, then an image of this class.
+    """Draw rows with replacement, balanced by class (Co²L, Section 5.1): first a class, then one of its images.
 
-    ``labels`` (N,) are integers; the result is (count,) int64 row numbers.
+    ``labels`` (N,) are integers, and the result is (count,) int64 row numbers.
     """
     order = labels.argsort(kind="stable")  # class by class
     _, starts, sizes = np.unique(labels[order], return_index=True, return_counts=True)
@@ -190,7 +192,7 @@ def _checked(
 
 
 def _by_label(scores: Tensor, classes: np.ndarray) -> np.ndarray:
-    """Spread scores (n, classes) to one column per label, (n, C) float64, with minus infinity for missing labels."""
+    """Spread scores (n, classes) to a column per label, (n, C) float64; missing labels get minus infinity."""
     columns = np.full((len(scores), classes[-1] + 1), -np.inf)
     columns[:, classes] = scores.detach().cpu().numpy()
     return columns

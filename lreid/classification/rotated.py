@@ -1,8 +1,9 @@
-"""Rotated images for domain-incremental streams such as R-MNIST. An image is named by its rotation and its file.
+"""Rotated images for domain-incremental streams such as R-MNIST. The name of an image contains its angle and its file.
 
     rotated:DEGREES:FILE
 
-``rotated:DEGREES:NAME`` is the data set NAME with all images rotated. The images must be files.
+The data set name ``rotated:DEGREES:NAME`` means the data set NAME with all images rotated. The images of this data set
+must be files.
 """
 
 import math
@@ -26,7 +27,7 @@ def read(path: str) -> np.ndarray:
 
 
 def load(name: str, sources: Sources, split: int) -> list[DataSet]:
-    """Load ``DEGREES:NAME``.
+    """Load the rotated data set ``DEGREES:NAME``.
 
     Raises:
         InputError: the angle is not a finite number, or the data set cannot be loaded.

@@ -41,24 +41,24 @@ class Row(NamedTuple):
 
 
 def load(file: Path, *, cameras: CameraPolicy = "apart", root: Path | None = None) -> list[DataSet]:
-    """Load one data set per domain of a CSV file; data sets have the order in which their domains first occur.
+    """Load one data set per domain of a CSV file, in the order in which the domains first occur.
 
-    The first line names the columns in any order, separated by commas, semicolons or tabs. The reader ignores all
-    columns except these:
+    The first line names the columns in any order, separated by commas, semicolons or tabs. lreid reads these columns
+    and ignores all others:
 
-    * ``path``: image file in the folder of the CSV file or in ``root``; the path is absolute, or relative to one of the
-      two folders.
-    * ``pid``: identity, any text. The reader drops lines with ``-1`` or ``-1.0``, which mark junk. The same identity in
-      two domains means two different people.
-    * ``camid``: optional; camera, any text. An empty cell or ``-1`` means an unknown camera. Within a domain, either
-      all lines have a camera, or no line has one.
-    * ``split``: ``train``, ``query`` or ``gallery``. An identity in ``train`` may not be in ``query`` or ``gallery``. A
-      domain may have no ``train`` lines, or neither ``query`` nor ``gallery`` lines.
-    * ``domain``: optional; name of the data set. Without this column, the whole file is one data set, named after the
-      file.
+    * ``path``: the image file, in the folder of the CSV file or in ``root``; the path is absolute, or relative to
+      either folder.
+    * ``pid``: identity, any text. Lines with the identity ``-1`` or ``-1.0`` mark junk and are dropped. An identity
+      that occurs in two domains means two different people.
+    * ``camid``: optional; camera, any text. An empty cell or ``-1`` stands for an unknown camera. Within a domain,
+      either all lines must have a camera, or none.
+    * ``split``: ``train``, ``query`` or ``gallery``. No identity may be both in ``train`` and in ``query`` or
+      ``gallery``. A domain may lack ``train`` lines, or it may lack both ``query`` and ``gallery`` lines.
+    * ``domain``: optional; name of the data set to which the line belongs. Without a column ``domain``, the whole file
+      is one data set with the name of the file.
 
-    A backslash in a path separates folders, unless a file whose name contains the backslash exists. The reader also
-    accepts lists of OML and wildlife-datasets, see :func:`_translate`.
+    A backslash in a path separates folders, unless there is a file whose name contains the backslash. lreid also reads
+    lists of OML and wildlife-datasets, see :func:`_translate`.
 
     Identities and cameras get the numbers ``0, 1, …`` in ascending order of their names. Names are compared as numbers
     if all names of a domain are integers, otherwise as text. Records are sorted by path, so the order of lines does not
@@ -66,12 +66,12 @@ def load(file: Path, *, cameras: CameraPolicy = "apart", root: Path | None = Non
 
     Args:
         file: the CSV file, UTF-8.
-        cameras: policy for camera numbers if ``camid`` is unknown, see :func:`lreid.data.layout.cameras_of_test`.
-        root: a second folder in which images may lie, such as the folder of all data sets.
+        cameras: rule for camera numbers if ``camid`` is unknown, see :func:`lreid.data.layout.cameras_of_test`.
+        root: a second folder that may contain the images, such as the folder of all data sets.
 
     Raises:
-        InputError: the file cannot be read, lacks a column or has a faulty line (the message gives the line number), or
-            only one of query and gallery exists in a domain.
+        InputError: the file cannot be read, lacks a column or has a faulty line (the message gives its number), or a
+            domain has only one of query and gallery.
     """
     rows = read_rows(file, root=root)
     # One existing path proves that the base folder is right. The others need not exist: a user may have deleted the
@@ -120,12 +120,11 @@ def _data_set(file: Path, domain: str, rows: Iterable[Row], cameras: CameraPolic
 
 
 def read_rows(file: Path, *, splits: bool = True, named: bool = True, root: Path | None = None) -> list[Row]:
-    """Read and check all rows of a CSV file; return the rows that are not junk.
+    """Read and check all rows of a CSV file; return them without junk.
 
     Args:
-        file: the CSV file.
-        splits: whether the file must have a column ``split``. Without this column, the split of every row is an empty
-            string.
+        splits: whether the file must have a column ``split``. Without a column ``split``, every row has an empty string
+            as its split.
         named: whether every row must have an identity.
         root: as in :func:`load`.
     """
@@ -165,7 +164,7 @@ def read_rows(file: Path, *, splits: bool = True, named: bool = True, root: Path
 
 
 def _lines(file: Path) -> list[tuple[int, list[str]]]:
-    """Read the line number and the values of each non-empty line."""
+    """Read the line number and the values of each line that is not empty."""
     try:
         with open(file, encoding="utf-8-sig", newline="") as stream:
             header = stream.readline()
@@ -180,7 +179,7 @@ def _lines(file: Path) -> list[tuple[int, list[str]]]:
 
 
 def _parquet(file: Path) -> list[tuple[int, list[str]]]:
-    """Read a Parquet table that pandas wrote; each row has the line number that it would have in a CSV file."""
+    """Read a Parquet table that pandas wrote; a row's line number is the one that it would have in a CSV file."""
     parquet = Extra("pyarrow.parquet", "parquet").load()
     try:
         table = parquet.read_table(file)
@@ -194,11 +193,12 @@ def _parquet(file: Path) -> list[tuple[int, list[str]]]:
 
 
 def _translate(file: Path, table: list[tuple[int, list[str]]]) -> None:
-    """Convert a list of OML or wildlife-datasets to lreid's columns, in place; other lists do not change.
+    """Give a list of OML or wildlife-datasets the columns of lreid, in place; other lists do not change.
 
     Without a column ``pid``, the column ``label`` (OML) or ``identity`` (wildlife-datasets) is renamed to ``pid``. In
-    OML's split ``validation``, the columns ``is_query`` and ``is_gallery`` divide the images into queries and gallery.
-    In wildlife-datasets, rows with the identity ``unknown`` are dropped, because they show different animals.
+    OML's split ``validation``, the columns ``is_query`` and ``is_gallery`` say which images are queries and which form
+    the gallery. Rows of wildlife-datasets with the identity ``unknown`` are dropped, because they show different
+    animals.
     """
     header = table[0][1]
     columns = {name: place for place, name in enumerate(header)}
@@ -231,7 +231,7 @@ def _translate(file: Path, table: list[tuple[int, list[str]]]) -> None:
 
 
 def _path_inside(file: Path, row: Row, root: Path | None) -> str:
-    """Return the normalised path of an image; a list must not give access to files outside its folder and ``root``."""
+    """Return an image's normalised path; refuse paths outside the list's folder and ``root``, for safety."""
     folders = [os.path.abspath(each) for each in (file.parent, root) if each is not None]
     path = os.path.normpath(os.path.join(folders[0], row.path))
     if not any(os.path.commonpath([folder, path]) == folder for folder in folders):
@@ -267,7 +267,7 @@ def _row(file: Path, line: int, header: list[str], values: list[str], *, named: 
 
 
 def _load_named(name: str, sources: Sources, split: int) -> list[DataSet]:
-    """Load ``PATH`` or ``PATH#DOMAIN``. If ``PATH`` contains ``#``, the longest existing path is used."""
+    """Load ``PATH`` or ``PATH#DOMAIN``. If ``PATH`` contains ``#``, the longest existing path counts as the file."""
     parts = name.split("#")
     for end in range(len(parts), 0, -1):
         path, domain = "#".join(parts[:end]), "#".join(parts[end:])

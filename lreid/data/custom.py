@@ -1,4 +1,4 @@
-"""Make a data set from a folder or a list of custom images: read identities and cameras, and choose a test split."""
+"""Make a data set from a folder or a list of custom images: read their labels, and choose a test split."""
 
 import hashlib
 from collections import Counter
@@ -39,12 +39,12 @@ class TooFew(InputError):
 
 @dataclass(frozen=True)
 class CustomSet:
-    """A data set of custom images; the labels come from their paths or from a list.
+    """A data set of custom images, whose labels come from their paths or from a list.
 
     Attributes:
         data_set: the images. The splits ``query`` and ``gallery`` are empty if there are too few identities for a test.
-        cameras: names of the cameras; empty if cameras are unknown, or if most identities were seen by a single camera.
-        notes: remarks for the user, such as how many images were skipped.
+        cameras: names of the cameras; empty if cameras are unknown, or if a single camera saw most identities.
+        notes: remarks for the user, such as the number of skipped images.
     """
 
     data_set: DataSet
@@ -53,7 +53,7 @@ class CustomSet:
 
 
 def source_of(path: Path, root: Path | None = None) -> str:
-    """Return the name for ``BENCHMARK.TRAIN``: ``csv:FILE`` for a CSV file with splits, otherwise ``own:PATH``.
+    """Return the value for ``BENCHMARK.TRAIN``: ``csv:FILE`` for a CSV file with splits, otherwise ``own:PATH``.
 
     Raises:
         InputError: the path does not exist, or the CSV file cannot be read.
@@ -74,15 +74,15 @@ def title_of(path: Path) -> str:
 
 
 def load(path: Path, sources: Sources = Sources()) -> list[DataSet]:  # noqa: B008 (frozen)
-    """Load the data sets of :func:`read_custom`."""
+    """Load the data sets that :func:`read_custom` makes."""
     return [own.data_set for own in read_custom(path, sources)]
 
 
 def read_custom(path: Path, sources: Sources = Sources()) -> list[CustomSet]:  # noqa: B008 (frozen)
-    """Read the identities and cameras of custom images, and choose test identities by :func:`splits_of`.
+    """Read identities and cameras of custom images, and choose test identities by :func:`splits_of`.
 
-    In a CSV file without a column ``split``, the columns ``pid`` and ``camid`` give the labels, see
-    :mod:`lreid.data.csv_dataset`. In a folder, the paths give the labels, see :func:`lreid.data.listing.list_folder`.
+    For a CSV file without a column ``split``, the columns ``pid`` and ``camid`` give the labels
+    (:mod:`lreid.data.csv_dataset`). For a folder, the paths give the labels (:func:`lreid.data.listing.list_folder`).
     Cameras are used only if every image has a camera.
 
     Args:
@@ -91,11 +91,11 @@ def read_custom(path: Path, sources: Sources = Sources()) -> list[CustomSet]:  #
             CSV file, and ``cameras`` to images without a known camera.
 
     Returns:
-        One custom set per domain of a CSV file, or a single custom set for a folder.
+        Custom sets: one per domain of a CSV file, or a single one for a folder.
 
     Raises:
         TooFew: fewer than two identities have two images or more.
-        InputError: there are no images, or folders are not named after identities.
+        InputError: there are no images, or the folders are not named after identities.
     """
     if path.is_dir():
         return [_custom_set(path, title_of(path), *_of_folder(path, sources.pattern), sources.cameras)]
@@ -108,18 +108,18 @@ def read_custom(path: Path, sources: Sources = Sources()) -> list[CustomSet]:  #
 def splits_of(images: Sequence[Listed]) -> list[str]:
     """Assign each image to a split: ``train``, ``query`` or ``gallery``.
 
-    About a quarter of the identities become test identities, namely the identities whose names have the smallest
-    hashes. The hash of a name does not depend on other identities, so a training identity does not become a test
-    identity when the folder grows. There are at least two test identities. At most half of the identities with several
-    images become test identities. If fewer than four identities have several images, there is no test identity.
+    About a quarter of the identities become test identities: those whose names have the smallest hashes. Because the
+    hash of a name does not depend on other names, a training identity does not become a test identity when the folder
+    grows. There are at least two test identities, but at most half of the identities with several images. If fewer than
+    four identities have several images, there are no test identities.
 
-    If cameras are known (:func:`cameras_of`), only identities seen by several cameras become test identities. If a
-    camera has several images of a test identity, the first of the camera's images is a query. If cameras are unknown,
-    or no camera has several images of the identity, the identity's first image is its only query. All other images of
-    test identities form the gallery, together with the images of identities that have a single image.
+    If cameras are known (:func:`cameras_of`), only identities that several cameras saw become test identities. If a
+    camera took several images of a test identity, the first of them is a query. The first image of a test identity is
+    its only query if cameras are unknown, or if no camera took several images of it. All other images of test
+    identities form the gallery, together with the images of identities that have a single image.
 
     Args:
-        images: images in a stable order, for instance sorted by path. Images without identity are distractors.
+        images: images in a stable order, for example sorted by path. Images without identity are distractors.
     """
     by_identity: dict[str, list[Listed]] = {}
     for image in images:
@@ -146,7 +146,7 @@ def splits_of(images: Sequence[Listed]) -> list[str]:
 
 
 def cameras_of(images: Sequence[Listed]) -> list[str]:
-    """List the camera names, ascending; empty if an image has no camera or a single camera saw most identities."""
+    """List the camera names in ascending order; empty if an image has no camera or one camera saw most identities."""
     seen: dict[str, set[str]] = {}
     number: Counter[str] = Counter()
     for image in images:
@@ -168,7 +168,7 @@ def _share(name: str) -> float:
 
 
 def _queries(images: Sequence[Listed], has_cameras: bool) -> list[Listed]:
-    """Choose the queries among all images of one identity, see :func:`splits_of`."""
+    """Choose the queries among the images of one test identity, see :func:`splits_of`."""
     by_camera: dict[str | None, list[Listed]] = {}
     for image in images:
         by_camera.setdefault(image.camera if has_cameras else None, []).append(image)
@@ -176,7 +176,7 @@ def _queries(images: Sequence[Listed], has_cameras: bool) -> list[Listed]:
 
 
 def _of_folder(folder: Path, pattern: str = "") -> tuple[list[Listed], list[str]]:
-    """List the images of a folder with the labels from their paths, and notes on skipped files."""
+    """List the images of a folder with labels from their paths; also return notes on skipped files."""
     files = image_files(folder)
     if not pattern and named_as_market(files):
         return listed_by_name(files), []
@@ -237,14 +237,14 @@ def _custom_set(
 
 
 def _reading(folder: Path, paths: Sequence[str]) -> str:
-    """Suggest a ``--pattern`` for a message: a common pattern that fits the paths, otherwise an example."""
+    """Suggest a ``--pattern`` for an error message: a common pattern that fits the paths, or else an example."""
     if text := suggested([PurePath(path).relative_to(folder) for path in paths]):
         return f'try --pattern "{text}", which fits the paths (lreid data check --pattern shows what it reads)'
     return 'pass a pattern such as --pattern "{pid}/{camid}_{n}.png"'
 
 
 def _without_cameras(folder: Path, images: Sequence[Listed]) -> str:
-    """State why the cameras are not used, see :func:`cameras_of`."""
+    """Explain in a note why the cameras are not used, see :func:`cameras_of`."""
     unlabelled = [image.path for image in images if image.camera is None]
     if len(unlabelled) == len(images):
         if not folder.is_dir():

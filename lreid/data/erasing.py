@@ -1,11 +1,11 @@
-"""Steps of albumentations pipelines for random erasing (Zhong et al., AAAI 2020), as used by re-ID papers.
+"""Random erasing (Zhong et al., AAAI 2020) as steps of albumentations pipelines, in the forms that re-ID papers use.
 
-``albumentations.Erasing`` (2.0.8) erases smaller rectangles than the papers' code: it limits the area such that a
-rectangle of any aspect ratio fits into the image. For images of 256 x 128 pixels and an area of 2 to 40 %,
-albumentations erases at most 15 % of an image, and 8.5 % on average. The papers' code draws another rectangle if the
-first does not fit, and erases 20.5 % on average.
+``albumentations.Erasing`` (2.0.8) erases smaller rectangles than the papers' code, because it limits their area so that
+every aspect ratio fits into the image. For images of 256 x 128 pixels and areas of 2 to 40 %, albumentations erases at
+most 15 % of an image, and 8.5 % on average. The papers' code draws another rectangle if one does not fit, and erases
+20.5 % on average.
 
-The names of the steps in pipeline files are ``lreid.data.erasing.RandomErasing`` and
+In pipeline files, the steps have the names ``lreid.data.erasing.RandomErasing`` and
 ``lreid.data.erasing.GrowingErasing``.
 """
 
@@ -24,18 +24,17 @@ Box = tuple[int, int, int, int]  # top, bottom, left and right, in pixels
 
 
 class Erasing(Transform):
-    """Erase one rectangle with a random aspect ratio and position; subclasses draw the size of the rectangle.
+    """Erase a rectangle with a random aspect ratio and position; subclasses draw its size.
 
-    Erasing must be the last step of a pipeline, because lreid normalises an image before erasing, as the papers' code
-    does.
+    Erasing must be the last step of a pipeline, because lreid normalises an image first, as the papers' code does.
 
     Args:
         ratio: range of the aspect ratio, height to width, above 0.
-        fill: value of the erased pixels in *normalised* units: one number, or three for red, green and blue.
-        p: probability that the step is applied to an image, in [0, 1].
+        fill: value of erased pixels in *normalised* units: one number, or three for red, green and blue.
+        p: probability that an image gets a rectangle, in [0, 1].
 
     Raises:
-        ValueError: a range is invalid, or the fill is neither one number nor three.
+        ValueError: a range is invalid, or ``fill`` has neither one nor three numbers.
     """
 
     def __init__(
@@ -51,7 +50,7 @@ class Erasing(Transform):
         """Draw a rectangle that covers a share between ``least`` and ``most`` of an image.
 
         Returns:
-            The rectangle; ``NOTHING`` if none of 100 drawn rectangles fits into the image.
+            The rectangle, or ``NOTHING`` if none of 100 drawn rectangles fits into the image.
         """
         random = self.py_random
         for _ in range(ATTEMPTS):
@@ -63,7 +62,7 @@ class Erasing(Transform):
         return NOTHING
 
     def apply(self, img: np.ndarray, box: Box, **params: Any) -> np.ndarray:
-        """Return a copy of the image (H, W, 3) float32 in which the rectangle ``box`` is filled."""
+        """Return a copy of the image (H, W, 3) float32 in which ``fill`` replaces the pixels in ``box``."""
         top, bottom, left, right = box
         img = img.copy()
         img[top:bottom, left:right] = self.fill
@@ -71,13 +70,13 @@ class Erasing(Transform):
 
 
 class RandomErasing(Erasing):
-    """Erase a uniformly drawn share of an image, as BoT's official code does (Luo et al., 2019).
+    """Erase a random share of an image, drawn uniformly, as BoT's official code does (Luo et al., 2019).
 
-    BoT's code fills the rectangle with the mean RGB values *after* the normalisation, so its ``fill`` is
-    ``(0.485, 0.456, 0.406)``. The mean colour is 0 in normalised units.
+    BoT's code writes the mean RGB values into the rectangle *after* the normalisation, so BoT's ``fill`` is ``(0.485,
+    0.456, 0.406)``. In normalised units, the true mean colour would be 0.
 
     Args:
-        scale: range of the erased share of the image, in (0, 1).
+        scale: range of the share of the image to erase, in (0, 1).
         ratio, fill, p: as in :class:`Erasing`.
 
     Raises:
@@ -102,15 +101,15 @@ class RandomErasing(Erasing):
 
 
 class GrowingErasing(Erasing):
-    """Erase more images and larger rectangles as the training of a task progresses, as DMML's official code does.
+    """Erase more images and larger rectangles in later epochs of a task, as DMML's official code does.
 
-    With ``q = min(progress, 0.8)``, the step erases a share ``0.3 + 0.4 q`` of the images. The rectangle covers a share
-    ``0.1 + 0.3 q`` of the image. Source: Chen et al., "Deep Meta Metric Learning", ICCV 2019.
+    With ``q = min(progress, 0.8)``, a rectangle is erased in a share ``0.3 + 0.4 q`` of the images. The rectangle
+    covers a share ``0.1 + 0.3 q`` of the image. Source: Chen et al., "Deep Meta Metric Learning", ICCV 2019.
 
     Args:
         ratio, fill: as in :class:`Erasing`.
-        p: probability that the step is applied to an image, in [0, 1]. The share ``0.3 + 0.4 q`` refers to the images
-            to which the step is applied.
+        p: probability that the step is applied to an image at all, in [0, 1]. The share ``0.3 + 0.4 q`` refers only to
+            images to which the step is applied.
 
     Raises:
         ValueError: as in :class:`Erasing`.
@@ -123,11 +122,11 @@ class GrowingErasing(Erasing):
 
     @property
     def targets_as_params(self) -> list[str]:
-        """List the extra inputs of the step: ``progress``, the finished share of a task's epochs, in [0, 1]."""
+        """List the extra inputs of this step: ``progress``, the finished share of a task's epochs, in [0, 1]."""
         return ["progress"]
 
     def get_params_dependent_on_data(self, params: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
-        """Draw the rectangle ``box`` for an image of shape ``params["shape"]``, given ``data["progress"]``."""
+        """Draw the rectangle ``box`` for an image of shape ``params["shape"]`` at the progress ``data["progress"]``."""
         progress = min(data["progress"], 0.8)
         if self.py_random.random() >= 0.3 + 0.4 * progress:
             return {"box": NOTHING}

@@ -16,15 +16,15 @@ SAMPLE = 1000  # number of files whose content is hashed
 
 
 def protocol_fingerprint(benchmark: Benchmark) -> str:
-    """Compute the fingerprint of a protocol: twelve hexadecimal digits.
+    """Compute the fingerprint of a benchmark's protocol: twelve hexadecimal digits.
 
-    The fingerprint depends on the images, identities and labels of every task, and on the order of tasks. The
-    fingerprint also depends on each test set: the name, kind and first task of the test set; the query and gallery
-    images with identities and cameras; the splits and tracks; and whether Rank-k is single-shot. File names identify
-    the images, so the fingerprint depends neither on the folder of the data nor on the titles of tasks.
+    The fingerprint depends on the images, identities and labels of every task, and on the order of tasks. For each test
+    set, the fingerprint also depends on the name, kind and first task; on the query and gallery images with identities
+    and cameras; on splits and tracks; and on whether Rank-k is single-shot. Images are identified by their file names,
+    so the fingerprint does not depend on the folder of the data or the titles of tasks.
 
-    The fingerprint does not cover the scoring (AP, camera filter, metric). Compute the fingerprint before joint
-    training merges the tasks (:func:`lreid.data.tasks.merge_tasks`), because merging changes the fingerprint.
+    The fingerprint does not cover how scores are computed (AP, camera filter, metric). Compute the fingerprint before
+    joint training merges the tasks (:func:`lreid.data.tasks.merge_tasks`), because merging changes it.
     """
     description = {
         "tasks": [_described(task.records) for task in benchmark.tasks],
@@ -52,11 +52,11 @@ def protocol_fingerprint(benchmark: Benchmark) -> str:
 
 
 def content_fingerprint(records: Sequence[Record]) -> str:
-    """Compute twelve hexadecimal digits that change if images are replaced by other images of the same names.
+    """Compute twelve hexadecimal digits, which change if images are replaced by other images of the same names.
 
-    The digits depend on the size of every file, and on the content of ``SAMPLE`` evenly spread files (reading all files
-    would take minutes). For the data that come with lreid, the digits depend on all bytes. For synthetic images, the
-    digits depend on the addresses, which determine the images.
+    The digits depend on the size of every file, and on the content of ``SAMPLE`` evenly spaced files, because reading
+    all files would take minutes. For the data that come with lreid, the digits depend on all bytes. For synthetic
+    images, the digits depend on the addresses, which determine the images.
     """
     digest = hashlib.sha256()
     paths = sorted({record.path for record in records})
@@ -78,12 +78,12 @@ def content_fingerprint(records: Sequence[Record]) -> str:
 
 
 def _described(records: Iterable[Record]) -> list[list[Any]]:
-    """Describe records such that neither their order nor their folders matter."""
+    """Describe records in a form that does not depend on their order or their folders."""
     return sorted([[_file_name(path), pid, camid] for path, pid, camid in records])
 
 
 def _tracks(test: QueryGallery) -> list[list[str]]:
-    """List the images of every track, independently of the track numbers."""
+    """List the images of every track in a form that does not depend on track numbers."""
     tracks: dict[int, list[str]] = {}
     for record, track in zip(test.gallery, test.tracks, strict=True):
         tracks.setdefault(track, []).append(_file_name(record.path))
@@ -91,6 +91,6 @@ def _tracks(test: QueryGallery) -> list[list[str]]:
 
 
 def _file_name(path: str) -> str:
-    """Return the file name without its folder; the name of a rotated image includes the angle."""
+    """Return the file name without its folder; for a rotated image, the name includes the angle."""
     file = file_of(path)
     return path if file is None else path.removesuffix(file) + PurePath(file).name

@@ -35,7 +35,7 @@ MOMENT = 2.0  # seconds before a progress bar appears
 
 
 class Bar(tqdm):
-    """Progress bar of tqdm without tqdm's monitoring thread; lreid updates its bars often enough."""
+    """Progress bar of tqdm without tqdm's monitoring thread, because lreid updates its bars often enough."""
 
     monitor_interval = 0
 
@@ -44,7 +44,7 @@ def images_done(total: int | None, what: str) -> Bar:
     """Create a progress bar that counts images; only the first process of a run shows the bar.
 
     Args:
-        total: number of images; None if unknown.
+        total: number of images, or None if it is unknown.
         what: label of the bar, such as ``reading``.
     """
     silent = True if os.environ.get("RANK", "0") != "0" else None  # None: tqdm shows the bar only in a terminal
@@ -52,15 +52,15 @@ def images_done(total: int | None, what: str) -> Bar:
 
 
 def read_image(path: str | Path, *, height: int | None = None, width: int | None = None) -> np.ndarray:
-    """Decode an image file, or generate a synthetic one, and resize it.
+    """Decode an image file, or generate a synthetic image, and resize it.
 
-    PIL decodes the file, because OpenCV fills the missing part of a truncated file with grey, without an error. Images
-    are resized with PIL's bicubic filter, as in the official code of DMML and DwoPP. The image is rotated according to
-    its EXIF orientation, and 16-bit grey values are converted to 8 bits.
+    PIL decodes the file, because OpenCV does not report a truncated file but fills its missing part with grey. Images
+    are resized with PIL's bicubic filter, as in the official code of DMML and DwoPP. The image is rotated by its EXIF
+    orientation, and 16-bit grey values become 8-bit values.
 
     Args:
         path: an image file, or the address of an image without a file (see :mod:`lreid.data.schemes`).
-        height, width: new size in pixels; None for both leaves the size unchanged.
+        height, width: new size in pixels; None for both keeps the original size.
 
     Returns:
         (H, W, 3) uint8, RGB.
@@ -88,7 +88,7 @@ def fit_image(image: np.ndarray, *, height: int, width: int) -> np.ndarray:
 
 
 def require_files(records: Iterable[Record]) -> None:
-    """Check that the images of all records exist, without opening them.
+    """Check that the image files of all records exist, without opening them.
 
     Raises:
         InputError: a file is missing or empty; the message names the first such file.
@@ -100,22 +100,22 @@ def require_files(records: Iterable[Record]) -> None:
 
 
 class Described(Sequence[np.ndarray]):
-    """A sequence of images; each image has a record.
+    """A sequence of images, each with a record.
 
     Attributes:
-        records: the records, in the order of the images.
+        records: records in the order of the images.
     """
 
     records: tuple[Record, ...]
 
     @property
     def pids(self) -> np.ndarray:
-        """Identities (n,) int64."""
+        """Identities (n,) int64 of the images."""
         return np.array([record.pid for record in self.records], np.int64)
 
     @property
     def camids(self) -> np.ndarray:
-        """Cameras (n,) int64."""
+        """Cameras (n,) int64 of the images."""
         return np.array([record.camid for record in self.records], np.int64)
 
     def __len__(self) -> int:
@@ -123,28 +123,27 @@ class Described(Sequence[np.ndarray]):
 
 
 class Images(Described):
-    """The images of a list of records, decoded and resized.
+    """The images of a list of records, decoded and resized to the same size.
 
     If the images fit into ``cache_gib``, threads decode all images into one array. If the images do not fit, an image
     is decoded each time it is read, and the constructor only checks that all files exist. With ``skip_bad``, the
-    constructor decodes every file once to find bad files. Cached images are read-only, so that no augmentation can
-    change them. Forked processes share the cache. Files that change later do not change the cache.
+    constructor also decodes every file once to find bad files. Cached images are read-only, so that no augmentation can
+    change them. Forked processes share the cached images. Changes of the files do not change the cached images.
 
     Args:
-        records: records of the images.
         height, width: size of the images in pixels.
         cache_gib: maximum size of the images in memory, in GiB.
-        skip_bad: leave out missing, empty and damaged files. If ``skip_bad`` is False, a missing, empty or damaged file
-            raises an error.
+        skip_bad: whether to leave out missing, empty and damaged files. Without ``skip_bad``, a missing, empty or
+            damaged file raises an error.
         workers: number of decoding threads; None means one per core.
 
     Attributes:
-        records: the records with readable images, in the given order; ``self[i]`` belongs to ``records[i]``.
+        records: the records of readable images, in the given order; ``self[i]`` is the image of ``records[i]``.
         skipped: paths of the images that were left out.
-        cached_gib: memory that the cached images take, in GiB.
+        cached_gib: size of the cached images in memory, in GiB.
 
     Raises:
-        InputError: a file is missing, empty or damaged; with ``skip_bad``, this error only means that no image can be
+        InputError: a file is missing, empty or damaged; with ``skip_bad``, this error only occurs if no image can be
             read.
     """
 
@@ -197,7 +196,7 @@ class Images(Described):
 
 @contextlib.contextmanager
 def _naming_skip_bad() -> Iterator[None]:
-    """Add the advice ``skip_bad=True`` to errors about unreadable images."""
+    """Add the advice to pass ``skip_bad=True`` to errors about unreadable images."""
     try:
         yield
     except OutOfMemory:
@@ -210,7 +209,7 @@ def unreadable(records: Sequence[Record]) -> list[str]:
     """List the paths of images that are missing, empty or damaged.
 
     Raises:
-        InputError: none of the images can be read.
+        InputError: every image is missing, empty or damaged.
     """
     read = {index for index, _ in _decoded(records, height=1, width=1, skip_bad=True, workers=None)}
     return [record.path for index, record in enumerate(records) if index not in read]
@@ -218,10 +217,10 @@ def unreadable(records: Sequence[Record]) -> list[str]:
 
 @contextlib.contextmanager
 def decoding_threads(count: int | None) -> Iterator[ThreadPoolExecutor]:
-    """Create a pool of decoding threads; at its end, the context waits until no thread of the pool exists any more.
+    """Create a pool of decoding threads; the context ends only after all threads of the pool have ended.
 
-    While a thread ends, it holds a lock of OpenCV. A loader process that is forked while a thread holds the lock would
-    wait forever.
+    A thread holds a lock of OpenCV while it ends. A loader process that is forked while a thread ends would wait for
+    this lock forever.
     """
     numbers: list[int] = []
     with ThreadPoolExecutor(count, initializer=lambda: numbers.append(threading.get_native_id())) as pool:
@@ -234,7 +233,7 @@ def decoding_threads(count: int | None) -> Iterator[ThreadPoolExecutor]:
 def _decoded(
     records: Sequence[Record], *, height: int, width: int, skip_bad: bool, workers: int | None
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield the index and the image of every record; ``skip_bad`` leaves out unreadable images."""
+    """Yield the index and the image of every record; with ``skip_bad``, leave out unreadable images."""
     read, first_fault, any_read = partial(_read_or_fault, height=height, width=width), None, False
     with decoding_threads(workers or os.cpu_count()) as pool, images_done(len(records), "reading") as bar:
         for start in range(0, len(records), DECODED_AHEAD):
@@ -280,7 +279,7 @@ def decode(path: str | Path, content: BytesIO | None = None) -> np.ndarray:
 
     Args:
         path: the image file.
-        content: content of the file. If ``content`` is given, ``path`` is not read and only appears in messages.
+        content: content of the file. With ``content``, lreid does not read ``path`` and uses it only in messages.
 
     Raises:
         InputError: the image is damaged, or has 32-bit grey values.

@@ -1,4 +1,4 @@
-"""Check which data sets exist, and whether their sizes equal the published sizes."""
+"""Check which data sets exist, and whether their sizes are the published sizes."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -21,12 +21,12 @@ class Finding:
     """The state of one data set.
 
     Attributes:
-        name: name of the data set as in ``BENCHMARK.TRAIN``, or name of a domain of a CSV file.
-        status: ``"complete"`` if the data set has the published counts; ``"there"`` if no counts are published;
-            ``"different"`` if the counts differ or the data set has a fault; ``"broken"`` if it cannot be loaded;
+        name: name of the data set as in ``BENCHMARK.TRAIN``, or of a domain of a CSV file.
+        status: ``"complete"`` if the counts are the published counts; ``"there"`` if no counts are published;
+            ``"different"`` if counts differ or the data set has a fault; ``"broken"`` if it cannot be loaded;
             ``"missing"`` if it does not exist.
-        notes: one sentence per difference, fault or reason for the status.
-        data_set: the loaded data set; None if it cannot be loaded.
+        notes: one sentence per difference, fault, or reason for the status.
+        data_set: the loaded data set, or None if it cannot be loaded.
     """
 
     name: str
@@ -41,7 +41,7 @@ def look(name: str, root: Path, *, files: bool = False, pattern: str = "") -> li
     Args:
         name: name of the data set, as in :func:`lreid.data.datasets.load_datasets`.
         root: folder of the data sets.
-        files: also check that every image exists and is not empty.
+        files: whether to check that every image exists and is not empty.
         pattern: pattern of the paths in a folder of custom images, see :class:`lreid.data.pattern.Pattern`.
 
     Returns:
@@ -85,7 +85,7 @@ def counts(data_set: DataSet) -> Counts:
 
     Returns:
         Counts under the names in :data:`lreid.data.spec.COLUMNS`. If cameras are unknown, the number of cameras is 0,
-        regardless of the camera numbers in the records.
+        whatever camera numbers the records have.
     """
     splits = {split: getattr(data_set, split) for split in SPLITS}
     totals = {f"{split} identities": len({record.pid for record in records}) for split, records in splits.items()}
@@ -95,7 +95,7 @@ def counts(data_set: DataSet) -> Counts:
 
 
 def differences(measured: Counts, published: Counts) -> list[str]:
-    """List the counts that differ from the published counts: ``"query images: 3367, published 3368 (1 missing)"``."""
+    """List counts that differ from the published ones: ``"query images: 3367, published 3368 (1 missing)"``."""
     notes = []
     for column in COLUMNS:
         if column in published and measured[column] != published[column]:
@@ -106,14 +106,13 @@ def differences(measured: Counts, published: Counts) -> list[str]:
 
 
 def faults(data_set: DataSet, *, renumbered: bool = False) -> list[str]:
-    """List faults that invalidate a test.
+    """List faults of a data set that make a test invalid.
 
-    The function finds test identities in ``train``, queries without a match, and queries whose only matches come from
-    the query's own camera.
+    Faults are test identities in ``train``, queries without a match, and queries whose only matches come from their own
+    camera.
 
     Args:
-        data_set: the loaded data set.
-        renumbered: whether the same number means different people in training and test lists.
+        renumbered: whether a number in training and test lists means different people.
     """
     trained = {record.pid for record in data_set.train}
     cameras: dict[int, set[int]] = {}
@@ -138,7 +137,7 @@ def faults(data_set: DataSet, *, renumbered: bool = False) -> list[str]:
 
 
 def unreadable(records: Iterable[Record]) -> list[str]:
-    """Describe missing and empty images in a note: their number and the first path; images are not decoded."""
+    """Describe missing and empty images in a note, by their number and the first path, without decoding images."""
     reasons = []
     for record in records:
         try:
@@ -149,7 +148,7 @@ def unreadable(records: Iterable[Record]) -> list[str]:
 
 
 def table(findings: Sequence[Finding]) -> str:
-    """Format the counts of data sets as a text table, with the notes below the table."""
+    """Format the counts of data sets as a text table, followed by the notes."""
     rows: list[tuple[str, ...]] = []
     for finding in findings:
         cells = ["", "", "", ""]

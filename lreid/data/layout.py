@@ -1,4 +1,4 @@
-"""Functions that data set readers share: list images, read identity and camera from file names, make splits."""
+"""Functions that several data set readers share: list images, read labels from file names, make splits."""
 
 import logging
 import os
@@ -25,7 +25,7 @@ OF_SYSTEMS = ("desktop.ini", "thumbs.db")  # files that Windows adds to folders 
 
 
 def describe_folder(folder: Path, limit: int = 8) -> str:
-    """Describe the content of a folder in a message: ``FOLDER holds a, b, c and 12 more``."""
+    """Describe the content of a folder for a message: ``FOLDER holds a, b, c and 12 more``."""
     if not folder.is_dir():
         return f"{folder} does not exist"
     names = sorted(entry.name + "/" * entry.is_dir() for entry in folder.iterdir())
@@ -36,15 +36,14 @@ def describe_folder(folder: Path, limit: int = 8) -> str:
 
 
 def visible_images(folder: Path, others: Counter[str] | None = None) -> list[Path]:
-    """List the images of a folder without its subfolders, sorted by name; images are recognised by their suffix.
+    """List the images of a folder, but not of its subfolders, sorted by name; images are recognised by their suffix.
 
-    The suffix may be in upper or lower case. Hidden files are skipped, because macOS writes a file ``._0001.jpg``,
-    which is not an image, next to ``0001.jpg``.
+    The suffix may be in upper or lower case. Hidden files are skipped, because macOS writes hidden files such as
+    ``._0001.jpg`` that are not images.
 
     Args:
-        folder: folder to list.
-        others: counter to which this function adds the suffixes of all other files; the caller passes it to
-            :func:`warn_of_others`. If ``others`` is None, this function logs the warning itself.
+        others: counter of suffixes, to which this function adds the suffixes of all other files; the caller passes it
+            to :func:`warn_of_others`. Without a counter, this function logs the warning itself.
     """
     with os.scandir(folder) as entries:
         names = [entry.name for entry in entries if not entry.name.startswith(".") and not entry.is_dir()]
@@ -61,7 +60,7 @@ def visible_images(folder: Path, others: Counter[str] | None = None) -> list[Pat
 
 
 def warn_of_others(folder: Path, others: Counter[str]) -> None:
-    """Log a warning about files that are not read as images, with the number of such files per suffix."""
+    """Log a warning with the number of files per suffix that are not read as images."""
     if others:
         counts = ", ".join(f"{suffix}: {count}" for suffix, count in sorted(others.items()))
         logger.warning(
@@ -74,14 +73,13 @@ def warn_of_others(folder: Path, others: Counter[str]) -> None:
 
 
 def read_folders(name: str, home: Path, folders: Mapping[str, str], pattern: str, example: str) -> DataSet:
-    """Read a data set with one folder per split; the file names contain identity and camera.
+    """Read a data set with one folder per split, whose file names contain identity and camera.
 
     Args:
-        name: name of the data set.
         home: the folder of the data set.
-        folders: name of the subfolder for each of the splits ``train``, ``query`` and ``gallery``.
-        pattern: regular expression of a whole file name without its suffix, with the groups ``pid`` and ``camid``.
-        example: a matching file name, for the message.
+        folders: names of the subfolders of the splits ``train``, ``query`` and ``gallery``.
+        pattern: regular expression for a whole file name without its suffix, with the groups ``pid`` and ``camid``.
+        example: a file name that matches, for the error message.
 
     Returns:
         The records, sorted by file name. Junk is left out of all splits, and distractors are left out of ``train``.
@@ -102,10 +100,10 @@ def read_folder(folder: Path, pattern: str, example: str, *, camid: int | None =
 
     Args:
         folder: folder of the images; subfolders are ignored.
-        pattern: regular expression of a whole file name without its suffix, with the group ``pid``. The group ``camid``
-            is required if the argument ``camid`` is None.
-        example: a matching file name, for the message.
-        camid: camera of all images of the folder; None reads cameras from the file names.
+        pattern: regular expression for a whole file name without its suffix, with the group ``pid``. The group
+            ``camid`` is required unless the argument ``camid`` is given.
+        example: a file name that matches, for the error message.
+        camid: camera of all images in the folder; None reads cameras from the file names.
 
     Returns:
         The records, sorted by file name.
@@ -128,13 +126,12 @@ def read_folder(folder: Path, pattern: str, example: str, *, camid: int | None =
 
 
 def read_lines(file: Path, pattern: str, example: str, *, first: int = 1) -> Iterator[re.Match[str]]:
-    """Yield the match of a regular expression for each non-empty line of a list.
+    """Match a regular expression with each line of a list that is not empty, and yield the matches.
 
     Args:
-        file: text file.
-        pattern: regular expression of a whole line without white space around it.
-        example: a matching line, for the message.
-        first: number of the first line to read, from 1.
+        pattern: regular expression for a whole line without white space around it.
+        example: a line that matches, for the error message.
+        first: number of the first line to read, counted from 1.
 
     Raises:
         InputError: a line does not match the regular expression.
@@ -152,29 +149,28 @@ def read_lines(file: Path, pattern: str, example: str, *, first: int = 1) -> Ite
 
 
 def random_half(pids: Iterable[int], *, seed: Sequence[int]) -> set[int]:
-    """Draw a random half of the identities, rounded down, for training; all others are test identities."""
+    """Draw a random half of the identities (rounded down) for training; the others are test identities."""
     distinct = sorted(set(pids))
     order = np.random.default_rng(seed).permutation(len(distinct))
     return {distinct[i] for i in order[: len(distinct) // 2]}
 
 
 def cameras_of_test(policy: CameraPolicy) -> dict[str, int]:
-    """Return the camera number of each of the splits ``train``, ``query`` and ``gallery`` in data sets without cameras.
+    """Return camera numbers for the splits ``train``, ``query`` and ``gallery`` of data sets without cameras.
 
-    With the policy ``"apart"``, queries have camera 0 and gallery images have camera 1, as in PatchKD; the camera
-    filter then leaves out no image. With ``"same"``, both have camera 0, as in AKA's released code; the camera filter
-    must be off, because it would leave out all matches.
+    With ``"apart"``, queries have camera 0 and gallery images have camera 1, as in PatchKD, so the camera filter leaves
+    out no image. With ``"same"``, queries and gallery images both have camera 0, as in AKA's released code. With
+    ``"same"``, the camera filter must be off, because it would leave out all matches.
     """
     return {"train": 0, "query": 0, "gallery": {"apart": 1, "same": 0}[policy]}
 
 
 def require_splits(data_set: DataSet, sources: Mapping[str, Path]) -> DataSet:
-    """Return the data set if none of its splits is empty.
+    """Return the data set if it has no empty split.
 
     Args:
-        data_set: the data set.
-        sources: folder or file of each split to check; the split ``train`` is only checked if ``sources`` contains
-            ``train``.
+        sources: folder or file of each split to check, for the error message; ``train`` is checked only if ``sources``
+            contains it.
 
     Raises:
         InputError: a split has no image.

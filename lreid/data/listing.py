@@ -36,10 +36,10 @@ class Listed(NamedTuple):
     """An image with its labels.
 
     Attributes:
-        path: path of the file.
+        path: path of the image file.
         identity: name of the identity; None if it is unknown or the image is a distractor.
-        camera: name of the camera; None if it is unknown.
-        time: when the image was taken, as written in a CSV file; empty if unknown.
+        camera: name of the camera, or None if it is unknown.
+        time: time at which the image was taken, as written in a CSV file; empty if unknown.
     """
 
     path: str
@@ -52,20 +52,20 @@ def list_folder(folder: Path, *, by_name: bool | None = None, pattern: Pattern |
     """List all images in a folder and its subfolders, sorted by path.
 
     * If all file names have Market-1501's form (``0002_c1….jpg``), file names give identity and camera. Junk (-1) is
-      left out, and a distractor (0) has no identity.
-    * Otherwise, each subfolder of ``folder`` is named after an identity. If the subfolders are named after cameras
-      (``cam1/anna/….jpg``), their own subfolders are named after identities. An image outside such folders has no
-      identity. The rest of the path gives the camera: ``anna/cam1/….jpg``, ``anna/0001_c2.jpg``.
+      left out, and distractors (0) have no identity.
+    * Otherwise, the file names do not matter, and the subfolders of ``folder`` are named after identities. If the
+      subfolders are named after cameras instead (``cam1/anna/….jpg``), their own subfolders are named after identities.
+      Images outside such folders have no identity. Other parts of the path may name the camera: ``anna/cam1/….jpg``,
+      ``anna/0001_c2.jpg``.
 
     Args:
         folder: folder of the images. Hidden files and folders are skipped.
         by_name: whether file names give the labels; None means True if all file names have Market-1501's form.
-        pattern: pattern that reads the labels from the paths, see :func:`listed_by_pattern`; with a pattern, the rules
-            above do not apply.
+        pattern: pattern that reads labels from paths instead of the rules above, see :func:`listed_by_pattern`.
 
     Raises:
         InputError: the folder does not exist, contains no image, or contains splits (``train``, ``query``) instead of
-            identities; or most but not all file names have Market-1501's form, see :func:`named_as_market`.
+            identities; or most file names, but not all, have Market-1501's form, see :func:`named_as_market`.
     """
     files = image_files(folder)
     if pattern is not None:
@@ -98,7 +98,7 @@ def listed_by_name(files: Iterable[Path]) -> list[Listed]:
 
 
 def listed_by_pattern(folder: Path, files: Iterable[Path], pattern: Pattern) -> list[Listed]:
-    """List the images of a folder with the labels that a pattern reads from their relative paths; leave out junk (-1).
+    """List the images of a folder with labels that a pattern reads from their relative paths; leave out junk (-1).
 
     Raises:
         InputError: a path does not match the pattern; the message names the first such path.
@@ -119,7 +119,7 @@ def listed_by_pattern(folder: Path, files: Iterable[Path], pattern: Pattern) -> 
 
 
 def preview(folder: Path, pattern: Pattern) -> str:
-    """Format a table of the identities and cameras that a pattern reads from some images of a folder."""
+    """Format a table of the identities and cameras that a pattern reads from examples in a folder."""
     files = image_files(folder)
     number = min(PREVIEWED, len(files))
     paths = [files[index * len(files) // number].relative_to(folder) for index in range(number)]
@@ -153,7 +153,7 @@ def listed_by_folder(folder: Path, files: Sequence[Path]) -> list[Listed]:
 def image_files(folder: Path) -> list[Path]:
     """List the image files in a folder and its subfolders, sorted; symbolic links to folders are followed.
 
-    Folders of training runs are skipped, because images in such folders are plots.
+    Folders of training runs are skipped, because the images in them are plots.
 
     Raises:
         InputError: the folder does not exist or contains no image, or a subfolder cannot be read.
@@ -193,8 +193,8 @@ def named_as_market(files: Sequence[Path]) -> bool:
     """Whether all file names have Market-1501's form, with identity and camera.
 
     Raises:
-        InputError: most but not all file names have Market-1501's form. Without this error, a single other file would
-            make lreid read all labels from folders.
+        InputError: most file names, but not all, have Market-1501's form. Without the error, one file with another name
+            would make lreid read all labels from folders.
     """
     others = [file for file in files if not MARKET_NAME.fullmatch(file.stem)]
     alike = len(files) - len(others)
@@ -209,7 +209,7 @@ def folders_test(query: Path, gallery: Path, pattern: Pattern | None = None) -> 
     Labels come from file names only if the file names in both folders have Market-1501's form.
 
     Raises:
-        InputError: a folder has no images, or as in :func:`named_as_market` and :func:`own_test`.
+        InputError: a folder has no images; or :func:`named_as_market` or :func:`own_test` raises an error.
     """
     by_name = pattern is None and named_as_market([*image_files(query), *image_files(gallery)])
     queries, images = (list_folder(folder, by_name=by_name, pattern=pattern) for folder in (query, gallery))
@@ -240,15 +240,15 @@ def csv_tests(file: Path, root: Path | None = None) -> list[QueryGallery]:
 
 
 def own_test(name: str, query: Sequence[Listed], gallery: Sequence[Listed]) -> QueryGallery:
-    """Build a test set from listed images; identities and cameras are numbered from 1 in ascending order of names.
+    """Build a test set from listed images; identities and cameras are numbered from 1 in the order of their names.
 
-    If the camera of an image is unknown, the cameras of all images are set to -1. An image may be both a query and a
-    gallery image; ``in_gallery`` counts such images. An image without identity in both lists is only used as a
-    distractor in the gallery.
+    If the camera of any image is unknown, all images get the camera -1. An image may be both a query and a gallery
+    image; ``in_gallery`` is the number of such images. An image without an identity that is in both lists is used only
+    as a distractor in the gallery.
 
     Raises:
-        InputError: a list is empty, a query that is not in the gallery has no identity, or a query has a different
-            identity in the gallery list.
+        InputError: a list is empty, a query outside the gallery has no identity, or a query has a different identity in
+            the gallery list.
     """
     for split, images in (("query", query), ("gallery", gallery)):
         if not images:

@@ -27,25 +27,25 @@ PROGRESS_STEPS = 60
 
 
 class Batch(NamedTuple):
-    """One batch: the input of a method at one training step.
+    """One batch of training images, the input of a method in one step.
 
     Attributes:
-        images: (B, 3, H, W) float32 images, augmented and normalised. Before the call of :meth:`to`, ``images`` may be
-            (B, H, W, 3) uint8 images without ``changes``. Before the call, ``images`` may also contain only the
-            ``rows`` of the batch.
-        labels: (B,) int64 class labels on the CPU. Code that derives shapes from labels therefore does not wait for a
-            GPU. Copy the labels to a GPU with ``non_blocking=True``.
-        num_support: number of support images per label. For each label, the support images come first, then the query
-            images. 0 for methods without episodes.
-        views: number of views per image, B = views * n. The batch has the first views of all n images, then the second
-            views of all images.
-        pixels: (n, H, W, 3) uint8 images on the CPU before augmentation; None unless the method requests them.
-        paths: files of the n images.
-        exemplars: (B,) int64 on the CPU: the index of each exemplar in the method's memory, -1 for images of the task.
-            None if unknown.
-        changes: flips, shifts and erased boxes that :meth:`to` still has to apply; None after :meth:`to`.
-        rows: rows of the batch that ``images`` contains. With several processes, ``images`` has only the rows of this
-            process.
+        images: (B, 3, H, W) float32 images, augmented and normalised. Until :meth:`to` is called, ``images`` may be
+            uint8 images (B, H, W, 3) to which ``changes`` are not yet applied. Before :meth:`to` is called, ``images``
+            may also be only those images of the batch that ``rows`` selects.
+        labels: (B,) int64 class labels on the CPU. Because the labels are on the CPU, code that derives shapes from
+            labels does not wait for a GPU. Copy the labels to a GPU with ``non_blocking=True``.
+        num_support: number of support images per label; 0 for methods without episodes. For each label, the support
+            images come first, followed by the query images.
+        views: number of views per image, so that B = views * n. A batch contains the first views of all n images, then
+            the second views of all images.
+        pixels: (n, H, W, 3) uint8 images on the CPU before augmentation, or None if the method does not request them.
+        paths: paths of the n images.
+        exemplars: (B,) int64 on the CPU: each exemplar's index in the method's memory, or -1 for images of the task.
+            The value is None if the indices are unknown.
+        changes: flips, shifts and erased boxes that :meth:`to` will apply; None afterwards.
+        rows: slice of the batch that ``images`` contains. If several processes train together, ``images`` contains only
+            this process's rows.
     """
 
     images: Tensor
@@ -61,7 +61,7 @@ class Batch(NamedTuple):
     def to(self, device: torch.device, augment: Augment) -> Batch:
         """Move the images to a device and augment them there.
 
-        Images of other processes are filled with NaN, so that their accidental use is noticed.
+        Rows of the batch that belong to other processes are filled with NaN, so that their accidental use is noticed.
         """
         images = to_device(self.images, device)
         if self.changes is not None:
@@ -80,7 +80,7 @@ class WithExemplars(Sequence[np.ndarray]):
     Args:
         images: images of the task.
         exemplars: n images (H, W, 3) uint8, of the same size as the images of the task.
-        labels: class labels of the exemplars, (n,) int64.
+        labels: (n,) int64 class labels of the exemplars.
     """
 
     def __init__(
@@ -98,11 +98,11 @@ class WithExemplars(Sequence[np.ndarray]):
 
 
 class Relabelled(Sequence[np.ndarray]):
-    """The images of a task with new labels; images with the label -1 are left out.
+    """The images of a task with new labels, without the images whose new label is -1.
 
     Args:
         images: all images of the task.
-        labels: (n,) int64 labels; images with -1 are left out.
+        labels: (n,) int64 labels, -1 for images to leave out.
     """
 
     def __init__(self, images: Images, labels: np.ndarray) -> None:
@@ -120,20 +120,16 @@ class Relabelled(Sequence[np.ndarray]):
 class TaskBatches(Dataset[Batch]):
     """A data set whose items are the batches of all epochs of a task.
 
-    The seed, the epoch and the number of a batch determine all random decisions for the batch. Therefore neither the
-    number of worker processes nor an interruption of the run changes a batch.
+    All random decisions for a batch depend only on the seed, the epoch and the number of the batch. The number of
+    worker processes, or an interruption of the run, therefore does not change any batch.
 
     Args:
-        images: images of the task.
-        sampler: sampler of the batches.
-        augment: augmentation of the images.
-        epochs: number of epochs of the task.
-        first: number of batches to skip, which the run finished before an interruption.
+        first: number of batches to skip because the run finished them before an interruption.
         views, pixels: see :class:`~lreid.methods.Method`.
-        on_device: return uint8 images; :meth:`Batch.to` then finishes the augmentation.
+        on_device: whether to return uint8 images, whose augmentation :meth:`Batch.to` finishes on the device.
 
     Attributes:
-        rows: rows of each batch that belong to this process, see :mod:`lreid.distributed`.
+        rows: rows of each batch that this process trains on, see :mod:`lreid.distributed`.
     """
 
     def __init__(
@@ -190,14 +186,14 @@ class TaskBatches(Dataset[Batch]):
 
 
 def progress_of(epoch: int, epochs: int) -> float:
-    """Compute the finished share of a task's epochs, which some augmentations need."""
+    """Compute the share of a task's epochs that are finished, which some augmentations use."""
     return int(PROGRESS_STEPS * epoch / epochs) / PROGRESS_STEPS
 
 
 def batch_loader(batches: TaskBatches, *, workers: int, pin_memory: bool) -> Iterator[Batch]:
-    """Yield all batches of a task in order, loaded by the same worker processes.
+    """Yield all batches of a task in order; the same worker processes load all of them.
 
-    On Linux, the workers are forked, so they share the decoded images of this process and need no copy.
+    On Linux, workers are forked, so they share the decoded images of this process without a copy.
 
     Raises:
         InputError: an image that is not cached cannot be read.
@@ -226,7 +222,7 @@ def batch_loader(batches: TaskBatches, *, workers: int, pin_memory: bool) -> Ite
 
 @contextmanager
 def naming_dead_workers(workers: int) -> Iterator[None]:
-    """Replace torch's error about a dead worker by a one-line error. torch may raise its error anywhere in the block.
+    """Replace torch's error about a dead worker by a one-line error, wherever in the block torch raises it.
 
     Raises:
         InputError: a worker has died.
@@ -243,13 +239,13 @@ def naming_dead_workers(workers: int) -> Iterator[None]:
 
 
 def _leave_signals_to_the_run(worker: int) -> None:
-    """Ignore signals in a worker, because workers must not end before the main process has saved a checkpoint."""
+    """Ignore signals in a worker, because it must not end before the main process has saved a checkpoint."""
     for stop in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(stop, signal.SIG_IGN)
 
 
 class _FaultsAsItems(Dataset[Batch | InputError]):
-    """Returns errors about bad input as items; torch would print an error raised in a worker as a page of text."""
+    """Return errors about bad input as items; torch would print an error raised in a worker as a page of text."""
 
     def __init__(self, batches: TaskBatches) -> None:
         self.batches = batches

@@ -1,4 +1,4 @@
-"""Read MATLAB files: version 7.3 (HDF5 files) and older versions."""
+"""Read MATLAB files, both of version 7.3 (HDF5) and of older versions."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def read_matlab(file: Path) -> dict[str, Any]:
 
 
 class MatlabFile:
-    """Read the variables of a MATLAB file of any version one by one, with axes in MATLAB's order.
+    """Read the variables of a MATLAB file of any version one by one, with the axes in MATLAB's order.
 
-    In a file older than version 7.3, a variable is read as a whole. In a file of version 7.3, only a call of
-    :meth:`value` or :meth:`text` reads a cell, so the file may be larger than the memory.
+    In a file older than version 7.3, a variable is read as a whole. In a file of version 7.3, a cell is read only by
+    :meth:`value` or :meth:`text`, so the file may be larger than the memory.
 
         with MatlabFile(path) as content:
             cells = content["detected"]              # object array
@@ -58,7 +58,7 @@ class MatlabFile:
             self._hdf5.close()
 
     def __getitem__(self, name: str) -> np.ndarray:
-        """Return a variable by name; the elements of a cell array are arguments for :meth:`value` and :meth:`text`."""
+        """Return a variable by name; elements of a cell array can be passed to :meth:`value` and :meth:`text`."""
         loadmat = scipy_io.loadmat
         try:
             if self._hdf5 is not None:

@@ -1,4 +1,4 @@
-"""Read identity and camera from paths by a user-defined pattern, such as ``{pid}/{camid}_{n}.png``."""
+"""Read identity and camera from paths by a pattern that the user defines, such as ``{pid}/{camid}_{n}.png``."""
 
 import re
 from collections import Counter
@@ -17,18 +17,18 @@ FIELD = re.compile(r"\{([A-Za-z_]\w*)\}")
 
 @dataclass(frozen=True)
 class Pattern:
-    """A pattern of paths.
+    """A pattern for image paths.
 
     The field ``{pid}`` matches the identity, ``{camid}`` matches the camera, and ``{n}`` matches digits. A field with
-    any other name matches any text, which is ignored. No field matches a slash. If a field occurs twice, it must match
-    the same text at both places. The pattern ``{pid}/{date}_{camid}_{n}.jpg`` matches
+    any other name matches any text, which lreid ignores. No field matches a slash. If a field occurs twice in the
+    pattern, it must match the same text in both places. The pattern ``{pid}/{date}_{camid}_{n}.jpg`` matches
     ``anna/2024-05-01_front_0001.jpg``.
 
     Attributes:
-        text: the pattern as the user wrote it.
+        text: the pattern as the user typed it.
 
     Raises:
-        ArgumentError: the pattern has neither ``{pid}`` nor ``{camid}``, or has a single brace that encloses no field.
+        ArgumentError: the pattern has neither ``{pid}`` nor ``{camid}``, or a brace in it does not enclose a field.
     """
 
     text: str
@@ -54,8 +54,8 @@ class Pattern:
             path: path relative to the folder of the images.
 
         Returns:
-            The pair (identity, camera); a value is None if the pattern lacks its field. If the path does not match the
-            pattern, the result is None instead of a pair.
+            Identity and camera; a value is None if the pattern lacks its field. If the path does not match the pattern,
+            the result is None.
         """
         match = self._regex.fullmatch(path.as_posix())
         return None if match is None else (match.groupdict().get("pid"), match.groupdict().get("camid"))
@@ -75,7 +75,7 @@ class Pattern:
 
 
 def suggested(paths: Collection[PurePath]) -> str:
-    """Suggest the first pattern of ``COMMON`` that matches all paths and yields plausible cameras.
+    """Suggest the first pattern of ``COMMON`` that matches all paths and reads plausible cameras from them.
 
     Cameras are plausible if more than half of the identities have several cameras, and more than half of the cameras
     saw several identities.
@@ -84,7 +84,7 @@ def suggested(paths: Collection[PurePath]) -> str:
         paths: image paths, relative to the folder of the data set.
 
     Returns:
-        The pattern; "" if no pattern of ``COMMON`` fits.
+        The pattern, or "" if no pattern of ``COMMON`` fits.
     """
     suffixes = {path.suffix for path in paths}
     suffix = suffixes.pop() if len(suffixes) == 1 else ".{suffix}"

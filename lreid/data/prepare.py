@@ -1,7 +1,7 @@
 """Unpack the archives of data sets and prepare their images.
 
-Every step can be interrupted and repeated; a repeated step skips complete files. A file gets its final name only when
-it is complete. A folder of crops gets its final name when all its files are complete.
+Every step can be interrupted and repeated; when it is repeated, it skips complete files. A file gets its final name
+only when it is complete. A folder of crops gets its final name when all its files are complete.
 """
 
 import errno
@@ -34,18 +34,16 @@ FRAMES = 16  # default number of frames per tracklet
 def prepare(name: str, root: Path, archives: Sequence[Path] = (), *, frames: int = 0) -> None:
     """Unpack the archives of a data set and prepare its images.
 
-    If ``archives`` is empty, the archives in the folder of the data set are used. Most data sets only need unpacking;
-    some data sets are also converted to images.
+    If ``archives`` is empty, lreid uses the archives in the folder of the data set. Most data sets only need unpacking;
+    some are also converted to images.
 
     Args:
-        name: name of the data set.
-        root: folder of all data sets.
-        archives: archives of the data set.
-        frames: number of frames to unpack per tracklet, for data sets with tracklets; 0 means 16.
+        archives: paths of the data set's archives.
+        frames: number of frames per tracklet to unpack, for data sets with tracklets; 0 means 16.
 
     Raises:
-        InputError: the name is unknown, an archive is damaged or unsafe, the disk is full, or the folder contains
-            neither an archive nor an unpacked release.
+        InputError: the name is unknown, an archive is damaged or unsafe, the disk is full, or the folder has neither an
+            archive nor an unpacked release.
     """
     spec = spec_of(name)
     if frames and not spec.unpack_frames:
@@ -76,8 +74,8 @@ def prepare(name: str, root: Path, archives: Sequence[Path] = (), *, frames: int
 def unpack(archive: Path, folder: Path) -> None:
     """Unpack a zip or tar file into a folder; create the folder if it does not exist.
 
-    The function writes nothing if any file of the archive is a link or a device, or would be written outside the
-    folder. Files that already exist with their full size are skipped.
+    Nothing is written if a file of the archive is a link or a device, or would be written outside the folder. Existing
+    files of the right size are skipped.
 
     Raises:
         InputError: the archive is missing, damaged, protected by a password, unsafe, neither zip nor tar, or larger
@@ -114,12 +112,12 @@ def extract(archive: Path, wanted: dict[str, Path]) -> None:
 
     Args:
         archive: a zip or tar file; it may be larger than the memory.
-        wanted: mapping from file names (without folders) to output paths. The function removes written files from this
-            dict.
+        wanted: dictionary from file names (without folders) to output paths. The function removes the files that it has
+            written from this dictionary.
 
     Raises:
-        InputError: the archive is missing, the disk is full, or the archive is truncated or damaged. The files before
-            the damaged part of an archive are written.
+        InputError: the archive is missing, the disk is full, or the archive is truncated or damaged. Files before the
+            damaged part of an archive are still written.
     """
     for place in {path.parent for path in wanted.values()}:
         place.mkdir(parents=True, exist_ok=True)
@@ -135,7 +133,7 @@ def extract(archive: Path, wanted: dict[str, Path]) -> None:
 
 
 def _write(file: Path, source: IO[bytes]) -> None:
-    """Write one file of an archive; raise different errors for a full disk and for a damaged archive."""
+    """Write one file of an archive; a full disk and a damaged archive raise different errors."""
     try:
         write_file(file, partial(shutil.copyfileobj, source))
     except OSError as error:
@@ -157,7 +155,7 @@ class Member(NamedTuple):
 
 @contextmanager
 def _members(archive: Path, folder: Path) -> Iterator[Iterator[Member]]:
-    """Open an archive and yield an iterator over its files, without folders; errors name ``folder``, the target."""
+    """Open an archive and yield an iterator over its files, without folders; errors name the target ``folder``."""
     try:
         require_regular(archive)
         with zipfile.ZipFile(archive) if zipfile.is_zipfile(archive) else tarfile.open(archive) as content:

@@ -26,13 +26,13 @@ ORIENTATION = 0x0112
 
 @dataclass(frozen=True)
 class Proposal:
-    """Proposed settings for data sets.
+    """Proposed training settings for data sets.
 
     Attributes:
         tasks: number of tasks per data set.
         identities, images: identities per batch, and images per identity.
         height, width: size of the network's input, pixels.
-        ratio: median height over width of the images; None if no image can be read.
+        ratio: median ratio of height to width of the images, or None if no image can be read.
     """
 
     tasks: int
@@ -43,7 +43,7 @@ class Proposal:
     ratio: float | None
 
     def keys(self) -> dict[str, int]:
-        """Return the settings as config keys, for methods with episodes and with P x K batches."""
+        """Return the settings as config keys, both for methods with episodes and for methods with P x K batches."""
         return {
             "BENCHMARK.TASKS_PER_DATASET": self.tasks,
             "EPISODE.IDENTITIES": self.identities,
@@ -59,17 +59,17 @@ class Proposal:
 def propose(
     data_sets: Sequence[DataSet], *, tasks: int = 1, pool: bool = False, height: int = 64, width: int = 32
 ) -> Proposal:
-    """Propose settings that suit given data sets.
+    """Propose training settings that suit given data sets.
 
-    A batch has at most 24 identities, and all batches of an epoch have about the same number of identities. The number
-    of images per identity in a batch is the median number of images per identity, limited to the range from 2 to 5. The
-    network's input is upright, square or wide, like most images, and has about ``height`` x ``width`` pixels.
+    A batch contains at most 24 identities, and all batches of an epoch have about the same number of identities. The
+    number of images per identity in a batch is the median over the identities, but at least 2 and at most 5. The
+    network's input is upright, square or wide, like most of the images, and has about ``height`` x ``width`` pixels.
 
     Args:
         data_sets: data sets with training images.
         tasks: number of tasks into which each data set is cut.
-        pool: merge all data sets before cutting them into ``tasks`` tasks.
-        height, width: input size of the initial network for upright images, in pixels.
+        pool: whether to merge all data sets before cutting them into ``tasks`` tasks.
+        height, width: input size in pixels of the initial network, for upright images.
 
     Raises:
         ArgumentError: a task would have fewer than two identities.
@@ -96,7 +96,7 @@ def propose(
 
 
 class Size(NamedTuple):
-    """Size of an image: the number of pixels, and the ratio of height to width."""
+    """Size of an image, by its number of pixels and its ratio of height to width."""
 
     pixels: float
     ratio: float
@@ -105,7 +105,8 @@ class Size(NamedTuple):
 def typical_size(data_sets: Sequence[DataSet]) -> Size | None:
     """Compute the median size of the training images, from a sample if there are many; None without images.
 
-    Only the headers of the files are read. Unreadable files are skipped; decoding such a file raises an error later.
+    Only the headers of image files are read. Unreadable files are skipped here, because decoding them raises an error
+    later.
     """
     records = [record for data_set in data_sets for record in data_set.train]
     stride = max(len(records) // SAMPLE, 1)
@@ -114,7 +115,7 @@ def typical_size(data_sets: Sequence[DataSet]) -> Size | None:
 
 
 def _size(path: str) -> list[Size]:
-    """Return a list with the size of an image after its EXIF rotation; the list is empty if the file is unreadable."""
+    """Return the size of an image after its EXIF rotation, in a list that is empty if the file cannot be read."""
     try:
         require_regular(path)
         with Image.open(path) as image:

@@ -1,4 +1,4 @@
-"""Records, which describe one image each, and the data sets, tasks and benchmarks made of records."""
+"""Records of images, and the data sets, tasks and benchmarks that consist of records."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ CameraPolicy = Literal["apart", "same"]  # see lreid.data.layout.cameras_of_test
 
 
 class Record(NamedTuple):
-    """One image: its path, identity and camera.
+    """An image: its path, identity and camera.
 
     Attributes:
         path: an image file, or the address of an image without a file (see :mod:`lreid.data.schemes`).
-        pid: identity, an integer. In a :class:`Task`, ``pid`` is the class label.
+        pid: identity, an integer. In a :class:`Task`, ``pid`` is a class label instead.
         camid: camera, an integer.
     """
 
@@ -26,23 +26,23 @@ class Record(NamedTuple):
 
     @property
     def outfit(self) -> int:
-        """Number of the outfit that the identity wears; -1 if unknown. Only a :class:`Frame` may know the outfit."""
+        """Number of the outfit in the image, -1 if unknown. Only :class:`Frame` records can have an outfit."""
         return UNKNOWN
 
     @property
     def tracklet(self) -> int:
-        """Number of the image's tracklet within the split; -1 if the image belongs to no tracklet."""
+        """Number of the image's tracklet within its split, or -1 if it belongs to none."""
         return UNKNOWN
 
 
 class Frame(Record):
-    """An image of a tracklet: a record with an outfit and a tracklet; unpacks into path, identity and camera only."""
+    """An image of a tracklet: a record with outfit and tracklet, which still unpacks into path, identity and camera."""
 
     outfit = UNKNOWN
     tracklet = UNKNOWN
 
     def __new__(cls, path: str, pid: int, camid: int, outfit: int = UNKNOWN, tracklet: int = UNKNOWN) -> Frame:
-        """Create a frame; the same outfit number of two identities means different outfits."""
+        """Create a frame; outfit numbers are per identity, so two identities never share an outfit."""
         frame = super().__new__(cls, path, pid, camid)
         frame.outfit, frame.tracklet = outfit, tracklet
         return frame
@@ -54,7 +54,7 @@ class Frame(Record):
 
 @dataclass(frozen=True)
 class Names:
-    """Names for the numbers of identities and cameras. If a number has no name, the number itself serves as a name."""
+    """Names for the numbers of identities and cameras. A number without a name is displayed as the number."""
 
     identities: Mapping[int, str] = field(default_factory=dict)
     cameras: Mapping[int, str] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class Names:
         return f"cam {self.cameras.get(camid, camid)}"
 
     def behind(self, other: Names, pid_offset: int, camid_offset: int) -> Names:
-        """Merge with the names of a second data set, after adding offsets to the numbers of the second data set."""
+        """Append the names of a second data set, after adding offsets to its identity and camera numbers."""
         return Names(
             {**self.identities, **{pid + pid_offset: name for pid, name in other.identities.items()}},
             {**self.cameras, **{camid + camid_offset: name for camid, name in other.cameras.items()}},
@@ -78,14 +78,15 @@ class Names:
 
 @dataclass(frozen=True)
 class DataSet:
-    """A data set as loaded: lists of records; identities and cameras have the numbers that the authors gave.
+    """A data set as loaded: lists of records, with the authors' numbers of identities and cameras.
 
-    ``train`` is empty if the data set is only for testing. ``tracks``, ``single_shot`` and ``tracklets`` mean the same
-    as in :class:`QueryGallery`. For image classification, ``held_out`` lists test images of the training classes, and
-    ``classes`` lists the names of the classes ``0, 1, …``. For re-identification, ``held_out`` and ``classes`` are
-    empty. ``names`` has all names of identities and cameras that are not plain numbers. ``has_cameras`` is False if
-    cameras are unknown; the records then have the camera numbers of :func:`lreid.data.layout.cameras_of_test`.
-    ``dates`` maps pairs (identity, outfit) to the day on which the identity wore the outfit.
+    The split ``train`` is empty if the data set is only for testing. The fields ``tracks``, ``single_shot`` and
+    ``tracklets`` have the same meaning as in :class:`QueryGallery`. For image classification, ``held_out`` lists test
+    images of the training classes, and ``classes`` the names of the classes ``0, 1, …``. For re-identification,
+    ``held_out`` and ``classes`` are empty. The field ``names`` has the names of identities and cameras, unless these
+    are plain numbers. The field ``has_cameras`` is False if cameras are unknown; records then have camera numbers of
+    :func:`lreid.data.layout.cameras_of_test`. The field ``dates`` maps pairs of identity and outfit to the day on which
+    the identity wore the outfit.
     """
 
     name: str
@@ -104,20 +105,21 @@ class DataSet:
 
 @dataclass(frozen=True)
 class Task:
-    """One step of a lifelong sequence. Two tasks share identities only if tasks are groups of cameras or dates.
+    """One step of a lifelong sequence. Two tasks can share identities only if tasks are groups of cameras or dates.
 
-    In a domain-incremental sequence, all tasks have the same classes in the same order. The labels still differ between
-    tasks, as in Co²L (ICCV 2021, Section 5.1): a label modulo ``shared_classes`` is the class.
+    In a domain-incremental sequence, all tasks have the same classes in the same order. Labels still differ between
+    tasks, as in Co²L (ICCV 2021, Section 5.1): the class is the label modulo ``shared_classes``.
 
     Attributes:
-        index: position in the sequence, from 0.
-        name: name in tables, for instance ``market1501 3/10``.
+        index: position in the sequence, counted from 0.
+        name: name in tables, for example ``market1501 3/10``.
         records: training images; ``pid`` is the class label. The labels of all tasks are the numbers ``0 .. C-1``,
-            ascending from task to task. If tasks are groups, an identity has the same label in all tasks.
+            ascending from task to task. If tasks are groups of cameras or dates, an identity has the same label in all
+            tasks.
         held_out: test images of the task's classes, with class labels; empty in re-identification.
-        shared_classes: number of classes that all tasks of a domain-incremental sequence share; 0 if every task has its
-            own classes.
-        labels: labels reserved for pseudo-labels; images may get such labels in a later epoch.
+        shared_classes: number of classes that all tasks of a domain-incremental sequence share; 0 if tasks have
+            different classes.
+        labels: labels that are reserved for pseudo-labels, because images may get other labels in a later epoch.
     """
 
     index: int
@@ -135,26 +137,27 @@ class Task:
 
 @dataclass(frozen=True)
 class QueryGallery:
-    """One test set, in which the gallery is ranked for every query.
+    """A test set: for every query, the gallery is ranked.
 
     Attributes:
-        name: column of the results tables.
-        kind: ``"seen"`` if a task trains on the same domain, ``"unseen"`` if no task does. ``"merged"`` if the test set
-            merges other test sets of the benchmark; averages over test sets exclude merged test sets.
-        query, gallery: records. The same number means the same identity or camera in both lists.
-        first_task: index of the first task on the domain of the test set; None if the test set is not seen.
-        splits: for each random split over which figures are averaged, the positions of the split's images in ``query``
-            and ``gallery``. If ``splits`` is empty, every query is compared with the whole gallery.
-        tracks: track of each gallery image, for tests that rank tracks instead of images (VeRi-776's image-to-track
-            search). If ``tracks`` is empty, images are ranked. A test set cannot have both tracks and splits.
-        single_shot: whether the CMC curve is computed on galleries with one randomly drawn image per identity (the
-            first protocol of CUHK03).
+        name: name of the test set, a column of the results tables.
+        kind: ``"seen"`` if a task trains on the domain of the test set, ``"unseen"`` if no task does. ``"merged"`` if
+            the test set combines other test sets of the benchmark; averages over test sets leave it out.
+        query, gallery: records of the queries and of the gallery. A number means the same identity or camera in both
+            lists.
+        first_task: index of the first task that trains on the domain of the test set, or None if no task does.
+        splits: random splits over which figures are averaged: for each split, the positions of its images in ``query``
+            and ``gallery``. Without splits, every query is compared with the whole gallery.
+        tracks: track of each gallery image, for tests that rank tracks instead of images (image-to-track search of
+            VeRi-776). Without tracks, images are ranked. A test set cannot have both tracks and splits.
+        single_shot: whether the CMC curve is computed for galleries with one randomly drawn image per identity
+            (original protocol of CUHK03).
         in_gallery: number of queries that are also gallery images. If a query is also a gallery image, its ranking
             leaves out the query image itself, even if the camera filter is off.
-        names: names of the identities and cameras.
+        names: names of identities and cameras.
         has_cameras: whether cameras are known. If cameras are unknown, the camera filter leaves out no image.
         tracklets: whether queries and gallery entries are tracklets. The feature of a tracklet is the mean over its
-            frames, and ``query`` and ``gallery`` contain all frames.
+            frames; ``query`` and ``gallery`` then contain all frames.
     """
 
     name: str
@@ -182,7 +185,7 @@ class QueryGallery:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A sequence of tasks, and the test sets to evaluate after each task; iteration yields the tasks."""
+    """A sequence of tasks, with the test sets that are evaluated after each task; iteration yields the tasks."""
 
     name: str
     tasks: tuple[Task, ...]

@@ -1,10 +1,10 @@
-"""The rendered people that lreid includes: a data set in a single zip archive, which lreid never unpacks.
+"""The rendered people that lreid includes: a data set in one zip archive, which lreid never unpacks.
 
-``python tools/render people.zip`` renders such an archive. An image of the archive has an address::
+``python tools/render people.zip`` renders the archive. An image of the archive has an address::
 
     rendered:<domain>/<file>
 
-The whole archive (some megabytes) stays in memory, so that threads and forked processes can read images without a lock.
+The whole archive (a few megabytes) is in memory, so that threads and forked processes read images without a lock.
 """
 
 import csv
@@ -29,7 +29,7 @@ INDEX, IMAGES = "index.csv", "images/"  # members of the archive
 
 
 def read_rendered(address: str) -> bytes:
-    """Return the bytes of the JPEG image with this address (``rendered:…``).
+    """Return the bytes of the JPEG image with an address of the form ``rendered:…``.
 
     Raises:
         InputError: no image has this address, or the archive is missing or damaged.

@@ -12,32 +12,31 @@ Passes = Literal["identities", "images"]
 
 
 class Sampler(data.Sampler[list[int]]):
-    """Base class of samplers, which draw the batches of a task in each epoch and append exemplars to each batch.
+    """Base class of samplers, which choose the images of each batch in each epoch and append exemplars.
 
-    A sampler is a torch sampler whose items are whole batches. ``DataLoader(…, batch_sampler=sampler)`` requests each
-    image of a batch from the data set separately. ``DataLoader(…, sampler=sampler, batch_size=None)`` requests all
-    images of a batch at once.
+    A sampler is a torch sampler that yields whole batches. ``DataLoader(…, batch_sampler=sampler)`` reads the images of
+    a batch one by one. ``DataLoader(…, sampler=sampler, batch_size=None)`` reads all images of a batch at once.
 
-    An epoch depends only on ``(seed, epoch)``, so every epoch can be drawn without drawing the earlier epochs.
-    Exemplars are appended to batches of task images, so the number of batches per epoch and the frequency of task
-    images do not depend on the memory. The official code of iCaRL, Co2L and CCLIS instead shuffles exemplars and task
-    images together, which gives more batches per epoch; lreid's batches are larger.
+    The batches of an epoch depend only on ``(seed, epoch)``, so no earlier epoch needs to be drawn first. Exemplars are
+    appended to batches of task images, so a larger memory changes neither the number of batches per epoch nor how often
+    a task image occurs. The official code of iCaRL, Co2L and CCLIS instead shuffles exemplars and task images together,
+    which gives smaller batches and more batches per epoch.
 
     Args:
         labels: class label of every image.
-        seed: one integer or several, such as the run's seed and the number of the task.
-        exemplars: class labels of the exemplars; ``labels`` must not contain any of these labels. The index of the
-            first exemplar is ``len(labels)``.
-        exemplar_share: share of exemplars in a batch, in [0, 1); the share is lower if the memory is too small. If
-            ``exemplar_share`` is 0, an exemplar is drawn as often as an image of the task, on average. A batch has at
+        seed: one or several integers, such as the run's seed and the number of the task.
+        exemplars: class labels of the exemplars, which must not occur in ``labels``. The image index of the first
+            exemplar is ``len(labels)``.
+        exemplar_share: share of exemplars in a batch, in [0, 1); it is lower if the memory is too small. With
+            ``exemplar_share=0``, an exemplar is drawn as often as an image of the task on average, and a batch has at
             least one exemplar.
-        steps: number of batches per epoch; 0 means one pass over the task. If ``steps`` exceeds the batches of one
-            pass, an epoch makes several passes.
+        steps: number of batches per epoch; 0 means one pass over the images of the task. If ``steps`` exceeds the
+            number of batches in one pass, an epoch consists of several passes.
 
     Attributes:
-        batches_per_epoch: number of batches, the same in every epoch.
-        num_support: number of support images per identity. In an episode, the support images of an identity precede its
-            query images.
+        batches_per_epoch: number of batches, which is the same in every epoch.
+        num_support: number of support images per identity. In an episode, the support images of an identity come before
+            its query images.
     """
 
     batches_per_epoch: int
@@ -60,11 +59,11 @@ class Sampler(data.Sampler[list[int]]):
         self.ratio = exemplar_share / (1 - exemplar_share) if exemplar_share else len(exemplars) / max(len(labels), 1)
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the number of the epoch, from 0, whose batches the iteration yields."""
+        """Set the number of the epoch (from 0) whose batches iteration yields."""
         self.at = epoch
 
     def __iter__(self) -> Iterator[list[int]]:
-        """Yield the batches of the epoch that :meth:`set_epoch` selected."""
+        """Yield the batches of the epoch that was set by :meth:`set_epoch`."""
         return iter([batch.tolist() for batch in self.epoch(self.at)])
 
     def __len__(self) -> int:
@@ -82,14 +81,14 @@ class Sampler(data.Sampler[list[int]]):
         return [np.concatenate(pair) for pair in zip(batches, self.exemplar_rows(rng), strict=True)]
 
     def own_batches(self, rng: np.random.Generator) -> list[np.ndarray]:
-        """Draw the batches of one pass over the task, as image indices."""
+        """Draw the batches of one pass over the task's images, as image indices."""
         raise NotImplementedError
 
     def exemplar_rows(self, rng: np.random.Generator) -> np.ndarray:
         """Draw the exemplars for every batch of an epoch, as indices (batches, n).
 
         The exemplars of each identity are shuffled and cut into pairs, so that nearly every exemplar has a positive in
-        its batch. The pairs are shuffled, too. An exemplar is drawn again only after all other exemplars have been
+        its batch. The pairs are in random order. An exemplar is drawn again only after all other exemplars have been
         drawn.
         """
         pairs = _runs(self.stored, 2, rng)
@@ -102,32 +101,31 @@ class Sampler(data.Sampler[list[int]]):
         raise NotImplementedError
 
     def _dealt(self, deck: np.ndarray, own: int) -> np.ndarray:
-        """Deal the exemplars in ``deck`` to batches of ``own`` task images, in turn: indices (batches, n)."""
+        """Deal the exemplars in ``deck`` in turn to batches of ``own`` task images: indices (batches, n)."""
         count = min(max(round(self.ratio * own), 1), len(deck))
         return np.resize(deck, (self.batches_per_epoch, count))  # np.resize starts again at the end of the deck
 
 
 class IdentitySampler(Sampler):
-    """Draws P x K batches, which have P identities with K images each.
+    """Draw P x K batches, which contain K images of each of P identities.
 
-    The argument ``passes`` defines what one pass over the task is:
+    The argument ``passes`` defines one pass over the task:
 
     * ``identities``, as in DMML's official code: each identity occurs at most once. The identities are shuffled and cut
-      into batches of P identities. The remaining identities (fewer than P) do not occur in the pass.
+      into batches of P. The last identities, fewer than P, do not occur in this pass.
     * ``images``, as in BoT's official code: nearly every image occurs once. The images of each identity are shuffled
-      and cut into groups of K images; the remaining images do not occur in the pass. A batch consists of one group from
-      each of P identities. BoT's code draws the P identities of a batch at random, until fewer than P identities have
-      groups left. lreid instead deals the groups to the batches in turn, identity after identity in random order. With
-      lreid's procedure, fewer groups remain unused, and every epoch has the same number of batches.
+      and cut into groups of K; images that fill no group do not occur in this pass. A batch consists of one group from
+      each of P identities. BoT's code draws the P identities of each batch at random, until fewer than P identities
+      have groups left. lreid instead goes through the identities in random order and deals their groups to the batches
+      in turn. With lreid's procedure, fewer groups remain unused, and every epoch has the same number of batches.
 
     If an identity has fewer than K images, some of its images occur several times.
 
     Args:
-        labels: class label of every image.
         identities: P, number of identities per batch.
         images: K, number of images per identity.
         task_name: name of the task, for messages.
-        passes: ``"identities"`` or ``"images"``, as described above.
+        passes: ``"identities"`` or ``"images"``, see above.
         options: further arguments of :class:`Sampler`.
 
     Raises:
@@ -166,7 +164,7 @@ class IdentitySampler(Sampler):
 
     @property
     def images_per_batch(self) -> int:
-        """P * K."""
+        """Number of images in a batch, P * K."""
         return self.identities * self.images_each
 
     def own_batches(self, rng: np.random.Generator) -> list[np.ndarray]:
@@ -186,7 +184,7 @@ class IdentitySampler(Sampler):
         ]
 
     def _groups(self, shuffled: np.ndarray) -> list[np.ndarray]:
-        """Cut the images of one identity into disjoint blocks of K images: at least one, and at most one per batch."""
+        """Cut the images of one identity into disjoint blocks of K images: at least one, at most one per batch."""
         size = self.images_each
         count = min(max(len(shuffled) // size, 1), self.batches_per_pass)
         return [self._block(shuffled[number * size :][:size]) for number in range(count)]
@@ -196,30 +194,29 @@ class IdentitySampler(Sampler):
 
 
 class CameraSampler(IdentitySampler):
-    """Draws P x K batches with one random image per identity, and K - 1 images of the identity from other cameras.
+    """Draw P x K batches: per identity, one random image and K - 1 of its images from other cameras.
 
-    An identity occurs at most once per pass. For each identity, the sampler draws one image at random, and K - 1 images
-    from the identity's images from other cameras. If no other camera saw the identity, the K - 1 images are drawn from
-    all other images of the identity. If the identity has too few images, some images are repeated. With
-    ``passes="images"``, the number of batches per epoch is the number of task images divided by the batch size.
+    An identity occurs at most once per pass over the task. For each identity, the sampler draws one image, and K - 1
+    images of the same identity from other cameras. If no other camera saw the identity, the K - 1 images are drawn from
+    all its other images. If the identity has too few images, images are repeated. With ``passes="images"``, an epoch
+    has as many batches as the task has images, divided by the batch size.
 
-    Source: ``RandomMultipleGallerySampler`` of the official code of LSTKC, DKP and DASK. If an identity has a single
-    image, the official sampler draws the image once, which shifts the rest of the batch by K - 1 places. lreid's
-    sampler draws the image K times.
+    Source: ``RandomMultipleGallerySampler`` in the official code of LSTKC, DKP and DASK. If an identity has a single
+    image, the official sampler draws it once, which shifts the rest of the batch by K - 1 places. lreid's sampler draws
+    it K times.
 
-    If images come from several places, a network can distinguish most pairs of identities by the backgrounds alone.
-    With ``neighbours`` above 1, a batch consists of groups of ``neighbours`` identities from the same place, so the
-    network must use the appearance of the identities. Identities that do not fill a group at their place are grouped at
-    random. A place is a set of cameras: two cameras that saw the same identity belong to the same place.
+    If images come from several places, the background alone distinguishes most pairs of identities. With ``neighbours``
+    above 1, a batch therefore consists of groups of ``neighbours`` identities from the same place, which the network
+    can only distinguish by their appearance. Identities that do not fill a group at their place form groups at random.
+    A place is a set of cameras: two cameras that saw the same identity belong to the same place.
 
     Args:
-        labels: class label of every image.
         cameras: camera of every image.
-        neighbours: number of identities per group from the same place; with 1, places are ignored.
+        neighbours: number of identities in a group from the same place; with 1, places are ignored.
         options: further arguments of :class:`IdentitySampler`.
 
     Raises:
-        ArgumentError: see :class:`IdentitySampler`; or P is not a multiple of ``neighbours``.
+        ArgumentError: see :class:`IdentitySampler`, or P is not a multiple of ``neighbours``.
     """
 
     def __init__(
@@ -251,7 +248,7 @@ class CameraSampler(IdentitySampler):
         ]
 
     def _order(self, rng: np.random.Generator) -> np.ndarray:
-        """Shuffle all identities; with ``neighbours`` above 1, the identities of a group stay together."""
+        """Shuffle all identities; with ``neighbours`` above 1, keep the identities of a group together."""
         if self.neighbours == 1:
             return rng.permutation(len(self.images))
         whole, left = [], []
@@ -264,7 +261,7 @@ class CameraSampler(IdentitySampler):
         return np.concatenate([rng.permutation(dealt[:end].reshape(-1, self.neighbours)).ravel(), dealt[end:]])
 
     def _across_cameras(self, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        """Draw one image of an identity and K - 1 of its images from other cameras: indices (K,)."""
+        """Draw one image of an identity, and K - 1 of its images from other cameras: indices (K,)."""
         first = rng.choice(rows)
         others = rows[self.cameras[rows] != self.cameras[first]]
         if len(others) == 0:
@@ -274,19 +271,18 @@ class CameraSampler(IdentitySampler):
 
 
 class EpisodeSampler(IdentitySampler):
-    """Draws episodes: N identities with a few support and query images each (DMML, ICCV 2019; DwoPP, BMVC 2022).
+    """Draw episodes: N identities with a few support and query images each (DMML, ICCV 2019; DwoPP, BMVC 2022).
 
     If an identity has too few images for an episode, some of its images occur several times. The official code repeats
-    the list of images and draws supports and queries from this list, so the same image can be both. lreid draws the
-    queries first and the supports from the remaining images. An image is therefore both query and support only if it is
-    the identity's only image.
+    the list of images and draws supports and queries from it, so an image can be both support and query. lreid draws
+    the queries first, and the supports from the remaining images. In lreid, an image is therefore both query and
+    support only if it is the only image of its identity.
 
     Args:
-        labels: class label of every image.
         identities: N, number of identities per episode.
         num_support, num_query: numbers of support and query images per identity. In an episode, the supports of an
-            identity precede its queries. Exemplars are also drawn in blocks of one identity, so ``exemplar_share`` is a
-            share of identities.
+            identity come before its queries. Exemplars are drawn identity by identity, so ``exemplar_share`` is a share
+            of identities.
         options: further arguments of :class:`IdentitySampler`.
 
     Raises:
@@ -319,19 +315,17 @@ class EpisodeSampler(IdentitySampler):
 
 
 class StreamSampler(Sampler):
-    """Cuts a stream of the task's images into segments; every image occurs once per pass.
+    """Cut a stream of the task's images into segments; every image occurs once per pass.
 
-    The images of each identity are cut into runs of up to ``correlation`` consecutive images, and the runs of all
-    identities are shuffled. With ``correlation`` 1, consecutive images are independent. With a large ``correlation``,
-    the stream consists of one identity after the other. A ``correlation`` above 1 is the strength of temporal
-    correlation (STC) of Contrast Scoring (Wu et al., 2021): the number of consecutive images of one class "until a
-    class change happens". Two consecutive runs therefore have different identities, unless an identity has more than
-    half of all runs.
+    The images of each identity are cut into runs of up to ``correlation`` images, and the runs of all identities are
+    shuffled. With ``correlation=1``, consecutive images are independent. With a large ``correlation``, the stream
+    contains one identity after the other. Values above 1 are the strength of temporal correlation (STC) of Contrast
+    Scoring (Wu et al., 2021), the number of consecutive images of one class "until a class change happens". Two runs in
+    succession therefore have different identities, unless one identity has more than half of all runs.
 
     Args:
-        labels: class label of every image.
-        segment: maximum number of task images per step. The sizes of the segments of a pass differ by at most one
-            image.
+        segment: maximum number of task images in a segment, the images of one step. The sizes of all segments in a pass
+            differ by at most one image.
         correlation: maximum number of consecutive images of one identity.
         options: further arguments of :class:`Sampler`.
 
@@ -367,14 +361,14 @@ class StreamSampler(Sampler):
 
 
 def _by_label(labels: Sequence[int] | np.ndarray) -> list[np.ndarray]:
-    """Return the image indices of each label, in ascending order of labels."""
+    """Return the image indices of each label, ordered by label."""
     order = np.argsort(labels, kind="stable")  # (n,)
     starts = np.unique(np.asarray(labels)[order], return_index=True)[1]
     return np.split(order, starts)[1:]  # the first part, before the first label, is empty
 
 
 def _connected(cameras: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Group identities by place, given each one's cameras; cameras that saw the same identity share a place."""
+    """Group identities by place, given the cameras of each; cameras that saw the same identity share a place."""
     places: list[tuple[set[int], list[int]]] = []  # cameras and identities of each place
     for identity, own in enumerate(cameras):
         seen, members = set(own.tolist()), [identity]
@@ -394,15 +388,15 @@ def _runs(identities: Sequence[np.ndarray], length: int, rng: np.random.Generato
 
 
 def _without_equal_neighbours(order: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Reorder runs such that consecutive runs have different labels, with few changes to the given order.
+    """Reorder runs so that consecutive runs have different labels; change the given order as little as possible.
 
-    Each step selects the first remaining run whose label differs from the label of the previous run. If more than half
-    of the remaining runs have the same label, the step selects a run of this label instead. If more than half of all
-    runs have the same label, the order ends with several runs of this label.
+    Each step takes the first remaining run whose label differs from that of the previous run. If more than half of the
+    remaining runs have one label, the step takes a run of this label instead. If more than half of all runs have one
+    label, the result ends with several runs of this label.
 
     Args:
-        order: (n,) numbers of the runs.
-        labels: (n,) label of run 0, 1, ….
+        order: (n,) numbers of the runs, in the given order.
+        labels: (n,) labels of run 0, 1, ….
     """
     left = np.bincount(labels)  # number of runs of each label that are left
     waiting, taken, last = order.tolist(), [], -1

@@ -1,6 +1,6 @@
-"""Read data set names and image paths of the form ``SCHEME:…``; each scheme has a module that reads its names.
+"""Read data set names and image paths of the form ``SCHEME:…``; each scheme has its own module.
 
-The module of a scheme is imported at the first use of a name or path with this scheme.
+The module of a scheme is imported when a name or path with this scheme is first used.
 """
 
 import importlib
@@ -33,11 +33,11 @@ class Sources:
     """Settings for reading data sets.
 
     Attributes:
-        root: folder of the data sets; image paths in CSV files may be relative to it.
-        cameras: policy for the camera numbers of data sets without cameras, see
+        root: folder of the data sets; image paths in CSV files may be relative to this folder.
+        cameras: rule for the camera numbers of data sets without cameras, see
             :func:`lreid.data.layout.cameras_of_test`.
         split_seed: seed of random splits.
-        pattern: pattern of the paths in folders of custom images, see :class:`lreid.data.pattern.Pattern`; if empty,
+        pattern: pattern for paths in folders of custom images, see :class:`lreid.data.pattern.Pattern`; without one,
             lreid infers identities and cameras.
         synthetic: keyword arguments of :func:`lreid.data.synthetic.load_synthetic`.
     """
@@ -49,7 +49,7 @@ class Sources:
     synthetic: Mapping[str, Any] = field(default_factory=dict)
 
     def existing(self, path: str, kind: str) -> Path:
-        """Return the path if it exists, otherwise the same path in ``root``; errors call the missing path a ``kind``.
+        """Return the path if it exists, otherwise the same path in ``root``; errors call a missing path a ``kind``.
 
         Raises:
             InputError: the path exists neither in the working directory nor in ``root``.
@@ -62,14 +62,14 @@ class Sources:
 
 @dataclass(frozen=True)
 class Scheme:
-    """Functions that read the data set names and the image paths of a scheme.
+    """The functions that read the data set names and image paths of one scheme.
 
     Attributes:
-        load: function that loads the data sets of a name. Its arguments are the part of the name after ``SCHEME:``, the
-            sources and the number of the split.
-        read: function that returns the image (H, W, 3) uint8 RGB at a path; None if images are plain files.
-        file: function that returns the file from which the image at a path is computed; None if no file is used.
-        content: function that returns all bytes, apart from the file, that determine the image at a path.
+        load: function that loads the data sets of a name. Arguments of ``load`` are the rest of the name after
+            ``SCHEME:``, the sources and the number of the split.
+        read: function that returns the image (H, W, 3) uint8 RGB at a path, or None if images are plain files.
+        file: function that returns the file from which the image at a path is computed, or None if there is none.
+        content: function that returns all bytes besides the file that determine the image at a path.
     """
 
     load: Callable[[str, Sources, int], list[DataSet]]
@@ -79,7 +79,7 @@ class Scheme:
 
 
 def scheme_of(name: str) -> Scheme | None:
-    """Return the scheme of a data set name or an image path; None if the name has no scheme."""
+    """Return the scheme of a data set name or an image path, or None if it has no scheme."""
     start, colon, _ = name.partition(":")
     if not colon or start not in MODULES:
         return None
@@ -88,17 +88,17 @@ def scheme_of(name: str) -> Scheme | None:
 
 
 def image_scheme(path: str) -> Scheme | None:
-    """Return the scheme that reads the image at a path; None for a plain file."""
+    """Return the scheme that reads the image at a path, or None if the path is a plain file."""
     scheme = scheme_of(path)
     return scheme if scheme is not None and scheme.read is not None else None
 
 
 def file_of(path: str) -> str | None:
-    """Return the file from which the image at a path is computed; None if no file is used, as for synthetic images."""
+    """Return the file from which the image at a path is computed, or None if there is none, as for synthetic images."""
     scheme = image_scheme(path)
     return path if scheme is None else scheme.file(path)
 
 
 def is_address(path: str) -> bool:
-    """Whether an image path or a data set name denotes images without a file, which are synthetic or rendered."""
+    """Whether an image path or a data set name stands for images without files of their own (synthetic or rendered)."""
     return file_of(path) is None

@@ -1,4 +1,4 @@
-"""The specification of a data set: names, folders, splits, published counts and licence."""
+"""The specification of a data set: its names, folders, splits, published counts and licence."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,20 +19,20 @@ def published(cameras: int | None = None, **splits: tuple[int | None, int | None
     """Collect published counts under the names in :data:`COLUMNS`.
 
     Args:
-        cameras: number of cameras of the whole data set.
-        splits: identities and images of ``train``, ``query`` and ``gallery``; None for a count that is not published.
-            If a data set has several random splits, the counts refer to a single split. All distractors together count
-            as one identity.
+        cameras: number of cameras in the whole data set.
+        splits: identities and images of ``train``, ``query`` and ``gallery``, or None for counts that are not
+            published. If a data set has several random splits, the published counts refer to a single split. All
+            distractors together count as one identity.
     """
     numbers = {f"{split} {kind}": n for split, pair in splits.items() for kind, n in zip(KINDS, pair, strict=True)}
     return {column: count for column, count in {**numbers, "cameras": cameras}.items() if count is not None}
 
 
 class NotThere(InputError):
-    """The data set was not found in any of its possible folders.
+    """Error: the data set was not found in any of its possible folders.
 
     Attributes:
-        places: possible folders of the data set; preferred folders come first.
+        places: possible folders of the data set, preferred ones first.
     """
 
     def __init__(self, message: str, places: Sequence[Path]) -> None:
@@ -42,11 +42,11 @@ class NotThere(InputError):
 
 @dataclass(frozen=True)
 class Layout:
-    """The possible folders of a data set, and the required content of such a folder.
+    """The possible folders of a data set, and the content that such a folder must have.
 
     Attributes:
-        homes: possible folders of the data set, relative to the folder of all data sets; preferred folders come first.
-        folders, files: folders and files that the data set's folder must contain.
+        homes: possible folders of the data set, relative to the folder of all data sets, preferred ones first.
+        folders, files: folders and files that the folder of the data set must contain.
     """
 
     homes: Sequence[str]
@@ -58,7 +58,7 @@ class Layout:
         return [root / home for home in self.homes]
 
     def lacking(self, root: Path) -> dict[Path, list[str]]:
-        """List what each existing folder of the data set lacks: missing files and folders."""
+        """List the files and folders that each existing folder of the data set lacks."""
         return {
             home: [f"{name}/" for name in self.folders if not (home / name).is_dir()]
             + [name for name in self.files if not (home / name).is_file()]
@@ -69,12 +69,12 @@ class Layout:
 
 @dataclass(frozen=True)
 class Conversion:
-    """Conversion of a release that lreid cannot read directly.
+    """The conversion of a release that lreid cannot read directly.
 
     Attributes:
         convert: function that writes the images; its argument is the folder of the release.
-        release: possible folders of the release, and their required content.
-        makes: files and folders that ``convert`` writes, named as in :meth:`Layout.lacking`.
+        release: possible folders of the release, and the content that they must have.
+        makes: names of the files and folders that ``convert`` writes, as in :meth:`Layout.lacking`.
     """
 
     convert: Callable[[Path], None]
@@ -82,36 +82,35 @@ class Conversion:
     makes: Sequence[str]
 
     def released(self, root: Path) -> Path | None:
-        """Return the first folder that contains at least a part of the release; None if there is no such folder."""
+        """Return the first folder that contains at least a part of the release, or None."""
         whole = len(self.release.folders) + len(self.release.files)
         return next((home for home, missing in self.release.lacking(root).items() if len(missing) < whole), None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """The specification of a data set or of a variant of a data set.
+    """The specification of a data set, or of one variant of it.
 
     Attributes:
-        name: name as in ``BENCHMARK.TRAIN``.
-        read: function that reads the data set from its folder. If the data set has several splits, the function also
-            receives ``split`` (from 0) and the ``seed`` of random splits. If file names contain no cameras, the
-            function also receives ``cameras``. The function raises InputError if a file name or list is faulty, or a
-            split is empty.
+        name: name of the data set, as in ``BENCHMARK.TRAIN``.
+        read: function that reads the data set from its folder. If the data set has several splits, this function also
+            receives ``split`` (from 0) and the ``seed`` of random splits. If file names contain no cameras, it also
+            receives ``cameras``. The function raises InputError if a file name or list is faulty, or a split is empty.
         title: name of the data set in texts.
         source: address of the authors' page.
-        on_request: whether the data set is available from its authors only on request.
-        licence: short form of the licence on the authors' page or in their agreement.
+        on_request: whether the authors give the data set only on request.
+        licence: short form of the licence that the authors' page or agreement states.
         layout: folders and files of the data set.
         folder: folder for the archives of the data set, relative to the folder of all data sets.
-        conversion: conversion from the release to images; None if the release contains readable images.
+        conversion: conversion of the release to images, or None if the release contains readable images.
         unpack_frames: function that unpacks the archives into a folder, with a given number of frames per tracklet;
-            None means that whole archives are unpacked.
+            with None, whole archives are unpacked.
         splits: number of random splits over which figures are averaged.
         cameras: whether file names contain cameras.
-        renumbered: whether test identities are numbered from 0 again, so that the same number means different people in
+        renumbered: whether test identities are numbered from 0 again, so that a number means different people in
             training and test lists.
         published: published counts of identities, images and cameras.
-        remark: remark in the table of all data sets.
+        remark: remark for the table of all data sets.
     """
 
     name: str
@@ -134,16 +133,14 @@ class Spec:
         """Read the data set.
 
         Args:
-            root: folder of all data sets.
             split: number of the split, from 0, for data sets with several splits.
-            seed: seed of random splits.
-            cameras: policy for camera numbers if file names contain no cameras, see
+            cameras: rule for camera numbers if file names contain no cameras, see
                 :func:`lreid.data.layout.cameras_of_test`.
 
         Raises:
             NotThere: the data set has no folder in ``root``.
-            InputError: the folder lacks a file or folder, has a different layout, a file name is unexpected, or a split
-                is empty.
+            InputError: the folder lacks a file or folder or has a different layout, a file name is unexpected, or a
+                split is empty.
         """
         options: dict[str, Any] = {"split": split, "seed": seed} if self.splits > 1 else {}
         if not self.cameras:
@@ -151,7 +148,7 @@ class Spec:
         return self.read(self.home(Path(root)), **options)
 
     def home(self, root: Path) -> Path:
-        """Return the first folder that contains everything that the layout requires.
+        """Return the first folder of the data set that contains everything that the layout requires.
 
         Raises:
             NotThere: no folder of the data set exists.

@@ -1,4 +1,4 @@
-"""Build a lifelong benchmark from data sets: split identities into tasks, and build test sets from test splits."""
+"""Build a lifelong benchmark from data sets: split identities into tasks, and make test sets of the test splits."""
 
 import logging
 from collections import Counter
@@ -26,16 +26,16 @@ class Cut:
     """Rules for cutting the training data sets into tasks.
 
     Attributes:
-        tasks_per_dataset: number of tasks into which each data set is cut.
-        pool: merge all data sets into one data set, with one test set, before cutting.
+        tasks_per_dataset: number of tasks into which lreid cuts each data set.
+        pool: whether to merge all data sets into one, with one test set, before cutting.
         identities: maximum number of training identities per data set; identities with the lowest numbers are used. 0
             means all identities.
         order: order of the identities before cutting: ``"ascending"``, as in DwoPP's official split, or ``"random"``.
-        order_seed: seed of the random order. The order of one data set does not depend on the other data sets.
-        scenario: in ``"class-incremental"``, no two tasks share a class or identity. In ``"domain-incremental"``, every
-            data set is one task, and all data sets have the same classes.
-        groups: the tasks of a single data set; each group has a name, followed by cameras or dates. An identity may be
-            in several tasks and has the same label in all its tasks. Images that belong to no group are left out.
+        order_seed: seed of the random order. The random order of a data set does not depend on other data sets.
+        scenario: In ``"class-incremental"``, no two tasks share a class or identity. In ``"domain-incremental"``, every
+            data set is one task, and all have the same classes.
+        groups: tasks of a single data set; each group is a name, followed by cameras or dates. An identity may be in
+            several tasks, with the same label in all of them. Images that belong to no group are left out.
         group_by: ``"camera"`` or ``"date"``, see :attr:`lreid.data.records.DataSet.dates`.
     """
 
@@ -51,14 +51,14 @@ class Cut:
 
 @dataclass(frozen=True)
 class Unseen:
-    """Data sets that are only used for testing.
+    """Data sets that are used only for testing.
 
     Attributes:
         names: names of the data sets.
-        galleries: ``"separate"`` for one test set per data set; ``"merged"`` for one test set with the queries and
-            galleries of all data sets, as in AKA; or ``"both"``.
-        splits: maximum number of random splits per data set over which figures are averaged. 0 means all 10 or 20
-            splits; 1 means only the first split, as in AKA.
+        galleries: ``"separate"`` for one test set per data set, ``"merged"`` for one test set with the queries and
+            galleries of all data sets, as in AKA, or ``"both"``.
+        splits: maximum number of random splits per data set, over which figures are averaged. 0 means all splits (10 or
+            20); 1 means only the first one, as in AKA.
     """
 
     names: Sequence[str] = ()
@@ -70,11 +70,11 @@ class Unseen:
 class Learned:
     """Data sets on which the initial model was trained; their test sets count as seen from the first task on.
 
-    The training of the initial model counts as the first task, which has no images, see :data:`BEFORE`.
+    The training of the initial model counts as the first task, which has no images (:data:`BEFORE`).
 
     Attributes:
-        names: names of the data sets; empty if the data sets are no longer available for testing. If the run itself
-            also uses a data set of the same name, the test set of the earlier training is called "NAME before".
+        names: names of the data sets, empty if they are no longer available for testing. If the run also uses a data
+            set with the name of one of them, the test set of the earlier training is called "NAME before".
         identities: number of classes that the initial model learned.
     """
 
@@ -91,24 +91,20 @@ def build_benchmark(
     cut: Cut = Cut(),
     sources: Sources = Sources(),  # noqa: B008
 ) -> Benchmark:
-    """Build a sequence of tasks, and the test sets of ``learned``, ``train`` and ``unseen``, in this order.
+    """Build a sequence of tasks, and test sets of ``learned``, ``train`` and ``unseen``, in this order.
 
-    The class label of an identity is its position in the sequence. Without ``cut.groups``, no two tasks share an
-    identity.
+    The class label of an identity is its position in the sequence. Without ``cut.groups``, tasks share no identities.
 
     Args:
         name: name of the benchmark in tables.
-        train: names of the data sets to train on, in this order (see :func:`lreid.data.datasets.load_datasets`). If a
-            data set has random splits, the first split is used.
-        unseen: data sets that are only used for testing.
-        learned: data sets on which the initial model was trained.
+        train: names of the training data sets, in the order of training (see
+            :func:`lreid.data.datasets.load_datasets`). Of a data set with random splits, the first split is used.
         cut: rules for cutting data sets into tasks.
-        sources: settings for reading data sets.
 
     Raises:
-        ArgumentError: a data set occurs twice, lacks required training or test images, or has fewer identities than
-            tasks; a class is in two data sets of a class-incremental benchmark; or a value is invalid. The message
-            names the config key.
+        ArgumentError: a data set occurs twice, lacks training or test images that it needs, or has fewer identities
+            than tasks; a class is in two data sets of a class-incremental benchmark; or a value is invalid. The message
+            names the config key to change.
         InputError: a data set cannot be loaded.
     """
     _require_allowed(train, unseen, learned, cut, sources)
@@ -141,7 +137,7 @@ def build_benchmark(
 
 
 def _group_tasks(data_set: DataSet, cut: Cut, *, first: int, index: int) -> list[Task]:
-    """Build one task per group of cameras or dates; labels start at ``first``, and task numbers start at ``index``."""
+    """Build one task per group of cameras or dates; labels begin at ``first``, and task numbers at ``index``."""
     by_date = cut.group_by == "date"
     if by_date and not data_set.dates:
         fault = f"is date, but {data_set.name} has no dates; docs/how-to/datasets.md explains how to add them"
@@ -175,7 +171,7 @@ def _group_tasks(data_set: DataSet, cut: Cut, *, first: int, index: int) -> list
 
 
 def _unseen_tests(unseen: Unseen, others: Sequence[Splits]) -> Iterator[QueryGallery]:
-    """Yield the unseen test sets: separate test sets, a merged test set, or both."""
+    """Yield the test sets of unseen data sets: separate ones, a merged one, or both."""
     if unseen.galleries != "merged":
         yield from (query_gallery(versions, "unseen") for versions in others)
     if unseen.galleries != "separate" and others:
@@ -218,8 +214,8 @@ def _unseen_splits(unseen: Unseen, sources: Sources) -> list[Splits]:
 def _tests_before(learned: Learned, sources: Sources, taken: set[str]) -> list[QueryGallery]:
     """Build test sets from the data sets on which the initial model was trained.
 
-    If another test set already has the name of a data set, the name gets the suffix "before". If several of the earlier
-    data sets share a name, an older data set gets the suffix more often than a newer one.
+    If another test set already has the name of such a data set, the name gets the suffix "before". If several of the
+    earlier data sets share a name, older data sets get the suffix more than once.
     """
     data_sets = [data_set for each in learned.names for data_set in load_datasets(each, sources) if data_set.query]
     tests: list[QueryGallery] = []
@@ -233,7 +229,7 @@ def _tests_before(learned: Learned, sources: Sources, taken: set[str]) -> list[Q
 
 
 def query_gallery(versions: Splits, kind: Literal["seen", "unseen", "merged"]) -> QueryGallery:
-    """Build one test set from all splits of a data set; it contains each image once, even if several splits use it."""
+    """Build one test set from all splits of a data set; images that several splits use occur once."""
     first = versions[0]
     if len(versions) == 1:
         return QueryGallery(
@@ -259,7 +255,7 @@ def query_gallery(versions: Splits, kind: Literal["seen", "unseen", "merged"]) -
 
 
 def pool_splits(name: str, data_sets: Sequence[Splits]) -> list[DataSet]:
-    """Merge data sets split by split; if a data set has fewer splits than another, its splits are repeated."""
+    """Merge data sets split by split; the splits of a data set with fewer splits than others are repeated."""
     number = max(len(versions) for versions in data_sets)
     return [
         pool_data_sets(name, [versions[split % len(versions)] for versions in data_sets]) for split in range(number)
@@ -269,12 +265,12 @@ def pool_splits(name: str, data_sets: Sequence[Splits]) -> list[DataSet]:
 def split_identities(data_set: DataSet, tasks_per_dataset: int, *, order: str, order_seed: int) -> list[list[int]]:
     """Cut the training identities of a data set into tasks.
 
-    All tasks get the same number of identities, and the first task also gets the remainder. With ascending order, the
-    result is DwoPP's split: for 751 identities, the first of ten tasks has 76 identities, and each later task has 75.
-    DwoPP's authors also used random orders, but did not publish their seed.
+    All tasks get the same number of identities; the first task also gets the remainder. The ascending order gives
+    DwoPP's split: of 751 identities, the first of ten tasks has 76, and each later task has 75. DwoPP's authors also
+    used random orders but did not publish their seed.
 
     Returns:
-        For each task, the list of its identities.
+        The identities of each task, as one list per task.
 
     Raises:
         ArgumentError: there are fewer identities than tasks, the number of tasks is not positive, or the order is
@@ -296,9 +292,9 @@ def split_identities(data_set: DataSet, tasks_per_dataset: int, *, order: str, o
 
 
 def pool_data_sets(name: str, data_sets: Iterable[DataSet]) -> DataSet:
-    """Merge data sets into one; identities and cameras are renumbered, so that no two data sets share a number.
+    """Merge data sets into one, and renumber identities and cameras so that no two data sets share a number.
 
-    The merged data set ranks single images, even if some data set ranks tracks or is single-shot.
+    The merged data set ranks single images, even if one of the data sets ranks tracks or is single-shot.
     """
     splits: dict[str, list[Record]] = {"train": [], "query": [], "gallery": [], "held_out": []}
     pid_offset = camid_offset = 0
@@ -320,7 +316,7 @@ def pool_data_sets(name: str, data_sets: Iterable[DataSet]) -> DataSet:
 
 
 def merge_tasks(benchmark: Benchmark) -> Benchmark:
-    """Merge all tasks of a benchmark into one task, for joint training; all seen test sets then belong to this task."""
+    """Merge all tasks of a benchmark into one for joint training; all seen test sets then belong to this task."""
     records = tuple(record for task in benchmark.tasks for record in task.records)
     held_out = tuple(record for task in benchmark.tasks for record in task.held_out)
     tests = tuple(replace(test, first_task=0) if test.kind == "seen" else test for test in benchmark.tests)
@@ -329,7 +325,7 @@ def merge_tasks(benchmark: Benchmark) -> Benchmark:
 
 
 def _shared_classes(seen: Sequence[DataSet], scenario: str, *, cut: bool) -> int:
-    """Count the classes that all tasks of a domain-incremental benchmark share; 0 for class-incremental benchmarks."""
+    """Count the classes that all tasks of a domain-incremental benchmark share; 0 for class-incremental ones."""
     if scenario == "class-incremental":
         home: dict[str, str] = {}
         for data_set in seen:
@@ -363,7 +359,7 @@ def _identities(records: Iterable[Record]) -> list[int]:
 
 
 def _first_identities(data_set: DataSet, number: int) -> DataSet:
-    """Limit the training split to its first identities; for classification, also limit the test splits."""
+    """Keep only the first identities of the training split; for classification, also limit the test splits to them."""
     chosen = set(_identities(data_set.train)[:number])
     limited = ("train", "query", "gallery", "held_out") if data_set.held_out else ("train",)
     records: dict[str, Any] = {
@@ -373,13 +369,13 @@ def _first_identities(data_set: DataSet, number: int) -> DataSet:
 
 
 def _labelled(records: Iterable[Record], labels: Mapping[int, int]) -> tuple[Record, ...]:
-    """Select the records of the identities in ``labels``, replace identities by labels, and sort by label and path."""
+    """Select the records whose identities are in ``labels``, replace identities by labels, sort by label and path."""
     chosen = [record._replace(pid=labels[record.pid]) for record in records if record.pid in labels]
     return tuple(sorted(chosen, key=lambda record: (record.pid, record.path)))
 
 
 def _require_usable(seen: Sequence[DataSet], unseen: Sequence[DataSet]) -> None:
-    """Raise ArgumentError if a name occurs twice, or a data set lacks the images for its use in training or testing."""
+    """Raise ArgumentError if a name occurs twice, or if a data set lacks images that training or testing needs."""
     names = Counter(data_set.name for data_set in (*seen, *unseen))
     seen_names, unseen_names = ({data_set.name for data_set in each} for each in (seen, unseen))
     if twice := next((name for name, count in names.items() if count > 1), None):

@@ -1,7 +1,6 @@
-"""Read data sets with torchreid's readers: ``torchreid:market1501`` uses torchreid's reader of ``market1501``.
+"""Read data sets with torchreid's readers; ``torchreid:market1501`` is read by torchreid's reader of ``market1501``.
 
-The prefix ``torchreid:`` also works for data sets that a script registered by
-``torchreid.data.register_image_dataset``.
+``torchreid:`` also works for data sets that a script registered with ``torchreid.data.register_image_dataset``.
 """
 
 import contextlib
@@ -22,15 +21,15 @@ SPLITS = ("train", "query", "gallery")
 def load(name: str, sources: Sources, split: int = 0) -> list[DataSet]:
     """Read a data set with torchreid's reader.
 
-    The data set must be in ``sources.root``, in a folder with the name that torchreid expects. If the folder is
-    missing, lreid raises an error before torchreid tries to download the data set. Records are sorted by path. Test
-    identities have the numbers of the data set's authors. torchreid numbers training identities in the arbitrary order
-    of a ``set``. lreid instead numbers training identities in the order of their first paths, beginning after the last
-    test identity. Junk (-1) is dropped; distractors (0) stay in the gallery.
+    The data set must be in ``sources.root``, in a folder with the name that torchreid expects. If the folder of the
+    data set is missing, lreid raises an error, so that torchreid does not try to download it. Records are sorted by
+    path. Test identities have the numbers of the data set's authors. torchreid numbers training identities in the
+    arbitrary order of a ``set``. lreid numbers them in the order of their first paths instead, beginning after the last
+    test identity. Junk (-1) is dropped, and distractors (0) stay in the gallery.
 
     Args:
         name: name of an image data set of torchreid.
-        sources: settings for reading; only ``root``, the folder of all data sets, is used.
+        sources: settings for reading, of which only ``root``, the folder of all data sets, is used.
         split: not used, because torchreid always reads the first split.
 
     Raises:

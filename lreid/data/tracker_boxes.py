@@ -1,4 +1,4 @@
-"""Read the boxes in the results of a tracker, in MOT Challenge's format or as JSON."""
+"""Read boxes from a tracker's results, in MOT Challenge's format or as JSON."""
 
 import logging
 import math
@@ -18,12 +18,12 @@ LARGEST = 2**53  # limit of frame and track numbers; above it, floats cannot hol
 
 
 class Box(NamedTuple):
-    """One line of a tracker's file: the bounding box of a person in a frame.
+    """One line of a tracker's file: a person's bounding box in a frame.
 
     Attributes:
         line: line number in the file, from 1.
         frame: number of the frame, from 1.
-        track: number of the track, by which the tracker identifies the person.
+        track: number of the track; the tracker gives each person such a number.
         left, top, width, height: position and size of the box, pixels.
     """
 
@@ -39,19 +39,18 @@ class Box(NamedTuple):
 def read_tracks(file: Path, classes: Sequence[int] = ()) -> list[Box]:
     """Read the boxes of a tracker's file, sorted by frame.
 
-    :func:`lreid.data.tracker_json.json_lines` reads JSON files. All other files have MOT Challenge's format: a line
-    contains frame, track, left, top, width and height, separated by commas or spaces; confidence, class and further
-    values may follow. Boxes with confidence 0 and boxes of other classes are left out, and a log line states the number
-    of such boxes.
+    :func:`lreid.data.tracker_json.json_lines` reads JSON files. All other files have MOT Challenge's format: each line
+    contains frame, track, left, top, width and height, separated by commas or spaces. Confidence, class and further
+    values may follow. Boxes with confidence 0 and boxes of other classes are left out; lreid logs how many.
 
     Args:
-        file: results of a tracker, or ``gt.txt`` of MOT Challenge.
-        classes: classes of the boxes to read. If ``classes`` is empty, all classes are read; from a ``gt.txt`` with
-            nine values per line, only pedestrians (class 1) are read.
+        file: results of a tracker, or a ``gt.txt`` file of MOT Challenge.
+        classes: classes of the boxes to read. If ``classes`` is empty, boxes of all classes are read; from a ``gt.txt``
+            with nine values per line, only pedestrians (class 1).
 
     Raises:
         InputError: the file cannot be read, or a line is faulty: values are missing, a frame number is below 1, width
-            or height is not positive, ``classes`` are given but the line has no class, or a frame has two boxes of the
+            or height is not positive, ``classes`` are given but the line has no class, or two boxes of a frame have the
             same track.
     """
     boxes: list[Box] = []
@@ -85,7 +84,7 @@ def read_tracks(file: Path, classes: Sequence[int] = ()) -> list[Box]:
 
 
 def _lines(file: Path) -> Iterator[tuple[int, str]]:
-    """Yield the number, from 1, and the text of each non-empty line of a tracker's file."""
+    """Yield the number (from 1) and the text of each line that is not empty."""
     try:
         if file.suffix == ".json":
             from lreid.data.tracker_json import json_lines
@@ -99,7 +98,7 @@ def _lines(file: Path) -> Iterator[tuple[int, str]]:
 
 
 def _report(file: Path, left_out: Mapping[str, int], taken: Mapping[float, int], *, empty: bool) -> None:
-    """Log how many boxes were left out, and whether the others have several classes; refuse a file without boxes."""
+    """Log how many boxes were left out, and whether the other boxes have several classes; refuse an empty file."""
     omitted = ", ".join(f"{reason}: {count}" for reason, count in sorted(left_out.items()))
     if empty:
         content = f" except boxes that lreid leaves out ({omitted}; pass --class N to take a class)" if omitted else ""

@@ -1,4 +1,4 @@
-"""Read a tracker's JSON file: rows of supervision's ``JSONSink``, or Ultralytics' results per frame."""
+"""Read a tracker's JSON file: rows of supervision's ``JSONSink``, or Ultralytics' results of each frame."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,18 +13,18 @@ CORNERS = (("x_min", "x1"), ("y_min", "y1"), ("x_max", "x2"), ("y_max", "y2"))
 
 
 def json_lines(file: Path) -> Iterator[tuple[int, str]]:
-    """Convert the boxes of a JSON file that have a track number to lines in MOT Challenge's format.
+    """Convert the boxes with a track number in a JSON file to lines in MOT Challenge's format.
 
     Args:
-        file: JSON file with a list. In supervision's form, an element is a row with a frame number and the corners of a
-            box, as written by ``sv.JSONSink`` with ``custom_data={"frame_index": number}``. In Ultralytics' form, an
-            element is the list that ``Results.summary()`` returns for a frame.
+        file: JSON file that contains a list. From supervision (``sv.JSONSink`` with ``custom_data={"frame_index":
+            number}``), an element of the list is a row with a frame number and the corners of a box. From Ultralytics,
+            an element is the list that ``Results.summary()`` returns for one frame.
 
     Returns:
-        Pairs of the position in the file, from 1, and the line.
+        Pairs of the position in the file (from 1) and the line.
 
     Raises:
-        InputError: the content of the file has neither supervision's nor Ultralytics' form.
+        InputError: the file has neither supervision's nor Ultralytics' form.
         OSError: the file cannot be read.
         ValueError: the file is not JSON.
     """
@@ -53,7 +53,7 @@ def json_lines(file: Path) -> Iterator[tuple[int, str]]:
 
 
 def _number(file: Path, number: int, row: dict[str, Any], names: tuple[str, ...]) -> float:
-    """Return the number that a row stores under the first matching key of ``names``."""
+    """Return the number in a row under the first of the keys ``names`` that the row has."""
     value = next((row[name] for name in names if name in row), None)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise InputError(f"{file}: row {number} has no {' or '.join(names)} that is a number; write it for every box")

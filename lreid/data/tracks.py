@@ -32,13 +32,13 @@ LISTS = (f"gt/{TRUTH}", "mtsc/mtsc.txt")  # files with the tracks in a folder of
 
 @dataclass(frozen=True)
 class Choice:
-    """Rules for selecting the boxes that become images.
+    """Rules that select which boxes become images.
 
     Attributes:
-        every: length of a stretch in seconds. A track is cut into stretches of time, and the sharpest box of each
-            stretch becomes an image.
-        most: maximum number of images per track. For long tracks, the stretches are longer than ``every``.
-        height: minimum height of a box, pixels.
+        every: length of a time interval in seconds. A track is cut into intervals of this length, and the sharpest box
+            of each interval becomes an image.
+        most: maximum number of images per track. Long tracks therefore have longer intervals than ``every``.
+        height: minimum height of a box in pixels.
         sharpness: minimum sharpness of a box, see :func:`sharpness`.
         classes: classes of the boxes to read, see :func:`lreid.data.tracker_boxes.read_tracks`.
     """
@@ -60,24 +60,24 @@ def from_tracks(
 ) -> int:
     """Write images ``out/images/CAMERA/TRACK/FRAME.jpg`` and their list, ``out/index.csv``.
 
-    Every camera becomes a domain with its own identities, split by :func:`lreid.data.custom.splits_of`. As each
-    identity has a single camera, the list has no column for cameras. With ``same``, all cameras together form one
-    domain, and the list has a column for cameras.
+    Every camera becomes a domain with identities of its own, which :func:`lreid.data.custom.splits_of` splits. The list
+    has no column for cameras in this case, because each identity has a single camera. With ``same``, all cameras form
+    one domain, and the list has a column for cameras.
 
     Args:
         sources: videos, folders of frames, folders of MOT Challenge (``img1``) or MTMC (``vdo.avi``) with their
             ``gt/gt.txt``, or folders that contain such folders.
-        tracks: a tracker's file for each source; if empty, the files in the folders of the sources are used.
+        tracks: a tracker's file for each source; without any, the files in the folders of the sources are used.
         out: folder to create.
-        choice: which boxes become images.
+        choice: rules that select which boxes become images.
         same: whether a track number means the same person in all videos, as in MTMC.
 
     Returns:
         The number of images written.
 
     Raises:
-        InputError: a file cannot be read, all boxes come after the end of the video, or no box is large and sharp
-            enough.
+        InputError: a file cannot be read, all boxes come after the end of the video, or no box is large enough and
+            sharp enough.
     """
     if out.exists():
         raise InputError(f"{out}: already exists; choose another --out, or delete it")
@@ -108,7 +108,7 @@ def sharpness(image: np.ndarray) -> float:
 
 
 def _sequences(sources: Sequence[Path], tracks: Sequence[Path]) -> list[Tracked]:
-    """Find the file of tracks for every video, and give every video a different name."""
+    """Find the file of tracks for every video, and give each video a name of its own."""
     if tracks and len(tracks) != len(sources):
         raise InputError(
             f"{counted(len(sources), 'video')} and {len(tracks)} --tracks; pass one file of tracks per video, in order"
@@ -143,7 +143,7 @@ def _sequences(sources: Sequence[Path], tracks: Sequence[Path]) -> list[Tracked]
 
 
 def _frames_in(folder: Path) -> Path | None:
-    """Find the frames in a folder of MOT Challenge (``img1``) or MTMC (``vdo.*``); None if the folder has no frames."""
+    """Find the frames in a folder of MOT Challenge (``img1``) or MTMC (``vdo.*``); None if there are none."""
     if (folder / "img1").is_dir():
         return folder / "img1"
     return next(iter(list_folder(folder, "vdo.*")), None)
@@ -178,7 +178,7 @@ def _images(sequence: Tracked, choice: Choice, folder: Path) -> list[tuple[str, 
 
 
 def _cut(sequence: Tracked, choice: Choice, folder: Path) -> Iterator[tuple[str, str, str, int]]:
-    """Write the images of a video one by one; yield the relative path, identity, camera and second of each."""
+    """Write a video's images one by one; yield the relative path, identity, camera and second of each image."""
     boxes = read_tracks(sequence.tracks, choice.classes)
     rate, frames = open_video(sequence)
     best = BestCrops(stretches_of(boxes, choice, rate))
@@ -220,7 +220,7 @@ def _cut(sequence: Tracked, choice: Choice, folder: Path) -> Iterator[tuple[str,
 
 
 class HeldCrop(NamedTuple):
-    """The best crop so far in a stretch of a track, with the stretch, the quality and the frame number."""
+    """The best crop so far in the current interval of a track, with the interval, its quality and its frame number."""
 
     stretch: int
     quality: float
@@ -229,10 +229,10 @@ class HeldCrop(NamedTuple):
 
 
 class BestCrops:
-    """Stores the best crop of each track's current stretch, so that only one crop per track is in memory.
+    """Keep the best crop in the current interval of each track, so that memory holds only one crop per track.
 
     Args:
-        stretch_of: function that returns the stretch of a box, see :func:`stretches_of`.
+        stretch_of: function that returns the interval of a box, see :func:`stretches_of`.
     """
 
     def __init__(self, stretch_of: Callable[[Box], int]) -> None:
@@ -240,11 +240,11 @@ class BestCrops:
         self.held: dict[int, HeldCrop] = {}  # by track
 
     def is_complete(self, box: Box) -> bool:
-        """Whether the stored crop of the box's track is final, because the box belongs to a later stretch."""
+        """Whether the stored crop of the box's track is final, because the box belongs to a later interval."""
         return box.track in self.held and self.held[box.track].stretch != self.stretch_of(box)
 
     def offer(self, box: Box, quality: float, pixels: np.ndarray) -> None:
-        """Store a crop if it is better than the stored crop of its track."""
+        """Store a crop if it is better than the crop that is stored for its track."""
         if box.track not in self.held or quality > self.held[box.track].quality:
             self.held[box.track] = HeldCrop(self.stretch_of(box), quality, box.frame, pixels)
 
@@ -254,10 +254,10 @@ class BestCrops:
 
 
 def stretches_of(boxes: Sequence[Box], choice: Choice, rate: float) -> Callable[[Box], int]:
-    """Cut tracks into stretches of equal length, at most ``choice.most`` stretches per track.
+    """Cut tracks into time intervals of equal length, at most ``choice.most`` per track.
 
     Returns:
-        A function that returns the number of a box's stretch within its track, from 0.
+        A function that returns the number (from 0) of the interval of a box in its track.
     """
     first: dict[int, int] = {}
     last: dict[int, int] = {}
@@ -272,7 +272,7 @@ def stretches_of(boxes: Sequence[Box], choice: Choice, rate: float) -> Callable[
 
 
 def crop(frame: np.ndarray, box: Box) -> np.ndarray | None:
-    """Cut a box out of a frame (H, W, 3); None if less than half of the box is in the frame."""
+    """Cut a box out of a frame (H, W, 3); return None if less than half of the box is in the frame."""
     height, width, _ = frame.shape
     # The sums may be infinite.
     top, bottom = (round(min(max(edge, 0), height)) for edge in (box.top, box.top + box.height))

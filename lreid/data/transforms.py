@@ -22,11 +22,11 @@ cv2 = Extra("cv2", "opencv")
 
 
 class Changes(NamedTuple):
-    """The random parameters of a pipeline's last steps for one batch; drawn on the CPU, applied on any device.
+    """Random parameters of a pipeline's last steps for one batch, drawn on the CPU and applied on any device.
 
     Attributes:
         flips: (n,) bool, whether each image is flipped.
-        shifts: (n, 2) int64, number of pixels by which each image is moved down and to the right after the flip;
+        shifts: (n, 2) int64, the numbers of pixels by which each image moves down and to the right after the flip;
             uncovered pixels become black.
         boxes: (n, 4) int64: top, bottom, left and right of the erased rectangle; an empty rectangle erases nothing.
     """
@@ -37,22 +37,22 @@ class Changes(NamedTuple):
 
 
 class Augment:
-    """Augments and normalises images of the network's input size, using the steps of an albumentations pipeline.
+    """Augment and normalise images of the network's input size by the steps of an albumentations pipeline.
 
-    The last steps of a pipeline may be a flip, padding with a crop, and erasing. For these last steps, albumentations
-    only draws the parameters. The class applies the last steps itself, together with the normalisation, on the CPU or a
-    GPU. On the CPU, the pixels equal albumentations' pixels to the last bit, and the class is 1.7 times as fast
-    (``tools/bench_loading.py``).
+    The last steps of a pipeline may be a flip, padding with a random crop, and erasing. For the last steps,
+    albumentations only draws the random parameters. This class applies the last steps itself, together with the
+    normalisation, on the CPU or a GPU. On the CPU, the result is bitwise equal to albumentations' result, and this
+    class is 1.7 times as fast (``tools/bench_loading.py``).
 
     Args:
-        steps: transforms of albumentations, in the order of application; they map uint8 images to uint8 images of the
+        steps: transforms of albumentations in the order of application, which map uint8 images to uint8 images of the
             same size. The last transform may be a step of :mod:`lreid.data.erasing`, which is applied after the
             normalisation.
         mean, std: mean and standard deviation of RGB values in [0, 1], three each.
         name: name of the pipeline in error messages.
 
     Raises:
-        InputError: the pipeline has an erasing step that is not its last step.
+        InputError: the pipeline has an erasing step that is not the last step.
     """
 
     def __init__(
@@ -84,14 +84,14 @@ class Augment:
         Args:
             images: n uint8 RGB images (H, W, 3), at least one.
             seed: seed of all random decisions for the batch.
-            progress: finished share of the task's epochs, in [0, 1].
-            rows: slice of the k images to return. The random decisions for an image do not depend on ``rows``.
+            progress: share of the task's epochs that are finished, in [0, 1].
+            rows: slice of the k images to return; random decisions do not depend on it.
 
         Returns:
             (k, 3, H, W) float32.
 
         Raises:
-            InputError: a step fails, or returns anything but a uint8 image of the same size.
+            InputError: a step fails, or does not return a uint8 image of the same size.
         """
         height, width, _ = images[0].shape
         images, changes = self.draw(images, seed=seed, progress=progress)
@@ -123,7 +123,7 @@ class Augment:
         return changed, Changes(flips[:, 0].bool(), shifts, boxes)
 
     def _draw_last(self, row: np.ndarray, shape: tuple[int, ...], progress: float) -> None:
-        """Draw the parameters of an image's flip, shift and erased box, and write the parameters to a row (7,)."""
+        """Draw the parameters of an image's flip, shift and erased box into a row (7,)."""
         height, width, channels = shape
         if self.flip:
             row[0] = self.flip.should_apply()
@@ -141,7 +141,7 @@ class Augment:
         """Apply every step, whatever its probability, to a black image of the input size.
 
         Raises:
-            InputError: a step fails, or returns anything but a uint8 image of the same size.
+            InputError: a step fails, or does not return a uint8 image of the same size.
         """
         black = np.zeros((height, width, 3), np.uint8)
         for step in self.before:
@@ -156,7 +156,7 @@ class Augment:
         return torch.from_numpy(np.stack(images[rows])), Changes(*(each[rows] for each in changes))
 
     def on_device(self, pixels: Tensor, changes: Changes) -> Tensor:
-        """Apply the last steps on the device of the images, and normalise; equals :meth:`__call__` up to rounding.
+        """Apply the last steps and the normalisation on the images' device; equals :meth:`__call__` up to rounding.
 
         Args:
             pixels: (n, H, W, 3) uint8 images from :meth:`left_to_device`.
@@ -212,7 +212,7 @@ def _is_erasing(step: Any) -> bool:
 
 
 def _is_shift(pad: Any, crop: Any) -> bool:
-    """Whether two steps together shift an image: black padding on all sides, followed by a random crop."""
+    """Whether two steps together shift an image: black padding on all sides, then a random crop."""
     return (
         (type(pad), type(crop)) == (albumentations.Pad, albumentations.RandomCrop)
         and isinstance(pad.padding, int)
@@ -237,9 +237,9 @@ def _shifted(image: np.ndarray, down: int, right: int) -> np.ndarray:
 
 
 def _all_shifted(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """Move the pixels of images (n, H, W, 3): row i comes from ``rows[:, i]``, column j from ``columns[:, j]``.
+    """Move the pixels of images (n, H, W, 3): row i comes from row ``rows[:, i]``, column j from ``columns[:, j]``.
 
-    If an index is outside the image, the pixel becomes 0.
+    Pixels whose index is outside the image become 0.
     """
     height, width = images.shape[1:3]
     inside = ((rows >= 0) & (rows < height))[:, :, None] & ((columns >= 0) & (columns < width))[:, None]  # (n, H, W)
@@ -249,14 +249,14 @@ def _all_shifted(images: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 
 
 def _of_version_2(step: dict[str, Any], *, weighted: bool = False) -> dict[str, Any]:
-    """Convert a pipeline step saved by albumentations 1 to version 2: ``always_apply`` becomes ``p=1``.
+    """Convert a step that albumentations 1 saved to version 2: ``always_apply`` becomes ``p=1``.
 
     Args:
         step: the saved step, with its arguments and its inner steps.
-        weighted: True for a step in a ``OneOf``, where ``p`` is the weight of the step.
+        weighted: whether the step is in a ``OneOf``, where ``p`` is its weight.
 
     Raises:
-        ValueError: the installed version would draw the parameters of the step differently.
+        ValueError: the installed version of albumentations would draw the parameters of the step differently.
     """
     kind = step["__class_fullname__"].rpartition(".")[2]
     if kind == "SomeOf":
@@ -276,7 +276,7 @@ def load_pipeline(path: str | Path, values: Mapping[str, Any] | None = None) -> 
 
     Args:
         path: path of the file.
-        values: values that replace names in the file, such as ``INPUT.HEIGHT``.
+        values: values that replace names in the file, such as the name ``INPUT.HEIGHT``.
 
     Raises:
         InputError: the file is missing or is not a pipeline, or the installed version of albumentations lacks a

@@ -31,7 +31,7 @@ class Tracked:
         frames: a video file; a folder with one image per frame, in the order of the numbers in their names; or the URL
             of a video, such as ``rtsp://…``, as text.
         tracks: file with the tracker's results.
-        rate: frames per second; None if the rate must be read from the video.
+        rate: frames per second; None reads the rate from the video.
     """
 
     name: str
@@ -91,10 +91,10 @@ def open_video(sequence: Tracked) -> tuple[float, Iterator[np.ndarray]]:
 
 
 def _by_number(file: Path) -> list[tuple[int, str]]:
-    """Sort key of a frame that compares numbers as numbers: 2.jpg comes before 10.jpg."""
+    """Sort key of a frame that orders numbers by value: 2.jpg comes before 10.jpg."""
     return [(int(part), part) if part.isdecimal() else (0, part) for part in re.split("([0-9]+)", file.name)]
 
 
 def shown(source: Path | str) -> str:
-    """Return the path of a video, or the URL of a video without the password, for messages."""
+    """Return the path of a video, or its URL without the password, for messages."""
     return re.sub("//[^/@]*@", "//", str(source))

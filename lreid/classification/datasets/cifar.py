@@ -7,8 +7,9 @@
 
 The data sets are for classification, not for re-identification. Both data sets show classes of objects in images of 32
 x 32 pixels; each class has training and test images. The binary archives (`cifar-10-batches-bin/`, `cifar-100-binary/`)
-are supported, too. On first use, lreid unpacks PNG files into `images/train/CLASS/` and `images/test/CLASS/` next to
-the archive. CIFAR-100 is used with its 100 fine classes. Classes are trained in the order of their labels.
+are supported too. On first use, lreid unpacks the images as PNG files into `images/train/CLASS/` and
+`images/test/CLASS/` next to the archive. For CIFAR-100, lreid uses the 100 fine classes. The order of the classes in
+training is the order of their labels.
 """
 
 import codecs
@@ -41,11 +42,11 @@ class Archive:
 
     Args:
         title: name of the data set in error messages.
-        files: names of the files of each split.
-        labels: key of the labels in a pickle.
+        files: file names of each split.
+        labels: key of the labels in a pickled file.
         names: key of the class names in the pickled file ``meta``.
         meta: names of the two files with the class names: the pickled file and the plain text file.
-        label_bytes: number of bytes before each image in a binary file; the last of these bytes is the label.
+        label_bytes: number of bytes before each image in a binary file, of which the last one is the label.
     """
 
     def __init__(
@@ -61,11 +62,11 @@ class Archive:
         self.meta, self.label_bytes = meta, label_bytes
 
     def read(self, home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
-        """Read the data set; unpack the images if they have not been unpacked yet."""
+        """Read the data set, after unpacking its images if necessary."""
         return unpacked(self.title.lower().replace("-", ""), home, lambda: self.images(home), cameras=cameras)
 
     def images(self, home: Path) -> Iterator[Unpacked]:
-        """Yield all images. Classes have names like ``07_horse``, so that they sort by label.
+        """Yield all images. Names of classes are like ``07_horse``, so that they sort by label.
 
         Raises:
             InputError: files are missing or damaged.
@@ -103,7 +104,7 @@ class Archive:
         return names
 
     def _pickled(self, file: Path) -> tuple[np.ndarray, list[int]]:
-        """Pixels (n, 3072) uint8 and labels (n,)."""
+        """Return pixels (n, 3072) uint8 and labels (n,)."""
         content = _unpickled(file)
         pixels, labels = np.asarray(content.get("data")), content.get(self.labels)
         if labels is None:
@@ -113,7 +114,7 @@ class Archive:
         return pixels, [int(label) for label in labels]
 
     def _binary(self, file: Path) -> tuple[np.ndarray, list[int]]:
-        """Pixels (n, 3072) uint8 and labels (n,)."""
+        """Return pixels (n, 3072) uint8 and labels (n,)."""
         content = np.fromfile(file, np.uint8)
         row = self.label_bytes + PIXELS
         if len(content) % row:
@@ -128,7 +129,7 @@ class Archive:
 
 
 class _Plain(pickle.Unpickler):
-    """Unpickler for arrays and plain values; it refuses all other functions that a file may name."""
+    """Unpickler for arrays and plain values, which refuses all other functions that a file may name."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in HARMLESS:
@@ -137,7 +138,7 @@ class _Plain(pickle.Unpickler):
 
 
 def _unpickled(file: Path) -> dict[str, Any]:
-    """Read a pickled mapping, with its keys as text."""
+    """Read a pickled dictionary, with text as its keys."""
     try:
         with open(file, "rb") as stream:
             content = _Plain(stream, encoding="bytes").load()

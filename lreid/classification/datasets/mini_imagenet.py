@@ -7,11 +7,11 @@
     └── test.csv                                 filename,label: n0153282900000005.jpg,n01532829
 
 The data set is for classification: 100 classes of objects with 600 images per class. The usual lists (Ravi and
-Larochelle, ICLR 2017) divide the *classes* into 64, 16 and 20 for few-shot learning. A class-incremental benchmark
-trains all 100 classes and tests the same classes on other images. lreid therefore joins the lists and uses the last
-sixth of the images of each class, by name, as test images: 500 training and 100 test images per class. The paper of
-ER-ACE does not say how it divides the images. Folders of one class each are supported, too, either directly in
-`mini-imagenet/` or in its `train/`, `val/` and `test/`. Classes are trained in ascending order of their names.
+Larochelle, ICLR 2017) divide the *classes* into 64, 16 and 20, for few-shot learning. A class-incremental benchmark
+trains on all 100 classes and tests the same classes on other images. lreid therefore joins the lists. By name, the last
+sixth of the images of each class are test images, which gives 500 training and 100 test images per class. ER-ACE's
+paper does not say how it divides the images. One folder per class is supported too, either directly in `mini-imagenet/`
+or in its `train/`, `val/` and `test/`. The order of the classes in training is the order of their names.
 """
 
 import csv
@@ -28,7 +28,7 @@ TESTED = 6  # one of this many images is a test image
 
 
 def read(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
-    """Read mini-ImageNet from the CSV lists if there are lists, otherwise from one folder per class."""
+    """Read mini-ImageNet from the CSV lists if they exist, otherwise from one folder per class."""
     lists = [home / f"{part}.csv" for part in PARTS if (home / f"{part}.csv").is_file()]
     classes = _listed(home, lists) if lists else _in_folders(home)
     if not classes:

@@ -7,8 +7,8 @@
     └── t10k-labels-idx1-ubyte
 
 The data set is for classification: ten handwritten digits, 28 x 28 pixels. torchvision's folder `MNIST/raw` is
-supported, too. On first use, lreid unpacks PNG files into `images/train/DIGIT/` and `images/test/DIGIT/` next to the
-files. Rotated MNIST is `rotated:DEGREES:mnist`, see `configs/benchmarks/rotated-mnist.yaml`.
+supported too. On first use, lreid unpacks the images as PNG files into `images/train/DIGIT/` and `images/test/DIGIT/`
+next to these files. The name `rotated:DEGREES:mnist` means rotated MNIST, see `configs/benchmarks/rotated-mnist.yaml`.
 """
 
 import gzip
@@ -29,7 +29,7 @@ PIXELS = (28, 28)
 
 
 def read(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
-    """Read MNIST; unpack the images if they have not been unpacked yet."""
+    """Read MNIST, after unpacking its images if necessary."""
     return unpacked("mnist", home, lambda: _images(home), cameras=cameras)
 
 
@@ -51,7 +51,7 @@ def _images(home: Path) -> Iterator[Unpacked]:
 
 
 def _idx(home: Path, name: str, axes: int) -> np.ndarray:
-    """Read an idx file: bytes 0 0 8 AXES, the size of every axis as a big-endian 4-byte number, the values."""
+    """Read an idx file: the bytes 0 0 8 AXES, the size of every axis as a big-endian 4-byte number, then the values."""
     file = next((home / each for each in (name, f"{name}.gz") if (home / each).is_file()), None)
     if file is None:
         raise InputError(f"MNIST: {home} lacks {name}; {describe_folder(home)}; put the four original files there")

@@ -1,12 +1,10 @@
 """SVHN (Netzer et al., Reading Digits in Natural Images with Unsupervised Feature Learning, NIPS Workshop 2011).
 
-    datasets/svhn/
-    ├── train_32x32.mat
-    └── test_32x32.mat
+    datasets/svhn/ ├── train_32x32.mat └── test_32x32.mat
 
 The data set is for classification: ten digits of house numbers, 32 x 32 pixels ("format 2", cropped). On first use,
-lreid unpacks PNG files into `images/train/DIGIT/` and `images/test/DIGIT/` next to the files. In the files, the digit 0
-has the label 10.
+lreid unpacks the images as PNG files into `images/train/DIGIT/` and `images/test/DIGIT/` next to these files. The digit
+0 has the label 10 in the files of SVHN.
 """
 
 from collections.abc import Iterator
@@ -24,7 +22,7 @@ FILES = {split: f"{split}_32x32.mat" for split in ("train", "test")}
 
 
 def read(home: Path, *, cameras: CameraPolicy = "apart") -> DataSet:
-    """Read SVHN; unpack the images if they have not been unpacked yet."""
+    """Read SVHN, after unpacking its images if necessary."""
     return unpacked("svhn", home, lambda: _images(home), cameras=cameras)
 
 

@@ -8,8 +8,8 @@
         └── val_annotations.txt                  val_0.JPEG n03444034 0 32 44 62
 
 The data set is for classification: 200 classes of objects, 64 x 64 pixels. The test images of the release have no
-labels, so the images of `val/` serve as test images, as is usual. Classes are trained in ascending order of their
-WordNet numbers.
+labels, so the images of `val/` are the test images, as usual. The order of the classes in training is the order of
+their WordNet numbers.
 """
 
 from pathlib import Path

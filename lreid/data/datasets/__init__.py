@@ -1,7 +1,7 @@
-"""Find and load data sets by name; a file of this package or a script describes each data set.
+"""Find and load data sets by name; each data set is described by a file of this package or by a script.
 
-Every file in this folder and in the folder of classification data sets defines ``SPECS``, which has one
-:class:`lreid.data.spec.Spec` per data set name. Names with a scheme, such as ``csv:PATH``, are not in ``SPECS``, see
+Every file in this folder, and in the folder of classification data sets, defines ``SPECS``: one
+:class:`lreid.data.spec.Spec` per data set name. Names with a scheme, such as ``csv:PATH``, are not in ``SPECS`` but in
 :mod:`lreid.data.schemes`.
 """
 
@@ -31,9 +31,9 @@ _registered: dict[str, Spec] = {}
 
 
 def register_dataset(spec: Spec) -> None:
-    """Register a data set that is defined outside this package, for the current process.
+    """Register a data set that is defined outside this package, for this process.
 
-    If the name is registered already, the new data set replaces the old one, so a notebook cell may run twice.
+    Registering the same name again replaces the data set, so a notebook cell may run twice.
 
     Raises:
         ArgumentError: a data set of this package has the same name.
@@ -61,7 +61,7 @@ def specs() -> dict[str, Spec]:
 
 
 def find(name: str) -> Spec | None:
-    """The specification of a data set; None if the name is unknown, or has a scheme such as ``synthetic:``."""
+    """Return the specification of a data set; None if the name is unknown or has a scheme such as ``synthetic:``."""
     if name in _registered or ":" in name:
         return _registered.get(name)
     return next((spec for module in files() for spec in module.SPECS if spec.name == name), None)
@@ -98,14 +98,14 @@ def load_datasets(name: str, sources: Sources = Sources(), *, split: int = 0) ->
     """Load the data sets that a name denotes.
 
     Args:
-        name: name of a data set, see :func:`specs`; ``csv:PATH`` for all domains of a CSV file, ``csv:PATH#DOMAIN`` for
-            one domain; ``folder:PATH`` for a folder of classes; ``own:PATH`` for a folder of identities, or a CSV file
-            without splits, see :mod:`lreid.data.custom`; ``synthetic:DOMAIN`` for synthetic images; ``rendered:DOMAIN``
-            for the rendered people that lreid includes; ``rotated:DEGREES:NAME`` for a data set of image files, rotated
-            by an angle; ``torchreid:NAME`` for an image data set that torchreid reads. A relative path is relative to
-            the current folder or to ``sources.root``.
+        name: a name in :func:`specs`, or a name with one of the schemes below. ``csv:PATH`` means all domains of a CSV
+            file, and ``csv:PATH#DOMAIN`` one of them. ``folder:PATH`` is a folder of classes. ``own:PATH`` is a folder
+            of identities, or a CSV file without splits (:mod:`lreid.data.custom`). ``synthetic:DOMAIN`` means synthetic
+            images, and ``rendered:DOMAIN`` the rendered people that lreid includes. ``rotated:DEGREES:NAME`` is a data
+            set of image files, rotated by an angle. ``torchreid:NAME`` is an image data set that torchreid reads.
+            Relative paths are relative to the current folder or to ``sources.root``.
         sources: settings for reading data sets, such as the folder of all data sets.
-        split: number of the split, from 0, for a data set with several splits.
+        split: number of the split, counted from 0, for a data set with several splits.
 
     Returns:
         A list with one data set; for a CSV file, one data set per domain.

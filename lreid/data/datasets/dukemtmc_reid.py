@@ -5,11 +5,11 @@
     ├── query/                 0005_c2_f0046985.jpg …   (2228)
     └── bounding_box_test/     0002_c1_f0044158.jpg …   (17661)
 
-In a file name, the number before `_c` is the person, and the number after `_c` is the camera. In 2019 the university
+In a file name, the number before `_c` is the person, and the number after it is the camera. In 2019 the university
 withdrew DukeMTMC, including DukeMTMC-reID, because people on its campus had been filmed without being asked. lreid does
 not link to copies, and no feature of lreid needs a copy. If you still have a copy, lreid reads it, so that you can
-check published tables. For new work, choose a task order without DukeMTMC: `lreid-order1-noduke`, `lreid-order2-noduke`
-or `lpw-order1`.
+reproduce published tables. For new work, choose a task order without DukeMTMC: `lreid-order1-noduke`,
+`lreid-order2-noduke` or `lpw-order1`.
 """
 
 from pathlib import Path

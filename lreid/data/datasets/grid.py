@@ -3,7 +3,7 @@
     datasets/grid/underground_reid/{probe,gallery}/      0001_1_25004_107_32_106_221.jpeg …      (250 and 1025 images)
     datasets/grid/underground_reid/features_and_partitions.mat
 
-`features_and_partitions.mat` contains the ten published splits. The 775 images of person `0000` are distractors.
+`features_and_partitions.mat` contains ten published splits. The 775 images of person `0000` are distractors.
 """
 
 from pathlib import Path
@@ -22,10 +22,10 @@ PARTITIONS = "features_and_partitions.mat"
 
 
 def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
-    """Read one of the 10 published partitions of GRID.
+    """Read one of the 10 published splits of GRID.
 
     Each person has one probe image and one gallery image. 125 people are for training. The probe images of the test
-    people are the queries. The gallery consists of the test people's gallery images and the distractors.
+    people are the queries. The gallery consists of the distractors and of the gallery images of the test people.
     """
     probe, gallery = (read_folder(home / folder, PATTERN, EXAMPLE) for folder in ("probe", "gallery"))
     trained = _trained(home / PARTITIONS, split)
@@ -39,7 +39,7 @@ def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
 
 
 def _trained(file: Path, split: int) -> set[int]:
-    """Read the training people of a published partition, the third field of an element of ``trainIdxAll``."""
+    """Read the training people of a published split, the third field of an element of ``trainIdxAll``."""
     try:
         fields = list(read_matlab(file)["trainIdxAll"][split].values())
         return {int(pid) for pid in np.ravel(fields[2])}

@@ -2,8 +2,8 @@
 
     datasets/ilids/i-LIDS_Pedestrian/Persons/      0001001.jpg …      (476 images)
 
-The images come from the i-LIDS data set of the UK Home Office. The release does not state the cameras, so lreid numbers
-the images of each person and uses the number of an image as its camera.
+The images come from the i-LIDS data set of the UK Home Office. The release does not name the cameras, so lreid numbers
+the images of each person and uses this number as the camera.
 """
 
 from pathlib import Path
@@ -22,10 +22,10 @@ PATTERN = r"(?P<pid>\d{4})(?P<camid>\d{3})"
 def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
     """Read one of 10 random splits of i-LIDS.
 
-    All images of 59 people are for training. For each of the 60 test people, one query and one gallery image are drawn
-    at random, so they always have different cameras.
+    All images of 59 people are for training. For each of the 60 test people, a query and a gallery image are drawn at
+    random; their cameras always differ.
 
-    lreid draws the splits with a seed; other toolkits draw random splits without a seed.
+    lreid draws the splits with a fixed seed; other toolkits draw random splits without a seed.
     """
     records = read_folder(home / "Persons", PATTERN, EXAMPLE)
     trained = random_half((record.pid for record in records), seed=[seed, split])

@@ -7,8 +7,8 @@
     └── scen3/view1/ … view4/
 
 LPW has half a million frames of 7694 tracks. People are numbered from 1 in each scene. Scenes 2 and 3 are for training.
-In scene 1, the images of view 2 are the queries, and the images of views 1 and 3 are the gallery. Lifelong papers that
-replace DukeMTMC use LPW_s2, a version of scene 2 in the layout of Market-1501.
+In scene 1, the images of view 2 are the queries, and the images of views 1 and 3 are the gallery. Lifelong re-ID papers
+that replace DukeMTMC use LPW_s2, a version of scene 2 in the layout of Market-1501.
 """
 
 from pathlib import Path
@@ -46,7 +46,7 @@ def read(home: Path) -> DataSet:
 def read_s2(home: Path) -> DataSet:
     """Read LPW_s2, scene 2 of LPW in the layout of Market-1501; cameras are numbered 1 to 4.
 
-    Lifelong papers that replace DukeMTMC use LPW_s2 (Xu et al., Self-Reinforcing Prototype Evolution, ICCV 2025).
+    Lifelong re-ID papers that replace DukeMTMC use LPW_s2 (Xu et al., Self-Reinforcing Prototype Evolution, ICCV 2025).
     """
     return read_folders("lpw_s2", home, S2_FOLDERS, S2_PATTERN, S2_EXAMPLE)
 

@@ -5,9 +5,9 @@
     ├── query/                 0001_c1s1_001051_00.jpg …   (3368)
     └── bounding_box_test/     0000_c1s1_000151_01.jpg …   (19732; 15913 without junk)
 
-In a file name, the number before `_c` is the person, and the number after `_c` is the camera. lreid drops images of
-person `-1` (junk: bad detections). Images of person `0000` (distractors) stay in the gallery, and no model is trained
-on them. The folder may also be called `Market-1501-v15.09.15`, as in the archive.
+In a file name, the number before `_c` is the person, and the number after it is the camera. lreid drops images of
+person `-1` (junk, which are bad detections). Images of person `0000` (distractors) are only used in the gallery; no
+model is trained on them. The folder may also be called `Market-1501-v15.09.15`, as in the archive.
 """
 
 from pathlib import Path

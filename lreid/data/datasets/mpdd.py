@@ -5,9 +5,9 @@
     ├── query/      (104)
     └── gallery/    (521)
 
-The downloaded archive contains a second archive, `MPDD.zip`, which you must also unpack. lreid does not read the folder
-`val`, which has further images of the training dogs. Images show whole dogs in several poses. The authors do not
-explain the camera numbers in file names.
+The archive contains a second archive, `MPDD.zip`, which must also be unpacked. lreid does not read the folder `val`,
+which has more images of the training dogs. Images show whole dogs in several poses. The authors do not explain what the
+camera numbers in file names mean.
 """
 
 from pathlib import Path
@@ -22,7 +22,7 @@ PATTERN = r"(?P<pid>\d+)_c(?P<camid>\d+)_?s\d+_\d+"  # one query is named 146_c1
 
 
 def read(home: Path) -> DataSet:
-    """Read MPDD; dogs are numbered from 1, because 0 means distractors; cameras have the numbers in the file names."""
+    """Read MPDD with the cameras in file names; dogs are numbered from 1, because 0 means distractors."""
     splits: dict[str, Any] = {
         split: tuple(dog._replace(pid=dog.pid + 1) for dog in read_folder(home / split, PATTERN, EXAMPLE))
         for split in SPLITS

@@ -2,8 +2,8 @@
 
     datasets/prid2011/prid_2011/single_shot/{cam_a,cam_b}/      person_0001.png …      (385 and 749 images)
 
-lreid uses the single-shot part. Both cameras saw the people 1 to 200. A number above 200 means different people in the
-two cameras' folders.
+lreid uses the single-shot part. Both cameras saw people 1 to 200. A number above 200 means a different person in each
+camera's folder.
 """
 
 from pathlib import Path
@@ -25,7 +25,7 @@ def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
     camera A are the queries. The gallery consists of camera B's images of the 100 test people and of the 549 people
     whom only camera B saw. People whom only camera A saw are not used.
 
-    lreid draws the splits with a seed; other toolkits draw random splits without a seed.
+    lreid draws the splits with a fixed seed; other toolkits draw random splits without a seed.
     """
     first, second = (read_folder(home / folder, PATTERN, EXAMPLE, camid=camid) for camid, folder in FOLDERS.items())
     shared = [record for record in first if record.pid <= SHARED]

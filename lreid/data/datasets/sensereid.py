@@ -2,7 +2,7 @@
 
     datasets/sensereid/SenseReID/{test_probe,test_gallery}/      00001_0.jpg …      (1040 and 3388 images)
 
-SenseReID is only for testing. Most people in the gallery are not queried.
+SenseReID is only for testing. Most people in the gallery do not occur in any query.
 """
 
 from pathlib import Path

@@ -29,8 +29,8 @@ def read(home: Path, *, tracks: bool = False) -> DataSet:
     """Read VeRi-776; cameras are numbered 1 to 20.
 
     Args:
-        tracks: rank the tracks of ``test_track.txt`` instead of single images, as the authors do (see
-            :func:`lreid.retrieval.evaluate_image_to_track`).
+        tracks: whether to rank the tracks of ``test_track.txt`` instead of single images, as the authors do
+            (:func:`lreid.retrieval.evaluate_image_to_track`).
     """
     data_set = read_folders("veri776", home, FOLDERS, PATTERN, EXAMPLE)
     if not tracks:
@@ -39,7 +39,7 @@ def read(home: Path, *, tracks: bool = False) -> DataSet:
 
 
 def _read_tracks(file: Path, gallery: Sequence[Record]) -> tuple[int, ...]:
-    """Read the track of each gallery image; a line of the file has the name and the images of a track."""
+    """Read the track of each gallery image; a line of the file contains a track's name and its images."""
     lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     line_of = {name: number for number, line in enumerate(lines) for name in line.split()}
     names = [Path(record.path).name for record in gallery]

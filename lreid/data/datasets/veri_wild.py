@@ -1,8 +1,6 @@
 """VERI-Wild (Lou et al., A Large Dataset and a New Method for Vehicle Re-Identification in the Wild, CVPR 2019).
 
-    datasets/VERI-Wild/
-    ├── images/00001/000001.jpg …
-    └── train_test_split/
+    datasets/VERI-Wild/ ├── images/00001/000001.jpg … └── train_test_split/
         ├── train_list.txt           (277797 lines)
         ├── test_3000_query.txt, test_3000.txt, …
         └── vehicle_info.txt
@@ -25,10 +23,10 @@ SIZES: dict[Size, int] = {"small": 3000, "medium": 5000, "large": 10000}
 
 
 def read(home: Path, *, size: Size) -> DataSet:
-    """Read VERI-Wild with one of its test lists; ``vehicle_info.txt`` has the camera of every image.
+    """Read VERI-Wild with one of its test lists; ``vehicle_info.txt`` contains the camera of every image.
 
     Args:
-        size: size of the test lists, in vehicles.
+        size: number of vehicles in the test lists.
     """
     files = {split: home / name for split, name in _lists(size).items()}
     cameras = _read_cameras(home / CAMERAS)

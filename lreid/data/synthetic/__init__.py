@@ -1,16 +1,16 @@
 """Synthetic re-ID images: people and vehicles in several domains, each with its own cameras.
 
-A synthetic image needs no file; its address determines the image::
+A synthetic image is not stored in a file, because its address determines all its pixels::
 
     synthetic:<domain>/<seed>/<identity>/<camera>/<shot>
 
-The *seed* determines the population. The *domain* is a site with its cameras, backgrounds and fashions. A season has
-:data:`SEASON` identities, which are numbered in the order of their appearance. The colours of clothes and the daylight
-change gradually from the first to the last day of the season. Images of early tasks therefore differ from images of
-late tasks, so a model forgets early tasks.
+The *seed* determines which people or vehicles exist. The *domain* is a site with its own cameras, backgrounds and
+fashions. A season has :data:`SEASON` identities, numbered in the order in which they appear. The colours of clothes and
+the daylight change gradually from the first to the last day of the season. Images of early tasks therefore differ from
+images of late tasks, and a model forgets early tasks.
 
-Every random choice comes from a :class:`random.Random` with a text as seed, and every pixel is computed with integers.
-An address therefore gives the same image on every machine.
+Every random choice uses a :class:`random.Random` with a text as its seed, and every pixel is computed in integers. An
+address therefore gives the same image on all machines.
 """
 
 from __future__ import annotations
@@ -78,16 +78,16 @@ def load_synthetic(
     """Build the data set of one domain, with disjoint training and test identities.
 
     Training identities, test identities and distractors come from the whole season. Identities with a higher ``pid``
-    appear later in the season, so tasks cut in ascending order of ``pid`` drift in appearance. For each test identity,
-    ``QUERIES`` images are queries, and all other images are in the gallery. Each query has a match from a different
-    camera.
+    appear later in the season, so appearance drifts if tasks are cut in ascending order of ``pid``. For each test
+    identity, ``QUERIES`` images are queries, and its other images are in the gallery. Each query has a match from
+    another camera.
 
     Args:
         domain: a key of :data:`DOMAINS`.
         train_identities, test_identities: number of identities; ``pid`` is the identity's number in the address.
-        images_per_identity: number of images, at least 3; up to ``SEEN_BY`` cameras take them in turn.
-        distractors: number of distractors: gallery images with pid 0, each of a different identity that is not queried.
-        seed: seed of the population; a different seed gives different identities in the same domain.
+        images_per_identity: number of images per identity, at least 3, which up to ``SEEN_BY`` cameras take in turn.
+        distractors: number of distractors: gallery images with pid 0, each of another identity that is not a query.
+        seed: seed of the population; other seeds give other identities in the same domain.
 
     Raises:
         ArgumentError: a number is out of range.

@@ -13,7 +13,7 @@ cv2 = Extra("cv2", "opencv")
 
 
 class Camera(NamedTuple):
-    """A camera of a domain: its backgrounds, the sides of bodies that it sees, and its image quality."""
+    """A camera of a domain: its backgrounds, the sides of bodies that it shows, and its image quality."""
 
     backgrounds: tuple[np.ndarray, ...]  # (192, 192, 3) uint8 each, larger than any canvas
     views: tuple[str, ...]  # front, side and back, each as often as its weight
@@ -27,7 +27,7 @@ class Camera(NamedTuple):
 
 @lru_cache(maxsize=256)
 def camera_of(name: str, number: int) -> Camera:
-    """Create a camera; the name of the domain and the number determine all properties of the camera."""
+    """Create a camera, all of whose properties depend only on the domain's name and the camera's number."""
     domain, dice = DOMAINS[name], Dice(name, "camera", number)
     favourite = dice.below(3)  # the side (front, side or back) whose weight is three times as large for this camera
     weights = [weight * (3 if i == favourite else 1) for i, weight in enumerate(domain.views)]
@@ -70,7 +70,7 @@ def _background(domain: Domain, dice: Dice) -> np.ndarray:
 
 
 def crop(background: np.ndarray, shape: tuple[int, int], dice: Dice) -> np.ndarray:
-    """Cut a random part with the height and width of ``shape`` out of a background."""
+    """Cut a random part of the size of ``shape`` out of a background."""
     height, width = shape
     top, left = 40 + dice.between(-12, 12), dice.between(0, background.shape[1] - width)
     return background[top : top + height, left : left + width].copy()
@@ -97,7 +97,7 @@ _NOISE = np.random.RandomState(0).randint(-64, 65, (2, 256, 256, 3)).sum(0).asty
 
 
 def expose(canvas: np.ndarray, eye: Camera, dusk: int, dice: Dice) -> np.ndarray:
-    """Simulate the sensor of a camera: blur, half resolution, light, colour cast and noise."""
+    """Simulate a camera's sensor: blur, half resolution, light, colour cast and noise."""
     height, width = canvas.shape[0] // 2, canvas.shape[1] // 2
     canvas = cv2.GaussianBlur(canvas, (eye.blur, eye.blur), 0)
     image = cv2.resize(canvas, (width, height), interpolation=cv2.INTER_AREA)

@@ -14,7 +14,7 @@ IN_FASHION = 6  # number of colours that are in fashion at any time
 class Domain(NamedTuple):
     """A site: the colours of its people or vehicles, its cameras and its background.
 
-    Colours are written as names from :data:`~lreid.data.synthetic.drawing.COLOURS`, separated by spaces.
+    Colours are names from :data:`~lreid.data.synthetic.drawing.COLOURS`, separated by spaces.
     """
 
     fashion: str  # colours of clothes or paint, in the order in which they come into fashion during the season
@@ -135,7 +135,7 @@ DOMAINS: dict[str, Domain] = {
 
 
 def domain_named(name: str) -> Domain:
-    """Return the domain with a name.
+    """Return the domain of the given name.
 
     Raises:
         InputError: no domain has this name; the message gives the most similar name.

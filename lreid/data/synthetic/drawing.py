@@ -1,4 +1,4 @@
-"""Tools for drawing synthetic images: random choices, colours, and a pen for shapes and patterns."""
+"""Tools to draw synthetic images: random choices, colours, and a pen for shapes and patterns."""
 
 import random
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ COLOURS: dict[str, Colour] = {
 class Dice:
     """A random number generator; the same key gives the same numbers on every machine.
 
-    All methods use only ``random()``, because Python guarantees that the numbers of ``random()`` never change.
+    All methods use only ``random()``, because Python guarantees that its numbers never change.
     """
 
     def __init__(self, *key: object) -> None:
@@ -60,11 +60,11 @@ class Dice:
         return low + self.below(high - low + 1)
 
     def chance(self, per_cent: int) -> bool:
-        """Draw a truth value; True has a probability of ``per_cent`` per cent."""
+        """Draw a boolean that is True with a probability of ``per_cent`` per cent."""
         return self.below(100) < per_cent
 
     def one_of(self, items: Sequence[T]) -> T:
-        """Draw an item; all items have the same probability."""
+        """Draw an item, each with the same probability."""
         return items[self.below(len(items))]
 
     def shuffled(self, items: Sequence[T]) -> list[T]:
@@ -72,12 +72,12 @@ class Dice:
         return sorted(items, key=lambda _: self._random())
 
     def colour(self, names: str) -> Colour:
-        """Draw one of the named colours (separated by spaces), and change its brightness slightly."""
+        """Draw one of the named colours (separated by spaces) and vary its brightness slightly."""
         red, green, blue = (min(255, max(0, v + self.between(-14, 14))) for v in COLOURS[self.one_of(names.split())])
         return red, green, blue
 
     def shade(self, colour: Colour) -> Colour:
-        """Make a colour slightly darker or lighter, at random."""
+        """Make a colour slightly darker or slightly lighter, at random."""
         return darker(colour, self.between(6, 9 if max(colour) < 226 else 8))
 
 
@@ -88,7 +88,7 @@ def darker(colour: Colour, eighths: int = 6) -> Colour:
 
 
 class Pen:
-    """Draws filled shapes in body coordinates: x is 0 at the body's axis, y is 0 at the top and grows downwards."""
+    """Draw filled shapes in body coordinates: x is 0 at the body's axis; y is 0 at the top and grows downwards."""
 
     def __init__(self, canvas: np.ndarray, x: int, y: int, scale: int, flip: bool) -> None:
         self.canvas, self.x, self.y, self.scale, self.sign = canvas, x, y, scale, -1 if flip else 1
@@ -114,7 +114,7 @@ class Pen:
         cv2.ellipse(self.canvas, self._at(x, y), radii, 0, start, end, colour, -1)
 
     def print(self, pattern: str, first: Colour, second: Colour, *points: Point) -> None:
-        """Fill a convex polygon with a pattern that moves with the body."""
+        """Fill a convex polygon with a pattern that is fixed to the body."""
         height, width = self.canvas.shape[:2]
         top, left = 16 - self.y, 16 + width // 2 - self.x
         where = PATTERNS[pattern][top : top + height, left : left + width, None]

@@ -32,7 +32,7 @@ class Person(NamedTuple):
 
     @property
     def canvas(self) -> tuple[int, int]:
-        """Height and width of the canvas, each twice as large as for the image."""
+        """Height and width of the canvas, which are twice those of the image."""
         return 128, 64
 
     def draw(self, pen: Pen, view: str, dice: Dice) -> None:
@@ -120,8 +120,8 @@ def dress_person(dice: Dice, fashion: str, when: int) -> Person:
     Args:
         dice: random number generator.
         fashion: names of the colours, separated by spaces.
-        when: time of appearance, in per cent of the season. Light clothes become more likely towards the end of the
-            season.
+        when: time at which the person appears, in per cent of the season. Light clothes become more likely towards the
+            end of the season.
     """
     warm = dice.chance(when)
     return Person(

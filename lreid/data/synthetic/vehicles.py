@@ -36,7 +36,7 @@ class Vehicle(NamedTuple):
 
     @property
     def canvas(self) -> tuple[int, int]:
-        """Height and width of the canvas, each twice as large as for the image."""
+        """Height and width of the canvas, which are twice those of the image."""
         return 96, 128
 
     def draw(self, pen: Pen, view: str, dice: Dice) -> None:
