@@ -1,4 +1,4 @@
-"""The public names of :mod:`lreid.evaluation`."""
+"""Public names of :mod:`lreid.evaluation`."""
 
 from lreid.evaluation.drift import DriftRecorder, feature_drift
 from lreid.evaluation.evaluator import Evaluator, TestFigures

@@ -15,23 +15,24 @@ BLOCK = 512  # rows of distances that are computed at once
 
 
 def cluster(features: np.ndarray, units: np.ndarray, cameras: np.ndarray, size: int) -> np.ndarray:
-    """Cluster features by average linkage on Jaccard distances between sets of k-reciprocal neighbours.
+    """Cluster features by average linkage; distances are Jaccard distances between sets of k-reciprocal neighbours.
 
-    SpCL and MMT also use these Jaccard distances, but cluster by DBSCAN. DBSCAN merges two clusters that have one pair
-    of similar images, and training on the wrong labels then makes the two identities more similar. Average linkage
-    merges two clusters only if their images are similar on average. For n units, distances and linkage need 8 n (n - 1)
-    bytes of memory.
+    SpCL and MMT use the same distances but cluster by DBSCAN. DBSCAN merges two clusters as soon as one pair of their
+    images is similar, and training on the wrong labels then makes both identities more similar. Average linkage merges
+    two clusters only if their images are similar on average. For n units, the distances and the linkage need 8 n (n -
+    1) bytes of memory.
 
     Args:
-        features: (n, D) float features of images. units: (n,) integers, such as tracklets. The features of a unit are
-            averaged, so that all images of a unit get the same cluster.
+        features: (n, D) float features of images. units: (n,) integers, such as tracklets. Features are averaged over a
+            unit, so that all its images get the same cluster.
         cameras: (n,) integers, -1 if unknown. With several cameras, features are standardised per camera
-            (:class:`lreid.retrieval.CameraNorm`); otherwise images would cluster by camera instead of identity.
-        size: approximate number of units per identity, the k1 of the k-reciprocal neighbours; k2 is 30 % of k1. SpCL
-            uses k1 = 30 and k2 = 6 for about 20 images per identity.
+            (:class:`lreid.retrieval.CameraNorm`), because images would otherwise cluster by camera instead of by
+            identity.
+        size: approximate number of units per identity. It is the k1 of the k-reciprocal neighbours, and k2 is 30 % of
+            k1. For about 20 images per identity, SpCL uses k1 = 30 and k2 = 6.
 
     Returns:
-        Cluster numbers (n,) int64, -1 for images outside all clusters. A unit with several images always has a cluster.
+        Cluster numbers (n,) int64, -1 for images in no cluster. A unit with several images is always in a cluster.
     """
     if len(features) == 0:
         return np.empty(0, np.int64)

@@ -1,7 +1,7 @@
 """Measure feature drift: the change of old images' features while the model trains on new images.
 
-Source: Caccia et al., "Reducing Representation Drift in Online Continual Learning" (ER-ACE, ER-AML), 2021. As in
-retrieval by cosine similarity, features are compared at unit length, ``f / |f|``.
+Source: Caccia et al., "Reducing Representation Drift in Online Continual Learning" (ER-ACE, ER-AML), 2021. Features are
+compared at unit length, ``f / |f|``, as in retrieval by cosine similarity.
 """
 
 from collections.abc import Mapping
@@ -26,18 +26,18 @@ CURVES: dict[str, tuple[str, DriftMetric]] = {
 
 
 def feature_drift(before: np.ndarray | Tensor, after: np.ndarray | Tensor, metric: DriftMetric = "euclidean") -> float:
-    """Compute the mean distance between unit-length features of the same images by two models.
+    """Compute the mean distance between the unit-length features of two models for the same images.
 
-    Source: Section 3.3 of ER-ACE's paper. ``euclidean`` is ``|f(x; before) - f(x; after)|``, as in ER-ACE's Fig. 2
-    right and Table 3, which measure one update. ``cosine`` is ``1 - cos``, half the square of the Euclidean distance,
-    as in ER-ACE's Fig. 2 left.
+    Source: Section 3.3 of ER-ACE's paper. The metric ``euclidean`` is ``|f(x; before) - f(x; after)|``, as in ER-ACE's
+    Fig. 2 right and Table 3, which measure a single update. The metric ``cosine`` is ``1 - cos``, half the square of
+    the Euclidean distance, as in ER-ACE's Fig. 2 left.
 
     Args:
         before, after: (n, D) float features of the same images by the two models; they need not be unit vectors.
-        metric: ``euclidean`` or ``cosine``; both distances are in [0, 2].
+        metric: ``euclidean`` or ``cosine``; both distances are at most 2.
 
     Returns:
-        Mean distance over the n images, computed in float64. Features of length 0 are not scaled.
+        Mean distance over the n images, in float64. Features of length 0 stay unscaled.
 
     Raises:
         InputError: the shapes differ or are not (n, D), a value is not finite, or the metric is unknown.
@@ -53,27 +53,26 @@ def feature_drift(before: np.ndarray | Tensor, after: np.ndarray | Tensor, metri
 
 
 class DriftRecorder:
-    """Records feature drift in the first updates after a task switch, as in Fig. 2 of ER-ACE's paper.
+    """Record feature drift in the first updates after a switch to a new task, as in Fig. 2 of ER-ACE's paper.
 
     Create a recorder after the last update of the old task, and call :meth:`after_step` after every update of the new
-    task. Features are extracted as for retrieval: in evaluation mode, after the neck if the network has a neck. Changes
-    of BatchNorm's running statistics therefore count as drift. ER-ACE's paper does not say whether its features are
-    computed in evaluation mode.
+    task. Features are extracted as for retrieval: in evaluation mode, and after the neck if there is one. The drift
+    therefore includes changes of BatchNorm's running statistics. ER-ACE's paper does not say whether its features are
+    from evaluation mode.
 
-    The recorder restores the training modes of the model and draws no random numbers. The recorder therefore does not
-    influence training.
+    The recorder restores the training modes of the model and draws no random numbers. Recording drift therefore does
+    not change training.
 
     Args:
-        model: the trained network.
-        images: sets of images by name, for instance ``buffer`` and ``held_out``. Each set is (n, H, W, 3) uint8 or
-            :class:`~lreid.data.images.Images`. Every update extracts features of all images, so a set should have a few
-            hundred images at most. Sets without images are ignored.
-        steps: number of updates to measure; later updates are ignored.
+        images: sets of images by name, for example ``buffer`` and ``held_out``. Each set is (n, H, W, 3) uint8 or
+            :class:`~lreid.data.images.Images`. Features of all images are extracted at every update, so a set should
+            have a few hundred images at most. Sets without images are ignored.
+        steps: number of updates to measure; later updates are not measured.
 
     Attributes:
-        curves: for each set of images, four lists with one number per update. ``step`` contains the
-            :func:`feature_drift` by each update, and ``since_switch`` contains the drift since the task switch.
-            ``step_cosine`` and ``since_switch_cosine`` contain the same drifts by cosine distance, as in Fig. 2 left.
+        curves: for each set of images, four lists with one number per update of the network. ``step`` is the
+            :func:`feature_drift` of each update, and ``since_switch`` the drift since the start of the new task.
+            ``step_cosine`` and ``since_switch_cosine`` are the same by cosine distance, as in Fig. 2 left.
 
     Raises:
         InputError: a feature is not finite.
@@ -87,7 +86,7 @@ class DriftRecorder:
         self.first = self.last = self._features()
 
     def after_step(self) -> None:
-        """Measure the drift by the last update if at most ``steps`` updates have been made."""
+        """Measure the drift of the last update, unless more than ``steps`` updates have been made."""
         if self.done >= self.steps:
             return
         self.done += 1

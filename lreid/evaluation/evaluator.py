@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TestFigures:
-    """Metrics of a model on one test set, in per cent, averaged over the splits of the test set.
+    """Metrics of a model on one test set in per cent, as means over the splits of the test set.
 
     Attributes:
         metrics: values of all metrics in :data:`lreid.results.METRICS`, by name.
-        identity_ap: for each identity, the mean average precision of the queries; ids ascend.
-        identity_queries: for each identity, the number of queries with a match.
+        identity_ap: for each identity (in ascending order), the mean average precision of its queries.
+        identity_queries: for each identity, the number of its queries that have a match.
         num_valid: number of queries that have a match in the gallery of at least one split.
-        cross_model: for each task so far, ``metrics`` of current queries in the gallery features of that task's model;
-            empty if not requested.
+        cross_model: for each task so far, ``metrics`` of current query features in the gallery features of that task's
+            model; empty if not requested.
     """
 
     __test__ = False  # pytest: not a test
@@ -46,14 +46,14 @@ class TestFigures:
 
 
 class Evaluator:
-    """Evaluates models on test sets.
+    """Evaluate models on test sets.
 
     Args:
         tests: the test sets, see :func:`lreid.evaluation.load_tests`.
-        flip: whether the features of flipped images are added to the features.
+        flip: whether to add the features of mirrored images.
         batch_size: number of images per forward pass.
-        index: index that searches galleries; None to compare a query with every gallery image.
-        stored: files with the gallery features after every task, which are also searched; None for no files.
+        index: index that searches galleries, or None to compare a query with every gallery image.
+        stored: files with gallery features of earlier tasks, which are also searched, or None.
     """
 
     def __init__(
@@ -70,11 +70,11 @@ class Evaluator:
 
     @property
     def skipped(self) -> list[str]:
-        """Paths of images that were left out because they cannot be read."""
+        """Paths of the images that were left out because they cannot be read."""
         return [path for test in self.tests for images in (test.query, test.gallery) for path in images.skipped]
 
     def try_index(self, dim: int) -> None:
-        """Check that an index can be built from every gallery with features of length ``dim``.
+        """Check that an index can be built for every gallery from features of length ``dim``.
 
         Raises:
             InputError: see :meth:`lreid.retrieval.FaissIndex.check`.
@@ -88,7 +88,7 @@ class Evaluator:
         return self.extract(model, test.query), self.extract(model, test.gallery)
 
     def extract(self, model: Embedder, images: Images | Tracklets) -> np.ndarray:
-        """Extract the features of images (N, D), or the mean features of tracklets (T, D)."""
+        """Extract the features (N, D) of images, or the mean features (T, D) of tracklets."""
         if isinstance(images, Tracklets):
             return images.means(self.extract(model, images.frames))
         return model.extract(images, **self.extraction)
@@ -103,9 +103,8 @@ class Evaluator:
         """Evaluate a model on every test set, in the order of ``tests``.
 
         Args:
-            model: the model that extracts the features.
-            once: function that calls its argument in one process only and returns the result in all processes.
-            task: number of the finished task, from 0, for the names of stored gallery features; None to store no
+            once: function that calls its argument in one process only, and returns the result in all processes.
+            task: number of the finished task (from 0), under which gallery features are stored; None stores no
                 features.
 
         Raises:
@@ -142,7 +141,7 @@ class Evaluator:
 
 
 def _identity_precisions(test: TestSet, results: Sequence[Evaluation]) -> dict[int, list[float]]:
-    """Collect each identity's average precisions in all splits; identities without a match are left out."""
+    """Collect each identity's average precisions in all splits, without identities that have no match."""
     precisions: dict[int, list[float]] = {int(pid): [] for pid in np.unique(test.query.pids)}
     for split, result in zip(test.splits, results, strict=True):
         for pid, ap in zip(split.query.ids, result.ap, strict=True):

@@ -1,6 +1,6 @@
-"""Store gallery features of earlier models, so that new queries can search old galleries without re-indexing.
+"""Store gallery features of earlier models, so that new queries can search old galleries without recomputation.
 
-Source of this setting: C2R (Cui et al., CVPR 2024) and Bi-C2R (TPAMI 2026), "re-indexing-free lifelong re-ID".
+Source: C2R (Cui et al., CVPR 2024) and Bi-C2R (TPAMI 2026), who call this setting "re-indexing-free lifelong re-ID".
 """
 
 from io import BytesIO
@@ -16,7 +16,7 @@ from lreid.reading import read_bytes, sealed, unsealed
 class GalleryFeatures:
     """Files with gallery features (G, D) float32, one per task and test set, such as ``task-01-test-1.npy``.
 
-    Each file ends with a checksum. Only the owner of a file can read the file, because features identify people.
+    Each file ends with a checksum. Only the owner of a file can read it, because features identify people.
     """
 
     def __init__(self, folder: Path) -> None:

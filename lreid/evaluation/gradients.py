@@ -1,4 +1,4 @@
-"""Measure the norm of the loss gradient at features of old images while the model trains on new images.
+"""Measure the norm of the loss gradient at features of stored and new images during training.
 
 Source: Caccia et al., "Reducing Representation Drift in Online Continual Learning" (ER-ACE, ER-AML), 2021.
 """
@@ -18,22 +18,21 @@ from lreid.evaluation.observer import Learner
 
 
 class GradientRecorder:
-    """Records norms of the loss gradient at features of stored and incoming images after a task switch (Fig. 8).
+    """Record norms of the loss gradient at features of stored and incoming images after a task switch (Fig. 8).
 
-    Features are the outputs of the network, or features that a method pools from the network's feature maps. Gradients
-    that reach the feature maps without flowing through such pooled features are ignored. A method may call its network
-    several times per step. If the first rows of a call are the batch, the batch's exemplars and all rows after the
-    batch count as stored images. If a call does not begin with the batch, all rows count as stored images. For methods
-    without memory, all images count as incoming. Calls without gradient are ignored.
+    Features are the outputs of the network, or features that a method itself pools from the network's maps. Gradients
+    that reach the maps on other ways are ignored. A method may call its network several times per step. If the first
+    rows of a call are the batch, stored images are the exemplars in the batch and all rows after the batch. If a call
+    does not begin with the batch, all its rows are stored images. For methods without a memory, all images are incoming
+    images. Calls without a gradient are ignored.
 
     Args:
-        method: the method in training.
-        steps: number of updates to measure; later updates are ignored.
+        steps: number of updates to measure; later updates are not measured.
 
     Attributes:
         norms: two lists, ``stored`` and ``incoming``, with one value per update. A value is the mean of
-            :func:`gradient_norms` over images, where the norm of an image uses the loss of the image's batch. A value
-            is None if the update has no stored or no incoming images, respectively, or if the mean is not finite.
+            :func:`gradient_norms` over images; the norm of an image is computed for the loss of its own batch. A value
+            is None if the update has no stored (or no incoming) images, or if the mean is not finite.
     """
 
     def __init__(self, method: Learner, *, steps: int) -> None:
@@ -74,7 +73,7 @@ class GradientRecorder:
         self.hooks, self.calls, self.mapped = [], [], []
 
     def after_step(self) -> None:
-        """Record the mean norms of the last update if at most ``steps`` updates have been made."""
+        """Record the mean norms of the last update, unless more than ``steps`` updates have been made."""
         if len(self.norms["stored"]) >= self.steps:
             return
         for name, parts in self.image_norms.items():
@@ -101,7 +100,7 @@ class GradientRecorder:
 
 
 def _are_stored(images: Tensor, batch: Batch) -> Tensor:
-    """Check which images (n, 3, H, W) of a forward pass are stored images, (n,) bool on the CPU."""
+    """Return a mask (n,) bool of the stored images among the images (n, 3, H, W) of a forward pass, on the CPU."""
     count, stored = len(batch.images), torch.ones(len(images), dtype=torch.bool)
     # Each of several processes has only its own part of the images; the other images are NaN.
     if len(images) >= count and torch.allclose(images[:count], batch.images, rtol=0, atol=0, equal_nan=True):
@@ -110,19 +109,20 @@ def _are_stored(images: Tensor, batch: Batch) -> Tensor:
 
 
 def gradient_norms(loss: Tensor, features: Tensor) -> Tensor:
-    """Compute norms of the loss gradient at features, ``|d loss / d f(x)|``.
+    """Compute the norms of the loss gradient at features, ``|d loss / d f(x)|``.
 
-    Source: Fig. 8 in Appendix C of ER-ACE's paper, which plots the mean over images of the first task during training
-    on the second task. ER-ACE's paper does not say how the loss is reduced or whether ``f`` is scaled to unit length.
-    In lreid, both depend on the arguments. For a loss of incoming images, the norm is 0 at old images that are not
-    negatives in the loss.
+    Source: Fig. 8 in Appendix C of ER-ACE's paper; it shows the mean over images of the first task during training on
+    the second task. ER-ACE's paper does not say how the loss is averaged or whether ``f`` is scaled to unit length. In
+    lreid, both depend on the arguments. If the loss covers only incoming images, the norm is 0 at stored images that
+    are not negatives in the loss.
 
     Args:
-        loss: scalar. This function retains the graph and changes no ``.grad``, so ``loss.backward()`` may follow.
-        features: (B, D) float; must be the tensor object from which the loss was computed.
+        loss: scalar loss. This function keeps the graph of the loss and changes no ``.grad``, so ``loss.backward()``
+            can follow.
+        features: (B, D) float features; the same tensor object from which the loss was computed.
 
     Returns:
-        (B,) float64 Euclidean norms, on the CPU; 0 where the loss does not depend on a feature.
+        Euclidean norms (B,) float64 on the CPU, 0 where the loss does not depend on a feature.
 
     Raises:
         InputError: the features do not require a gradient.

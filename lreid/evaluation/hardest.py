@@ -1,4 +1,4 @@
-"""Find the queries with the lowest average precision, and the first images of their rankings."""
+"""Find the queries with the lowest average precision, and the first images of each ranking."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ class Ranking:
     """The ranking of a gallery for one query.
 
     Attributes:
-        query: row of the query in the test set's queries.
+        query: row number of the query among the queries of the test set.
         ap: average precision in per cent.
-        ranks: ranks of the listed images, from 1: the first ``depth`` ranks, and the rank of the first match if it is
-            larger.
-        rows: gallery row of each listed image.
-        scores: cosine similarity of each listed image; for Euclidean metrics, the Euclidean distance.
+        ranks: ranks of the listed images, counted from 1: the first ``depth`` ranks, and the rank of the first match if
+            it is larger.
+        rows: row number of each listed image in the gallery.
+        scores: cosine similarity of each listed image to the query; for Euclidean metrics, the Euclidean distance.
         first_match: rank of the first match.
-        num_matches: number of matches, which are images of the query's identity, in the ranking.
+        num_matches: number of matches in the ranking, which are images of the query's identity.
     """
 
     query: int
@@ -43,14 +43,15 @@ def hardest_rankings(
     depth: int = 10,
     among: Collection[int] | None = None,
 ) -> list[Ranking]:
-    """Return the rankings of the queries with the lowest average precision, lowest first (stable sort).
+    """Return the rankings of the queries with the lowest average precision, lowest first; ties keep their order.
 
     Args:
-        test: the test set; only its first split is used. Single images are ranked, even if the test set ranks tracks.
+        test: test set, of which only the first split is used. Single images are ranked even if the test set ranks
+            tracks.
         features: features of the test set's queries and of its gallery images.
-        count: maximum number of rankings.
-        depth: number of ranks to list.
-        among: rows of the queries from which rankings are chosen; None means all queries.
+        count: maximum number of rankings to return.
+        depth: number of ranks to list per query.
+        among: row numbers of the queries to choose from, or None for all queries.
     """
     split = test.splits[0]
     queries, gallery = features[0][split.rows], features[1][split.columns]

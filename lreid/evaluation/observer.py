@@ -1,4 +1,4 @@
-"""Observers of a run: objects with hooks that the trainer calls; observers never influence training."""
+"""Observers of a run, whose hooks the trainer calls; an observer never changes the training."""
 
 from typing import Any, Protocol
 
@@ -10,53 +10,52 @@ from lreid.models.embedder import Embedder
 
 
 class Learner(Protocol):
-    """Interface of a method with a model and a memory, which is empty or None if no images are stored."""
+    """Interface of a method with a model and a memory; the memory is empty or None if no images are stored."""
 
     model: Embedder
     memory: Any
 
 
 class Observer:
-    """Base class of all observers; by default, every hook does nothing.
+    """Base class of all observers, whose hooks do nothing.
 
-    An observer must restore training modes, gradients and random generators. An observer's state must include all data
-    that the observer collects within a task, so that a resumed run gives the same results.
+    An observer must leave training modes, gradients and random number generators as they were. An observer's state must
+    include everything that it has measured within a task, so that a resumed run gives the same results.
     """
 
     def before_task(self, task: Task) -> None:
-        """Run before the first step of a task, but not if a run resumes within the task."""
+        """Prepare for a task before its first step; not called if a run resumes within the task."""
 
     def before_batch(self, batch: Batch) -> None:
-        """Run once per batch, before all updates by this batch."""
+        """Observe a batch, once before all updates with this batch."""
 
     def before_loss(self, batch: Batch) -> None:
-        """Run before the loss of a batch is computed; an update with gradient accumulation has several batches."""
+        """Observe a batch before its loss is computed; with gradient accumulation, an update has several batches."""
 
     def after_loss(self, batch: Batch, terms: dict[str, Tensor], loss: Tensor, batches: int) -> None:
-        """Run after the loss of a batch is computed, before the gradients are computed.
+        """Observe the loss of a batch before its gradient is computed.
 
         Args:
-            batch: the batch of the loss.
-            terms: loss terms, unweighted scalars by name.
-            loss: scalar, the weighted sum of the terms.
-            batches: number of batches in the update, which minimises the mean loss of these batches.
+            terms: loss terms by name, as scalars without weights.
+            loss: weighted sum of the terms, a scalar.
+            batches: number of batches in the update, which minimises the mean of their losses.
         """
 
     def after_step(self) -> None:
-        """Run after each update of the parameters."""
+        """Observe the network after an update of its parameters."""
 
     def after_epoch(self, epoch: int, epochs: int, rate: float) -> None:
-        """Run after each epoch, with its number (from 1), the task's number of epochs, and the learning rate."""
+        """Observe the end of an epoch, given its number (from 1), the task's number of epochs and the learning rate."""
 
     def after_task(self, task: Task) -> None:
-        """Run after the last update of a task, before the evaluation of the task."""
+        """Observe a task after its last update and before its evaluation."""
 
     def after_evaluation(self, task: Task) -> None:
-        """Run after the test sets were evaluated, before the method ends the task."""
+        """Observe a task after the test sets were evaluated, before the method stores what it needs from the task."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the measurements of the current task so far, as tensors and plain values."""
+        """Return all measurements of the current task, as tensors and plain values."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that :meth:`state_dict` returned; runs instead of :meth:`before_task`."""
+        """Restore a state that :meth:`state_dict` returned; called instead of :meth:`before_task`."""

@@ -27,10 +27,10 @@ Searches = Sequence[Search | None]  # one per split; None compares with every im
 
 
 class Index(Protocol):
-    """Interface of index settings, such as :class:`lreid.retrieval.FaissIndex`, or of a gallery with an index.
+    """Interface of settings of an index, such as :class:`lreid.retrieval.FaissIndex`, or of a gallery with an index.
 
     Attributes:
-        index: name of the index.
+        index: name of the kind of index.
         depth: number of images that the index returns per query.
     """
 
@@ -41,7 +41,7 @@ class Index(Protocol):
     def depth(self) -> int: ...  # noqa: D102
 
     def over(self, gallery: Any, metric: Metric) -> MeasuredSearch:
-        """Create an index for the search in gallery features ``(G, D)``."""
+        """Create an index of gallery features ``(G, D)``."""
 
 
 def score(
@@ -52,13 +52,12 @@ def score(
     rerank: KReciprocal | None = None,
     device: torch.device | None = None,
 ) -> list[Evaluation]:
-    """Evaluate features on the splits of a test set; a test set without splits counts as one split.
+    """Evaluate features on each split of a test set; a test set without splits counts as one split.
 
     Args:
-        test: the test set.
-        features: features of its queries and of its gallery images.
-        searches: search object of each split; empty to compare queries with every gallery image.
-        rerank, device: as in :func:`lreid.retrieval.evaluate`.
+        features: features of the test set's queries and gallery images.
+        searches: search object for each split; if empty, queries are compared with every gallery image.
+        rerank, device: see :func:`lreid.retrieval.evaluate`.
 
     Raises:
         InputError: no query of a split has a match.
@@ -79,7 +78,7 @@ def score(
 
 
 def searches_of(test: ListedTest, gallery: np.ndarray | None, index: Index | None) -> list[MeasuredSearch | None]:
-    """Build an index of the gallery (G, D) for every split; without an index, return None for every split."""
+    """Build an index of the gallery (G, D) for every split; without an index, return a list of None."""
     return [
         index.over(None if gallery is None else gallery[split.columns], test.rules.metric) if index else None
         for split in test.splits
@@ -95,23 +94,23 @@ def row_of(
     rerank: KReciprocal | None = None,
     device: torch.device | None = None,
 ) -> dict[str, Any]:
-    """Compute a row of ``test.json``: the metrics of :func:`score`, open-set rates, and the index cost.
+    """Compute a row of ``test.json``: the metrics of :func:`score`, open-set rates, and the cost of the index.
 
     Args:
-        test: the test set. If the test set has splits, metrics are averaged and counts are summed over the splits.
-        features: features of its queries and of its gallery images.
-        index: index that searches the gallery; None to compare queries with every gallery image.
-        cost: whether to measure speed, accuracy and size of the index.
-        rerank, device: as in :func:`score`.
+        test: test set; with several splits, metrics are averaged and counts are summed over the splits.
+        features: features of the test set's queries and gallery images.
+        index: index that searches the gallery, or None to compare queries with every gallery image.
+        cost: whether to measure the speed, accuracy and size of the index.
+        rerank, device: see :func:`lreid.retrieval.evaluate`.
 
     Returns:
-        Values for JSON, with rates in per cent. The values are the metrics in :data:`lreid.results.METRICS`, and the
-        numbers of queries ``num_valid``, ``num_absent`` and ``num_filtered`` of :class:`lreid.retrieval.Evaluation`.
-        The list ``open_set`` contains ``false_accept_rate``, ``threshold`` (a cosine similarity) and
-        ``true_positive_rate``. The list ``open_set`` is empty if no query can serve as an impostor or if the gallery is
-        re-ranked. Open-set rates always compare images by cosine similarity, even if the metric is different or tracks
-        are ranked. With ``cost`` and an index, ``index`` contains the name and the ``depth`` of the index and the
-        values of :class:`lreid.retrieval.IndexCost`.
+        The row as values for JSON, with rates in per cent. The row contains the metrics in
+        :data:`lreid.results.METRICS`, and the query counts ``num_valid``, ``num_absent`` and ``num_filtered`` of
+        :class:`lreid.retrieval.Evaluation`. The list ``open_set`` contains ``false_accept_rate``, ``threshold`` (a
+        cosine similarity) and ``true_positive_rate``. The list ``open_set`` is empty if no query can serve as an
+        impostor, or if the gallery is re-ranked. Open-set rates always compare single images by cosine similarity, even
+        with another metric or with tracks. With ``cost`` and an index, the entry ``index`` contains the index's name,
+        its ``depth`` and the values of :class:`lreid.retrieval.IndexCost`.
 
     Raises:
         InputError: no query has a match.
@@ -131,7 +130,7 @@ def row_of(
 
 
 def _mean_rates(rates: list[list[OpenSetRate]]) -> list[dict[str, float]]:
-    """Average the open-set rates over the splits, in the format of :func:`row_of`."""
+    """Average the open-set rates over the splits, in the form that :func:`row_of` returns."""
     return [
         {
             "false_accept_rate": 100 * rate,
@@ -151,7 +150,7 @@ def _parts(features: Features, rows: Any, columns: Any) -> Features:
 def _scores_of(
     features: Features, split: Split, search: Search | None, device: torch.device | None, compare: Callable[..., Any]
 ) -> BlockScores:
-    """Compute the scores of a split: by ``compare``, or by the search if gallery features are not given."""
+    """Compute the scores of a split by ``compare``, or by the search if there are no gallery features."""
     query, gallery = _parts(features, split.rows, split.columns)
     if gallery is None and search is not None:
         return IndexScores(search, as_features(query, "query features", device), len(split.gallery))
@@ -161,7 +160,7 @@ def _scores_of(
 def _open_set(
     test: ListedTest, features: Features, searches: Searches, device: torch.device | None
 ) -> list[list[OpenSetRate]]:
-    """Compute the open-set rates of every split; for a split without impostors, the list is empty."""
+    """Compute the open-set rates of every split; the list of a split without impostors is empty."""
     rates = []
     for split, search in zip(test.splits, searches, strict=True):
         scores = _scores_of(features, split, search, device, cosines_of)
@@ -202,7 +201,7 @@ def described(test: ListedTest) -> dict[str, Any]:
 
 
 def notes_on(test: ListedTest, row: dict[str, Any]) -> list[str]:
-    """Notes on the metrics of one test set (:func:`row_of`), one line each."""
+    """Write notes about the metrics of one test set (:func:`row_of`), one line each."""
     notes, name, (queries, _) = [], test.name, test.test.sizes
     itself = 0 if test.camera_filter else test.test.in_gallery  # queries that are left out of their own ranking by file
     absent, filtered = row["num_absent"], row["num_filtered"]

@@ -1,4 +1,4 @@
-"""Diagnostics of a task switch: drift of old images' features, and norms of the loss gradient at features."""
+"""Diagnostics after a switch to a new task: drift of old images' features, and norms of the loss gradient."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,7 +19,7 @@ IMAGES = 100  # number of images per set whose drift is measured
 
 
 class SwitchObserver(Observer):
-    """Measures feature drift and gradient norms during the first steps of a task."""
+    """Measure feature drift and gradient norms in the first steps of a task."""
 
     def __init__(self, method: Learner, evaluator: Evaluator, results: Results, *, steps: int) -> None:
         self.method, self.evaluator, self.results, self.steps = method, evaluator, results, steps
@@ -37,7 +37,7 @@ class SwitchObserver(Observer):
             self.gradients = GradientRecorder(self.method, steps=self.steps)
 
     def before_loss(self, batch: Batch) -> None:
-        """Register the gradient recorder's hooks in the network."""
+        """Let the gradient recorder register its hooks in the network."""
         if self.gradients is not None:
             self.gradients.before_loss()
 
@@ -47,20 +47,20 @@ class SwitchObserver(Observer):
             self.gradients.after_loss(batch, loss)
 
     def after_step(self) -> None:
-        """Record the drift and the gradient norms of the update."""
+        """Record the feature drift and the gradient norms of the update."""
         if self.drift is not None and self.gradients is not None:
             self.drift.after_step()
             self.gradients.after_step()
 
     def after_task(self, task: Task) -> None:
-        """Add the curves of the task to the results."""
+        """Add the measurements of the task to the results."""
         if self.drift is not None and self.gradients is not None:
             self.results["drift"].append({"task": task.index, **self.drift.curves})
             self.results["gradient_norms"].append({"task": task.index, **self.gradients.norms})
         self.drift = self.gradients = None
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the images that were selected from the memory, and the curves so far."""
+        """Return the images that were selected from the memory, and all measurements of the task."""
         if self.drift is None or self.gradients is None:
             return {}
         buffer = self.drift.images.get("buffer")  # the memory may hold other images now
@@ -92,6 +92,6 @@ class SwitchObserver(Observer):
 
 
 def _evenly_spread(images: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
-    """Select at most ``IMAGES`` images (n, H, W, 3) at regular intervals; without images, the shape is (0,)."""
+    """Select at most ``IMAGES`` of the images (n, H, W, 3), evenly spaced; without images, the shape is (0,)."""
     rows = np.unique(np.linspace(0, len(images) - 1, min(len(images), IMAGES)).astype(np.int64))
     return np.stack([images[row] for row in rows]) if len(images) else np.empty(0)

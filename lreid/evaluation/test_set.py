@@ -21,7 +21,7 @@ from lreid.retrieval.scores import Metric
 
 @dataclass(frozen=True)
 class Rules:
-    """Ranking rules of an evaluation, see :func:`lreid.retrieval.evaluate` and :func:`lreid.identities.usable`."""
+    """Rules for rankings in an evaluation, see :func:`lreid.retrieval.evaluate` and :func:`lreid.identities.usable`."""
 
     metric: Metric = "cosine"
     ap: AveragePrecision = "rectangular"
@@ -34,22 +34,22 @@ class Labelled(Protocol):
 
     @property
     def records(self) -> Sequence[Record]:
-        """Paths, identities and cameras."""
+        """Records of the images: paths, identities and cameras."""
 
     @property
     def pids(self) -> np.ndarray:
-        """``(N,)`` int64 identities."""
+        """Identities of the images, ``(N,)`` int64."""
 
     @property
     def camids(self) -> np.ndarray:
-        """``(N,)`` int64 cameras."""
+        """Cameras of the images, ``(N,)`` int64."""
 
 
 class Tracklets(Described):
     """A sequence of tracklets, ordered by tracklet number; the first frame represents the tracklet.
 
     Args:
-        frames: the frames of all tracklets.
+        frames: frames of all tracklets.
 
     Attributes:
         records: first frame of each tracklet.
@@ -65,11 +65,11 @@ class Tracklets(Described):
         self.skipped, self.cached_gib = frames.skipped, frames.cached_gib
 
     def __getitem__(self, index: Any) -> Any:
-        """The first frame of a tracklet, (H, W, 3) uint8, RGB."""
+        """Return the first frame of a tracklet, (H, W, 3) uint8, RGB."""
         return self.frames[int(self._first[index])]
 
     def means(self, features: np.ndarray) -> np.ndarray:
-        """Mean feature of each tracklet ``(T, D)``, from the features of all frames ``(N, D)`` float32."""
+        """Compute the mean feature of each tracklet ``(T, D)`` from the features of all frames ``(N, D)`` float32."""
         sums = np.add.reduceat(features[self._order], self._starts, axis=0, dtype=np.float64)
         counts = np.diff([*self._starts, len(features)])
         return (sums / counts[:, None]).astype(features.dtype)
@@ -79,11 +79,11 @@ class Split(NamedTuple):
     """Queries and gallery images of one split of a test set.
 
     Attributes:
-        rows: rows of the queries in the test set, as a numpy index.
-        columns: rows of the gallery images in the test set, as a numpy index.
-        query, gallery: labels of queries and gallery images. Without a camera filter, the labels have no cameras. If
-            some files are both queries and gallery images, file numbers take the place of cameras, so that a query's
-            own file is removed from the ranking.
+        rows: row numbers of the split's queries in the test set, as a numpy index.
+        columns: row numbers of the split's gallery images in the test set, as a numpy index.
+        query, gallery: labels of the queries and of the gallery images. Without a camera filter, the labels have no
+            cameras. If some files are both query and gallery image, file numbers replace the cameras, so that a query's
+            own file is removed from its ranking.
         tracks: ``(G,)`` track numbers if tracks are ranked, otherwise None.
     """
 
@@ -96,12 +96,10 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True)
 class ListedTest:
-    """A test set, the labels of its images, and its ranking rules.
+    """A test set with the labels of its images and its rules for rankings.
 
     Attributes:
-        test: the test set.
-        query, gallery: images of the test set, without images that cannot be read.
-        rules: the ranking rules.
+        query, gallery: images of the test set that can be read.
     """
 
     test: QueryGallery
@@ -111,16 +109,16 @@ class ListedTest:
 
     @property
     def name(self) -> str:
-        """The test set's name."""
+        """Name of the test set."""
         return self.test.name
 
     @property
     def camera_filter(self) -> bool:
-        """Whether gallery images with the query's identity and camera are removed from the ranking."""
+        """Whether rankings leave out gallery images with the query's identity and camera."""
         return self.rules.camera_filter and self.test.has_cameras
 
     def by(self, metric: Metric) -> ListedTest:
-        """Return the same test set with another metric."""
+        """Return a copy of the test set with another metric."""
         return replace(self, rules=replace(self.rules, metric=metric))
 
     @cached_property
@@ -139,7 +137,7 @@ class ListedTest:
 
     @cached_property
     def splits(self) -> tuple[Split, ...]:
-        """The splits of the test set, or one split with all its images. Unreadable images are left out."""
+        """Splits of the test set, or one split with all its images. Images that cannot be read are in no split."""
         query, gallery = self.labels
         tracks = None
         if self.test.tracks:
@@ -212,11 +210,9 @@ def load_tests(
     """Load test sets with their images.
 
     Args:
-        tests: the test sets.
-        rules: ranking rules of the test sets.
         height, width: input size of the models.
-        cache_gib: maximum total size of decoded images in memory, in GiB.
-        skip_bad: leave out images that cannot be read.
+        cache_gib: maximum size of all decoded images in memory, in GiB.
+        skip_bad: whether to leave out images that cannot be read.
 
     Raises:
         InputError: an image cannot be read, or no query of a test set has a match.
@@ -239,7 +235,7 @@ def load_tests(
 
 
 def file_numbers(queries: Iterable[str], gallery: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Number the files in two lists of paths, int64 from 0; paths to the same file get the same number."""
+    """Number the files in two lists of paths (int64, from 0), so that paths to the same file have the same number."""
     numbers: dict[str, int] = {}
     first, second = (
         np.array([numbers.setdefault(os.path.realpath(path), len(numbers)) for path in paths], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The public names of :mod:`lreid.retrieval`."""
+"""Public names of :mod:`lreid.retrieval`."""
 
 from lreid.identities import Labels
 from lreid.retrieval.camera_norm import CameraNorm

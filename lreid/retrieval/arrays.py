@@ -1,4 +1,4 @@
-"""Check the features that callers give and convert them to tensors."""
+"""Check features that callers pass, and convert them to tensors."""
 
 import warnings
 from typing import Any
@@ -14,12 +14,12 @@ LOSING = 2**12
 
 
 def as_features(values: Any, name: str, device: torch.device | str | None = None) -> Tensor:
-    """Convert features to a floating-point tensor, without a copy if dtype and device already fit.
+    """Convert features to a floating-point tensor, without a copy if they already have the dtype and device.
 
     Args:
         values: ``(N, D)`` array or tensor of a floating-point type. Half precision becomes float32.
-        name: name of these features in messages, such as ``"query features"``.
-        device: target device; ``None`` keeps the current device.
+        name: name of the features in error messages, such as ``"query features"``.
+        device: target device, or ``None`` for the current device.
 
     Returns:
         ``(N, D)`` float32 or float64 tensor that needs no gradient.
@@ -54,10 +54,10 @@ def as_comparable(
 
     Args:
         query_features, gallery_features: see :func:`as_features`. If either array is float64, both results are float64.
-        device: target device; ``None`` means the device of the gallery features.
+        device: target device, or ``None`` for the device of the gallery features.
 
     Raises:
-        InputError: an array is invalid (see :func:`as_features`), or query and gallery features differ in length.
+        InputError: an array is invalid (see :func:`as_features`), or query and gallery features have different lengths.
     """
     gallery = as_features(gallery_features, "gallery features", device)
     queries = as_features(query_features, "query features", gallery.device)
@@ -71,7 +71,7 @@ def as_comparable(
 
 
 def unit_rows(features: Tensor, name: str) -> Tensor:
-    """Scale the rows ``(N, D)`` to length 1, in new memory; a zero vector stays zero.
+    """Scale the rows ``(N, D)`` to unit length in a copy; a zero vector stays zero.
 
     Raises:
         InputError: see :func:`squared_norms`.
@@ -81,10 +81,10 @@ def unit_rows(features: Tensor, name: str) -> Tensor:
 
 
 def directions(features: Tensor, name: str) -> tuple[Tensor, Tensor]:
-    """Return features for cosine similarity, and the inverse norm ``(N,)`` of every row; a zero vector gets 1.
+    """Return features for cosine similarity, and the inverse norm ``(N,)`` of each row (1 for a zero vector).
 
-    Very short rows, whose squares would lose digits or become 0, are scaled up in a copy of the features. Without very
-    short rows, the features are not copied.
+    Very short rows are scaled up in a copy of the features, because their squares would lose precision or become 0.
+    Without very short rows, the features are not copied.
 
     Raises:
         InputError: see :func:`squared_norms`.
@@ -101,11 +101,11 @@ def directions(features: Tensor, name: str) -> tuple[Tensor, Tensor]:
 
 
 def positions(queries: Tensor, gallery: Tensor) -> tuple[Tensor, Tensor]:
-    """Return features ``(Q, D)`` and ``(G, D)`` in a precision that suffices for Euclidean distances.
+    """Return features ``(Q, D)`` and ``(G, D)`` in a precision that is sufficient for Euclidean distances.
 
-    Distances are computed from dot products. The result is float64 in two cases, because float32 would lose digits. If
-    features are much nearer to each other than to zero (checked on up to 256 gallery images), subtraction cancels
-    digits. If a feature is nearly zero, its square loses digits.
+    Distances are computed from dot products, which can lose digits in float32. The result is therefore float64 in two
+    cases. First, features are much nearer to each other than to zero (checked with up to 256 gallery images), so that
+    subtraction cancels most digits. Second, a feature is nearly zero, so that its square loses digits.
 
     Raises:
         InputError: see :func:`squared_norms`.
@@ -129,7 +129,7 @@ def squared_norms(features: Tensor, name: str) -> Tensor:
         ``(N,)`` tensor of the features' dtype.
 
     Raises:
-        InputError: rows have NaN, infinity or values whose squares overflow; the message lists the rows.
+        InputError: rows contain NaN, infinity, or values whose squares overflow; the message lists these rows.
     """
     step = max(1, 2**16 // features.shape[1])  # rows per step: their squares (256 KB in float32) fit in the cache
     squares = torch.cat([rows.square().sum(1) for rows in features.split(step)])

@@ -1,11 +1,11 @@
 """Features standardised per camera, which removes camera bias.
 
-Light, colours, background and angle of a camera shift the features of all its images in the same way, especially if the
-model was not trained on similar cameras. Camera-specific feature normalisation removes the shift of each camera without
-labels, by subtracting the camera's mean and dividing by its standard deviation (Song, Park & Lee, "Exploring the Camera
-Bias of Person Re-identification", ICLR 2025). Means and deviations are computed from the test images, so results are
-*transductive*. Every camera must see many people, and all cameras must see similar people; otherwise a camera's mean
-describes its people.
+A camera's light, colours, background and angle shift the features of all its images in the same way, above all if the
+model was not trained on similar cameras. Camera-specific feature normalisation removes such shifts without labels: it
+subtracts each camera's mean and divides by its standard deviation (Song, Park & Lee, "Exploring the Camera Bias of
+Person Re-identification", ICLR 2025). Means and standard deviations are computed from the test images, so results with
+standardised features are *transductive*. Every camera must see many people, and all cameras must see similar people,
+because a camera's mean otherwise describes its people.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ PREFIX = "norm/features/"  # prefix of the arrays in a file
 
 @dataclass(frozen=True)
 class CameraNorm:
-    """Means and standard deviations of unit features per camera, which standardise new features.
+    """Mean and standard deviation of unit-length features per camera, with which new features are standardised.
 
-    Song, Park & Lee use only the images of a camera for its statistics. lreid adds ``PRIOR`` virtual images with the
-    mean and variance of all cameras together, so that a camera with few images needs no special case.
+    Song, Park & Lee compute a camera's statistics only from its own images. lreid adds ``PRIOR`` virtual images with
+    the mean and variance of all cameras, so that a camera with few images needs no special case.
 
     Attributes:
-        whole: (2, D) float32, mean and standard deviation over all images; used for new cameras.
-        cameras: mean and standard deviation (2, D) float32 over the images of each camera, by camera number.
+        whole: mean and standard deviation (2, D) float32 over all images, which are used for new cameras.
+        cameras: mean and standard deviation (2, D) float32 over the images of each camera, by number of the camera.
     """
 
     whole: np.ndarray
@@ -45,7 +45,7 @@ class CameraNorm:
 
         Args:
             features: (N, D) floats, array or tensor.
-            cameras: (N,) integers. An image whose camera is missing or negative counts only for the statistics of all
+            cameras: (N,) integers. An image whose camera is missing or negative counts only for the statistics over all
                 images.
 
         Raises:
@@ -61,11 +61,11 @@ class CameraNorm:
         return cls(_statistics(whole), by_camera)
 
     def __call__(self, features: Any, cameras: Any) -> np.ndarray:
-        """Standardise features per camera, (x - mean) / deviation; compare the result by cosine similarity.
+        """Standardise features per camera: (x - mean) / standard deviation; compare the results by cosine similarity.
 
         Args:
             features: (n, D) floats, array or tensor.
-            cameras: (n,) integers; images of unknown cameras are standardised with the statistics of all images.
+            cameras: (n,) integers; images of new or unknown cameras are standardised by the statistics over all images.
 
         Returns:
             (n, D) float32.
@@ -82,7 +82,7 @@ class CameraNorm:
         return units
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Return all statistics as named arrays, to write to a file."""
+        """Return all statistics as named arrays, which can be written to a file."""
         sets = {"whole": self.whole} | {str(camera): each for camera, each in self.cameras.items()}
         return {f"{PREFIX}{name}": array for name, array in sets.items()}
 
@@ -103,17 +103,17 @@ class CameraNorm:
 
 
 def _units(features: Any) -> np.ndarray:
-    """Scale rows (N, D) to length 1, as float32 in new memory."""
+    """Scale rows (N, D) to unit length, as float32 in a copy."""
     return unit_rows(as_features(features, "features"), "features").float().cpu().numpy()
 
 
 def _moments(units: np.ndarray) -> np.ndarray:
-    """Means of features and means of squared features, (2, D) float64."""
+    """Compute the means of features and of squared features, (2, D) float64."""
     squares = np.einsum("nd,nd->d", units, units, dtype=np.float64)
     return np.stack([units.mean(0, dtype=np.float64), squares / len(units)])
 
 
 def _statistics(moments: np.ndarray) -> np.ndarray:
-    """Mean and standard deviation (2, D) float32 from :func:`_moments`."""
+    """Compute mean and standard deviation (2, D) float32 from the result of :func:`_moments`."""
     mean, squares = moments
     return np.stack([mean, np.sqrt((squares - mean**2).clip(SMALLEST**2))]).astype(np.float32)

@@ -31,23 +31,23 @@ def import_faiss() -> Any:
 
 
 def reason_of(error: RuntimeError) -> str:
-    """The message of a faiss error, without the position in faiss's source code."""
+    """Return the message of a faiss error without the position in faiss's source code."""
     return str(error).split(" failed: ")[-1].split("cpp:", 1)[-1].split(": ", 1)[-1].strip().removesuffix(".")
 
 
 def new_index(name: str, vectors: np.ndarray, *, euclidean: bool = False) -> Any:
-    """Create an empty faiss index; if its kind needs training, it is trained on the vectors.
+    """Create an empty faiss index; an index that needs training is trained on the vectors.
 
     Args:
-        name: ``flat``: exact search. ``hnsw`` (Malkov and Yashunin, 2018): a graph with 32 links per image. ``ivfpq``
-            (Jégou et al., 2011): about 4 sqrt(N) lists, of which a search visits 32, and one byte for every 4 numbers.
-            Other names are strings for faiss's ``index_factory``, with search parameters after a semicolon, such as
-            ``IVF256,Flat;nprobe=16``.
-        vectors: ``(N, D)`` float32, the vectors that the caller will add.
-        euclidean: score by squared Euclidean distance.
+        name: kind of the index. ``flat``: exact search. ``hnsw`` (Malkov and Yashunin, 2018): a graph with 32 links per
+            image. ``ivfpq`` (Jégou et al., 2011): about 4 sqrt(N) lists, of which a search reads 32, with one byte for
+            every 4 numbers. Any other name is a string for faiss's ``index_factory``, followed by a semicolon and
+            search parameters if needed, such as ``IVF256,Flat;nprobe=16``.
+        vectors: ``(N, D)`` float32 vectors that the caller will add to the index.
+        euclidean: whether scores are squared Euclidean distances.
 
     Raises:
-        ArgumentError: faiss has no such index, or cannot train it on so few vectors.
+        ArgumentError: faiss has no such index, or has too few vectors to train it.
     """
     faiss = import_faiss()
     count, width = vectors.shape
@@ -91,9 +91,9 @@ def new_index(name: str, vectors: np.ndarray, *, euclidean: bool = False) -> Any
 
 
 def _parts(index: Any) -> Iterator[Any]:
-    """Iterate over an index and the indexes that it contains, to turn off the polysemous training of each index.
+    """Iterate over an index and the indexes inside it, to turn off the polysemous training of each.
 
-    Polysemous training orders the codes of a product quantiser for a rarely used filter, and always takes a minute.
+    Polysemous training sorts the codes of a product quantiser for a rarely used filter and always takes a minute.
     """
     yield index
     for name in ("index", "base_index", "storage"):
@@ -102,17 +102,18 @@ def _parts(index: Any) -> Iterator[Any]:
 
 
 def gpus_of(device: str) -> list[int]:
-    """Return the numbers of the GPUs on which faiss searches.
+    """Return the numbers of the GPUs on which faiss will search.
 
     Args:
-        device: ``cpu``: no GPU; ``cuda``: all GPUs that faiss sees; ``cuda:1``: GPU 1; ``auto``: torch's current GPU if
-            faiss sees it, otherwise no GPU.
+        device: ``cpu`` for no GPU, ``cuda`` for all GPUs that faiss sees, ``cuda:1`` for GPU 1, or ``auto`` for torch's
+            current GPU if faiss sees it, and otherwise no GPU.
 
     Returns:
-        The numbers of the GPUs; empty for the CPU.
+        Numbers of the GPUs; an empty list means the CPU.
 
     Raises:
-        ArgumentError: ``device`` is invalid, or names a GPU that faiss does not see. The error names ``index_device``.
+        ArgumentError: ``device`` is invalid, or names a GPU that faiss does not see. The message names the argument
+            ``index_device``.
     """
     count = import_faiss().get_num_gpus()
     if device == "auto":
@@ -135,7 +136,7 @@ def require_gpu(gpu: int, argument: str) -> None:
     """Refuse a GPU that faiss does not see.
 
     Raises:
-        ArgumentError: faiss does not see the GPU. The error names ``argument``.
+        ArgumentError: faiss does not see the GPU. The message names ``argument``.
     """
     count = import_faiss().get_num_gpus()
     if gpu >= count:
@@ -144,17 +145,15 @@ def require_gpu(gpu: int, argument: str) -> None:
 
 
 def copies_on_gpu(indexes: list[Any], gpus: list[int], argument: str, *, float16: bool = False) -> list[Any]:
-    """Copy indexes to the memory of GPUs, one index per GPU in rotation.
+    """Copy indexes to the memory of GPUs; the GPUs take turns if there are more indexes.
 
     Args:
-        indexes: faiss indexes.
-        gpus: numbers of the GPUs.
-        argument: name of the argument that an error names.
-        float16: store vectors and the lookup tables of codes in 16 bits, which halves the memory and keeps three
-            digits. If float32 lookup tables exceed a GPU's shared memory, they are stored in 16 bits in any case.
+        argument: name of the argument that error messages name.
+        float16: whether to store vectors and lookup tables in 16 bits, which halves the memory and keeps three digits.
+            Float32 lookup tables that exceed a GPU's shared memory are stored in 16 bits in any case.
 
     Raises:
-        ArgumentError: faiss has no such index for GPUs, or the memory of a GPU does not suffice.
+        ArgumentError: faiss does not support the index on GPUs, or a GPU has too little memory.
     """
     faiss = import_faiss()
     resources = {gpu: faiss.StandardGpuResources() for gpu in gpus}  # one per GPU, because each reserves up to 1.5 GB
@@ -171,16 +170,16 @@ def copies_on_gpu(indexes: list[Any], gpus: list[int], argument: str, *, float16
 
 
 def _has_large_tables(index: Any) -> bool:
-    """Whether the float32 lookup tables of an index with codes exceed ``TABLE_BYTES``."""
+    """Whether the float32 lookup tables of an index are larger than ``TABLE_BYTES``."""
     codes = getattr(index, "pq", None)
     return codes is not None and 4 * codes.M * codes.ksub > TABLE_BYTES
 
 
 def sharded_on_gpus(index: Any, gpus: list[int], argument: str, *, float16: bool = False) -> Any:
-    """Copy an index to several GPUs, each with a part of the images; for arguments see :func:`copies_on_gpu`.
+    """Copy an index to several GPUs, each with a part of the images, with the arguments of :func:`copies_on_gpu`.
 
     Raises:
-        ArgumentError: faiss has no such index for GPUs, or the memory of a GPU does not suffice.
+        ArgumentError: faiss does not support the index on GPUs, or a GPU has too little memory.
     """
     faiss = import_faiss()
     options = faiss.GpuMultipleClonerOptions()

@@ -1,4 +1,4 @@
-"""Retrieval metrics at several gallery sizes: a fall caused by a larger gallery can be mistaken for forgetting."""
+"""Retrieval metrics at several gallery sizes, because lower metrics in a larger gallery can look like forgetting."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -15,15 +15,15 @@ from lreid.retrieval.scores import Metric, cosines_of, scores_of
 
 
 class GrowthPoint(NamedTuple):
-    """Metrics at one gallery size. Each metric has a mean and a standard deviation over the random draws.
+    """Metrics at one gallery size, each as its mean and standard deviation over random draws of the gallery.
 
     Attributes:
-        identities: number of enrolled identities that have queries.
+        identities: number of identities in the gallery that have queries (enrolled identities).
         images: mean number of gallery images.
-        mAP, rank1: fractions in [0, 1], over the queries of enrolled identities.
+        mAP, rank1: metrics in [0, 1] of the queries of enrolled identities.
         threshold: cosine similarity that only the allowed share of impostors (FPIR) reaches.
-        true_positive_rate: share of the queries of enrolled identities whose best image is a match and reaches the
-            threshold (TPIR).
+        true_positive_rate: share of the queries of enrolled identities whose best-scoring image is a match and reaches
+            the threshold (TPIR).
     """
 
     identities: int
@@ -45,25 +45,25 @@ def gallery_growth(
     draws: int = 5,
     device: torch.device | None = None,
 ) -> list[GrowthPoint]:
-    """Evaluate random parts of a gallery, with all, a half, a quarter, an eighth and a sixteenth of its identities.
+    """Evaluate random parts of a gallery with all, a half, a quarter, an eighth and a sixteenth of its identities.
 
-    A part contains all images of some identities, and the same share of the images without a query. With more enrolled
-    identities, accuracy falls and the threshold for a fixed FPIR rises for every model (Grother et al., NIST IR 8271,
-    2019; distractors: Zheng et al., ICCV 2015). Compare models only at the same gallery size.
+    Each part contains all images of the drawn identities, and the same share of the images without a query. With more
+    enrolled identities, the accuracy of every model falls and its threshold for a fixed FPIR rises (Grother et al.,
+    NIST IR 8271, 2019; distractors: Zheng et al., ICCV 2015). Therefore compare models at the same gallery size only.
 
     Args:
         features: features ``(Q, D)`` of the queries and ``(G, D)`` of the gallery.
-        query, gallery: labels of the queries and of the gallery.
         metric, ap, device: as in :func:`lreid.retrieval.evaluate`.
-        false_accept_rate: FPIR for which the threshold is set, in [0, 1). Every query also serves as an impostor,
-            searched in the gallery without its identity; see :func:`lreid.retrieval.open_set_rates`.
+        false_accept_rate: false positive identification rate (FPIR) for which the threshold is set, in [0, 1). Every
+            query is also searched as an impostor, in the gallery without its identity
+            (:func:`lreid.retrieval.open_set_rates`).
         draws: number of random parts of each size. Every call draws the same parts.
 
     Returns:
-        One point per size, ascending; sizes below 2 identities are left out.
+        One point per size, in ascending order; sizes below 2 identities are left out.
 
     Raises:
-        InputError: the labels are invalid, or fewer than 2 identities have a match.
+        InputError: the labels are invalid, or fewer than 2 identities have a query with a match.
     """
     require(draws >= 1, "draws", draws, "1 or more")
     query, gallery = comparable(query, gallery, (len(features[0]), len(features[1])))
@@ -85,7 +85,7 @@ def gallery_growth(
 
 
 def _matched(query: Labels, gallery: Labels) -> np.ndarray:
-    """Return the identities with a query that has a match in the gallery, ascending."""
+    """Return the identities that have a query with a match in the gallery, in ascending order."""
     rows, columns = SameIdentity(gallery.ids)(query.ids)
     matched = np.unique(query.ids[rows[usable(query[rows], gallery[columns])]])
     if len(matched) < 2:
@@ -94,14 +94,14 @@ def _matched(query: Labels, gallery: Labels) -> np.ndarray:
 
 
 def _mean_and_spread(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and standard deviation (with the divisor n - 1) of values; the deviation of a single value is 0."""
+    """Compute the mean and the standard deviation (divisor n - 1) of values; a single value has deviation 0."""
     return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
 
 
 def _draw(
     query_ids: np.ndarray, gallery_ids: np.ndarray, matched: np.ndarray, size: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw ``size`` identities; return a mask (Q,) of their queries, and the gallery rows of the part, ascending."""
+    """Draw ``size`` identities; return a mask (Q,) of their queries, and the ascending gallery rows of the part."""
     enrolled = rng.permutation(matched)[:size]
     others = rng.permutation(np.flatnonzero(~np.isin(gallery_ids, [*matched, JUNK])))
     others = others[: round(len(others) * size / len(matched))]

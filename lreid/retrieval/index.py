@@ -1,7 +1,7 @@
-"""Search through a faiss index instead of comparing all gallery images, and measure the loss of accuracy.
+"""Search with a faiss index instead of comparing all gallery images, and measure how much accuracy this costs.
 
-Metrics are computed in the same way from the scores of an index and from exact scores. Images that an index does not
-return rank last.
+Metrics are computed from the scores of an index in the same way as from exact scores. Images that an index does not
+return are ranked last.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ TIMED = 1000  # maximum number of queries for timing a search
 
 
 class Search(Protocol):
-    """Function that finds gallery images for queries."""
+    """A function that returns gallery images for queries."""
 
     @property
     def max_results(self) -> int:
-        """The maximum number of results per query."""
+        """Maximum number of results per query."""
 
     def __call__(self, queries: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return scores and gallery rows ``(B, k)`` of the images found for ``(B, D)`` queries, on the CPU.
+        """Return scores and gallery rows ``(B, k)`` of the results for queries ``(B, D)``, on the CPU.
 
-        The scores approximate the scores of :class:`lreid.retrieval.scores.Scorer`, and results may have any order. A
-        query with fewer than k results has row -1 in the remaining places. If the rows are None, the scores are scores
-        of all gallery images, in the gallery's order.
+        The scores approximate those of :class:`lreid.retrieval.scores.Scorer`, and results may be in any order. A query
+        with fewer than k results has row -1 in the remaining places. If rows are None, the scores are those of all
+        gallery images, in the order of the gallery.
         """
 
 
 class MeasuredSearch(Search, Protocol):
-    """A search that :func:`cost_of` can measure.
+    """A search whose speed and accuracy :func:`cost_of` can measure.
 
     Attributes:
-        seconds: time to build the index; None if it is not known.
-        megabytes: size of the index; None if it is not known.
+        seconds: time to build the index, or None if it is not known.
+        megabytes: size of the index, or None if it is not known.
     """
 
     @property
@@ -67,19 +67,20 @@ class MeasuredSearch(Search, Protocol):
     def megabytes(self) -> float | None: ...  # noqa: D102
 
     def nearest(self, queries: Tensor) -> np.ndarray:
-        """Rows ``(B, depth)`` of the nearest gallery images, nearest first; -1 for missing results."""
+        """Return the rows ``(B, depth)`` of the nearest gallery images, nearest first; -1 for missing results."""
 
 
 @dataclass(frozen=True)
 class FaissIndex:
-    """Settings of a faiss index, from which :meth:`over` builds the index of a gallery.
+    """Settings of a faiss index; :meth:`over` builds the index for a gallery.
 
     Attributes:
         index: see :func:`new_index`.
-        depth: number of images per query; a ``flat`` index returns all images.
-        device: where faiss searches, see :func:`lreid.retrieval.faiss_module.gpus_of`. Several GPUs share the gallery.
-            ``auto`` uses the CPU for graphs and for a depth above 2048, which GPUs do not support.
-        float16: store vectors on the GPU in 16 bits. Scores of 16-bit vectors differ from the exact scores.
+        depth: number of images returned per query; a ``flat`` index returns all images.
+        device: device on which faiss searches, see :func:`lreid.retrieval.faiss_module.gpus_of`. If there are several
+            GPUs, each holds a part of the gallery. ``auto`` uses the CPU for graphs and for a depth above 2048, because
+            faiss supports neither on GPUs.
+        float16: whether to store vectors on the GPU in 16 bits. Scores then differ from the exact scores.
 
     Raises:
         ArgumentError: ``depth`` is below 1.
@@ -95,11 +96,11 @@ class FaissIndex:
             raise ArgumentError("depth", f"is {self.depth}; request at least one image")
 
     def over(self, gallery: Any, metric: Metric) -> FaissSearch:
-        """Build the index of a gallery; arguments are those of :func:`lreid.retrieval.evaluate`."""
+        """Build the index of a gallery, with the arguments of :func:`lreid.retrieval.evaluate`."""
         return FaissSearch(self, gallery, metric)
 
     def check(self, count: int, width: int) -> None:
-        """Check, before features are extracted, that an index can be built from features of shape ``(count, width)``.
+        """Before features are extracted, check that an index can be built from features of shape ``(count, width)``.
 
         Raises:
             InputError: a setting is invalid, or faiss cannot build the index.
@@ -120,7 +121,7 @@ class FaissIndex:
             ) from None
 
     def gpus(self) -> list[int]:
-        """Numbers of the GPUs that search; empty if the CPU searches.
+        """Numbers of the GPUs that search; an empty list means the CPU.
 
         Raises:
             ArgumentError: the GPU does not exist, a GPU cannot return ``depth`` images, or ``float16`` is set for the
@@ -139,7 +140,7 @@ class FaissIndex:
 
 
 def _require_gpu_copy(index: Any) -> None:
-    """Refuse an index if faiss cannot search its kind on GPUs."""
+    """Refuse an index of a kind that faiss cannot search on GPUs."""
     faiss = import_faiss()
     kinds = (faiss.IndexFlat, faiss.IndexIVFFlat, faiss.IndexIVFPQ, faiss.IndexIVFScalarQuantizer)
     if not isinstance(index, kinds):
@@ -150,17 +151,15 @@ def _require_gpu_copy(index: Any) -> None:
 
 
 class FaissSearch:
-    """A gallery in a faiss index.
+    """A gallery as a faiss index.
 
     Args:
-        kind: kind of the index.
-        gallery: ``(G, D)`` features.
         metric: see :func:`lreid.retrieval.evaluate`.
 
     Attributes:
         kind: kind of the index.
         index: the faiss index.
-        seconds: time to build the index.
+        seconds: time in seconds to build the index.
 
     Raises:
         InputError: features are not finite, or the index cannot be built from them.
@@ -186,7 +185,7 @@ class FaissSearch:
         self.seconds = time.perf_counter() - start
 
     def _on_gpus(self, vectors: np.ndarray) -> list[tuple[int, Any]]:
-        """Copies of the index on GPUs; empty for the CPU."""
+        """Copies of the index on GPUs; an empty list means the CPU."""
         gpus = self.kind.gpus()
         if not gpus:
             return []
@@ -198,10 +197,10 @@ class FaissSearch:
             raise
 
     def _copied(self, vectors: np.ndarray, gpus: list[int]) -> list[tuple[int, Any]]:
-        """Copy the index to GPUs. A GPU returns a limited number of images, so a flat index is split into pieces.
+        """Copy the index to GPUs. A flat index is split into pieces, because a GPU returns a limited number of images.
 
         Raises:
-            ArgumentError: faiss has no such index for GPUs, or a GPU has too little memory.
+            ArgumentError: faiss does not support the index on GPUs, or a GPU has too little memory.
         """
         float16 = self.kind.float16
         _require_gpu_copy(self.index)
@@ -218,7 +217,7 @@ class FaissSearch:
 
     @property
     def max_results(self) -> int:
-        """The maximum number of results per query: ``depth``, or the size of the gallery for a ``flat`` index."""
+        """Maximum number of results per query: ``depth``, or the size of the gallery for a ``flat`` index."""
         return self.index.ntotal if self.exhaustive else min(self.kind.depth, self.index.ntotal)
 
     def __call__(self, queries: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -237,7 +236,7 @@ class FaissSearch:
         return values, None if rows is None else torch.from_numpy(rows)
 
     def _search(self, vectors: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray]:
-        """Search every piece of the gallery for up to ``depth`` images; return scores and rows, both ``(B, k)``."""
+        """Search every piece of the gallery for up to ``depth`` images; return scores and rows ``(B, k)``."""
         parts = []
         for first, index in self.copies or [(0, self.index)]:
             scores, rows = index.search(vectors, min(depth, index.ntotal))
@@ -246,7 +245,7 @@ class FaissSearch:
         return scores, rows
 
     def nearest(self, queries: Tensor) -> np.ndarray:
-        """Rows ``(B, k)`` of the ``depth`` nearest gallery images, nearest first; -1 for missing results."""
+        """Return the rows ``(B, k)`` of the ``depth`` nearest gallery images, nearest first; -1 for missing results."""
         depth = min(self.kind.depth, self.index.ntotal)
         scores, rows = self._search(self._vectors(queries)[0], depth)
         if len(self.copies) > 1:
@@ -256,7 +255,7 @@ class FaissSearch:
 
     @property
     def megabytes(self) -> float:
-        """Size of the index in MiB; the index is serialised to count its bytes."""
+        """Size of the index in MiB, counted by serialising the index."""
         sizes: list[int] = []
 
         def count(data: bytes) -> int:
@@ -268,10 +267,11 @@ class FaissSearch:
         return sum(sizes) / 2**20
 
     def _vectors(self, queries: Tensor) -> tuple[np.ndarray, Tensor]:
-        """Return query vectors (B, D) float32, and the norm of each query (B, 1), squared if the metric is a distance.
+        """Return query vectors (B, D) float32 and their norms (B, 1), which are squared if the metric is a distance.
 
         Raises:
-            InputError: a query is so much longer than the gallery's features that their distance overflows float32.
+            InputError: a query is so much longer than the gallery's features that its distance to them overflows
+                float32.
         """
         queries = queries.cpu()
         if self.euclidean:
@@ -283,17 +283,16 @@ class FaissSearch:
 
 
 class IndexScores:
-    """Scores of the images that a search finds; all other images get the score :func:`unfound`.
+    """Scores of the images that a search returns; all other images have the score :func:`unfound`.
 
-    A score that differs from the exact score only by rounding is replaced by the exact score. An index that stores full
-    vectors therefore ranks the images that it finds exactly, including ties. An index that stores codes ranks by
-    approximate scores.
+    If a score differs from the exact score only by rounding, the exact score replaces it. An index of full vectors
+    therefore ranks all images that it returns exactly, even those with equal scores. An index of compressed codes ranks
+    by approximate scores.
 
     Args:
-        search: search of the gallery.
-        queries: ``(Q, D)`` query features for the search.
+        queries: ``(Q, D)`` features of the queries.
         num_gallery: number G of images in the gallery.
-        exact: exact scores of the same queries with all images; ``None`` without the gallery features.
+        exact: exact scores of the same queries with all images, or ``None`` without gallery features.
     """
 
     def __init__(self, search: Search, queries: Tensor, num_gallery: int, exact: ExactScores | None = None) -> None:
@@ -322,12 +321,12 @@ class IndexScores:
 
 
 def unfound(dtype: torch.dtype) -> float:
-    """Score of an image that a search has not found. The score is below every other score."""
+    """Return the score of images that a search does not return. The score is below every other score."""
     return torch.finfo(dtype).min / 2
 
 
 def unfound_last(scores: Tensor, rows: np.ndarray, columns: np.ndarray) -> None:
-    """Move matches ``scores[rows, columns]`` that a search did not find to the end of the ranking, in place."""
+    """Move the matches ``scores[rows, columns]`` that a search did not return to the end of the ranking, in place."""
     missing = (scores[rows, columns] <= unfound(scores.dtype)).cpu().numpy()
     if missing.any():
         scores[rows[missing], columns[missing]] = torch.finfo(scores.dtype).min
@@ -338,10 +337,11 @@ class IndexCost:
     """Speed, accuracy and size of an index.
 
     Attributes:
-        queries_per_second: number of queries per second, as one batch on all CPU cores, each for ``depth`` images.
-        recall: ``{k: recall@k}`` in [0, 1], the share of the k nearest images that are among the first k results.
-        megabytes: size of the index; None if it is not known.
-        build_seconds: time to build the index; None if it is not known.
+        queries_per_second: number of queries per second, searched as one batch on all CPU cores for ``depth`` images
+            each.
+        recall: ``{k: recall@k}`` in [0, 1]: the share of the k nearest images that are among the first k results.
+        megabytes: size of the index, or None if it is not known.
+        build_seconds: time to build the index, or None if it is not known.
     """
 
     queries_per_second: float
@@ -351,12 +351,11 @@ class IndexCost:
 
 
 def cost_of(search: MeasuredSearch, exact: ExactScores, depths: tuple[int, ...] = (1, 10, 100)) -> IndexCost:
-    """Measure an index on up to a thousand queries, evenly spread over all queries.
+    """Measure an index on up to a thousand queries, evenly spaced among all queries.
 
     Args:
-        search: search of the gallery.
         exact: exact scores of all queries.
-        depths: values of k for recall@k; values above the depth of the search are left out.
+        depths: values of k for recall@k; values above the search's depth are left out.
     """
     num_queries, num_gallery = exact.shape
     sample = np.unique(np.linspace(0, num_queries - 1, min(num_queries, TIMED)).astype(int))
@@ -381,7 +380,7 @@ def cost_of(search: MeasuredSearch, exact: ExactScores, depths: tuple[int, ...] 
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Limit faiss to one thread, because several threads would build a different graph in every run."""
+    """Limit faiss to one thread, because several threads build a different graph in every run."""
     faiss = import_faiss()
     threads = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)

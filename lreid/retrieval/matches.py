@@ -1,4 +1,4 @@
-"""Find the ranks of a query's matches without sorting its ranking."""
+"""Compute the ranks of a query's matches without sorting its ranking."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -15,7 +15,7 @@ SAMPLED = 256  # number of scores from which this share is estimated
 
 
 class SameIdentity:
-    """Find the gallery images of each query's identity; junk images have no identity.
+    """Find the gallery images of each query's identity; junk images have no identity and are never found.
 
     Args:
         gallery_ids: ``(G,)`` int64.
@@ -26,7 +26,7 @@ class SameIdentity:
         self.ids = gallery_ids[self.order]
 
     def __call__(self, query_ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return all pairs with the same identity: query rows, ascending, and gallery columns."""
+        """Return all pairs with the same identity, as ascending query rows and gallery columns."""
         start = np.searchsorted(self.ids, query_ids, side="left")
         count = np.searchsorted(self.ids, query_ids, side="right") - start
         count[query_ids == JUNK] = 0
@@ -36,18 +36,18 @@ class SameIdentity:
 
 
 def count_ahead(scores: Tensor, rows: np.ndarray, columns: np.ndarray, scale: Tensor | None = None) -> np.ndarray:
-    """Count the gallery images ahead of each match ``scores[rows, columns]``, which is its rank from 0.
+    """For each match ``scores[rows, columns]``, count the gallery images ahead of it, which is its rank from 0.
 
-    An image is ahead of a match if the image has a higher score, or an equal score and an earlier place in the gallery.
+    An image is ahead of a match if it has a higher score, or an equal score and an earlier position in the gallery.
 
     Args:
-        scores: ``(B, G)``; ``-inf`` where an image is left out of the ranking.
-        rows: ``(P,)`` ascending query rows.
-        columns: ``(P,)`` gallery columns; their scores are finite.
-        scale: ``(G,)`` positive factors. The scores are first multiplied by the factors, in place.
+        scores: ``(B, G)`` scores, ``-inf`` for images that are left out of the ranking.
+        rows: ``(P,)`` query rows of the matches, ascending.
+        columns: ``(P,)`` gallery columns of the matches, whose scores are finite.
+        scale: ``(G,)`` positive factors, by which scores are first multiplied in place.
 
     Returns:
-        ``(P,)`` int64, the same on every device.
+        Ranks ``(P,)`` int64, the same on every device.
     """
     if scores.device.type == "cpu":
         return _count_by_sorting(scores.numpy(), rows, columns, None if scale is None else scale.numpy())
@@ -73,10 +73,10 @@ def _count_by_sorting(
 ) -> np.ndarray:
     """Implementation of :func:`count_ahead` for CPUs, where numpy sorts values at a few nanoseconds each.
 
-    In the sorted scores, the place of a match's score shows how many images have higher scores and how many equal
-    scores. Only images with equal scores are compared by position. Scores below the lowest match are left out or, if
-    many scores remain, set to one value, which sorts fast. For a few matches of very low rank, comparing with all
-    images is faster than sorting.
+    Among the sorted scores, the position of a match's score gives the number of images with higher scores and with
+    equal scores. Only images with equal scores are also compared by position in the gallery. Scores below the lowest
+    match are left out; if many remain, they are set to one value, which sorts fast. For a few matches of very low rank,
+    comparing all images is faster than sorting.
     """
     targets = scores[rows, columns] if scale is None else scores[rows, columns] * scale[columns]  # (P,)
     order = np.lexsort((targets, rows))

@@ -1,4 +1,4 @@
-"""Open-set search: distinguish enrolled people from impostors by a threshold on the score."""
+"""Open-set search, in which a threshold on the score distinguishes enrolled people from impostors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,9 +18,9 @@ class OpenSetRate:
     """The true positive identification rate at one false accept rate.
 
     Attributes:
-        false_accept_rate: share of impostors that may reach the threshold, in [0, 1].
-        threshold: cosine similarity from which a query is accepted.
-        true_positive_rate: share of the enrolled queries whose best image is a match and reaches the threshold.
+        false_accept_rate: share of impostors that reach the threshold at most, in [0, 1].
+        threshold: lowest cosine similarity at which a query is accepted.
+        true_positive_rate: share of the enrolled queries whose best-scoring image is a match and reaches the threshold.
     """
 
     false_accept_rate: float
@@ -29,14 +29,14 @@ class OpenSetRate:
 
 
 def threshold_for(impostor_scores: np.ndarray, false_accept_rate: float) -> float:
-    """Find the lowest threshold that at most the allowed share of impostors reaches.
+    """Return the lowest threshold that at most the allowed share of impostors reaches.
 
-    With fewer than ``1 / false_accept_rate`` impostors, no impostor may reach the threshold, so the threshold is just
-    above the best impostor score.
+    With fewer than ``1 / false_accept_rate`` impostors, none may reach the threshold, so the threshold is just above
+    the best impostor score.
 
     Args:
-        impostor_scores: ``(S,)`` best scores of queries whose identity is not in the gallery.
-        false_accept_rate: in [0, 1).
+        impostor_scores: ``(S,)`` best scores of queries whose identities are not in the gallery.
+        false_accept_rate: allowed share of impostors, in [0, 1).
 
     Raises:
         InputError: there are no impostors, or the rate is outside [0, 1).
@@ -51,13 +51,13 @@ def threshold_for(impostor_scores: np.ndarray, false_accept_rate: float) -> floa
 
 
 def pair_scores(score: BlockScores, query: Labels, gallery: Labels) -> tuple[np.ndarray, np.ndarray]:
-    """Cosine similarities of all genuine and all impostor pairs of a query and a gallery image.
+    """Return the cosine similarities of all genuine and all impostor pairs of a query and a gallery image.
 
-    Verification compares two images, so it needs scores of pairs. Arguments are those of :func:`open_set_rates`. The
-    camera filter leaves out pairs with the same identity and camera.
+    Verification compares two images, so it needs the scores of such pairs. The arguments are those of
+    :func:`open_set_rates`. With cameras, pairs with the same identity and camera are left out.
 
     Returns:
-        Scores of the S genuine and the N impostor pairs, ``(S,)`` and ``(N,)`` float32, in arbitrary order.
+        Scores of the S genuine pairs ``(S,)`` and of the N impostor pairs ``(N,)``, both float32 in arbitrary order.
 
     Raises:
         InputError: the labels are invalid.
@@ -73,21 +73,21 @@ def pair_scores(score: BlockScores, query: Labels, gallery: Labels) -> tuple[np.
 
 
 def _own_and_others(query: Labels, gallery: Labels) -> tuple[np.ndarray, np.ndarray]:
-    """Masks ``(B, G)`` of the gallery images of each query's identity, and of other identities, without junk images."""
+    """Return masks ``(B, G)`` of the gallery images of each query's identity, and of other identities, without junk."""
     query = query[:, None]
     ranked, own = usable(query, gallery), same(query.ids, gallery.ids)
     return ranked & own, ranked & ~own & (query.ids != JUNK)
 
 
 def best_scores(score: BlockScores, query: Labels, gallery: Labels) -> tuple[np.ndarray, np.ndarray]:
-    """Return the best score of each query for images of its own identity, and for images of other identities.
+    """Return each query's best score among images of its own identity, and among images of other identities.
 
     Args:
         score, query, gallery: as in :func:`open_set_rates`.
 
     Returns:
-        Best scores for the query's identity and for other identities, ``(Q,)`` float32 each; -inf if the gallery has no
-        image for the score.
+        Best scores for the query's own and for other identities, each ``(Q,)`` float32; -inf if the gallery has no such
+        image.
 
     Raises:
         InputError: the labels are invalid.
@@ -105,17 +105,17 @@ def best_scores(score: BlockScores, query: Labels, gallery: Labels) -> tuple[np.
 def open_set_rates(
     score: BlockScores, query: Labels, gallery: Labels, *, false_accept_rates: Sequence[float] = FALSE_ACCEPT_RATES
 ) -> list[OpenSetRate]:
-    """True-positive rates of open-set search (detection and identification rate, Phillips et al., 2011).
+    """Compute true positive rates of open-set search (detection and identification rate, Phillips et al., 2011).
 
-    Every query is searched as an impostor, in the gallery without the images of the query's identity. The best score of
-    a search as an impostor is an impostor score. A query with a match is also searched as a genuine query, in the same
-    gallery as in :func:`lreid.retrieval.evaluate`.
+    Every query is searched as an impostor, in the gallery without the images of its own identity. The best score of
+    such a search is the query's impostor score. A query with a match is also searched as a genuine query, in the
+    gallery of :func:`lreid.retrieval.evaluate`.
 
     Args:
         score: function from a slice of the queries to their ``(B, G)`` cosine similarities, see
-            :func:`lreid.retrieval.cosines_of`; ``score.shape`` is ``(Q, G)``.
-        query, gallery: labels of queries and gallery; without cameras there is no camera filter. Images whose identity
-            is missing or -1 are left out, because they may show an enrolled person.
+            :func:`lreid.retrieval.cosines_of`; its attribute ``shape`` is ``(Q, G)``.
+        query, gallery: labels of the queries and of the gallery; without cameras, there is no camera filter. Images
+            whose identity is missing or -1 are left out, because they may show an enrolled person.
         false_accept_rates: shares of impostors that may reach the threshold, each in [0, 1).
 
     Raises:

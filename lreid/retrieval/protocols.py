@@ -1,4 +1,4 @@
-"""Evaluation protocols that only some benchmarks use, in addition to :func:`lreid.retrieval.evaluate`."""
+"""Evaluation protocols of single benchmarks, in addition to :func:`lreid.retrieval.evaluate`."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,13 +19,14 @@ from lreid.retrieval.scores import BlockScores, blocks
 def evaluate_image_to_track(
     score: BlockScores, query: Labels, gallery: Labels, tracks: Any, **options: Any
 ) -> Evaluation:
-    """Image-to-track evaluation of VeRi-776 (Liu et al., 2016): each track is ranked by its best image.
+    """Evaluate by the image-to-track protocol of VeRi-776 (Liu et al., 2016): tracks are ranked by their best image.
 
     Args:
-        score: scores of queries and gallery images, see :func:`lreid.retrieval.scores_of`.
-        query, gallery: labels of queries and gallery; without cameras there is no camera filter.
-        tracks: ``(G,)`` integers or text, the track of each gallery image; none may be missing or -1. The images of a
-            track share identity and camera. Tracks with equal scores are ranked in ascending order of ``tracks``.
+        score: scores of the queries with the gallery images, see :func:`lreid.retrieval.scores_of`.
+        query, gallery: labels of the queries and of the gallery; without cameras, there is no camera filter.
+        tracks: ``(G,)`` integers or text, the track of each gallery image, neither missing nor -1. All images of a
+            track must have the same identity and camera. Tracks with equal scores are ranked in the order of
+            ``tracks``.
         options: ``ap``, ``max_rank`` and ``block`` of :func:`lreid.retrieval.evaluate`.
 
     Raises:
@@ -48,7 +49,7 @@ def evaluate_image_to_track(
 
 
 class _BestOfTrack:
-    """Scores of tracks: the score of each track's best image."""
+    """Scores of tracks, each of which is the score of the track's best image."""
 
     def __init__(self, score: BlockScores, track_of: Tensor, num_tracks: int):
         self.score, self.track_of = score, track_of
@@ -71,16 +72,16 @@ def evaluate_single_shot(
     max_rank: int = 50,
     block: int | None = None,
 ) -> Evaluation:
-    """Single-gallery-shot evaluation, the first protocol of CUHK03 (Li et al., 2014).
+    """Evaluate with one gallery image per identity, the original protocol of CUHK03 (Li et al., 2014).
 
-    The gallery of a query has one image per identity, drawn at random from the images that the filters leave. The CMC
-    curve is the mean over several draws. AP, mAP and mINP are computed on the whole gallery, as in torchreid's code.
+    For each query, one image per identity is drawn at random from the gallery images that the filters leave. The CMC
+    curve is the mean over several draws. AP, mAP and mINP are computed for the whole gallery, as in torchreid's code.
 
     Args:
-        score, query, gallery: as in :func:`evaluate_image_to_track`.
-        repeats: number of draws, 1 or more.
-        seed: seed of the draws. In a draw, all queries get the same images of other identities.
-        ap, max_rank, block: as in :func:`lreid.retrieval.evaluate`, which raises the same errors.
+        score, query, gallery: see :func:`evaluate_image_to_track`.
+        repeats: number of random draws, 1 or more.
+        seed: seed of the draws; in a draw, all queries get the same images of other identities.
+        ap, max_rank, block: see :func:`lreid.retrieval.evaluate`, which raises the same errors.
     """
     if repeats < 1:
         raise InputError(f"repeats = {repeats}: must be at least 1")
@@ -112,20 +113,20 @@ def evaluate_single_shot(
 
 
 def _lowest(groups: np.ndarray, images: np.ndarray, lot: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct ``groups``, ascending, and the image with the lowest number in ``lot`` for each group."""
+    """Return the distinct ``groups``, ascending, and for each group its image with the lowest number in ``lot``."""
     order = np.lexsort((lot[images], groups))
     distinct, first = np.unique(groups[order], return_index=True)
     return distinct, images[order][first]
 
 
 def average_evaluations(evaluations: Sequence[Evaluation]) -> Evaluation:
-    """Average the evaluations of random splits, as papers do for VIPeR, PRID, GRID, i-LIDS and VehicleID.
+    """Average the evaluations of random splits, as usual for VIPeR, PRID, GRID, i-LIDS and VehicleID.
 
-    mAP, mINP and CMC are plain means over the splits. The APs per query are concatenated, and the numbers of queries
-    are summed.
+    mAP, mINP and CMC are means over the splits. The result contains the APs of all queries of all splits, and the sums
+    of the numbers of queries.
 
     Raises:
-        InputError: there is no evaluation, or CMC curves have different lengths.
+        InputError: there is no evaluation, or the CMC curves have different lengths.
     """
     if len({len(each.cmc) for each in evaluations}) != 1:
         raise InputError("average_evaluations: needs at least one evaluation, and the same max_rank in all")

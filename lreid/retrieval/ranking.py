@@ -1,7 +1,7 @@
-"""Exact CMC, AP, mAP and mINP over the full ranking, at about the cost of one matrix product.
+"""Exact CMC, AP, mAP and mINP of full rankings, in about the time of one matrix product.
 
-All metrics follow from the ranks of the matches, and a match's rank is the number of gallery images ahead of it. lreid
-therefore counts these images instead of sorting. The queries are processed in blocks, and memory never holds the full
+All metrics follow from the ranks of the matches. The rank of a match is the number of gallery images ahead of it, so
+lreid counts these images and does not sort. Queries are processed in blocks, so that memory never contains the full
 query × gallery matrix.
 """
 
@@ -32,12 +32,13 @@ class Evaluation:
 
     Attributes:
         mAP: mean average precision.
-        mINP: mean inverse negative penalty: number of matches / rank of the last one (Ye et al., 2021).
-        cmc: ``(max_rank,)`` float64. ``cmc[k - 1]`` is Rank-k, the share of queries with a match in ranks 1 to k.
-        ap: ``(Q,)`` float64, average precision per query; NaN if a query has no match.
+        mINP: mean inverse negative penalty: number of matches / rank of the last match (Ye et al., 2021).
+        cmc: ``(max_rank,)`` float64. The entry ``cmc[k - 1]`` is Rank-k, the share of queries with a match in ranks 1
+            to k.
+        ap: ``(Q,)`` float64, the average precision of each query; NaN if the query has no match.
         num_valid: number of queries with at least one match.
-        num_absent: number of queries without a match because the gallery has no image of their identity.
-        num_filtered: number of queries without a match because the camera filter removed all of them.
+        num_absent: number of queries without a match because their identity is not in the gallery.
+        num_filtered: number of queries without a match because the camera filter removed all their matches.
     """
 
     mAP: float
@@ -55,7 +56,7 @@ class Evaluation:
 
     @property
     def warning(self) -> str:
-        """A message with the number of queries without a match and the reasons; empty if all queries have a match."""
+        """Message with the number of queries without a match and the reasons; empty if all queries have one."""
         if self.num_valid == len(self.ap):
             return ""
         return (
@@ -84,36 +85,37 @@ def evaluate(
 ) -> Evaluation:
     """Rank the gallery for every query and compute the metrics of the rankings.
 
-    A query's ranking leaves out gallery images with identity -1 (junk) and, with ``camera_filter``, images with the
-    query's identity *and* camera. All other images are ranked, also distractors (images of people without a query).
+    A query's ranking leaves out gallery images with identity -1 (junk). With ``camera_filter``, the ranking also leaves
+    out images with the query's identity *and* camera. All other images are ranked, including distractors (images of
+    people who are not queries).
 
-    Images with equal scores keep the order of the gallery, on every device. Gallery rows that are equal bit for bit
-    always have equal scores, which a plain matrix product does not guarantee. The last bit of a score may depend on
-    ``block`` and on the device, because of rounding. With re-ranking, neither the order of equal scores nor equal
+    Images with equal scores keep their order in the gallery, on every device. Gallery rows that are bitwise equal
+    always get equal scores here, which a simple matrix product does not guarantee. Because of rounding, the last bit of
+    a score may depend on ``block`` and on the device. With re-ranking, neither the order of equal scores nor equal
     scores of equal rows are guaranteed.
 
     Args:
         query_features: ``(Q, D)`` floats, array or tensor. float64 features give float64 scores.
         gallery_features: ``(G, D)`` floats, array or tensor.
-        query_ids, gallery_ids: ``(Q,)`` and ``(G,)``, all integers or all text, see :mod:`lreid.identities`. An
-            identity that is missing (``None``, NaN, blank text) or junk (-1, "-1") gives a query no match and removes a
-            gallery image from all rankings.
-        query_cams, gallery_cams: ``(Q,)`` and ``(G,)``, all integers or all text; not needed without the camera filter.
-            An image whose camera is missing or -1 is never filtered.
-        metric: ``cosine`` compares directions; a zero vector has cosine similarity 0 to every vector. ``euclidean`` and
-            ``sqeuclidean`` give the same ranking.
-        ap: ``rectangular`` averages the precision at the matches, and mAP is the mean over the queries with a match, as
-            in reid-strong-baseline and torchreid. ``trapezoidal`` is the AP of the first Market-1501 code: the i-th
-            match (from 0) at rank r (from 0) contributes the mean of (i + 1) / (r + 1) and i / r (1 at r = 0), and mAP
-            is the mean over *all* queries, as in DwoPP's code.
-        camera_filter: leave out gallery images with the query's identity and camera.
+        query_ids, gallery_ids: identities ``(Q,)`` and ``(G,)``, all integers or all text, see :mod:`lreid.identities`.
+            If an identity is missing (``None``, NaN, blank text) or junk (-1, "-1"), a query has no match and a gallery
+            image is in no ranking.
+        query_cams, gallery_cams: cameras ``(Q,)`` and ``(G,)``, all integers or all text; they are not needed without
+            the camera filter. Images whose camera is missing or -1 are never filtered.
+        metric: ``cosine``, ``euclidean`` or ``sqeuclidean``. ``cosine`` compares directions, and a zero vector has
+            cosine similarity 0 to every vector. ``euclidean`` and ``sqeuclidean`` give the same ranking.
+        ap: convention of average precision. ``rectangular`` averages the precision at the matches, and mAP is the mean
+            over queries with a match, as in reid-strong-baseline and torchreid. ``trapezoidal`` is the AP of the first
+            Market-1501 code, in which mAP is the mean over *all* queries, as in DwoPP's code. In the trapezoidal AP,
+            the i-th match (from 0) at rank r (from 0) contributes the mean of (i + 1) / (r + 1) and i / r (1 at r = 0).
+        camera_filter: whether to leave out gallery images with the query's identity and camera.
         max_rank: length of the CMC curve.
-        block: number of queries per block; ``None`` keeps a block near 64 MB.
-        device: device for the computation; ``None`` means the device of the gallery features.
-        rerank: re-ranking that is applied first, see :class:`lreid.retrieval.KReciprocal`.
-        search: search that returns the images to rank, such as ``FaissIndex("hnsw").over(gallery_features, metric)``.
-            Images that the search does not return are ranked last, matches after non-matches. A search that returns all
-            images, like a ``flat`` index, gives the same metrics as exact ranking.
+        block: number of queries per block; with ``None``, a block has about 64 MB.
+        device: device of the computation; ``None`` means the device of the gallery features.
+        rerank: re-ranking to apply first, see :class:`lreid.retrieval.KReciprocal`.
+        search: search that returns the images to rank, for example ``FaissIndex("hnsw").over(gallery_features,
+            metric)``. All images that the search does not return are ranked last, matches after other images. A search
+            that returns all images, such as a ``flat`` index, gives the same metrics as exact ranking.
 
     Raises:
         InputError: the input is invalid, or no query has a match; the message says which filter removed the matches.
@@ -136,13 +138,13 @@ def evaluate_scores(
     max_rank: int = 50,
     block: int | None = None,
 ) -> Evaluation:
-    """Compute the metrics of rankings from any source of scores.
+    """Compute the metrics of rankings from scores of any source.
 
     Args:
-        score: scores of shape ``(Q, G)``; called with a slice of the queries, it returns their finite scores ``(B, G)``
-            in a tensor that may be overwritten.
-        query, gallery: labels of queries and gallery; without cameras there is no camera filter.
-        ap, max_rank, block: as in :func:`evaluate`, where result and errors are described, too.
+        score: scores of shape ``(Q, G)``. For a slice of the queries, a call returns finite scores ``(B, G)`` in a
+            tensor that may be overwritten.
+        query, gallery: labels of the queries and of the gallery; without cameras, there is no camera filter.
+        ap, max_rank, block: see :func:`evaluate`, which also describes the result and the errors.
     """
     _require(ap, max_rank, block)
     num_queries, num_gallery = score.shape
@@ -181,12 +183,11 @@ def evaluate_scores(
 
 
 def _ranks(score: BlockScores, chunk: slice, matches: Pairs, filtered: Pairs, junk: np.ndarray) -> np.ndarray:
-    """Return the ranks ``(P,)``, from 0, of all P matches of the queries in a slice.
+    """Return the ranks ``(P,)`` (from 0) of all P matches of a slice of the queries.
 
     Args:
-        score: as in :func:`evaluate_scores`.
         chunk: the slice of the queries.
-        matches: query rows, ascending, and gallery columns of the matches.
+        matches: query rows (ascending) and gallery columns of the matches.
         filtered: query rows and gallery columns of the images that the camera filter leaves out.
         junk: gallery columns of the junk images, which no ranking contains.
     """
@@ -207,10 +208,9 @@ def _require(ap: str, max_rank: int, block: int | None) -> None:
 
 
 def ranking_of(score: BlockScores, query: Labels, gallery: Labels, row: int) -> np.ndarray:
-    """Gallery columns ranked for one query, best first, without those that the filters leave out.
+    """Return the gallery columns for one query in the order of its ranking, without images that the filters leave out.
 
     Args:
-        score: as in :func:`evaluate_scores`.
         query, gallery: labels from :func:`~lreid.identities.comparable`.
         row: row of the query.
     """
@@ -220,11 +220,11 @@ def ranking_of(score: BlockScores, query: Labels, gallery: Labels, row: int) -> 
 
 
 def _measure(ranks: np.ndarray, matches: np.ndarray, ap: AveragePrecision) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Compute AP, INP and the rank of the first match per query from the ranks of all matches.
+    """Compute each query's AP, INP and rank of the first match from the ranks of all its matches.
 
     Args:
-        ranks: ``(P,)`` ranks from 0, query after query, in any order within a query.
-        matches: ``(V,)`` number of matches per query, positive; they sum to P.
+        ranks: ``(P,)`` ranks from 0, query after query, in any order for each query.
+        matches: ``(V,)`` number of matches of each query, above 0; their sum is P.
         ap: see :func:`evaluate`.
     """
     start = np.cumsum(matches) - matches

@@ -1,4 +1,4 @@
-"""k-reciprocal re-ranking and query expansion, with memory that grows linearly with the number of images."""
+"""k-reciprocal re-ranking and query expansion, in memory that grows linearly with the number of images."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from lreid.retrieval.scores import Metric, blocks, check_metric
 class KReciprocal:
     """k-reciprocal re-ranking (Zhong et al., CVPR 2017), an argument of :func:`lreid.retrieval.evaluate`.
 
-    A sparse vector over all N = Q + G images describes the k-reciprocal neighbours of each image. The re-ranked
-    distance is a weighted mean of the Jaccard distance between two such vectors and the original distance. The original
-    distance is the squared Euclidean distance (of unit vectors for ``cosine``), divided by the largest distance in its
-    row. lreid ranks like the authors' code, but without dense N × N matrices. Re-ranking uses all queries together, so
-    do not compare its metrics with those of plain rankings.
+    The k-reciprocal neighbours of each image are described by a sparse vector over all N = Q + G images. The re-ranked
+    distance is a weighted mean of the original distance and of the Jaccard distance between two such vectors. The
+    original distance is the squared Euclidean distance (of unit vectors for ``cosine``), divided by the largest
+    distance in its row. lreid gives the rankings of the authors' code without dense N × N matrices. Re-ranking uses all
+    queries together, so its metrics must not be compared with metrics of rankings without re-ranking.
 
     Attributes:
-        k1: number of nearest neighbours among which reciprocal neighbours are searched.
-        k2: number of neighbours whose vectors are averaged; 1 means no averaging.
+        k1: number of nearest neighbours that can be reciprocal neighbours.
+        k2: number of neighbours over which vectors are averaged; 1 means no averaging.
         weight: weight of the original distance, in [0, 1] (lambda in the paper).
     """
 
@@ -36,10 +36,10 @@ class KReciprocal:
     weight: float = 0.3
 
     def __call__(self, queries: Tensor, gallery: Tensor, metric: Metric = "cosine") -> ReRankedScores:
-        """Scores of ``(Q, D)`` queries against a ``(G, D)`` gallery of the same dtype and device.
+        """Return the scores of queries ``(Q, D)`` with a gallery ``(G, D)`` of the same dtype and device.
 
         Raises:
-            InputError: a parameter is invalid, the metric is unknown, or features are not finite.
+            InputError: an option is invalid, the metric is unknown, or features are not finite.
         """
         if self.k1 < 1 or not 1 <= self.k2 <= self.k1 + 1 or not 0 <= self.weight <= 1:
             raise InputError(f"{self}: needs k1 of at least 1, k2 from 1 to k1 + 1 and weight in [0, 1]")
@@ -52,14 +52,14 @@ class KReciprocal:
 
 
 class SparseRows(NamedTuple):
-    """Sparse vectors: row i has ``values[bounds[i]:bounds[i + 1]]`` at ``columns[bounds[i]:bounds[i + 1]]``."""
+    """Sparse vectors: row i has values ``values[bounds[i]:bounds[i + 1]]`` in ``columns[bounds[i]:bounds[i + 1]]``."""
 
     bounds: np.ndarray  # (N + 1,)
     columns: np.ndarray  # (nonzero,)
     values: np.ndarray  # (nonzero,)
 
     def entries(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the positions of all entries in the given rows, and the index into ``rows`` for each entry."""
+        """Return the positions of all entries of the given rows, and for each entry its index into ``rows``."""
         count = self.bounds[rows + 1] - self.bounds[rows]
         row_of = np.repeat(np.arange(len(rows)), count)
         within = np.arange(len(row_of)) - np.repeat(np.cumsum(count) - count, count)
@@ -67,7 +67,7 @@ class SparseRows(NamedTuple):
 
 
 class ReRankedScores:
-    """Negative re-ranked distances, computed in blocks; created by :class:`KReciprocal`."""
+    """Negative re-ranked distances, computed in blocks of queries; :class:`KReciprocal` creates this object."""
 
     def __init__(self, features: Tensor, num_queries: int, settings: KReciprocal):
         self.features, self.num_queries, self.weight = features, num_queries, settings.weight
@@ -82,7 +82,7 @@ class ReRankedScores:
         self.images_by_column = _transpose_gallery(vectors, num_queries)
 
     def __call__(self, here: slice) -> Tensor:
-        """Return the scores ``(B, G)`` of a slice of the queries with the entire gallery; the highest is the best."""
+        """Return the scores ``(B, G)`` of a slice of the queries with the whole gallery; higher scores are better."""
         gallery = slice(self.num_queries, None)
         original = self._distances(here)[:, gallery] / self.furthest[here, None]  # (B, G)
         overlap = np.zeros(original.shape, dtype=self.vectors.values.dtype)  # (B, G) sum of minima
@@ -96,13 +96,13 @@ class ReRankedScores:
         return -(jaccard * (1 - self.weight) + original * self.weight)
 
     def _distances(self, here: slice) -> Tensor:
-        """Squared Euclidean distances ``(B, N)``."""
+        """Compute squared Euclidean distances ``(B, N)`` of a slice of all images."""
         with full_precision():
             products = self.features[here] @ self.features.T
         return products.mul_(-2).add_(self.squares).add_(self.squares[here, None]).clamp_(min=0)
 
     def _nearest(self, count: int) -> tuple[np.ndarray, Tensor]:
-        """Return the ``count`` nearest images of each image, including the image itself, and its largest distance."""
+        """Return the ``count`` nearest images of each image, including itself, and its largest distance."""
         neighbours, furthest = [], []
         for chunk in blocks(len(self.features), len(self.features)):
             distances = self._distances(chunk)
@@ -113,7 +113,7 @@ class ReRankedScores:
         return np.concatenate(neighbours), torch.cat(furthest).clamp_(min=torch.finfo(distances.dtype).tiny)
 
     def _reciprocal_vectors(self, neighbours: np.ndarray, half: int) -> SparseRows:
-        """Each image's expanded k-reciprocal neighbours, with weights exp(-distance) that sum to 1 (eq. 5-7)."""
+        """Return each image's expanded k-reciprocal neighbours, with weights exp(-distance) of sum 1 (eq. 5-7)."""
         num_images = len(neighbours)
         mutual = _is_mutual(neighbours)  # (N, K)
         near = neighbours[:, :half]  # (N, H)
@@ -136,7 +136,7 @@ class ReRankedScores:
         return SparseRows(_bounds(rows, num_images), columns, (weights / sums[rows]).astype(weights.dtype))
 
     def _pair_distances(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Distances of single pairs, divided by the largest distance of their row."""
+        """Compute the distances of single pairs, divided by the largest distance in their row."""
         distances = []
         for chunk in blocks(len(rows), 16 * self.features.shape[1]):  # small enough for the cache
             row, column = (torch.from_numpy(part[chunk]).to(self.features.device) for part in (rows, columns))
@@ -146,7 +146,7 @@ class ReRankedScores:
 
 
 def _is_mutual(neighbours: np.ndarray) -> np.ndarray:
-    """Whether an image is among the neighbours of its k-th neighbour, ``(N, K)`` bool for N images."""
+    """Check whether an image is among the neighbours of its k-th neighbour: ``(N, K)`` bool for N images."""
     mutual = np.empty(neighbours.shape, dtype=bool)
     for chunk in blocks(len(neighbours), neighbours.shape[1] ** 2):
         images = np.arange(chunk.start, chunk.stop)[:, None, None]
@@ -155,7 +155,7 @@ def _is_mutual(neighbours: np.ndarray) -> np.ndarray:
 
 
 def _average(vectors: SparseRows, neighbours: np.ndarray) -> SparseRows:
-    """Replace each row by the mean of the rows of its ``(N, k2)`` neighbours."""
+    """Replace each row by the mean of its neighbours' rows; ``neighbours`` is ``(N, k2)``."""
     num_images, count = neighbours.shape
     rows, columns, values = [], [], []
     for chunk in blocks(num_images, 2**12):
@@ -170,7 +170,7 @@ def _average(vectors: SparseRows, neighbours: np.ndarray) -> SparseRows:
 
 
 def _transpose_gallery(vectors: SparseRows, num_queries: int) -> SparseRows:
-    """For every image, find the gallery images (counted from 0) whose vectors contain that image."""
+    """For every image, find the gallery images (counted from 0) whose vectors contain it."""
     num_images = len(vectors.bounds) - 1
     places, image_of = vectors.entries(np.arange(num_queries, num_images))
     order = np.argsort(vectors.columns[places], kind="stable")
@@ -179,7 +179,7 @@ def _transpose_gallery(vectors: SparseRows, num_queries: int) -> SparseRows:
 
 
 def _bounds(rows: np.ndarray, num_rows: int) -> np.ndarray:
-    """Return the position where each row starts in ascending row numbers, and the position where the last row ends."""
+    """Return the positions at which each row begins in ascending row numbers, and the end of the last row."""
     return np.searchsorted(rows, np.arange(num_rows + 1))
 
 
@@ -188,18 +188,19 @@ def expand_queries(
 ) -> Tensor:
     """Average query expansion, weighted by similarity (Chum et al., 2007; Radenović et al., 2018).
 
-    A query becomes the sum of itself and its ``k`` nearest gallery images. The weight of an image is its cosine
-    similarity to the power ``alpha``, or 0 if the similarity is negative. If ``alpha`` is 0, all weights are 1.
+    An expanded query is the weighted sum of the query and its ``k`` nearest gallery images. The weight of an image is
+    its cosine similarity to the power of ``alpha``, or 0 if the similarity is negative. With ``alpha=0``, all weights
+    are 1.
 
     Args:
         query_features: ``(Q, D)`` floats, array or tensor.
         gallery_features: ``(G, D)`` floats, array or tensor.
         k: number of gallery images per query, 1 or more.
         alpha: exponent of the weights, 0 or more.
-        device: device for the computation; ``None`` means the device of the gallery features.
+        device: device of the computation; ``None`` means the device of the gallery features.
 
     Returns:
-        ``(Q, D)`` unit vectors, which replace the queries in a search.
+        Unit vectors ``(Q, D)`` to search with instead of the queries.
 
     Raises:
         InputError: the features are invalid, ``k`` is below 1, or ``alpha`` is below 0.

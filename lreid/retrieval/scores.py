@@ -1,4 +1,4 @@
-"""Scores of all gallery images for a block of queries: exact, re-ranked, or from a search."""
+"""Scores of all gallery images for a block of queries: exact scores, re-ranked scores, or scores of a search."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class BlockScores(Protocol):
 
 
 class ExactScores(BlockScores, Protocol):
-    """Scores that are computed from the features of queries and gallery.
+    """Scores computed from the features of queries and gallery.
 
     Attributes:
         queries: ``(Q, D)`` features of the queries.
@@ -51,14 +51,14 @@ class ExactScores(BlockScores, Protocol):
     queries: Tensor
 
     def sizes(self, queries: Tensor, columns: Tensor | slice) -> Tensor:
-        """Return the magnitude that rounding errors are proportional to, for ``(B, D)`` queries and ``(B, k)`` images.
+        """Return the magnitudes to which rounding errors are proportional, for ``(B, D)`` queries, ``(B, k)`` images.
 
-        If ``columns`` is a slice, it selects the same images for all queries.
+        If ``columns`` is a slice, it selects the same images for every query.
         """
 
 
 class Cosines:
-    """Scores of unit vectors: inner products, which are cosines in [-1, 1] up to rounding.
+    """Scores of unit vectors: dot products, which are cosines in [-1, 1] up to rounding.
 
     Args:
         queries: ``(Q, D)`` unit vectors.
@@ -80,7 +80,7 @@ class Cosines:
 
 
 class Scorer:
-    """Scores of queries with a gallery; a higher score means a nearer image. Equal gallery rows get equal scores.
+    """Scores of queries with gallery images; higher means nearer, and bitwise equal gallery rows get equal scores.
 
     Args:
         queries: ``(Q, D)`` features.
@@ -88,7 +88,7 @@ class Scorer:
         metric: see :func:`lreid.retrieval.evaluate`.
 
     Attributes:
-        scale: ``(G,)`` positive numbers that multiply the scores: 1 / norm of each gallery row; None for distances.
+        scale: ``(G,)`` positive factors of the scores (1 / norm of each gallery row), or None for distances.
 
     Raises:
         InputError: the metric is unknown, or features are not finite.
@@ -112,12 +112,12 @@ class Scorer:
             self.scale[self.repeats] = self.scale[self.originals]
 
     def __call__(self, here: slice) -> Tensor:
-        """Return the scores ``(B, G)`` of a slice of the queries. The next call overwrites them."""
+        """Return the scores ``(B, G)`` of a slice of the queries, which the next call overwrites."""
         scores = self.unscaled(here)
         return scores if self.scale is None else scores.mul_(self.scale)
 
     def unscaled(self, here: slice) -> Tensor:
-        """Return scores ``(B, G)`` before the multiplication by ``scale``. The next call overwrites them."""
+        """Return scores ``(B, G)`` before the multiplication by ``scale``, which the next call overwrites."""
         queries = self.queries[here]  # (B, D)
         if len(self.buffer) < len(queries):
             self.buffer = self.gallery.new_empty(len(queries), len(self.gallery))
@@ -130,21 +130,21 @@ class Scorer:
         return scores
 
     def sizes(self, queries: Tensor, columns: Tensor | slice) -> Tensor:
-        """Norms of the queries for cosine, or sums of both squared norms for distances, see :class:`ExactScores`."""
+        """Return norms of queries (cosine) or sums of both squared norms (distances), see :class:`ExactScores`."""
         if self.term is None:
             return queries.norm(dim=1, keepdim=True)
         return queries.square().sum(1, keepdim=True) + 2 * self.term[columns]
 
 
 def blocks(count: int, width: int, block: int | None = None) -> Iterator[slice]:
-    """Yield slices of ``block`` rows. By default, a slice with ``width`` float32 numbers per row takes about 64 MB."""
+    """Yield slices of ``block`` rows. By default, a slice has about 64 MB, at ``width`` float32 numbers per row."""
     block = block or max(1, BLOCK_SCORES // width)
     for start in range(0, count, block):
         yield slice(start, min(start + block, count))
 
 
 def _repeated_rows(features: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Find rows that repeat an earlier row, and the first row equal to each repeated row."""
+    """Find the rows that repeat an earlier row, and the first equal row for each of these rows."""
     rows = features.cpu().numpy()
     columns = np.ascontiguousarray(rows[:, :: max(1, rows.shape[1] // 16)])  # these columns distinguish nearly all rows
     bits = columns.view(f"u{columns.itemsize}").astype(np.uint64)
@@ -169,7 +169,7 @@ def scores_of(
     rerank: KReciprocal | None = None,
     search: Search | None = None,
 ) -> BlockScores:
-    """Return scores that rank the gallery for every query. Arguments are those of :func:`lreid.retrieval.evaluate`."""
+    """Return scores that rank the gallery for every query, with the arguments of :func:`lreid.retrieval.evaluate`."""
     queries, gallery = as_comparable(query_features, gallery_features, device)  # (Q, D), (G, D)
     if rerank is None:
         return _searched(Scorer(queries, gallery, metric), search)
@@ -185,13 +185,13 @@ def cosines_of(
     device: torch.device | str | None = None,
     search: Search | None = None,
 ) -> BlockScores:
-    """Return cosine similarities in [-1, 1], to compare with a threshold. Arguments are those of :func:`scores_of`."""
+    """Return cosine similarities in [-1, 1] to compare with a threshold, with the arguments of :func:`scores_of`."""
     queries, gallery = as_comparable(query_features, gallery_features, device)  # (Q, D), (G, D)
     return _searched(Cosines(unit_rows(queries, "query features"), unit_rows(gallery, "gallery features")), search)
 
 
 def _searched(exact: ExactScores, search: Search | None) -> BlockScores:
-    """Return the exact scores or, with a search, the scores of the images that it finds."""
+    """Return the exact scores, or with a search the scores of the images that it returns."""
     if not search:
         return exact
     from lreid.retrieval.index import IndexScores  # here, because that module imports this one

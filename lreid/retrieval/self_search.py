@@ -1,4 +1,4 @@
-"""Retrieval within a sample of images, which shows how well a network distinguishes the identities in the sample."""
+"""Retrieval within a sample of images, which measures how well a network distinguishes the identities in it."""
 
 import numpy as np
 
@@ -10,17 +10,17 @@ from lreid.retrieval.scores import Metric
 def self_retrieval(
     features: np.ndarray, labels: np.ndarray, cameras: np.ndarray, *, metric: Metric = "cosine"
 ) -> float:
-    """Use every image as a query among all other images of the sample, and return the mAP.
+    """Use each image as a query among all other images of the sample, and return the mAP.
 
     The camera filter leaves out images with the query's identity and camera.
 
-    If no identity was seen by two cameras, every image is treated as coming from a separate camera. An image of unknown
-    camera is also treated as coming from a separate camera.
+    If no two cameras saw the same identity, every image is treated as if it came from a different camera. An image of
+    unknown camera is also treated as if it came from a different camera.
 
     Args:
         features: ``(n, D)`` float.
-        labels: ``(n,)`` integers, the identities; images whose identity is missing or junk (-1) are left out.
-        cameras: ``(n,)`` integers; a missing camera and -1 mean unknown.
+        labels: ``(n,)`` integer identities; images whose identity is missing or junk (-1) are left out.
+        cameras: ``(n,)`` integer cameras; missing and -1 mean unknown.
         metric: as in :func:`~lreid.retrieval.evaluate`.
 
     Returns:
