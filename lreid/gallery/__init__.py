@@ -1,4 +1,4 @@
-"""Galleries: features and identities of images, to search, save and change. They need faiss or pymilvus."""
+"""Galleries: features and labels of images to search, save and change. Galleries need faiss or pymilvus."""
 
 from lreid.gallery.filters import Filter
 from lreid.gallery.gallery import Gallery, Matches

@@ -1,4 +1,4 @@
-"""Filters of a search: conditions on the images that the search may return."""
+"""Filters of a search, which are conditions on the images that it may return."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from lreid.identities import INT64, UNKNOWN, is_missing, label_of
 
 @dataclass(frozen=True)
 class Filter:
-    """Conditions on the images that a search returns; labels are integers or text, as in the gallery.
+    """Conditions on the images that a search may return; labels are integers or text, as in the gallery.
 
-    :class:`lreid.gallery.Gallery` replaces text by numbers, so a store receives only integers.
+    :class:`lreid.gallery.Gallery` replaces text by numbers, so that stores receive only integers.
 
     Attributes:
-        cameras, identities: allowed values; ``None`` allows all. -1 means images whose camera or identity is unknown.
+        cameras, identities: allowed values; ``None`` allows all, and -1 means images whose camera or identity is
+            unknown.
         not_cameras, not_identities: excluded values; -1 excludes images whose camera or identity is unknown.
-        since, until: limits of the time in seconds, ``since <= time < until``; ``None`` means no limit. If there is a
-            limit, images without a time are excluded.
+        since, until: limits of the time in seconds, ``since <= time < until``; ``None`` means no limit. With a limit,
+            images without a time are excluded.
         not_both: pairs of an identity and a camera; images with this identity from this camera are excluded. A pair
-            with -1 excludes nothing, because an unknown label is not equal to any label.
+            that contains -1 excludes nothing, because an unknown label equals no other label.
 
     Raises:
         InputError: a value is missing, is neither a 64-bit integer nor text, or is a single value instead of a list.
@@ -58,7 +59,7 @@ class Filter:
             object.__setattr__(self, each.name, value)
 
     def numbered(self, number_of: Callable[[str, int | str], int]) -> Filter:
-        """The same filter, with labels as integers."""
+        """Return the same filter with integers as labels."""
         ids, cams = partial(number_of, "identity"), partial(number_of, "camera")
         return replace(
             self,
@@ -70,7 +71,7 @@ class Filter:
         )
 
     def allows(self, ids: np.ndarray, cams: np.ndarray, times: np.ndarray) -> np.ndarray:
-        """``(N,)`` bool: whether images with these labels, each ``(N,)`` int64, pass the filter."""
+        """Return a mask ``(N,)`` bool of the images whose labels, each ``(N,)`` int64, pass the filter."""
         allowed = np.ones(len(ids), dtype=bool)
         for column, only, none in ((cams, self.cameras, self.not_cameras), (ids, self.identities, self.not_identities)):
             if only is not None:

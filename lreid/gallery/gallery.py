@@ -1,4 +1,4 @@
-"""A gallery: features of images of known people, to search, save and change, in a file or in Milvus."""
+"""A gallery of images of known people, in a file or in Milvus: its features can be searched, saved and changed."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ UNIT = 1e-6  # maximum deviation of the squared length from 1 up to which a vect
 
 @dataclass(frozen=True)
 class Matches:
-    """The best images of the gallery for each query, best first.
+    """The best gallery images for each query, best first.
 
-    If a query has fewer than k matches, the rest of its row has key -1, path "", score -inf, and unknown labels.
+    If a query has fewer than k matches, the rest of its row has key -1, path "", score -inf and unknown labels.
 
     Attributes:
-        scores: ``(Q, k)`` float32, cosine similarity.
-        keys: ``(Q, k)`` int64, the gallery's keys of the images, see :meth:`Gallery.labels`.
-        ids, cams: ``(Q, k)`` identities and cameras, as given to the gallery: int64, -1 if unknown; or text (dtype
-            object), ``None`` if unknown.
+        scores: ``(Q, k)`` float32 cosine similarities.
+        keys: ``(Q, k)`` int64 keys of the images in the gallery, see :meth:`Gallery.labels`.
+        ids, cams: ``(Q, k)`` identities and cameras in the form that the gallery was given: int64 (-1 if unknown), or
+            text (dtype object, ``None`` if unknown).
         times: ``(Q, k)`` int64.
         paths: ``(Q, k)`` strings.
-        known: ``(Q, k)`` bool, whether the image has an identity and its score reaches the gallery's threshold. Without
-            a threshold, ``known`` is True for every match.
+        known: ``(Q, k)`` bool, whether a match has an identity and its score reaches the gallery's threshold. Without a
+            threshold, this is True for every match.
     """
 
     scores: np.ndarray
@@ -70,11 +70,11 @@ class Matches:
 
     @property
     def unknown(self) -> np.ndarray:
-        """``(Q,)`` bool: True for a query if no image with an identity reaches the threshold."""
+        """``(Q,)`` bool: True for queries for which no image with an identity reaches the threshold."""
         return self.known.sum(1) == 0
 
     def to_frame(self) -> pandas.DataFrame:
-        """A table with one row per match: ``query`` (number of the query, from 0), ``rank`` from 1, and the attributes.
+        """Return a table of matches: the attributes, the number of the ``query`` (from 0), and the ``rank`` (from 1).
 
         Raises:
             InputError: pandas is not installed.
@@ -92,15 +92,15 @@ class Matches:
 
 @dataclass(repr=False)
 class Gallery:
-    """Features of images as unit vectors, with identity, camera, time and path of each image.
+    """Features of images as unit vectors, with the identity, camera, time and path of each image.
 
-    Create a gallery with :meth:`build` or :meth:`load`. Identities and cameras are integers or text, and are returned
-    as they were given. This class checks all arguments and passes only numbers to the store. The number of a text label
-    is a hash of the text, so that all processes use the same number.
+    Create a gallery with :meth:`build` or :meth:`load`. Identities and cameras are integers or text and are returned in
+    the form in which they were given. This class checks all arguments and passes only numbers to its store. The number
+    of a text label is a hash of the text, so that all processes use the same number.
 
     Attributes:
-        store: storage engine: faiss in this process, or Milvus.
-        network: network that extracts features; None until it is first needed.
+        store: the storage engine: faiss in this process, or Milvus.
+        network: network that extracts features; None until it is needed.
     """
 
     store: Store
@@ -119,10 +119,10 @@ class Gallery:
         return f"Gallery({len(self)} images, {self.width} numbers each, {about.kind}, model {about.model}, {threshold})"
 
     def count(self, where: Filter) -> int:
-        """The number of images that a filter allows.
+        """Number of images that a filter allows.
 
         Raises:
-            InputError: the filter contains a name that the gallery lacks.
+            InputError: the filter contains a name that is not in the gallery.
         """
         return self.store.count(self._numbered(where))
 
@@ -131,15 +131,15 @@ class Gallery:
         return where.numbered(self.number_of)
 
     def number_of(self, what: str, label: int | str) -> int:
-        """The number that the store uses for a label.
+        """Return the number by which the store knows a label.
 
         Args:
             what: ``identity`` or ``camera``.
             label: the label; an integer label is its own number.
 
         Raises:
-            InputError: no image has this label (the message lists some existing labels), or numbers are mixed with
-                text.
+            InputError: no image has this label (the message lists some labels of the gallery), or numbers are mixed
+                with text.
         """
         if not isinstance(label, str):
             self._check_kind(what, np.array([label]))
@@ -153,16 +153,16 @@ class Gallery:
 
     @property
     def about(self) -> About:
-        """Model, kind, threshold and names."""
+        """Description of the gallery: model, kind, threshold, names."""
         return self.store.about
 
     @property
     def width(self) -> int:
-        """The length of a feature."""
+        """Length of a feature."""
         return self.store.width
 
     def features(self, keys: np.ndarray) -> np.ndarray:
-        """``(N, D)`` float32 unit vectors of images, by their keys.
+        """Return the unit vectors ``(N, D)`` float32 of images, by their keys.
 
         Raises:
             InputError: the gallery is of the kind ``ivfpq``, which stores no features, or a key does not exist.
@@ -170,13 +170,13 @@ class Gallery:
         return self.store.vectors(np.asarray(keys, dtype=np.int64))
 
     def holds(self, paths: Files) -> np.ndarray:
-        """``(N,)`` bool: whether these images are in the gallery."""
+        """Return ``(N,)`` bool: whether each of these images is in the gallery."""
         return self.store.keys_of(names_of(paths)) >= 0
 
     def labels(self) -> Rows:
-        """Keys, identities, cameras, times and paths of all images, as in :class:`Matches`.
+        """Return keys, identities, cameras, times and paths of all images, in the form of :class:`Matches`.
 
-        If the gallery is on a server, this method fetches the labels of all images.
+        For a gallery on a server, this method downloads the labels of all images.
         """
         return self._named(self.store.labels())
 
@@ -196,27 +196,29 @@ class Gallery:
     ) -> Gallery:
         """Build a gallery of images.
 
-            gallery = lreid.Gallery.build("my/images", model="zoo:people")
-            gallery.search("my/new").to_frame()
+            gallery = lreid.Gallery.build("my/images", model="zoo:people") gallery.search("my/new").to_frame()
 
         Args:
-            images: N images, see :meth:`lreid.models.Embedder.extract`; or their features, an array or tensor of
-                ``(N, D)`` floats, which this method normalises.
-            paths: N different names of the images (default: the absolute paths of the files).
+            images: N images in any form of :meth:`lreid.models.Embedder.extract`, or their features, an array or tensor
+                of ``(N, D)`` floats. Features are scaled to unit length.
+            paths: N different names of the images; by default, the absolute paths of their files.
             ids, cams: ``(N,)`` identities and cameras, all integers or all text, see :mod:`lreid.identities`. A missing
-                value or -1 means unknown; ``None`` means that all labels are unknown. If both are ``None`` and
-                ``images`` is a folder, lreid reads identities and cameras from the paths in the folder.
-            times: ``(N,)`` integers, seconds; -1 or ``None`` as for ``ids``.
-            model: for images, the network or its name for :func:`lreid.load_model`; for features, the fingerprint of
-                the network. Only features of this model can be added and searched.
-            at: place of the gallery, see :func:`lreid.gallery.store.place_of`; ``None`` keeps the gallery in memory
-                until :meth:`save` names a file.
-            device: as in :meth:`load`.
-            about: ``kind``, ``shards``, ``names``, ``extras`` and ``whole``, see :class:`lreid.gallery.store.About`.
-                Pass ``whole=False`` to fill the gallery by :meth:`add` and then complete it by :meth:`finish`.
+                value or -1 means unknown; ``None`` means that all are unknown. If ``ids`` and ``cams`` are both
+                ``None`` and ``images`` is a folder, lreid reads identities and cameras from the paths in it.
+            times: ``(N,)`` integers in seconds; -1 or ``None`` as for ``ids``.
+            model: the network of the features. For images, pass the network or its name for :func:`lreid.load_model`;
+                for features, pass the fingerprint of the network. The gallery accepts only features of the same network
+                afterwards.
+            at: place of the gallery, see :func:`lreid.gallery.store.place_of`; with ``None``, the gallery stays in
+                memory until :meth:`save` names a file.
+            device: see :meth:`load`.
+            about: properties ``kind``, ``shards``, ``names``, ``extras`` and ``whole`` of
+                :class:`lreid.gallery.store.About`. To fill the gallery in several steps, pass ``whole=False``, call
+                :meth:`add` repeatedly, and then :meth:`finish`.
 
         Raises:
-            InputError: the input is invalid, the kind is unknown, or the engine is not installed or not reachable.
+            InputError: the input is invalid, the kind is unknown, or the storage engine is not installed or not
+                reachable.
         """
         images, paths, ids, cams = named(images, paths, ids, cams)
         made_by, network = model_of(images, model, {})
@@ -240,12 +242,15 @@ class Gallery:
         *,
         model: Model | None = None,
     ) -> None:
-        """Add images; arguments as in :meth:`build`. The threshold does not change; calibrate after many additions.
+        """Add images, with the same arguments as in :meth:`build`.
 
-        A gallery in Milvus is stored when this method returns; a gallery in a file is written by :meth:`save`.
+        The threshold does not change, so calibrate again after many additions.
+
+        When this method returns, a gallery in Milvus has stored the images; a gallery in a file stores them in
+        :meth:`save`.
 
         Raises:
-            InputError: the input is invalid, a path is already in the gallery, the model is a different one, or the
+            InputError: the input is invalid, a path is already in the gallery, the model is not the gallery's, or the
                 gallery is memory-mapped.
         """
         images, paths, ids, cams = named(images, paths, ids, cams)
@@ -265,15 +270,16 @@ class Gallery:
             raise
 
     def remove(self, paths: Files) -> None:
-        """Delete images with their features; the name of an identity is deleted with its last image.
+        """Delete images with their features; with its last image, the name of an identity is deleted too.
 
-        An ``hnsw`` gallery of faiss is rebuilt from the remaining images.
+        After a removal, an ``hnsw`` gallery of faiss is built again from the remaining images.
 
         Args:
-            paths: names of images in the gallery, or relative paths of images that were added without names.
+            paths: names of images in the gallery, or the relative paths of images that were added without names.
 
         Raises:
-            InputError: a path is not in the gallery, or the gallery is memory-mapped; nothing is removed.
+            InputError: a path is not in the gallery, or the gallery is memory-mapped; in both cases, nothing is
+                removed.
         """
         doomed = sorted(set(names_of(paths)))
         keys = self.store.keys_of(doomed)
@@ -299,23 +305,23 @@ class Gallery:
         exclude_same_camera: bool = False,
         cross_model: bool = False,
     ) -> Matches:
-        """Find the ``k`` nearest images to each query.
+        """Find the ``k`` nearest gallery images for each query.
 
         Args:
-            images: Q images, or their features ``(Q, D)``, as in :meth:`build`.
-            k: number of matches per query, at most the gallery's size or 10,000; matches that the gallery lacks are
-                empty.
-            query_ids, query_cams: ``(Q,)`` integers or text, needed only for ``exclude_same_camera``.
-            model: as in :meth:`build`; for images, ``None`` means the network that built the gallery.
-            where: allowed cameras, identities and times.
-            exclude_same_camera: exclude images from the query's camera that show the query's identity; if ``query_ids``
-                is not given, exclude all images from the query's camera. A query with an unknown camera or identity
-                excludes no images.
-            cross_model: accept query features of a different model, for models with comparable features.
+            images: Q images, or their features ``(Q, D)``, in the same forms as in :meth:`build`.
+            k: number of matches per query, at most the size of the gallery or 10,000; missing matches are empty.
+            query_ids, query_cams: ``(Q,)`` integers or text, needed only with ``exclude_same_camera``.
+            model: the network of the features as in :meth:`build`; for images, ``None`` means the network that built
+                the gallery.
+            where: filter that limits cameras, identities and times.
+            exclude_same_camera: whether to exclude images from the query's camera that show the query's identity;
+                without ``query_ids``, all images from the query's camera are excluded. For a query with an unknown
+                camera or identity, no images are excluded.
+            cross_model: whether to accept query features of another model, whose features must be comparable.
 
         Raises:
-            InputError: the input is invalid, the features come from a different model, or the gallery lacks a name in
-                the filter.
+            InputError: the input is invalid, the features come from another model, or a name in the filter is not in
+                the gallery.
         """
         if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 1:
             raise ArgumentError("k", f"is {k!r}; give the number of matches per query, such as 10")
@@ -339,25 +345,26 @@ class Gallery:
         return self._matches(*self._search_each(vectors, k, filters))
 
     def calibrate(self, images: Any, ids: Any, *, model: Model | None = None, false_accept_rate: float = 0.01) -> float:
-        """Set the threshold for a false accept rate.
+        """Set the threshold of the gallery for a false accept rate.
 
-        Every labelled image serves as an impostor: lreid searches the gallery with the image, but without the images of
-        its identity. At most a share ``false_accept_rate`` of the impostors' best scores reaches the threshold. A
-        larger gallery contains more similar people, so calibrate again after many additions.
+        Every labelled image serves as an impostor: the gallery is searched with it, but without the images of its
+        identity. At most a share ``false_accept_rate`` of the impostors' best scores reaches the threshold. A larger
+        gallery contains more people who look similar, so calibrate again after many additions.
 
         Args:
-            images: Q images, or their features ``(Q, D)``, as in :meth:`build`; preferably images that are not in the
-                gallery.
+            images: Q images, or their features ``(Q, D)``, as in :meth:`build`; images outside the gallery are
+                preferable.
             ids: ``(Q,)`` identities, integers or text as in the gallery. The gallery need not contain these identities.
                 Images whose identity is missing or -1 are left out, because they may show an enrolled person.
-            model: as in :meth:`search`.
-            false_accept_rate: a share in [0, 1). Use many more images than ``1 / false_accept_rate``.
+            model: see :meth:`search`.
+            false_accept_rate: share of impostors that may reach the threshold, in [0, 1). Use many more images than ``1
+                / false_accept_rate``.
 
         Returns:
-            The threshold, a cosine similarity, which the gallery also stores.
+            The threshold, a cosine similarity; the gallery stores it too.
 
         Raises:
-            InputError: the input is invalid, the model is a different one, or the gallery or ``images`` have no
+            InputError: the input is invalid, the model is not the gallery's, or the gallery or ``images`` have no
                 identities.
         """
         vectors = self._vectors(images, model, "calibration features")
@@ -376,10 +383,10 @@ class Gallery:
         return self.about.threshold
 
     def save(self, path: str | Path | None = None) -> None:
-        """Save the gallery at its place, or write a gallery in memory to a file.
+        """Save the gallery at its place, or write a gallery that is in memory to a file.
 
         Args:
-            path: the file. An existing file is replaced when the new file is complete.
+            path: path of the file. An existing file is replaced only when the new file is complete.
 
         Raises:
             InputError: the file cannot be written, or another process has changed it since this process read it.
@@ -395,7 +402,7 @@ class Gallery:
         self.store.finish()
 
     def close(self) -> None:
-        """Close the database, if there is one, so that another process can use it."""
+        """Close the database, if the gallery is in one, so that another process can open it."""
         self.store.close()
 
     @classmethod
@@ -406,16 +413,16 @@ class Gallery:
 
         Args:
             where: address of the gallery, see :func:`lreid.gallery.store.place_of`.
-            memory_map: leave the features of a file on disk, where searches read only the parts that they need. A
+            memory_map: whether to leave the features of a file on disk, where searches read only what they need. A
                 memory-mapped gallery cannot be changed.
-            unfinished: accept a gallery that is not complete, for a caller that continues to fill it.
-            device: ``cpu``, ``cuda`` or ``cuda:N``. On a GPU, a copy of the index runs searches without a filter and
-                with up to 2048 matches per query; faiss supports filters only on the CPU. A saved file does not depend
-                on the device.
+            unfinished: whether to accept a gallery that is not complete, for a caller that continues to fill it.
+            device: ``cpu``, ``cuda`` or ``cuda:N``. On a GPU, searches without a filter and with up to 2048 matches per
+                query use a copy of the index; faiss supports filters only on the CPU. The file that :meth:`save` writes
+                does not depend on the device.
 
         Raises:
             InputError: the gallery is missing, truncated, from another version of lreid, not complete or not reachable;
-                the file is not a gallery; or the GPU does not exist or does not support the kind of index.
+                the file is not a gallery; or the GPU does not exist or does not support this kind of index.
         """
         place = where if hasattr(where, "load") else place_of(where)
         gallery = cls(place.load(memory_map))
@@ -435,7 +442,7 @@ class Gallery:
         return self
 
     def _search_each(self, vectors: np.ndarray, k: int, filters: Sequence[Filter]) -> tuple[np.ndarray, Rows]:
-        """Search as :meth:`Store.nearest`, with one filter per query; queries with equal filters share one search."""
+        """Search like :meth:`Store.nearest` with one filter per query; queries with equal filters share a search."""
         rows: dict[Filter, list[int]] = {}
         for row, where in enumerate(filters):
             rows.setdefault(where, []).append(row)
@@ -454,7 +461,7 @@ class Gallery:
         return Matches(scores, **vars(self._named(labels)), known=recognised)
 
     def _named(self, labels: Rows) -> Rows:
-        """The labels, with numbers replaced by names if the gallery has names."""
+        """Return labels in which names replace numbers, if the gallery has names."""
         names = self.about.names
         ids, cams = (
             as_given(numbers, names.get(what)) for what, numbers in zip(LABELS, (labels.ids, labels.cams), strict=True)
@@ -462,7 +469,7 @@ class Gallery:
         return replace(labels, ids=ids, cams=cams)
 
     def _numbers(self, what: str, labels: Any, name: str, count: int) -> np.ndarray:
-        """``(N,)`` int64 numbers of query labels. The number of a text is a hash if the gallery lacks the text."""
+        """Return the numbers ``(N,)`` int64 of query labels; a text that is not in the gallery gets its hash."""
         given, names = as_names(labels, name, count), self.about.names.get(what, {})
         self._check_kind(what, given)
         if given.dtype == object:
@@ -470,7 +477,7 @@ class Gallery:
         return numbers_of(given, names)
 
     def _check_kind(self, what: str, given: np.ndarray) -> None:
-        """Refuse text for a gallery with integer labels, and unknown integers for a gallery with text labels."""
+        """Refuse text if the gallery has integer labels, and unknown integers if it has text labels."""
         names = self.about.names.get(what, {})
         if given.dtype == object and not names and self._has_labels(what):
             text = given[given != str(UNKNOWN)][0]
@@ -489,7 +496,7 @@ class Gallery:
         return self.store.count(labelled) > 0
 
     def _vectors(self, images: Any, model: Model | None, name: str, *, cross_model: bool = False) -> np.ndarray:
-        """``(N, D)`` unit vectors of images or features, as in :meth:`search`."""
+        """Return unit vectors ``(N, D)`` of images or of features, as in :meth:`search`."""
         made_by, network = model_of(images, self.network if model is None else model, self.about.extras)
         if model is None:
             self.network = network
@@ -506,7 +513,7 @@ class Gallery:
 
 
 def _unit_vectors(features: Any, name: str) -> np.ndarray:
-    """``(N, D)`` float32 rows of length 1; a zero vector stays zero."""
+    """Scale ``(N, D)`` rows to unit length, as float32; a zero vector stays zero."""
     if isinstance(features, np.ndarray) and features.ndim == 2 and features.dtype == np.float32 and len(features):
         squares = np.einsum("nd,nd->n", features, features)
         if (np.abs(squares - 1) < UNIT).all():  # true for the features of a gallery

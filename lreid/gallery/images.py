@@ -1,4 +1,4 @@
-"""Extract the features and labels of images, so that a gallery can be built and searched with images."""
+"""Extract features and labels of images, so that a gallery can be built and searched with images."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Model: TypeAlias = "str | Embedder"  # the fingerprint of a network for features
 
 
 class Named(NamedTuple):
-    """Images or features, with paths, identities and cameras; None where all identities or cameras are unknown."""
+    """Images or features with paths, identities and cameras; None if all identities or all cameras are unknown."""
 
     images: Any
     paths: Any
@@ -27,14 +27,14 @@ class Named(NamedTuple):
 
 
 def named(images: Any, paths: Any, ids: Any, cams: Any) -> Named:
-    """Add absolute paths and labels to images. Labels that are not given are read from the paths in a folder.
+    """Add absolute paths and labels to images. Missing labels are read from the paths, if the images are in a folder.
 
     Args:
-        images: features (n, D), or images as in :meth:`lreid.models.Embedder.extract`.
-        paths, ids, cams: as in :meth:`lreid.Gallery.build`.
+        images: features (n, D), or images in any form of :meth:`lreid.models.Embedder.extract`.
+        paths, ids, cams: see :meth:`lreid.Gallery.build`.
 
     Raises:
-        ArgumentError: ``paths`` is missing for features or for images in memory.
+        ArgumentError: the images are features or are in memory, and ``paths`` is missing.
         InputError: the folder contains no images, or only some of its files are named as in Market-1501.
     """
     if paths is not None:
@@ -57,30 +57,30 @@ def named(images: Any, paths: Any, ids: Any, cams: Any) -> Named:
 
 
 def absolute(path: str) -> str:
-    """The name under which a gallery stores an image."""
+    """Return the name under which a gallery stores an image, its absolute path."""
     from lreid.data.schemes import is_address
 
     return path if is_address(path) else os.path.abspath(path)
 
 
 def are_features(images: Any) -> bool:
-    """Whether the images are features: rows of floats."""
+    """Whether the argument consists of features, which are rows of floats, instead of images."""
     if isinstance(images, (list, tuple)) and images and isinstance(images[0], (list, tuple, float)):
         return True
     return getattr(images, "ndim", 0) == 2 and "float" in str(images.dtype)
 
 
 def model_of(images: Any, model: Model | None, extras: dict[str, np.ndarray]) -> tuple[str, Embedder | None]:
-    """Return the fingerprint and the network of a model. The network is None if only a fingerprint is given.
+    """Return the fingerprint and the network of a model. The network is None if ``model`` is only a fingerprint.
 
     Args:
-        images: as in :func:`named`.
-        model: None means the network that the gallery records.
-        extras: extras of the gallery, empty for a new gallery.
+        images: see :func:`named`.
+        model: model, or None for the network that the gallery records.
+        extras: extras of the gallery; empty for a new gallery.
 
     Raises:
-        ArgumentError: no model is given, and the gallery records none.
-        InputError: as in :func:`lreid.load_model`, or the gallery's features are standardised per camera.
+        ArgumentError: no model is given, and the gallery does not record one.
+        InputError: :func:`lreid.load_model` raises an error, or the gallery's features are standardised per camera.
     """
     if are_features(images) and isinstance(model, str):
         return model, None
@@ -100,12 +100,12 @@ def model_of(images: Any, model: Model | None, extras: dict[str, np.ndarray]) ->
 
 
 def features_of(images: Any, network: Embedder | None, extras: dict[str, np.ndarray]) -> Any:
-    """Features (n, D) of images, by the network of :func:`model_of`; features are returned unchanged."""
+    """Extract features (n, D) of images with the network of :func:`model_of`; return features unchanged."""
     if network is None or are_features(images):
         return images
     return network.extract(images, flip=bool(extras.get("flip", [False])[0]))
 
 
 def origin(network: Embedder) -> dict[str, np.ndarray]:
-    """The source of the network, which a gallery stores so that commands and later searches can load the network."""
+    """Describe the source of a network; a gallery stores it so that later commands can load the network."""
     return {"checkpoint": np.array([network.source]), "flip": np.array([False])} if network.source else {}

@@ -1,4 +1,4 @@
-"""Score queries by the search of a gallery, so that ``lreid test`` measures the existing gallery."""
+"""Score queries by searching a gallery, so that ``lreid test`` can measure an existing gallery."""
 
 from __future__ import annotations
 
@@ -17,19 +17,18 @@ from lreid.retrieval.scores import Metric
 
 
 class GallerySearch:
-    """Search for an evaluation that ranks by an existing gallery (cosine similarity), instead of building an index.
+    """Search for an evaluation that uses an existing gallery (cosine similarity) instead of building an index.
 
-    This class has the interfaces of :class:`lreid.retrieval.FaissIndex` and of the search that such an index builds.
+    This class has the interface of :class:`lreid.retrieval.FaissIndex`, and of the search that it builds.
 
     Args:
         gallery: gallery in faiss or Milvus.
-        depth: number of images per query; a ``flat`` gallery in a file returns all images.
+        depth: number of images returned per query; a ``flat`` gallery in a file returns all images.
 
     Attributes:
-        index: kind of the gallery's index.
-        depth: number of images per query.
-        labels: labels of all images, as numbers; row numbers of a search refer to these rows.
-        seconds, megabytes: None, because the time to build the index and its size are unknown.
+        index: kind of index of the gallery.
+        labels: labels of all images as numbers; a search returns row numbers of ``labels``.
+        seconds, megabytes: None, because lreid does not know the size of the index and the time to build it.
     """
 
     seconds = None
@@ -42,21 +41,21 @@ class GallerySearch:
         self.max_results = len(self.labels) if everything else min(depth, len(self.labels))
 
     def over(self, gallery: Any, metric: Metric) -> GallerySearch:
-        """Return this object, because the gallery already contains the features that an index would need."""
+        """Return this object, because the gallery already contains the features."""
         return self
 
     def __call__(self, queries: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores and rows ``(B, max_results)`` for ``(B, D)`` queries; missing results have row -1."""
+        """Return scores and rows ``(B, max_results)`` for queries ``(B, D)``; missing results have row -1."""
         scores, rows = self._search(queries, self.max_results)
         norms = queries.cpu().norm(dim=1, keepdim=True)
         return torch.from_numpy(scores) * norms, torch.from_numpy(rows)
 
     def nearest(self, queries: Tensor) -> np.ndarray:
-        """Rows ``(B, depth)`` of the nearest images, nearest first."""
+        """Return the rows ``(B, depth)`` of the nearest images, nearest first."""
         return self._search(queries, min(self.depth, len(self.labels)))[1]
 
     def features(self) -> np.ndarray | None:
-        """``(N, D)`` unit vectors; None if the gallery stores only compressed codes."""
+        """Return the unit vectors ``(N, D)``, or None if the gallery stores only compressed codes."""
         try:
             return self.gallery.features(self.labels.keys)
         except InputError:

@@ -1,4 +1,4 @@
-"""The interface of a gallery's storage engine, which stores rows and finds the nearest rows; the rows' labels."""
+"""Interface of a gallery's storage engine, which stores rows of features and labels and finds the nearest rows."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ class Rows:
     """Labels, times and paths of N images.
 
     Attributes:
-        keys: ``(N,)`` int64, ascending; the engine's keys of the images. Removing images does not change other keys.
-        ids, cams, times: ``(N,)`` int64; -1 means unknown. Times are seconds.
+        keys: ``(N,)`` int64, the engine's keys of the images in ascending order. Removing images does not change the
+            keys of other images.
+        ids, cams, times: ``(N,)`` int64; -1 means unknown. Times are in seconds.
         paths: ``(N,)`` different strings.
     """
 
@@ -49,22 +50,21 @@ class Rows:
 
 @dataclass
 class About:
-    """Facts about a whole gallery.
+    """Properties of a whole gallery.
 
     Attributes:
-        model: fingerprint of the model that made the features.
+        model: fingerprint of the model that computed the features.
         kind: ``flat`` (exact), ``hnsw`` or ``ivfpq``; see :mod:`lreid.gallery.faiss.index`.
-        recall: ``{k: recall@k}`` compared with exact search, measured when the gallery was built; empty if not
-            measured.
-        threshold: cosine similarity below which a search returns "unknown"; ``None`` before calibration.
+        recall: ``{k: recall@k}`` compared with exact search, measured when the gallery was built; empty if unknown.
+        threshold: cosine similarity below which a search returns "unknown", or ``None`` before calibration.
         false_accept_rate: share of impostors that the threshold accepts.
-        calibrated_on: number of images from which the threshold was computed; None if unknown.
-        names: under ``identity`` and ``camera``, the text label of each number. If a number has no name, the number
-            itself is the label.
-        extras: arrays stored with the gallery, for instance statistics that normalise its features. The extras are set
-            when the gallery is built, and do not change later.
+        calibrated_on: number of images from which the threshold was computed, or None if unknown.
+        names: text label of each number, for the keys ``identity`` and ``camera``. A number without a name is itself
+            the label.
+        extras: arrays that are stored with the gallery, for example statistics that normalise its features. The extras
+            are set when the gallery is built and never change.
         shards: number of parts of a faiss index, which are searched in parallel.
-        whole: False while a gallery is being filled and must not be searched.
+        whole: False while the gallery is being filled, when it must not be searched.
     """
 
     model: str
@@ -80,45 +80,45 @@ class About:
 
 
 class Store(Protocol):
-    """Storage engine of one gallery. :class:`lreid.gallery.gallery.Gallery` checks all arguments before its calls.
+    """Storage engine of a gallery; :class:`lreid.gallery.gallery.Gallery` checks all arguments before its calls.
 
     Attributes:
-        about: description of the gallery; stored by :meth:`save`.
+        about: properties of the gallery, which :meth:`save` stores.
     """
 
     about: About
 
     @property
     def width(self) -> int:
-        """D, the length of a feature."""
+        """Length D of a feature."""
 
     def count(self, where: Filter) -> int:
-        """The number of images that a filter allows."""
+        """Number of images that a filter allows."""
 
     def add(self, vectors: np.ndarray, labels: Rows) -> None:
-        """Add new names, then ``(N, D)`` float32 rows of unit length. The store chooses the keys of the rows."""
+        """Add new names, then rows ``(N, D)`` float32 of unit length. The store chooses the keys."""
 
     def remove(self, keys: np.ndarray) -> None:
         """Delete existing rows."""
 
     def keys_of(self, paths: Paths) -> np.ndarray:
-        """``(N,)`` int64 keys of the images with these paths; -1 for unknown paths."""
+        """Return the keys ``(N,)`` int64 of the images with these paths, -1 for unknown paths."""
 
     def labels(self) -> Rows:
-        """Labels of all images, by ascending keys."""
+        """Labels of all images, ordered by key."""
 
     def vectors(self, keys: np.ndarray) -> np.ndarray:
-        """``(N, D)`` float32 features of images.
+        """Return the features ``(N, D)`` float32 of images.
 
         Raises:
             InputError: this kind of gallery stores no features, or an image does not exist.
         """
 
     def nearest(self, vectors: np.ndarray, k: int, where: Filter) -> tuple[np.ndarray, Rows]:
-        """The best images that a filter allows, for ``(Q, D)`` float32 queries of unit length.
+        """Return the best images that a filter allows, for queries ``(Q, D)`` float32 of unit length.
 
         Returns:
-            ``(Q, k)`` cosine similarities, best first, and labels in the same shape; missing results have numbers -1
+            Cosine similarities ``(Q, k)``, best first, and labels of the same shape; missing results have numbers -1
             and paths "".
         """
 
@@ -126,17 +126,17 @@ class Store(Protocol):
         """Complete a gallery that was built with ``whole=False``, and save it."""
 
     def save(self, path: str | Path | None = None) -> None:
-        """Save :attr:`about` and all unsaved rows."""
+        """Save :attr:`about` and all rows that are not saved yet."""
 
     def close(self) -> None:
         """Close files and connections."""
 
 
 class Place(Protocol):
-    """The place of an existing or future gallery; its next and previous versions have their own places."""
+    """Place of an existing or future gallery; the next and the previous version have places of their own."""
 
     def exists(self) -> bool:
-        """Whether the gallery exists, complete or not."""
+        """Whether the gallery exists, complete or incomplete."""
 
     def load(self, memory_map: bool = False) -> Store:
         """Open the gallery.
@@ -146,19 +146,19 @@ class Place(Protocol):
         """
 
     def build(self, vectors: np.ndarray, labels: Rows, about: About) -> Store:
-        """Create a gallery with these rows. It exists after ``save`` or, if ``about.whole`` is False, ``finish``."""
+        """Create a gallery of these rows; it exists after ``save``, or with ``about.whole=False`` after ``finish``."""
 
     def bytes(self) -> int | None:
-        """Size of the gallery on disk; None if unknown."""
+        """Size of the gallery on disk, or None if it is unknown."""
 
     def delete(self) -> None:
         """Delete this version of the gallery, but no other version."""
 
     def others(self) -> list[Any]:
-        """Places of all other existing versions, both older and newer."""
+        """Places of all other versions that exist, older and newer ones."""
 
     def beside(self) -> list[str]:
-        """Names of other stored data: other versions, and unfinished files."""
+        """Names of other stored data, which are other versions and unfinished files."""
 
     def next(self) -> Place:
         """The place of the next version."""
@@ -167,17 +167,17 @@ class Place(Protocol):
         """The place of the previous version."""
 
     def switch(self, current: Any) -> None:
-        """Replace this version by the next version in one step; this version becomes the previous one.
+        """Replace this version by the next one in a single step; this version becomes the previous one.
 
         Args:
-            current: the store at this place when the next version was finished.
+            current: the store that was at this place when the next version was finished.
 
         Raises:
-            InputError: the gallery is no longer ``current``; the versions stay as they are.
+            InputError: the gallery is no longer ``current``; no version changes.
         """
 
     def roll_back(self) -> None:
-        """Replace this version by the previous version in one step; this version becomes the next one.
+        """Replace this version by the previous one in a single step; this version becomes the next one.
 
         Raises:
             InputError: there is no previous version.
@@ -185,7 +185,7 @@ class Place(Protocol):
 
 
 def require_keys(keys: np.ndarray, there: np.ndarray) -> None:
-    """Require that images with these keys exist.
+    """Check that images with these keys exist.
 
     Raises:
         InputError: a key does not exist; the message names it.
@@ -202,15 +202,15 @@ def hash_of(text: str) -> int:
 
 
 def place_of(where: str | Path) -> Place:
-    """Parse the address of a gallery.
+    """Convert the address of a gallery to its place.
 
     Args:
-        where: a file name; ``milvus:FILE.db`` for a database of Milvus Lite in this process; or
-            ``milvus:http://host:port`` for a Milvus server or cluster. A Milvus address ends in ``/NAME`` if the
-            database has several galleries.
+        where: a file name, ``milvus:FILE.db`` for a database of Milvus Lite in this process, or
+            ``milvus:http://host:port`` for a Milvus server or cluster. If the database has several galleries, the
+            address must end in ``/NAME``.
 
     Raises:
-        InputError: the address is not text, is a web address, or is an invalid address of Milvus.
+        InputError: the address is not text, is a web address, or is an invalid Milvus address.
     """
     text = str(where)
     on_the_web = "://" in text and not text.startswith(SCHEME)
@@ -229,7 +229,7 @@ def place_of(where: str | Path) -> Place:
 
 
 def names_of(paths: Files) -> list[str]:
-    """Names of images as text: ``Path("a.jpg")`` and ``"a.jpg"`` name the same image.
+    """Convert names of images to text; ``Path("a.jpg")`` and ``"a.jpg"`` name the same image.
 
     Raises:
         InputError: ``paths`` is neither one name nor a list of names.
@@ -242,7 +242,7 @@ def names_of(paths: Files) -> list[str]:
 
 
 def checked_labels(count: int, ids: Any, cams: Any, times: Any, paths: list[str], names: Names) -> tuple[Rows, Names]:
-    """Return the labels of new images as integers, without keys, and all names, including new names."""
+    """Return the labels of new images as integers (without keys), and all names of the gallery including new ones."""
     if len(paths) != count:
         raise ArgumentError("paths", f"has {len(paths)} names, but there are {count} feature rows")
     if len(set(paths)) != count:
@@ -262,7 +262,7 @@ def checked_labels(count: int, ids: Any, cams: Any, times: Any, paths: list[str]
 
 
 def numbers_of(labels: np.ndarray, names: dict[int, str]) -> np.ndarray:
-    """``(N,)`` int64 numbers of labels. The number of a new text is its hash; "-1" means unknown."""
+    """Return the numbers ``(N,)`` int64 of labels; a new text gets its hash, and the text "-1" means unknown."""
     if labels.dtype == np.int64:
         return labels
     numbers = {name: number for number, name in names.items()} | {str(UNKNOWN): UNKNOWN}
@@ -270,7 +270,7 @@ def numbers_of(labels: np.ndarray, names: dict[int, str]) -> np.ndarray:
 
 
 def as_given(numbers: np.ndarray, names: dict[int, str] | None) -> np.ndarray:
-    """Labels as the gallery got them: integers, or text (dtype object, None if unknown) if there are names."""
+    """Return labels in the form in which they were given: integers, or text (dtype object, None if unknown)."""
     if not names:
         return numbers
     given = np.empty(numbers.size, dtype=object)

@@ -1,4 +1,4 @@
-"""Search a gallery of your images: identify the person in an image, or find that nobody enrolled is in it."""
+"""Search a gallery of your images: who is the person in an image, and is this person enrolled at all?"""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The public names of :mod:`lreid.search`."""
+"""Public names of :mod:`lreid.search`."""
 
 from lreid.search.commands import Layout, Wanted, add, build, calibrate, describe, query, remove
 from lreid.search.findings import verdict, write_findings

@@ -1,4 +1,4 @@
-"""Build a gallery of images, change the gallery, calibrate its threshold, and search it with images."""
+"""Build a gallery of images, change it, calibrate its threshold, and search it with images."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ Where = str | Path  # address of a gallery, see lreid.gallery.store.place_of
 
 
 class Layout(NamedTuple):
-    """How a gallery is stored.
+    """Storage options of a gallery.
 
     Attributes:
         kind: ``flat``, ``hnsw`` or ``ivfpq``, see :mod:`lreid.gallery.faiss.index`.
-        shards: number of parts of the index in a file; the parts are searched in parallel.
+        shards: number of parts of the index in a file, which are searched in parallel.
     """
 
     kind: str = "flat"
@@ -56,16 +56,16 @@ def build(
     device: str = "auto",
     engine: Engine = "torch",
 ) -> NamedGallery:
-    """Build a gallery.
+    """Build a gallery of images and save it.
 
     Args:
-        where: place of the gallery, see :func:`lreid.gallery.store.place_of`.
-        checkpoint: checkpoint of the model.
+        where: place of the new gallery, see :func:`lreid.gallery.store.place_of`.
+        checkpoint: checkpoint of the model that extracts features.
         images: images from :func:`list_images`.
-        layout: how the gallery is stored.
-        adapt_norm: standardise features per camera, with statistics of these images, which the gallery stores.
-        skip_bad: leave out images that cannot be read.
-        device, engine: as in :func:`lreid.load_model`.
+        layout: storage options of the gallery.
+        adapt_norm: whether to standardise features per camera, by statistics of these images, which the gallery stores.
+        skip_bad: whether to leave out images that cannot be read.
+        device, engine: see :func:`lreid.load_model`.
 
     Raises:
         InputError: the gallery already exists, or an argument is invalid; nothing is written.
@@ -106,16 +106,15 @@ def add(
     device: str = "auto",
     engine: Engine = "torch",
 ) -> int:
-    """Add the images that are not in a gallery yet. New features are normalised like the features in the gallery.
+    """Add only images that a gallery lacks; their features are normalised like the gallery's features.
 
     Args:
-        where: place of the gallery.
         images: images from :func:`list_images`.
-        checkpoint: the file of the gallery's model, if it has moved.
-        skip_bad, device, engine: as in :func:`build`.
+        checkpoint: the file of the gallery's model, if it was moved.
+        skip_bad, device, engine: see :func:`build`.
 
     Returns:
-        The number of added images.
+        Number of added images.
 
     Raises:
         InputError: an argument is invalid; the gallery does not change.
@@ -133,22 +132,20 @@ def add(
 
 
 def remove(where: Where, paths: Sequence[str] = (), identity: str | None = None, *, everywhere: bool = False) -> int:
-    """Delete images and their features from a gallery: by path, or all images of one identity.
+    """Delete images and their features from a gallery: images of given paths, or all images of an identity.
 
-    The name of an identity is deleted with its last image.
+    With its last image, the name of an identity is deleted too.
 
     Args:
-        where: place of the gallery.
-        paths: paths of images.
-        identity: name of an identity.
-        everywhere: also delete the images from other versions of the gallery, which ``reindex`` and ``rollback`` store.
-            Another version may lack some of the images.
+        identity: name of the identity whose images are deleted.
+        everywhere: whether to delete the images also from other versions of the gallery, which ``reindex`` and
+            ``rollback`` keep. Other versions need not contain all of the images.
 
     Returns:
-        The number of removed images.
+        Number of removed images.
 
     Raises:
-        InputError: an image is not in the gallery, or neither images nor an identity are given; the gallery does not
+        InputError: an image is not in the gallery, or neither paths nor an identity are given; the gallery does not
             change.
     """
     if not paths and identity is None:
@@ -184,20 +181,20 @@ def calibrate(
     device: str = "auto",
     engine: Engine = "torch",
 ) -> dict[str, Any]:
-    """Set a gallery's threshold on labelled images, see :meth:`lreid.gallery.Gallery.calibrate`.
+    """Set the threshold of a gallery by labelled images, see :meth:`lreid.gallery.Gallery.calibrate`.
 
     Args:
         where: place of a gallery whose images have identities.
         images: images from :func:`list_images`, which may show people who are not enrolled. Images without an identity
             are skipped.
-        false_accept_rate: false accept rate, a share in [0, 1).
-        checkpoint, skip_bad, device, engine: as in :func:`add`.
+        false_accept_rate: share of impostors that may reach the threshold, in [0, 1).
+        checkpoint, skip_bad, device, engine: see :func:`add`.
 
     Returns:
-        ``threshold``, ``false_accept_rate`` and the number of ``images``. ``known`` is the number of images whose
-        identity has another image in the gallery. ``true_positive_rate`` is the share of the ``known`` images that are
-        recognised (None if ``known`` is 0). An image is recognised if its best match with a name, other than the image
-        itself, shows the identity and reaches the threshold.
+        A dictionary with ``threshold``, ``false_accept_rate`` and the number of ``images``. The entry ``known`` is the
+        number of images whose identity has another image in the gallery. The entry ``true_positive_rate`` is the share
+        of the ``known`` images that are recognised (None if there are none). An image is recognised if its best match
+        with a name, apart from the image itself, shows its identity and reaches the threshold.
 
     Raises:
         InputError: no image has an identity, or an argument is invalid; the gallery does not change.
@@ -230,10 +227,10 @@ def calibrate(
 def _recognised(
     gallery: Gallery, features: np.ndarray, paths: Sequence[str], who: Sequence[str | None]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Whether the gallery has another image of the person in each image, and whether a search recognises the person.
+    """Check for each image whether another image of its person is in the gallery, and whether a search recognises it.
 
-    A person is recognised if the best match with a name, other than the image itself, shows the person and reaches the
-    threshold. Both results are ``(n,)`` bool.
+    An image is recognised if its best match with a name, apart from the image itself, shows its person and reaches the
+    threshold. Both returned masks are ``(n,)`` bool.
     """
     labels = gallery.labels()
     images_of, identity_of = Counter(labels.ids.tolist()), dict(zip(labels.paths, labels.ids, strict=True))
@@ -248,14 +245,15 @@ def _recognised(
 
 @dataclass(frozen=True)
 class Wanted:
-    """The matches that a query requests.
+    """Options of a query: which matches to return.
 
     Attributes:
         top: number of matches per image, 1 or more.
-        other_cameras: exclude images from the query's camera.
-        only: filter of the matches.
-        camera: camera of the queries; None reads it from paths like ``cam1/07.jpg`` or ``0002_c1s1_000451_03.jpg``. If
-            the gallery has statistics per camera, the statistics of this camera normalise the queries.
+        other_cameras: whether to exclude images from the query's camera.
+        only: filter that limits the matches.
+        camera: camera of the queries; with None, lreid reads it from paths like ``cam1/07.jpg`` or
+            ``0002_c1s1_000451_03.jpg``. If the gallery has statistics per camera, the statistics of this camera
+            normalise the queries.
     """
 
     top: int = 10
@@ -278,19 +276,18 @@ def query(
     """Search a gallery with images.
 
     Args:
-        where: place of the gallery.
-        images: image files, folders, or CSV files.
-        wanted: the requested matches.
-        checkpoint: the file of the gallery's model, if it has moved.
-        cross_model: use a different model with compatible features. Features of a different model are not normalised
+        images: image files, folders or CSV files that contain the queries.
+        wanted: options of the query.
+        checkpoint: the file of the gallery's model, if it was moved.
+        cross_model: whether to use another model with compatible features. Features of another model are not normalised
             per camera, because the gallery's statistics belong to the gallery's model.
-        sources: pattern of the paths in folders, and root folder for image paths in CSV files.
-        device, engine: as in :func:`build`.
+        sources: pattern for paths in folders, and root folder of the image paths in CSV files.
+        device, engine: see :func:`lreid.load_model`.
 
     Returns:
         The content of ``matches.json``: ``gallery``; the number of ``images`` in the gallery; ``threshold``,
-        ``false_accept_rate`` and ``calibrated_on``; and ``queries``, see :func:`lreid.search.findings.findings`.
-        ``calibrated_on`` is the number of images from which :func:`calibrate` computed the threshold. Before
+        ``false_accept_rate`` and ``calibrated_on``; and ``queries``, see :func:`lreid.search.findings.findings`. The
+        entry ``calibrated_on`` is the number of images from which :func:`calibrate` computed the threshold. Before
         calibration, ``threshold``, ``false_accept_rate`` and ``calibrated_on`` are None.
 
     Raises:
@@ -314,7 +311,7 @@ def query(
 
 
 def _expected(named: NamedGallery, images: Sequence[Path], paths: Sequence[str], where: Sources) -> list[str | None]:
-    """The person in each query, if its folder, file name or CSV file names a person in the gallery."""
+    """Return the person in each query, if its folder, file name or CSV file names a person of the gallery."""
     try:
         identities = {image.path: image.identity for image in list_images(images, "query", where)}
     except InputError:  # two sources give an image different labels
@@ -347,7 +344,7 @@ def _matches(
     *,
     cross_model: bool,
 ) -> tuple[list[str], Matches]:
-    """The paths of the queries that can be read, and the matches of these queries."""
+    """Return the paths of the queries that can be read, with their matches."""
     from lreid.models.fingerprint import fingerprint
 
     images, pixels = read_images(images, model, named.gallery.about.names)
@@ -371,7 +368,7 @@ def _matches(
 
 
 def describe(where: Where) -> dict[str, Any]:
-    """Return the properties of a gallery by name, for printing."""
+    """Return the properties of a gallery by name, to print them."""
     named = NamedGallery.load(where)
     about, labels = named.gallery.about, named.gallery.store.labels()
     place = place_of(where)

@@ -30,22 +30,22 @@ def compare(
 ) -> dict[str, Any]:
     """Compare the cosine similarity of every pair of images with the threshold of a model or a gallery.
 
-    In the test sets of a zoo model, 1 % of the impostor pairs reach the threshold of the model. The threshold of a
-    calibrated gallery applies to the best of many scores, so this threshold is strict for a single pair.
+    The threshold of a zoo model is reached by 1 % of the impostor pairs in its test sets. The threshold of a calibrated
+    gallery applies to the best of many scores, so this threshold is strict for a single pair.
 
     Args:
         images: two or more image files.
-        checkpoint: the model; None uses the model of the gallery. Without a gallery, None uses zoo:people for upright
-            images and zoo:vehicles for all other images.
-        where: place of a gallery, whose model and threshold are used.
-        device, engine: as in :func:`lreid.load_model`.
+        checkpoint: the model, or None for the gallery's model. Without a gallery, None means zoo:people for upright
+            images and zoo:vehicles for others.
+        where: place of the gallery whose model and threshold are used.
+        device, engine: see :func:`lreid.load_model`.
 
     Returns:
-        A dictionary with ``pairs``, ``threshold``, ``false_accept_rate`` and ``true_positive_rate`` of the threshold
-        (None if unknown), and ``notes``, sentences about the threshold. Each pair has its two ``images`` and its
-        ``score``; ``same`` is True if the score reaches the threshold (None without a threshold). The
-        ``false_accept_rate`` of a pair is the share of the gallery's impostor pairs with at least this score (None
-        without a gallery of several identities).
+        A dictionary with ``pairs``; the ``threshold`` with its ``false_accept_rate`` and ``true_positive_rate`` (None
+        if unknown); and ``notes``, sentences about the threshold. A pair has its two ``images`` and their ``score``;
+        ``same`` is True if the score reaches the threshold (None without a threshold). The ``false_accept_rate`` of a
+        pair is the share of the gallery's impostor pairs that have at least this score (None without a gallery of
+        several identities).
 
     Raises:
         InputError: there are fewer than two images, an image cannot be read, or the model or gallery is invalid.
@@ -67,7 +67,7 @@ def compare(
 
 
 def _model_for(images: Sequence[Path]) -> str:
-    """Choose the zoo model for people (upright images) or vehicles, in the same way as training on custom images."""
+    """Choose the zoo model for people (upright images) or for vehicles, as for training on custom images."""
     records = tuple(Record(str(path), UNKNOWN, UNKNOWN) for path in images)
     size = typical_size([DataSet("", records, (), ())])
     return zoo.PEOPLE if size is None or size.ratio >= UPRIGHT else zoo.VEHICLES
@@ -88,7 +88,7 @@ def _pairs(
 
 
 def _impostor_scores(named: NamedGallery) -> np.ndarray | None:
-    """Cosine similarities of impostor pairs among some images of a gallery; None without features or such pairs."""
+    """Compute cosine similarities of impostor pairs among some gallery images; None without features or such pairs."""
     labels = named.gallery.store.labels()
     rows = np.flatnonzero(labels.ids != UNKNOWN)
     if named.gallery.about.kind == "ivfpq" or len(rows) < 2:
@@ -101,7 +101,7 @@ def _impostor_scores(named: NamedGallery) -> np.ndarray | None:
 
 
 def _of_gallery(named: NamedGallery) -> dict[str, Any]:
-    """Return the threshold of a gallery, and notes about the threshold."""
+    """Return the threshold of a gallery, and notes about it."""
     about = named.gallery.about
     notes = [f"the threshold of {named.where} is meant for the best match in a gallery, so it is strict for two images"]
     notes += list(filter(None, [too_few(about.calibrated_on, about.false_accept_rate)]))
@@ -112,7 +112,7 @@ def _of_gallery(named: NamedGallery) -> dict[str, Any]:
 
 
 def _of_model(source: str) -> dict[str, Any]:
-    """Return the threshold on the card of a model, and notes about the threshold."""
+    """Return the threshold on the card of a model, and notes about this threshold."""
     entry = None
     if source.startswith(zoo.PREFIX):
         entry = zoo.find(source.removeprefix(zoo.PREFIX))
@@ -129,7 +129,7 @@ def _of_model(source: str) -> dict[str, Any]:
 
 
 def said(pair: dict[str, Any], comparison: dict[str, Any]) -> str:
-    """The result for one pair of :func:`compare` as text."""
+    """Describe the result for one pair of :func:`compare` as text."""
     if pair["same"] is None:
         return f"similarity {pair['score']:.3f}"
     reason = (

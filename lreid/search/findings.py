@@ -1,4 +1,4 @@
-"""Present the results of a gallery search as values for JSON, as lines of text and as pages of images."""
+"""Present the results of a search as values for JSON, lines of text and pages of images."""
 
 import json
 import os
@@ -28,19 +28,18 @@ OUTCOMES = {  # sections of a page, in order
 def findings(
     matches: Matches, queries: Sequence[str], expected: Sequence[str | None], *, calibrated: bool
 ) -> list[dict[str, Any]]:
-    """The results of the queries to a gallery, for JSON.
+    """Return the results of queries to a gallery as values for JSON.
 
     Args:
-        matches: matches of these queries, one row per query.
+        matches: matches of the queries, one row per query.
         queries: paths of the queries.
-        expected: the enrolled person in each query; None if unknown.
+        expected: the enrolled person in each query, or None if unknown.
         calibrated: whether the gallery has a threshold.
 
     Returns:
-        For each query ``image``, ``expected``, ``unknown`` (None without a threshold), ``identity`` and ``matches``.
-        ``identity`` is the identity of the best match. With a threshold, a match must reach the threshold; without such
-        a match, ``identity`` is None. Each match has ``rank``, ``path``, ``identity``, ``camera``, ``score`` and
-        ``known``.
+        For each query: ``image``, ``expected``, ``unknown`` (None without a threshold), ``identity`` and ``matches``.
+        The entry ``identity`` is the identity of the best match. If there is a threshold and no match reaches it, the
+        entry ``identity`` is None. A match has ``rank``, ``path``, ``identity``, ``camera``, ``score`` and ``known``.
     """
     both = zip(queries, expected, strict=True)
     return [_finding(matches, row, path, who, calibrated) for row, (path, who) in enumerate(both)]
@@ -65,7 +64,7 @@ def _finding(matches: Matches, row: int, path: str, expected: str | None, calibr
 
 
 def first_match(finding: dict[str, Any]) -> dict[str, Any] | None:
-    """The best match that is not the query image itself; None if there are no other matches."""
+    """Return the best match that is not the query image itself, or None if there are no other matches."""
     own = os.path.abspath(finding["image"])
     return next((match for match in finding["matches"] if match["path"] != own), None)
 
@@ -73,7 +72,7 @@ def first_match(finding: dict[str, Any]) -> dict[str, Any] | None:
 def rank1(queries: Sequence[dict[str, Any]]) -> tuple[int, int]:
     """Count the queries with an expected identity, and the queries whose best match has the expected identity.
 
-    The query image itself does not count as a match. A query without other matches counts as wrong.
+    The query image itself does not count as a match. A query without any other match counts as wrong.
     """
     expected = [each for each in queries if each["expected"] is not None]
     firsts = [(each["expected"], first_match(each)) for each in expected]
@@ -81,7 +80,7 @@ def rank1(queries: Sequence[dict[str, Any]]) -> tuple[int, int]:
 
 
 def summary(results: dict[str, Any]) -> list[str]:
-    """A summary of :func:`lreid.search.query`: counts, and Rank-1 if folders name people."""
+    """Summarise the results of :func:`lreid.search.query`: counts, and Rank-1 accuracy if folders name people."""
     queries = results["queries"]
     lines = [f"{counted(len(queries), 'query')} in {counted(results['images'], 'image')}"]
     if results["threshold"] is None:
@@ -98,12 +97,12 @@ def summary(results: dict[str, Any]) -> list[str]:
 
 
 def threshold_text(threshold: float, false_accept_rate: float) -> str:
-    """A threshold and its false accept rate."""
+    """Describe a threshold and its false accept rate."""
     return f"{threshold:.3f} (false accept rate {100 * false_accept_rate:g} %)"
 
 
 def too_few(images: int | None, false_accept_rate: float | None) -> str:
-    """Return a warning if the threshold was computed from too few images; otherwise ""."""
+    """Return a warning if the threshold was computed from too few images, otherwise ""."""
     if images is None or not false_accept_rate or false_accept_rate * images >= 1:
         return ""
     return (
@@ -113,7 +112,7 @@ def too_few(images: int | None, false_accept_rate: float | None) -> str:
 
 
 def verdict(finding: dict[str, Any], threshold: float | None, false_accept_rate: float | None) -> str:
-    """Describe the result of a query of :func:`lreid.search.query` in one line."""
+    """Describe the result of one query of :func:`lreid.search.query` in a line."""
     if not finding["matches"]:
         return "the gallery has no image to compare with"
     best = finding["matches"][0]
@@ -131,7 +130,7 @@ def verdict(finding: dict[str, Any], threshold: float | None, false_accept_rate:
 
 
 def short_names(paths: Sequence[str]) -> list[str]:
-    """Shorten paths by the leading folders that all paths have in common."""
+    """Remove from paths the leading folders that all of them have in common."""
     parts = [path.split("/") for path in paths]
     same = takewhile(lambda each: len(set(each)) == 1, zip(*(folders for *folders, _ in parts), strict=False))
     shared = sum(1 for _ in same)
@@ -141,13 +140,12 @@ def short_names(paths: Sequence[str]) -> list[str]:
 def write_findings(results: dict[str, Any], out: Path, *, blur: bool = False) -> None:
     """Write the results of :func:`lreid.search.query` to ``matches.json``, ``matches.html``, ``matches-2.html`` ….
 
-    Queries with a wrong match come first, then unknown people, then the rest; links at the top of each page lead to
-    these groups. A page has images of about ``PAGE_BYTES`` bytes.
+    Queries with a wrong match come first, then unknown people, then all others; links at the top of each page lead to
+    these groups. The images of a page have about ``PAGE_BYTES`` bytes.
 
     Args:
-        results: the results.
         out: folder to write to. Pages of an earlier search that are not overwritten are deleted.
-        blur: blur the images of the pages.
+        blur: whether to blur the images on the pages.
     """
     write_text(out / "matches.json", json.dumps(results, indent=1) + "\n")
     queries = results["queries"]
@@ -184,7 +182,7 @@ def _page_name(number: int) -> str:
 
 
 def _outcome(finding: dict[str, Any]) -> str:
-    """The outcome of a query, a key of ``OUTCOMES``."""
+    """Return the outcome of a query, a key of ``OUTCOMES``."""
     if finding["unknown"]:
         return "unknown"
     first = first_match(finding)
@@ -194,7 +192,7 @@ def _outcome(finding: dict[str, Any]) -> str:
 
 
 def _note(results: dict[str, Any]) -> str:
-    """Explain the scores of a page."""
+    """Explain the scores on a page."""
     below = "Under each match are its rank, cosine similarity, identity and camera."
     if results["threshold"] is None:
         return f"{below} The gallery is not calibrated: the nearest identity is shown even for people not enrolled."
@@ -202,20 +200,20 @@ def _note(results: dict[str, Any]) -> str:
 
 
 class Tiles:
-    """Creates the rankings of a page with images."""
+    """Create the rankings of a page, with their images."""
 
     def __init__(self, blur: bool) -> None:
         self.blur, self._wide, self._all = blur, 0, 0
 
     @property
     def wide(self) -> bool:
-        """Whether most images so far are wider than high, so that the page uses the layout for wide images."""
+        """Whether most images so far are wider than high, so that the page uses its layout for wide images."""
         return 2 * self._wide > self._all
 
     def ranked_query(
         self, finding: dict[str, Any], name: str, results: dict[str, Any]
     ) -> tuple[ranked.RankedQuery, int]:
-        """Create a query with its matches, and return the total size of their images in bytes."""
+        """Create the ranking of a query, and return it with the total size of its images in bytes."""
         query = self._tile(finding["image"], (name,))
         matches = [
             ranked.Match(

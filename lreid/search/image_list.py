@@ -1,4 +1,4 @@
-"""List images for a gallery or for queries, with their labels, and read their pixels."""
+"""List images with their labels, for a gallery or for queries, and read their pixels."""
 
 from __future__ import annotations
 
@@ -28,9 +28,8 @@ class SearchImage(NamedTuple):
     """An image with its labels.
 
     Attributes:
-        path: path of the file.
-        identity, camera: names; None if unknown.
-        time: seconds; -1 if unknown.
+        identity, camera: names of identity and camera, or None if unknown.
+        time: time in seconds, -1 if unknown.
     """
 
     path: str
@@ -47,19 +46,19 @@ def list_images(
     identities: bool = True,
     identity: str | None = None,
 ) -> list[SearchImage]:
-    """The images of folders and CSV files, each listed once, with absolute paths.
+    """List the images of folders and CSV files, each image once, with absolute paths.
 
     Args:
         sources: folders (see :func:`lreid.data.listing.list_folder`), CSV files or single images. If a folder contains
-            a file ``index.csv``, this file lists the images. A CSV file may have a column ``time`` with whole seconds
-            since a common start.
-        split: the split to list, for a CSV file with splits. Images of all domains in the split are listed.
-        where: pattern of the paths in folders, and root folder for image paths in CSV files.
-        identities: False ignores the identities, for folders that are not named after people.
-        identity: the person in all images; replaces the identities in paths and CSV files.
+            a file ``index.csv``, this file lists the images of the folder. A CSV file may have a column ``time`` with
+            whole seconds since a common start.
+        split: the split to list, if a CSV file has splits. Images of all domains of this split are listed.
+        where: pattern for paths in folders, and root folder of the image paths in CSV files.
+        identities: whether to read identities; pass False if folders are not named after people.
+        identity: the person in all images, instead of the identities in paths and CSV files.
 
     Raises:
-        InputError: a source cannot be read or contains no image, or two sources give an image different labels.
+        InputError: a source cannot be read or contains no image, or two sources give one image different labels.
     """
     images: dict[str, SearchImage] = {}
     for source in sources:
@@ -76,7 +75,7 @@ def list_images(
 
 
 def list_queries(sources: Iterable[Path], where: Sources = Sources()) -> list[SearchImage]:  # noqa: B008 (frozen)
-    """List single images, or the images of folders and CSV files, with paths as given and without identities.
+    """List single images, or the images of folders and CSV files, with unchanged paths and without identities.
 
     Raises:
         InputError: a source cannot be read or contains no image.
@@ -86,7 +85,7 @@ def list_queries(sources: Iterable[Path], where: Sources = Sources()) -> list[Se
 
 
 def who(images: Iterable[SearchImage]) -> str:
-    """A summary of identities and cameras, such as ``3 identities (anna, ben, carl) by 2 cameras (1, 2)``."""
+    """Summarise identities and cameras, as in ``3 identities (anna, ben, carl) by 2 cameras (1, 2)``."""
     identities, cameras = numbered(image.identity for image in images), numbered(image.camera for image in images)
     seen = f" by {_counted('camera', cameras)}" if cameras else ", cameras unknown"
     if not identities:
@@ -97,14 +96,14 @@ def who(images: Iterable[SearchImage]) -> str:
 def read_images(
     images: Sequence[SearchImage], model: Embedder, names: Names, *, skip_bad: bool = False
 ) -> tuple[list[SearchImage], Images]:
-    """The readable images, and their pixels at the input size of a model.
+    """Return the images that can be read, and their pixels at the input size of a model.
 
     Args:
         images: images from :func:`list_images` or :func:`list_queries`.
-        model: the model that extracts features.
-        names: the gallery's names, see :class:`lreid.gallery.store.About`. The returned images have the gallery's
-            numbers of identities and cameras. A new name has the number that the name will get in the gallery.
-        skip_bad: skip images that cannot be read, with a warning, even if these are all images.
+        names: names in the gallery, see :class:`lreid.gallery.store.About`. The returned images have the numbers that
+            identities and cameras have in the gallery. A new name already has the number that it will get in the
+            gallery.
+        skip_bad: whether to skip images that cannot be read, with a warning, even if no image remains.
 
     Raises:
         InputError: an image cannot be read.
@@ -132,7 +131,7 @@ def read_images(
 
 
 def require_some(pixels: Images) -> None:
-    """Require at least one readable image, for a gallery or a threshold.
+    """Check that at least one image can be read, for a gallery or a threshold.
 
     Raises:
         InputError: none of the images can be read.
@@ -144,7 +143,7 @@ def require_some(pixels: Images) -> None:
 
 
 def columns(images: Iterable[SearchImage]) -> tuple[list[str], list[str | None], list[str | None], list[int]]:
-    """Paths, identities, cameras and times, as arguments of :meth:`lreid.gallery.Gallery.add`."""
+    """Return paths, identities, cameras and times as arguments for :meth:`lreid.gallery.Gallery.add`."""
     images = list(images)
     return (
         [image.path for image in images],
@@ -159,7 +158,7 @@ def _counted(what: str, names: Collection[str]) -> str:
 
 
 def _listed(source: Path, split: str, where: Sources, *, named: bool) -> list[Listed]:
-    """The images of a source; ``named=False`` ignores the identities of the images."""
+    """List the images of one source; with ``named=False``, ignore their identities."""
     if (source / LIST).is_file():
         source = source / LIST
     if source.is_dir() and where.pattern:

@@ -1,4 +1,4 @@
-"""A gallery with its model and the processing of the model's features."""
+"""A gallery together with its model and the processing of its features."""
 
 from __future__ import annotations
 
@@ -25,14 +25,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class NamedGallery:
-    """A gallery with its model and the processing of the model's features.
+    """A gallery together with its model and the processing of its features.
 
     Attributes:
-        gallery: features and labels of the images.
-        where: place of the gallery, see :func:`lreid.gallery.store.place_of`; messages begin with this text.
+        where: place of the gallery, see :func:`lreid.gallery.store.place_of`; error messages begin with it.
         checkpoint: checkpoint of the model that built the gallery.
-        flip: whether the features of flipped images are added (``EVAL.FLIP`` of the checkpoint).
-        norm: statistics that normalise features of gallery and queries; None if features are not normalised.
+        flip: whether features of mirrored images are added (``EVAL.FLIP`` of the checkpoint).
+        norm: statistics that normalise features of gallery and queries, or None if features are not normalised.
     """
 
     gallery: Gallery
@@ -43,25 +42,25 @@ class NamedGallery:
 
     @property
     def identities(self) -> dict[int, str]:
-        """Names of identities by number, in the order of their addition to the gallery."""
+        """Names of identities by number, in the order in which they were added to the gallery."""
         return self.gallery.about.names.setdefault("identity", {})
 
     @property
     def cameras(self) -> dict[int, str]:
-        """Names of cameras by number, in the order of their addition to the gallery."""
+        """Names of cameras by number, in the order in which they were added to the gallery."""
         return self.gallery.about.names.setdefault("camera", {})
 
     def images(self) -> list[SearchImage]:
-        """All images with their labels, in ascending order of their keys."""
+        """All images with their labels, ordered by key."""
         labels = self.gallery.labels()
         rows = zip(labels.paths, labels.ids, labels.cams, labels.times.tolist(), strict=True)
         return [SearchImage(path, name_of(identity), name_of(camera), time) for path, identity, camera, time in rows]
 
     def number_of(self, what: str, label: int | str) -> int:
-        """The number of a label, see :meth:`lreid.gallery.Gallery.number_of`. Error messages name the gallery.
+        """Return the number of a label, see :meth:`lreid.gallery.Gallery.number_of`. Error messages name the gallery.
 
-        If the gallery has no label ``0003``, the label ``3`` is used instead, because lreid reads identity 3 from a
-        file name like ``0003_c1.jpg``.
+        If the gallery has no label ``0003``, the label ``3`` counts instead, because lreid reads identity 3 from a file
+        name like ``0003_c1.jpg``.
         """
         names = self.gallery.about.names.get(what, {}).values()
         if isinstance(label, str) and label not in names and re.fullmatch("0+[1-9][0-9]*", label):
@@ -73,10 +72,11 @@ class NamedGallery:
 
     @classmethod
     def load(cls, where: str | Path | Place, *, unfinished: bool = False) -> NamedGallery:
-        """Open a gallery built by :func:`lreid.search.build`.
+        """Open a gallery that :func:`lreid.search.build` built.
 
         Raises:
-            InputError: as in :meth:`lreid.gallery.Gallery.load`, or the gallery was not built by ``lreid search``.
+            InputError: :meth:`lreid.gallery.Gallery.load` raises an error, or the gallery was not built by ``lreid
+                search``.
         """
         gallery = Gallery.load(where, unfinished=unfinished)
         extras = gallery.about.extras
@@ -110,7 +110,7 @@ class NamedGallery:
 
     @staticmethod
     def extras(checkpoint: Path, flip: bool, norm: CameraNorm | None) -> dict[str, np.ndarray]:
-        """Return the arrays about the model that a gallery stores, so that :meth:`load` can read them."""
+        """Return arrays that describe the model; a gallery stores them for :meth:`load`."""
         from lreid.loading import lasting_name
 
         arrays = {"checkpoint": np.array([lasting_name(checkpoint)]), "flip": np.array([flip])}
@@ -119,11 +119,11 @@ class NamedGallery:
     def model(
         self, checkpoint: Path | None, device: str, engine: Engine = "torch", *, any_model: bool = False
     ) -> Embedder:
-        """Load the gallery's model from its original file or, if given, from ``checkpoint``.
+        """Load the gallery's model from its original file, or from ``checkpoint`` if given.
 
         Raises:
-            InputError: the file is missing, contains a different model (unless ``any_model``), or gives features of a
-                different length.
+            InputError: the file is missing, contains another model (unless ``any_model``), or computes features of
+                another length.
         """
         from lreid.loading import load_model
         from lreid.models.fingerprint import fingerprint
@@ -150,17 +150,17 @@ class NamedGallery:
         return model
 
     def extract(self, model: Embedder, images: Images) -> np.ndarray:
-        """Features (n, D) of images, processed like the features of the gallery."""
+        """Extract features (n, D) of images, processed like the features in the gallery."""
         return extract(model, images, self.flip, self.norm)
 
 
 def name_of(label: Any) -> str | None:
-    """A label of a gallery as text; None if unknown."""
+    """Return a label of a gallery as text, or None if it is unknown."""
     return None if label is None or label == UNKNOWN else str(label)
 
 
 def estimate_norm(model: Embedder, images: Images, flip: bool) -> tuple[CameraNorm, np.ndarray]:
-    """Estimate statistics per camera; return the statistics and the features (n, D) standardised per camera."""
+    """Estimate statistics per camera; return the statistics, and the features (n, D) standardised per camera."""
     from lreid.retrieval.camera_norm import CameraNorm
 
     features = extract(model, images, flip)
@@ -169,10 +169,10 @@ def estimate_norm(model: Embedder, images: Images, flip: bool) -> tuple[CameraNo
 
 
 def extract(model: Embedder, images: Images, flip: bool, norm: CameraNorm | None = None) -> np.ndarray:
-    """Features (n, D) of images, standardised per camera if ``norm`` is given.
+    """Extract features (n, D) of images, standardised per camera if ``norm`` is given.
 
     Raises:
-        InputError: memory runs out.
+        InputError: there is too little memory.
     """
     try:
         features = model.extract(images, flip=flip)
@@ -184,7 +184,7 @@ def extract(model: Embedder, images: Images, flip: bool, norm: CameraNorm | None
 
 
 def flips(checkpoint: Path) -> bool:
-    """Whether the config of a checkpoint adds the features of flipped images (``EVAL.FLIP``)."""
+    """Whether the config of a checkpoint adds features of mirrored images (``EVAL.FLIP``)."""
     from lreid.loading import model_config
 
     return model_config(checkpoint).EVAL.FLIP

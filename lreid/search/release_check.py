@@ -1,4 +1,4 @@
-"""Measure what a new model would change for the people of a gallery, without changing the gallery."""
+"""Measure what a new model would change for the people in a gallery, without changing the gallery."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Limits(NamedTuple):
     """Limits for a new model, in per cent; None means no limit.
 
     Attributes:
-        lost: share of the enrolled people who would no longer be recognised.
+        lost: share of the enrolled people whom the new model no longer recognises.
         fpir: share of the queries of unknown people that reach the threshold.
     """
 
@@ -56,15 +56,16 @@ class Limits(NamedTuple):
 
 @dataclass(frozen=True)
 class Ranked:
-    """The rankings of Q queries in a gallery of G images.
+    """Rankings of a gallery of G images for Q queries.
 
     Attributes:
-        score: function that returns the scores of some queries.
-        query, gallery: labels of queries and gallery, as returned by :func:`lreid.identities.comparable`.
+        score: function that returns the scores of a slice of the queries.
+        query, gallery: labels of queries and gallery, from :func:`lreid.identities.comparable`.
         rows: labels of the gallery images, with names.
-        own, others: ``(Q,)``, see :func:`lreid.retrieval.open_set.best_scores`.
-        ap: ``(Q,)`` average precision; NaN if a query has no match.
-        threshold: cosine similarity from which a query is accepted.
+        own, others: best scores ``(Q,)`` for the query's own and for other identities, see
+            :func:`lreid.retrieval.open_set.best_scores`.
+        ap: average precision ``(Q,)``; NaN if a query has no match.
+        threshold: lowest cosine similarity at which a query is accepted.
     """
 
     score: BlockScores
@@ -88,7 +89,7 @@ class Ranked:
 
     @property
     def let_in(self) -> np.ndarray:
-        """``(Q,)`` bool: whether an image of a different identity reaches the threshold."""
+        """``(Q,)`` bool: whether an image of another identity reaches the threshold."""
         return self.others >= self.threshold
 
 
@@ -100,9 +101,9 @@ class Queries:
     """Labels of Q queries.
 
     Attributes:
-        names, cameras: ``(Q,)`` identities and cameras, text; an unknown camera is empty.
-        enrolled: ``(Q,)`` bool, whether the gallery has a match for the query.
-        unknown: ``(Q,)`` bool, True if the person in the query is not in the gallery.
+        names, cameras: ``(Q,)`` text, names of identities and cameras; an unknown camera is empty.
+        enrolled: ``(Q,)`` bool, whether the gallery has a match for each query.
+        unknown: ``(Q,)`` bool, whether the person in each query is not in the gallery.
     """
 
     names: np.ndarray
@@ -112,17 +113,17 @@ class Queries:
 
     @classmethod
     def of(cls, images: Sequence[SearchImage], ranked: Ranked, named: NamedGallery) -> Queries:
-        """Create the labels of query images from the images and from their rankings in the gallery ``named``."""
+        """Create the labels of query images, from the images and from their rankings in the gallery ``named``."""
         names = np.array([image.identity for image in images])
         unknown = ~np.isin(names, sorted(set(named.identities.values())))
         return cls(names, np.array([image.camera or "" for image in images]), np.isfinite(ranked.own), unknown)
 
     def within(self, group: np.ndarray) -> Queries:
-        """Restrict to a group ``(Q,)`` bool: queries outside the group count neither as enrolled nor as unknown."""
+        """Limit the queries to a group ``(Q,)`` bool; queries outside it count neither as enrolled nor as unknown."""
         return replace(self, enrolled=self.enrolled & group, unknown=self.unknown & group)
 
     def by_camera(self) -> dict[str, np.ndarray]:
-        """For each known camera, a mask ``(Q,)`` of its queries."""
+        """For each known camera, return a mask ``(Q,)`` of its queries."""
         return {each: self.cameras == each for each in sorted({*self.cameras} - {""})}
 
 
@@ -131,8 +132,8 @@ class Models(NamedTuple):
 
     Attributes:
         new: checkpoint of the new model.
-        old: file of the gallery's model, if it has moved.
-        device, engine: as in :func:`lreid.load_model`.
+        old: file of the gallery's model, if it was moved.
+        device, engine: see :func:`lreid.load_model`.
     """
 
     new: Path
@@ -146,9 +147,9 @@ class Comparison:
     """The result of :func:`check`.
 
     Attributes:
-        results: measurements for JSON, see :func:`check`.
+        results: measurements as values for JSON, see :func:`check`.
         queries: the query images; each has an identity.
-        today, new: rankings with the gallery's model, and rankings with the new model by the chosen option.
+        today, new: rankings with the gallery's model, and rankings with the new model under the chosen option.
     """
 
     results: Json
@@ -166,38 +167,37 @@ def check(
     out: Path,
     skip_bad: bool = False,
 ) -> Comparison:
-    """Compare a gallery's model with a new model, by three options: keep, migrate or re-extract the gallery.
+    """Compare a gallery's model with a new model under three options: keep, migrate or re-extract the gallery.
 
-    A query is recognised if its best match with a name shows the query's identity and reaches the threshold. A person
-    is recognised if at least half of the person's queries are recognised. Each option has its own threshold, for the
-    gallery's false accept rate. The impostors for this threshold are queries of enrolled people, searched without
-    images of the same person. Queries of unknown people do not influence the threshold, but measure FPIR (Grother et
-    al., NIST IR 8271, 2019). If all cameras are known, a query's ranking leaves out images of the query's identity and
-    camera, as in ``lreid test``. If a camera is unknown, rankings leave out only the query image itself.
+    A query is recognised if its best match with a name shows its identity and reaches the threshold. A person is
+    recognised if at least half of the person's queries are recognised. Each option has a threshold of its own, set for
+    the gallery's false accept rate. To set the threshold, queries of enrolled people serve as impostors: they are
+    searched without images of their person. Queries of unknown people do not change the threshold but measure the FPIR
+    (Grother et al., NIST IR 8271, 2019). If all cameras are known, rankings leave out images of the query's identity
+    and camera, as in ``lreid test``. If a camera is unknown, rankings leave out only the query image itself.
 
-    The function chooses among the options within the limits, or among all options if every option exceeds a limit.
-    ``check`` prefers the option that loses the fewest people, then the option that recognises the most queries, then
-    the least expensive option.
+    The function chooses among the options that are within the limits, or among all options if none is within the
+    limits. The function prefers the option that loses the fewest people, then the one that recognises the most queries,
+    then the least expensive one.
 
     Args:
         where: place of a calibrated gallery.
-        models: both models.
+        models: checkpoints of both models.
         images: queries from :func:`lreid.search.list_images`; images without an identity are skipped.
-        limits: limits for the new model.
-        out: folder for temporary galleries, which are deleted.
-        skip_bad: skip query images and gallery images that cannot be read.
+        out: folder for temporary galleries, which are deleted at the end.
+        skip_bad: whether to skip query and gallery images that cannot be read.
 
     Returns:
-        The comparison, with metrics in per cent. In ``results``, ``today`` describes the gallery's model, and ``ways``
-        the options. ``today`` and each option have ``threshold``, ``mAP``, ``rank1``, ``true_positive_rate`` and
-        ``fpir`` (None without unknown people). Options also have ``lost`` and ``gained`` people, with and without the
-        threshold (Rank-1), ``lost_share``, and the cost in ``seconds`` and ``bytes``. An impossible option has a
-        ``reason`` instead. ``people`` has the number of recognised queries of each person. ``by_camera`` and
-        ``by_enrolment`` contain metrics of groups of queries.
+        The comparison, with metrics in per cent. In ``results``, the entry ``today`` describes the gallery's model, and
+        ``ways`` the three options. The entry ``today`` and each option have ``threshold``, ``mAP``, ``rank1``,
+        ``true_positive_rate`` and ``fpir`` (None without unknown people). An option also has the people ``lost`` and
+        ``gained`` (with and without the threshold), ``lost_share``, and its cost in ``seconds`` and ``bytes``. An
+        option that is impossible has a ``reason`` instead. The entry ``people`` has the number of recognised queries of
+        each person. The entries ``by_camera`` and ``by_enrolment`` have the metrics of groups of queries.
 
     Raises:
-        InputError: the gallery is not calibrated, no query has a match, a limit on FPIR lacks images of unknown people,
-            the new model is the gallery's model, all options are impossible, or an argument is invalid.
+        InputError: the gallery is not calibrated, no query has a match, there is a limit on FPIR but no image of
+            unknown people, the new model is the gallery's model, all options are impossible, or an argument is invalid.
     """
     named = NamedGallery.load(where)
     listed, rate = _labelled(named, images)
@@ -244,7 +244,7 @@ def check(
 
 @contextmanager
 def _work_folder(out: Path) -> Iterator[Path]:
-    """Create a folder for temporary galleries and delete it at the end; delete the folder of a killed process first."""
+    """Create a folder for temporary galleries and delete it at the end; first delete the folder of a killed process."""
     folder = out / WORK
     with ExitStack() as stack:
         try:
@@ -262,7 +262,7 @@ def _work_folder(out: Path) -> Iterator[Path]:
 
 
 def _labelled(named: NamedGallery, images: Sequence[SearchImage]) -> tuple[list[SearchImage], float]:
-    """Return the images with an identity, and the false accept rate of the gallery, which must be calibrated."""
+    """Return the images that have an identity, and the false accept rate of the gallery, which must be calibrated."""
     about, people = named.gallery.about, set(named.identities.values())
     if about.threshold is None or about.false_accept_rate is None:
         raise InputError(f"{named.where}: has no threshold; run lreid search calibrate first")
@@ -276,7 +276,7 @@ def _labelled(named: NamedGallery, images: Sequence[SearchImage]) -> tuple[list[
 
 @dataclass(frozen=True)
 class _Options:
-    """The three options for a new model; ``rate`` is the false accept rate to which each threshold is set."""
+    """The three options for a new model; ``rate`` is the false accept rate for which thresholds are set."""
 
     named: NamedGallery
     model: Embedder
@@ -286,7 +286,7 @@ class _Options:
     skip_bad: bool
 
     def tried(self, folder: Path) -> list[Option]:
-        """Rank the images and measure the costs with each option. Temporary galleries are written to ``folder``."""
+        """For each option, rank the images and measure the cost. Temporary galleries are written to ``folder``."""
         pixels = read_images(self.images, self.model, self.named.gallery.about.names, skip_bad=self.skip_bad)[1]
         features = extract(self.model, pixels, flips(self.checkpoint))
 
@@ -315,7 +315,7 @@ class _Options:
 
 
 def _chosen(options: Sequence[Option], limits: Limits) -> tuple[Json, Ranked, bool]:
-    """Return the measurements and rankings of the chosen option, and whether the option is within the limits."""
+    """Return the measurements and rankings of the chosen option, and whether it is within the limits."""
     possible = [(figures, ranked) for figures, ranked in options if ranked is not None]
     if not possible:
         raise InputError(f"{options[0][0]['reason']}; {options[-1][0]['reason']}")
@@ -330,7 +330,7 @@ def _has_cameras(queries: Sequence[SearchImage], rows: Rows) -> bool:
 
 
 def _ranked(named: NamedGallery, features: np.ndarray, queries: Sequence[SearchImage], rate: float) -> Ranked:
-    """Rank the gallery for queries with features (Q, D), and calibrate the threshold for a false accept rate."""
+    """Rank the gallery for queries with features (Q, D), and set the threshold for a false accept rate."""
     rows, search = named.gallery.labels(), GallerySearch(named.gallery, DEPTH)
     origins: tuple[Any, Any] = [image.path for image in queries], rows.paths
     if _has_cameras(queries, rows):
@@ -355,7 +355,7 @@ def _ranked(named: NamedGallery, features: np.ndarray, queries: Sequence[SearchI
 def _option(
     name: str, make: Callable[[Path], NamedGallery], rank: Callable[[NamedGallery], Ranked], file: Path | None = None
 ) -> Option:
-    """Measure the cost and rankings of an option, or find the reason why the option is impossible."""
+    """Measure the cost and the rankings of an option, or return the reason why it is impossible."""
     start = perf_counter()
     try:
         named = make(file or Path())
@@ -369,7 +369,7 @@ def _option(
 
 
 def _figures(ranked: Ranked, queries: Queries) -> Json:
-    """Metrics of queries in per cent; a metric is None if no query contributes to it."""
+    """Compute the metrics of queries in per cent; a metric is None if no query contributes to it."""
 
     def share(values: np.ndarray) -> float | None:
         return 100 * float(values.mean()) if len(values) else None
@@ -385,7 +385,7 @@ def _figures(ranked: Ranked, queries: Queries) -> Json:
 
 
 def _changes(today: Ranked, new: Ranked, queries: Queries) -> Json:
-    """The people who are no longer recognised, and the people who are newly recognised."""
+    """Return the people who are no longer recognised, and the people who are newly recognised."""
     changes: Json = {}
     for end, rule in (("", "recognised"), ("_rank1", "first")):
         before, after = (_of_people(getattr(each, rule), queries) for each in (today, new))
@@ -395,14 +395,14 @@ def _changes(today: Ranked, new: Ranked, queries: Queries) -> Json:
 
 
 def _of_people(hits: np.ndarray, queries: Queries) -> dict[str, tuple[int, int]]:
-    """For each enrolled person, the number of hits and the number of queries."""
+    """Count the hits and the queries of each enrolled person."""
     people, which, counts = np.unique(queries.names[queries.enrolled], return_inverse=True, return_counts=True)
     sums = np.bincount(which, hits[queries.enrolled], len(people)).astype(int)
     return {str(name): (int(hit), int(count)) for name, hit, count in zip(people, sums, counts, strict=True)}
 
 
 def _people(both: tuple[Ranked, Ranked], queries: Queries) -> list[Json]:
-    """For each person, the numbers of queries, recognised queries and Rank-1 hits, today and with the new model."""
+    """For each person, count queries, recognised queries and Rank-1 hits, today and with the new model."""
     counts = [_of_people(getattr(each, rule), queries) for rule in ("recognised", "first") for each in both]
     heads = ("found_today", "found_new", "rank1_today", "rank1_new")
     return [
@@ -412,7 +412,7 @@ def _people(both: tuple[Ranked, Ranked], queries: Queries) -> list[Json]:
 
 
 def _by(both: tuple[Ranked, Ranked], queries: Queries, groups: dict[str, np.ndarray]) -> Json:
-    """Metrics of groups of queries, today and with the new model; empty if there is only one group."""
+    """Compute metrics of groups of queries, today and with the new model; empty if there is only one group."""
     if len(groups) < 2:
         return {}
     parts = {name: queries.within(group) for name, group in groups.items()}
@@ -423,7 +423,7 @@ def _by(both: tuple[Ranked, Ranked], queries: Queries, groups: dict[str, np.ndar
 
 
 def _enrolment(rows: Rows, names: np.ndarray) -> dict[str, np.ndarray]:
-    """Group queries by time of enrolment: the earliest time of the gallery images of the query's person.
+    """Group queries by the time at which their person was enrolled, the earliest time of the person's gallery images.
 
     Each group has about the same number of people.
     """

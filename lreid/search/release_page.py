@@ -1,4 +1,4 @@
-"""Report the changes that a new model would cause, as a page, as JSON and in one line."""
+"""Report what a new model would change, as a page, as JSON and in one line."""
 
 import json
 from collections.abc import Sequence
@@ -27,15 +27,15 @@ SHOWN = {"rank1": "Rank-1", "true_positive_rate": "TPIR", "mAP": "mAP", "fpir": 
 
 
 def write_check(comparison: Comparison, out: Path, *, blur: bool = False) -> str:
-    """Write ``check.html`` and ``check.json``.
+    """Write the pages ``check.html`` and ``check.json``.
 
     Args:
         comparison: the result of :func:`lreid.search.release_check.check`.
-        out: folder to write to.
-        blur: blur the images of the page.
+        out: folder in which the files are written.
+        blur: whether to blur the images on the page.
 
     Returns:
-        The verdict, one line.
+        The verdict in one line.
     """
     results = comparison.results
     verdict = verdict_of(results)
@@ -60,7 +60,7 @@ def write_check(comparison: Comparison, out: Path, *, blur: bool = False) -> str
 
 
 def verdict_of(results: Json) -> str:
-    """Summarise the most important measurements in one line."""
+    """Summarise the most important results in one line."""
     chosen, limits = _chosen(results), results["limits"]
     lost = f"{len(chosen['lost'])} of {counted(len(results['people']), 'person').replace('persons', 'people')}"
     parts = [
@@ -110,7 +110,7 @@ def _intro(results: Json, verdict: str) -> list[str]:
 
 
 def _ways(results: Json) -> Panel:
-    """A table of the gallery today and of the three options for the new model."""
+    """Make a table of the gallery today and of the three options for the new model."""
     heads = ["gallery", "threshold", *SHOWN.values(), "lost", "lost (Rank-1)", "newly found", "time", "more disk"]
     rows = [Row("", ["today, old model", _threshold(results["today"]), *_cells(results["today"]), *["–"] * 5])]
     notes = [
@@ -151,7 +151,7 @@ def _cells(figures: Json) -> list[str | Cell]:
 
 
 def _groups(results: Json, by: str, title: str) -> list[Panel]:
-    """A table of metrics of groups of queries, today and with the new model."""
+    """Make a table of metrics of groups of queries, today and with the new model."""
     groups = results[f"by_{by}"]
     if not groups:
         return []
@@ -170,12 +170,12 @@ def _groups(results: Json, by: str, title: str) -> list[Panel]:
 
 
 def _moment(seconds: int) -> str:
-    """A time as a date if it is above ``CLOCK``, otherwise as seconds."""
+    """Format a time as a date if it is above ``CLOCK``, otherwise as seconds."""
     return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%d}" if seconds >= CLOCK else f"{seconds} s"
 
 
 def _people(results: Json) -> list[Panel]:
-    """A table of all people whose results change."""
+    """Make a table of all people whose results change."""
     keys = ("found_today", "found_new", "rank1_today", "rank1_new")
     changed = [
         each
@@ -193,7 +193,7 @@ def _people(results: Json) -> list[Panel]:
 
 
 def _examples(comparison: Comparison, tiles: Tiles, people: Sequence[str], changed: np.ndarray) -> list[RankedQuery]:
-    """For each person, the rankings of the first query whose result changes, today and with the new model."""
+    """For each person, show the rankings of the first query whose result changes, today and with the new model."""
     rankings = []
     for name in people:
         rows = (row for row, image in enumerate(comparison.queries) if image.identity == name and changed[row])
@@ -207,7 +207,7 @@ def _examples(comparison: Comparison, tiles: Tiles, people: Sequence[str], chang
 
 
 def _finding(ranked: Ranked, row: int, path: str, name: str) -> dict[str, Any]:
-    """The nearest named images of a query, in the format of :func:`lreid.search.findings.findings`."""
+    """Return the nearest named images of a query, in the form of :func:`lreid.search.findings.findings`."""
     columns = ranking_of(ranked.score, ranked.query, ranked.gallery, row)[:MATCHES]
     scores = ranked.score(slice(row, row + 1))[:, columns].cpu().numpy()  # (1, k)
     labels = {key: column[None] for key, column in vars(ranked.rows[columns]).items()}

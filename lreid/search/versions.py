@@ -36,25 +36,25 @@ def reindex(
     device: str = "auto",
     engine: Engine = "torch",
 ) -> dict[str, int]:
-    """Extract all images of a gallery with a new model into a new version, which then replaces the gallery.
+    """Extract all images of a gallery with a new model, into a new version that then replaces the gallery.
 
-    The old version can be searched and changed until the new version replaces it. If a call is killed, the next call
-    continues the extraction. The previous version is not deleted, so that :func:`roll_back` can restore it. The new
-    version has no threshold, because the old threshold belongs to the old model.
+    Until the new version replaces it, the old version can be searched and changed. If a call is killed, the next call
+    continues the extraction. The old version is kept, so that :func:`roll_back` can restore it. The new version has no
+    threshold, because a threshold is valid for one model only.
 
     Args:
         where: place of the gallery, see :func:`lreid.gallery.store.place_of`.
-        checkpoint: the new model.
-        skip_bad: leave out images that can no longer be read.
-        restart: discard an unfinished version of an earlier call for a different model.
-        device, engine: as in :func:`lreid.load_model`.
+        checkpoint: checkpoint of the new model.
+        skip_bad: whether to leave out images that can no longer be read.
+        restart: whether to discard an unfinished version that an earlier call began with another model.
+        device, engine: see :func:`lreid.load_model`.
 
     Returns:
-        The number of ``images`` in the gallery, and the number of images that this call ``extracted``.
+        The number of ``images`` in the gallery, and the number of images that were ``extracted`` by this call.
 
     Raises:
-        InputError: an argument is invalid, or an image cannot be read; the gallery does not change, and the next call
-            uses the extracted features.
+        InputError: an argument is invalid, or an image cannot be read. After such an error, the gallery is unchanged,
+            and the next call reuses the extracted features.
     """
     from lreid.loading import load_model
     from lreid.models.fingerprint import fingerprint
@@ -87,7 +87,7 @@ def reindex(
 def extract_beside(
     old: NamedGallery, model: Embedder, checkpoint: Path, place: Place, *, skip_bad: bool = False
 ) -> NamedGallery:
-    """Extract all images of a gallery with a new model, as :func:`reindex` does, into a gallery at another place."""
+    """Like :func:`reindex`, extract all images of a gallery with a new model, but into a gallery at another place."""
     work = _Reindexing(model, skip_bad)
     new = work.begin(place, old, checkpoint)
     work.catch_up(old, new, new.images())
@@ -96,7 +96,7 @@ def extract_beside(
 
 
 class _Reindexing:
-    """Extracts the images of a gallery for :func:`reindex`, in batches."""
+    """Extract the images of a gallery in batches, for :func:`reindex`."""
 
     def __init__(self, model: Embedder, skip_bad: bool):
         from lreid.models.fingerprint import fingerprint
@@ -146,11 +146,11 @@ class _Reindexing:
         return NamedGallery(gallery, str(beside), checkpoint, flip, norm)
 
     def catch_up(self, old: NamedGallery, new: NamedGallery, have: Sequence[SearchImage]) -> bool:
-        """Add and remove images until ``new`` has the same images as ``old``; return whether ``new`` changed.
+        """Add and remove images until ``new`` has the same images as ``old``; return whether ``new`` has changed.
 
         Args:
-            old, new: the gallery, and its new version.
-            have: images that ``new`` already has.
+            old, new: the gallery and its new version.
+            have: images that ``new`` already contains.
         """
         wanted = old.images()
         current, had = set(wanted), set(have)
@@ -180,12 +180,12 @@ class _Reindexing:
 
 
 def roll_back(where: str | Path) -> str:
-    """Replace the gallery by the version before the last :func:`reindex`.
+    """Replace the gallery by its version before the last :func:`reindex`.
 
-    A later :func:`reindex` with the same model restores the newer version.
+    Calling :func:`reindex` with the same model later restores the newer version.
 
     Returns:
-        The fingerprint of the previous model.
+        Fingerprint of the previous model.
 
     Raises:
         InputError: there is no previous version.
@@ -198,21 +198,21 @@ def roll_back(where: str | Path) -> str:
 
 
 def migrate(source: str | Path, target: str | Path, *, kind: str | None = None, shards: int = 1) -> tuple[int, float]:
-    """Copy a gallery to another place, for instance from a file to Milvus or back, and compare copy and source.
+    """Copy a gallery to another place, for example from a file to Milvus or back, and compare the copy with the source.
 
     Args:
         source: place of the gallery, which does not change.
-        target: a place where there is no gallery.
-        kind: kind of the copy; None keeps the kind of the source.
-        shards: number of parts of the copy, if it is a file.
+        target: place of the copy, where no gallery may exist.
+        kind: kind of the copy, or None for the kind of the source.
+        shards: number of parts of the copy's index, if the copy is a file.
 
     Returns:
-        The number of images, and the share of the ``SAMPLE * DEPTH`` compared matches that are the same in both
-        galleries. The share is 1 unless either gallery has an approximate index.
+        The number of images, and the share of ``SAMPLE * DEPTH`` compared matches that are the same in both galleries.
+        The share is 1 unless one of the galleries has an approximate index.
 
     Raises:
-        InputError: the target already exists, the source has no features (``ivfpq``) or no images, or the copy differs.
-            After an error, there is no gallery at the target.
+        InputError: there is already a gallery at the target, the source has no features (``ivfpq``) or no images, or
+            the copy differs. After such an error, there is no copy at the target.
     """
     place = place_of(target)
     if place.exists():
@@ -248,10 +248,10 @@ def migrate(source: str | Path, target: str | Path, *, kind: str | None = None, 
 
 
 def _share_of_same_matches(old: Gallery, new: Gallery, labels: Rows, *, codes: bool = False) -> float:
-    """The share of matches that have the same score in two galleries; the order of equal scores does not matter.
+    """Compute the share of matches with the same score in two galleries; the order of equal scores does not matter.
 
-    With ``codes``, a match that both galleries return is the same even if its scores differ, because an index of codes
-    computes approximate scores.
+    With ``codes``, a match that both galleries return counts as the same even if its scores differ, because codes give
+    approximate scores.
     """
     chosen = np.random.default_rng(0).permutation(len(labels))[:SAMPLE]
     features, depth = old.features(labels.keys[chosen]), min(DEPTH, len(labels))
@@ -263,11 +263,11 @@ def _share_of_same_matches(old: Gallery, new: Gallery, labels: Rows, *, codes: b
 
 
 def _rows(labels: Rows) -> set[tuple[Any, ...]]:
-    """Path, identity, camera and time of each image."""
+    """Return path, identity, camera and time of each image."""
     return set(zip(labels.paths, labels.ids.tolist(), labels.cams.tolist(), labels.times.tolist(), strict=True))
 
 
 def _parts(images: Sequence[SearchImage], total: int = 0) -> Iterator[Sequence[SearchImage]]:
-    """Divide images into batches. The whole file is written after the extraction of each batch."""
+    """Divide images into batches. The whole file is written after each batch."""
     step = max(FEWEST_KEPT_AT_ONCE, max(total, len(images)) // 16)
     return (images[start : start + step] for start in range(0, len(images), step))

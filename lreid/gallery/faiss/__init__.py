@@ -1,1 +1,1 @@
-"""Galleries in this process, stored in faiss files."""
+"""Galleries that run in this process and are stored in faiss files."""

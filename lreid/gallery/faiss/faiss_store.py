@@ -32,10 +32,10 @@ class FaissStore:
     """A :class:`lreid.gallery.store.Store` in the memory of this process.
 
     Attributes:
-        next_key: key of the next image to be added.
-        path: path of the file; None if the gallery has no file yet.
-        seen: stamp of the file when it was read or written; None if there was no file.
-        read_only: whether the file is memory-mapped, so that images cannot be added or removed.
+        next_key: key that the next added image will get.
+        path: path of the gallery's file, or None if it has no file yet.
+        seen: stamp of the file when it was last read or written, or None if there was no file.
+        read_only: whether the file is memory-mapped, in which case images cannot be added or removed.
     """
 
     index: Shards
@@ -49,16 +49,16 @@ class FaissStore:
 
     @property
     def width(self) -> int:
-        """D, the length of a feature."""
+        """Length D of a feature."""
         return self.index.d
 
     def count(self, where: Filter) -> int:
-        """The number of images that a filter allows."""
+        """Number of images that a filter allows."""
         return int(self._allows(where).sum())
 
     @classmethod
     def build(cls, vectors: np.ndarray, labels: Rows, about: About) -> FaissStore:
-        """Create a store of ``(N, D)`` rows; if ``about.whole`` is False, its kind is ``flat`` until :meth:`finish`."""
+        """Create a store of ``(N, D)`` rows; with ``about.whole=False``, the index is ``flat`` until :meth:`finish`."""
         keys = np.arange(len(vectors))
         index = Shards.build(about.kind if about.whole else "flat", vectors, keys, about.shards)
         labels = Rows(keys, labels.ids, labels.cams, labels.times, labels.paths)
@@ -87,22 +87,22 @@ class FaissStore:
         self._by_path = {}
 
     def keys_of(self, paths: Paths) -> np.ndarray:
-        """Keys of paths, -1 for unknown paths; the first call builds a table of all paths."""
+        """Return the keys of paths, -1 for unknown paths; the first call builds a table of all paths."""
         if not self._by_path:
             self._by_path = dict(zip(self.everything.paths, self.everything.keys.tolist(), strict=True))
         return np.array([self._by_path.get(path, -1) for path in paths], dtype=np.int64)
 
     def labels(self) -> Rows:
-        """Labels of all images, by ascending keys."""
+        """Labels of all images, ordered by key."""
         return self.everything
 
     def vectors(self, keys: np.ndarray) -> np.ndarray:
-        """Features of images, with the precision of the index."""
+        """Return the features of images, in the precision of the index."""
         require_keys(keys, self.everything.keys)  # for a missing key, faiss would return the vector of another image
         return self.index.vectors(self.everything.keys, keys)
 
     def nearest(self, vectors: np.ndarray, k: int, where: Filter) -> tuple[np.ndarray, Rows]:
-        """The best images that a filter allows; the kind of index determines whether the search is exact."""
+        """Return the best images that a filter allows; the kind of index determines whether the search is exact."""
         if where == EVERYTHING:
             scores, keys = self.index.search(vectors, k)
         else:
@@ -132,13 +132,13 @@ class FaissStore:
         self.save()
 
     def save(self, path: str | Path | None = None) -> None:
-        """Write the file; an existing file is replaced when the new file is complete.
+        """Write the file; it replaces an existing file only when the new file is complete.
 
-        After this method returns, a power cut does not undo the change.
+        Once this method has returned, a power cut does not undo the change.
 
         Raises:
             NotConfirmed: the file was written, but the disk did not confirm it.
-            InputError: the file cannot be written, or another process has created or changed the file in the meantime.
+            InputError: the file cannot be written, or another process has created or changed it since it was read.
         """
         if path is None and self.path is None:
             raise ArgumentError("path", "is missing; a gallery that was built in memory needs a path to be saved")
@@ -162,7 +162,7 @@ class FaissStore:
         """Read the file that :meth:`save` wrote.
 
         Raises:
-            InputError: as :func:`lreid.gallery.faiss.gallery_file.read_gallery`.
+            InputError: see :func:`lreid.gallery.faiss.gallery_file.read_gallery`.
         """
         indexes, header, arrays, seen = read_gallery(path, memory_map)
         columns = {name: arrays[name] for name in COLUMNS}
@@ -176,7 +176,7 @@ class FaissStore:
         return cls(index, labels, about, next_key, path, seen, memory_map)
 
     def close(self) -> None:
-        """Do nothing: the file is read as a whole, or memory-mapped."""
+        """Do nothing, because the file is not kept open."""
 
     def _allows(self, where: Filter) -> np.ndarray:
         return where.allows(self.everything.ids, self.everything.cams, self.everything.times)
@@ -188,17 +188,17 @@ class FaissStore:
 
 @dataclass(frozen=True)
 class FilePlace:
-    """A :class:`lreid.gallery.store.Place` in the file system; other versions are named FILE.next and FILE.previous.
+    """A :class:`lreid.gallery.store.Place` in the file system; its other versions are FILE.next and FILE.previous.
 
-    Create an instance with :meth:`named`. If the path is a symbolic link, ``named`` uses the target of the link, so
-    that a change of the gallery does not replace the link.
+    Create an instance with :meth:`named`. If the path is a symbolic link, ``named`` uses its target, so that changes of
+    the gallery do not replace the link.
     """
 
     path: Path
 
     @classmethod
     def named(cls, path: str) -> FilePlace:
-        """Create the place of a file from its path, after following symbolic links."""
+        """Create the place of a file from its path, with symbolic links resolved."""
         return cls(real_path(path))
 
     def __str__(self) -> str:
@@ -209,7 +209,7 @@ class FilePlace:
         return self.path.exists()
 
     def load(self, memory_map: bool = False) -> FaissStore:
-        """Read the gallery in the file."""
+        """Read the gallery from the file."""
         return FaissStore.load(self.path, memory_map)
 
     def build(self, vectors: np.ndarray, labels: Rows, about: About) -> FaissStore:
@@ -223,7 +223,7 @@ class FilePlace:
         return self.path.stat().st_size
 
     def delete(self) -> None:
-        """Delete the file durably; refuse a file that is not a gallery."""
+        """Delete the file so that no power cut undoes the deletion; refuse a file that is not a gallery."""
         try:
             if self.path.exists():
                 require_gallery(self.path)
@@ -237,7 +237,7 @@ class FilePlace:
         return [each for each in (self.next(), self.previous()) if each.exists()]
 
     def beside(self) -> list[str]:
-        """The other versions, and unfinished files of running or killed processes."""
+        """The other versions, and the unfinished files of running or killed processes."""
         unfinished = [leftovers(each.path.parent, each.path.name) for each in (self, self.next(), self.previous())]
         return [str(each) for each in self.others()] + [str(path) for each in unfinished for path in each]
 
@@ -261,10 +261,10 @@ class FilePlace:
         self._take(self.previous().path, self.next().path, seen)
 
     def _take(self, chosen: Path, aside: Path, seen: Stamp | None) -> None:
-        """Rename the chosen file to the name of this place, and the current file to the name ``aside``.
+        """Rename the chosen file to the name of this place, and the current file to ``aside``.
 
-        If a call is killed, the same call completes the renaming. A file that is not a gallery is not replaced. If
-        ``seen`` is None, the current file must not exist.
+        If a call is killed, the same call completes the renaming later. A file that is not a gallery is never replaced.
+        ``seen=None`` means that there must be no current file.
         """
         try:
             require_replaceable(self.path)

@@ -1,8 +1,8 @@
-"""The file of a gallery: one or several faiss indexes, then a zip archive with all other data.
+"""The file of a gallery: one or several faiss indexes, followed by a zip archive with all other data.
 
-All data are in a single file, so that one rename replaces all data. Both ``faiss.read_index`` and ``unzip -l`` can open
-the file. faiss stops reading at the end of its index, and can map the index into memory. Zip readers search for the
-archive from the end of the file.
+One file contains everything, so that a single rename replaces everything. Both ``faiss.read_index`` and ``unzip -l``
+can open this file. faiss stops reading at the end of its index and can map the index into memory. Programs that read
+zip files search for the archive from the end of the file.
 """
 
 import json
@@ -44,7 +44,7 @@ Stamp = tuple[int, ...]  # identity and state of a file, as the operating system
 
 
 def stamp(path: str | Path | int) -> Stamp:
-    """Return a stamp of a file (a path or a descriptor). The stamp differs after the file was replaced or changed.
+    """Return a stamp of a file, given by path or descriptor; it changes when the file is replaced or changed.
 
     Raises:
         OSError: the file does not exist.
@@ -55,10 +55,10 @@ def stamp(path: str | Path | int) -> Stamp:
 
 @contextmanager
 def unchanged(path: str | Path, seen: Stamp | None) -> Iterator[None]:
-    """A context that locks a file, so that other lreid processes cannot replace the file within the context.
+    """Lock a file within a context, so that no other process of lreid can replace it.
 
     Raises:
-        InputError: the file was replaced or changed, so its stamp differs from ``seen``.
+        InputError: the file was replaced or changed, because its stamp is not ``seen``.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY)
@@ -85,27 +85,26 @@ def write_gallery(
     *,
     new: bool = False,
 ) -> Stamp:
-    """Write a gallery through a temporary file next to ``path``, so that a reader never sees a part of the new file.
+    """Write a gallery to a temporary file next to ``path`` and rename it, so that readers never see an incomplete file.
 
-    A power cut may undo the change until the caller calls :func:`lreid.files.sync_folder`. A file that did not exist
-    before is readable only by its owner.
+    Until the caller calls :func:`lreid.files.sync_folder`, a power cut may undo the change. Only the owner can read a
+    file that did not exist before.
 
     Args:
-        path: the file. An existing file is replaced when the new file is complete. The new file gets the mode and owner
-            of the old file.
-        indexes: faiss indexes.
+        path: the file. An existing file is replaced only when the new file is complete. The new file gets the mode and
+            owner of the old file.
         header: JSON values.
         arrays: numeric arrays by name.
-        seen: stamp of the file from which the index was read. If another process has replaced this file, the gallery is
-            not written.
-        new: True refuses an existing file.
+        seen: stamp of the file when the index was read from it. If another process has replaced the file since the
+            index was read, nothing is written.
+        new: whether to refuse an existing file.
 
     Returns:
         The stamp of the new file.
 
     Raises:
         InputError: the folder cannot be written to, the disk is full, or the file has changed since it was read; the
-            old file does not change.
+            old file stays unchanged.
     """
     try:
         require_replaceable(path)
@@ -129,7 +128,7 @@ def write_gallery(
 
 
 def require_gallery(path: Path) -> None:
-    """Refuse a file that does not look like a gallery, before it is replaced or deleted.
+    """Refuse a file that does not look like a gallery, before lreid replaces or deletes it.
 
     Raises:
         InputError: the file is not a gallery.
@@ -143,7 +142,7 @@ def require_gallery(path: Path) -> None:
 
 
 def _create(path: Path, source: str) -> None:
-    """Link a file to its final name. If several processes create the same name, only one process succeeds."""
+    """Link a file to its final name. If several processes create the same name, only one of them succeeds."""
     try:
         os.link(source, path)
     except FileExistsError:
@@ -151,16 +150,16 @@ def _create(path: Path, source: str) -> None:
 
 
 def read_gallery(path: str | Path, memory_map: bool) -> tuple[list[Any], dict[str, Any], dict[str, np.ndarray], Stamp]:
-    """Read indexes, header, arrays and stamp of a file written by :func:`write_gallery`.
+    """Read indexes, header, arrays and stamp from a file that :func:`write_gallery` wrote.
 
     Args:
         path: the file.
-        memory_map: leave the index on disk. A memory-mapped index must not be changed, because faiss would write to
-            read-only memory.
+        memory_map: whether to leave the index on disk. A memory-mapped index must not be changed, because faiss would
+            then write to read-only memory.
 
     Raises:
-        InputError: the file is missing, truncated, damaged, from another version of lreid, or not a gallery; or a file
-            with shards was to be memory-mapped.
+        InputError: the file is missing, truncated, damaged, from another version of lreid, or not a gallery; or it has
+            shards and is to be memory-mapped.
     """
     import_faiss()  # here, so that a missing module is not reported as a damaged file
     try:
@@ -189,7 +188,7 @@ def read_gallery(path: str | Path, memory_map: bool) -> tuple[list[Any], dict[st
 
 
 def _read_archive(path: str | Path, file: IO[bytes]) -> tuple[Any, dict[str, np.ndarray], int, int]:
-    """Header, arrays, checksum of the indexes, and the position where the indexes end; damage raises anything."""
+    """Read header, arrays, checksum and end position of the indexes; damaged files can raise any exception."""
     with np.lib.npyio.NpzFile(file, allow_pickle=False) as archive:
         if any(part.compress_type != zipfile.ZIP_STORED for part in archive.zip.infolist()):
             raise ValueError("its archive is compressed, so a few bytes could fill the memory")
@@ -204,7 +203,7 @@ def _read_archive(path: str | Path, file: IO[bytes]) -> tuple[Any, dict[str, np.
 
 
 def _fault(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> str | None:
-    """Describe the first inconsistency between header and columns of checked types; None if all are consistent."""
+    """Describe the first contradiction between header and columns, whose types were checked; None if there is none."""
     if unknown := sorted(header.keys() - {name.removesuffix("?") for name in HEADER}):
         return f"{unknown[0]} is unknown"
     if header["kind"] not in KINDS:
@@ -233,7 +232,7 @@ def _fault(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> str | None:
 
 
 def _crc32(file: IO[bytes], count: int) -> int:
-    """Compute the checksum of the first ``count`` bytes, and leave the file position after these bytes."""
+    """Compute the checksum of the first ``count`` bytes, and leave the file position after them."""
     file.seek(0)
     checksum = 0
     while count > 0 and (block := file.read(min(count, 1 << 20))):
@@ -261,7 +260,7 @@ def _write_content(file: IO[bytes], indexes: list[Any], header: dict[str, Any], 
 def _read_indexes(
     path: str | Path, header: dict[str, Any], memory_map: bool, whole: bool
 ) -> tuple[list[Any], list[np.ndarray]]:
-    """The indexes, each with its keys."""
+    """Read the indexes, each with its keys."""
     faiss, name = import_faiss(), str(path)
     kind = header["kind"] if header["whole"] else "flat"
     try:

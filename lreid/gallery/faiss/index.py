@@ -1,4 +1,4 @@
-"""Kinds of faiss index for a gallery. An index contains unit vectors: their inner product is cosine similarity.
+"""Kinds of faiss indexes for a gallery. An index contains unit vectors, whose dot products are cosine similarities.
 
 ========  ==============================================  =========================  ==================
 kind      how it searches                                 bytes per image            good for
@@ -8,10 +8,10 @@ hnsw      follows a graph of neighbours                   4 D + 264             
 ivfpq     searches the nearest of many lists of codes     D / 4 + 8                  10^6 and far beyond
 ========  ==============================================  =========================  ==================
 
-An index may have several parts that are searched in parallel (:class:`Shards`). Parts and selectors use the keys of the
-whole gallery. lreid does not use ``IndexShards`` of faiss, because that class returns images that a selector forbids
-(faiss issue 5581). With ``successive_ids``, the class numbers the images of each part from 0, but passes the selector
-on unchanged.
+An index may consist of several parts, which are searched in parallel (:class:`Shards`). Parts and selectors use the
+keys of the whole gallery. lreid does not use ``IndexShards`` of faiss, because it returns images that a selector
+forbids (faiss issue 5581). With ``successive_ids``, ``IndexShards`` numbers the images of each part from 0, but passes
+the selector on unchanged.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ FEW = 4096  # up to this (number of allowed images) x (share of allowed images),
 
 
 def new_index(kind: str, vectors: np.ndarray, keys: np.ndarray | None = None) -> Any:
-    """An index that contains ``vectors``.
+    """Create an index of ``vectors``.
 
     Args:
         kind: ``flat``, ``hnsw`` or ``ivfpq``, see :func:`lreid.retrieval.index.new_index`.
         vectors: ``(N, D)`` float32 of unit length.
-        keys: ``(N,)`` int64, keys of the images; ``None`` means 0, 1, …
+        keys: ``(N,)`` int64 keys of the images; ``None`` means 0, 1, …
     """
     if kind not in KINDS:
         raise ArgumentError("kind", f"is {kind!r}; use flat, hnsw or ivfpq")
@@ -49,11 +49,11 @@ def without(index: Any, kind: str, keys: np.ndarray, drop: np.ndarray) -> Any:
     """Delete images with their vectors from an index, and return the index.
 
     Args:
-        index: result of :func:`new_index`. An index of a kind that supports deletion is changed in place.
-        kind: kind of the index. A graph does not support deletion, so it is rebuilt from the remaining vectors, which
-            is slow.
+        index: index made by :func:`new_index`. If the kind of index supports deletion, the index is changed in place.
+        kind: kind of the index. A graph (``hnsw``) does not support deletion, so it is built again from the remaining
+            vectors, which is slow.
         keys: ``(N,)`` keys of all images, ascending.
-        drop: ``(N,)`` bool, True for images to delete.
+        drop: ``(N,)`` bool, True for the images to delete.
     """
     if kind == "hnsw":
         faiss = import_faiss()
@@ -67,14 +67,14 @@ def without(index: Any, kind: str, keys: np.ndarray, drop: np.ndarray) -> Any:
 
 
 def gpu_copy(index: Any, kind: str, gpu: int) -> Any:
-    """A copy of an index in the memory of a GPU, with the same keys.
+    """Copy an index to the memory of a GPU, with the same keys.
 
-    GPUs have limits: ``GpuIndexFlat.cu`` and ``GpuIndexIVF.cu`` of faiss ignore the selector of a search, and
-    ``GpuIndex.cu`` returns at most 2048 images. Graphs have no GPU version.
+    faiss has limits on GPUs: ``GpuIndexFlat.cu`` and ``GpuIndexIVF.cu`` ignore the selector of a search, and
+    ``GpuIndex.cu`` returns at most 2048 images. Graph indexes cannot be copied to a GPU.
 
     Raises:
-        ArgumentError: the GPU does not exist, faiss does not support it, or the index has no GPU version. The error
-            names ``device``.
+        ArgumentError: the GPU does not exist, faiss does not support it, or the index cannot be copied to a GPU. The
+            message names the argument ``device``.
     """
     require_gpu(gpu, "device")
     if kind == "hnsw":
@@ -85,10 +85,10 @@ def gpu_copy(index: Any, kind: str, gpu: int) -> Any:
 
 
 def require_kind(index: Any, kind: str) -> None:
-    """Refuse an index that is not of this kind, or that does not score by inner product.
+    """Refuse an index that is not of this kind or does not score by dot product.
 
     Raises:
-        ValueError: the index does not come from :func:`new_index`.
+        ValueError: the index was not made by :func:`new_index`.
     """
     faiss = import_faiss()
     inner = faiss.downcast_index(index.index) if isinstance(index, faiss.IndexIDMap) else index
@@ -102,7 +102,7 @@ def require_kind(index: Any, kind: str) -> None:
 
 
 def keys_in(index: Any, kind: str) -> np.ndarray:
-    """``(N,)`` int64 keys of all images in the order of their rows; ascending for ``ivfpq``, which has no rows."""
+    """Return the keys ``(N,)`` int64 of all images in the order of rows; ascending for ``ivfpq``, without rows."""
     faiss = import_faiss()
     if kind != "ivfpq":
         return faiss.vector_to_array(index.id_map)
@@ -113,10 +113,10 @@ def keys_in(index: Any, kind: str) -> np.ndarray:
 
 
 def stored_vectors(index: Any, kind: str, rows: np.ndarray) -> np.ndarray:
-    """``(N, D)`` float32 vectors of an index, by row.
+    """Return vectors ``(N, D)`` float32 of an index by row.
 
     Raises:
-        InputError: an ``ivfpq`` index, which contains codes.
+        InputError: the index is of the kind ``ivfpq``, which contains codes instead of vectors.
     """
     if kind == "ivfpq":
         raise InputError("an ivfpq gallery contains codes instead of features; build the new one from the images")
@@ -127,15 +127,14 @@ def stored_vectors(index: Any, kind: str, rows: np.ndarray) -> np.ndarray:
 def nearest(
     index: Any, kind: str, vectors: np.ndarray, k: int, allowed: np.ndarray | None = None, count: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Scores and keys of the best ``k`` images, both ``(Q, k)``; missing results have the key -1.
+    """Return scores and keys of the best ``k`` images, each ``(Q, k)``; missing results have the key -1.
 
-    Graphs and lists find the nearest images first and then apply the filter, so a stricter filter needs a wider search.
-    If a query gets fewer results than requested, although more images are allowed, the query is compared with all
-    allowed images.
+    Graphs and lists first find the nearest images and then apply the filter, so a stricter filter needs a wider search.
+    If a query gets too few results although more images are allowed, it is compared with all allowed images.
 
     Args:
-        allowed: ``(max key + 1,)`` bool, the allowed keys; ``None`` allows all.
-        count: number of allowed images in this index.
+        allowed: ``(max key + 1,)`` bool, True for allowed keys; ``None`` allows all.
+        count: number of images in this index that are allowed.
     """
     if allowed is None:
         return index.search(vectors, k)
@@ -173,14 +172,14 @@ def _compared_with_all(index: Any, vectors: np.ndarray, k: int, allowed: np.ndar
 
 
 def measure_recall(index: Any, vectors: np.ndarray, depths: tuple[int, ...] = (1, 10)) -> dict[int, float]:
-    """The recall of an index: the share of the true nearest neighbours that the index returns.
+    """Measure the recall of an index, the share of the true nearest neighbours that it returns.
 
-    Up to 256 images, evenly spread over the gallery, are the queries; an image does not count as its own neighbour.
+    Up to 256 images, evenly spaced in the gallery, are the queries; an image does not count as its own neighbour.
 
     Args:
-        index: index that was just built from ``vectors``.
+        index: index that was built from ``vectors``.
         vectors: ``(N, D)`` float32 of unit length.
-        depths: the values of k.
+        depths: values of k.
 
     Returns:
         ``{k: recall@k}``, in [0, 1]; empty if there are too few images.
@@ -211,7 +210,7 @@ def measure_recall(index: Any, vectors: np.ndarray, depths: tuple[int, ...] = (1
 
 
 class Shards:
-    """A faiss index in one or several parts. The image with key ``n`` is in part ``n % len(parts)``."""
+    """A faiss index in one or several parts (shards). The image with key ``n`` is in the part ``n % len(parts)``."""
 
     def __init__(self, kind: str, parts: list[Any]):
         self.kind = kind
@@ -220,17 +219,17 @@ class Shards:
         self.copies: list[Any] = []  # copies of the parts on the GPU, each None until it is needed
 
     def put_on(self, gpu: int) -> None:
-        """Run searches without a filter on a GPU, by copies of the parts; the parts themselves stay on the CPU.
+        """Run searches without a filter on a GPU, with copies of the parts; the parts themselves stay on the CPU.
 
         Raises:
-            InputError: as :func:`lreid.gallery.faiss.index.gpu_copy`.
+            InputError: see :func:`lreid.gallery.faiss.index.gpu_copy`.
         """
         self.gpu = gpu
         self.copies = [gpu_copy(part, self.kind, gpu) for part in self.parts]
 
     @classmethod
     def build(cls, kind: str, vectors: np.ndarray, keys: np.ndarray, count: int) -> Shards:
-        """An index of ``(N, D)`` float32 rows of unit length.
+        """Build an index of ``(N, D)`` float32 rows of unit length.
 
         Raises:
             InputError: ``count`` is below 1, the kind is unknown, or a part has too few images for this kind.
@@ -244,16 +243,16 @@ class Shards:
 
     @property
     def d(self) -> int:
-        """D, the length of a vector; faiss indexes use the same name."""
+        """Length D of a vector; faiss indexes use the same name."""
         return self.parts[0].d
 
     @property
     def ntotal(self) -> int:
-        """The number of images in all shards; faiss indexes use the same name."""
+        """Number of images in all parts; faiss indexes use the same name."""
         return sum(part.ntotal for part in self.parts)
 
     def add(self, vectors: np.ndarray, keys: np.ndarray) -> None:
-        """Add each row to the shard of its key."""
+        """Add each row to the part that its key determines."""
         self.copies = []
         for number, part in enumerate(self.parts):
             in_shard = keys % len(self.parts) == number
@@ -269,7 +268,7 @@ class Shards:
                 self.parts[number] = without(part, self.kind, keys[in_shard], drop[in_shard])
 
     def vectors(self, keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-        """``(W, D)`` rows of the wanted keys; ``keys`` are all keys, ascending.
+        """Return the rows ``(W, D)`` of the wanted keys; ``keys`` are all keys, ascending.
 
         Raises:
             InputError: this kind of index stores no features.
@@ -282,7 +281,7 @@ class Shards:
         return rows
 
     def search(self, vectors: np.ndarray, k: int, allowed: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """Scores and keys of the best ``k`` images, see :func:`lreid.gallery.faiss.index.nearest`."""
+        """Return scores and keys of the best ``k`` images, see :func:`lreid.gallery.faiss.index.nearest`."""
         parts = self.parts
         if self.gpu is not None and allowed is None and k <= MOST_ON_GPU:  # on a GPU, faiss ignores selectors
             self.copies = self.copies or [gpu_copy(part, self.kind, self.gpu) for part in self.parts]

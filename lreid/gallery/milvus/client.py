@@ -1,10 +1,9 @@
 """Connect to Milvus: Milvus Lite in this process, a server of Milvus Lite, or a Milvus server or cluster.
 
-Milvus Lite in this process listens on 127.0.0.1 without a password, and only one process at a time can open its
-database. The server of Milvus Lite (``milvus-lite server --host 127.0.0.1``) accepts several processes. However, two
-simultaneous writers damage the log of this server, and acknowledged rows are then lost after a restart (version 3.2.2).
-A writer therefore first takes a lock by creating a collection of a fixed name; only one process can create that
-collection.
+Milvus Lite in this process listens on 127.0.0.1 without a password, and only one process can open its database at a
+time. The server of Milvus Lite (``milvus-lite server --host 127.0.0.1``) accepts several processes. However, two
+simultaneous writers damage the server's log, and rows that it has acknowledged are lost after a restart (version
+3.2.2). A writer therefore first takes a lock: it creates a collection of a fixed name, which only one process can do.
 """
 
 from __future__ import annotations
@@ -35,10 +34,11 @@ _open: dict[str, Connection] = {}
 
 
 class Connection:
-    """Calls methods of a ``MilvusClient``, and shortens the messages of errors to one line.
+    """Call methods of a ``MilvusClient``, and shorten the messages of its errors to one line.
 
     Args:
-        uri: ``FILE.db`` or ``http://host:port``. The environment variable ``MILVUS_TOKEN`` contains user and password.
+        uri: address: ``FILE.db`` or ``http://host:port``. The environment variable ``MILVUS_TOKEN`` contains user name
+            and password.
 
     Raises:
         InputError: pymilvus is not installed, the server cannot be reached or is too old, or another process uses the
@@ -75,13 +75,11 @@ class Connection:
     def create(
         self, name: str, collection: str, fields: list[str], width: int, index: tuple[str, dict[str, int]]
     ) -> None:
-        """Create a collection whose rows have a key, fields and a vector.
+        """Create a collection whose rows consist of a key, fields and a vector.
 
         Args:
-            name: name of the gallery.
-            collection: name of the collection.
-            fields: names of the columns; ``path`` and ``text`` contain text, all others integers.
-            width: length of the vectors, which are compared by inner product.
+            fields: names of the columns; ``path`` and ``text`` contain text, and all others contain integers.
+            width: length of the vectors, which are compared by dot product.
             index: type of the vector index, with its parameters.
         """
         types = self.pymilvus.DataType
@@ -99,7 +97,7 @@ class Connection:
             self("create_collection", collection, schema=schema, index_params=indexes, consistency_level="Bounded")
 
     def rows(self, collection: str, fields: list[str]) -> Iterator[dict[str, Any]]:
-        """All current rows of a collection, in any order."""
+        """Return all current rows of a collection, in any order."""
         with self._naming_server("reading was interrupted"):
             pages = self.client.query_iterator(
                 collection, batch_size=8192, filter="", output_fields=fields, consistency_level="Strong"
@@ -110,12 +108,12 @@ class Connection:
 
     @contextmanager
     def writing(self, name: str) -> Iterator[None]:
-        """A context for one request that writes. On a server of Milvus Lite, the context locks out other writers.
+        """Surround a single request that writes; on a server of Milvus Lite, this context locks out other writers.
 
-        After an error, the lock is not released but lapses, because the last request may still be running.
+        After an error, the lock is not released but expires, because the last request may still be running.
 
         Raises:
-            InputError: another process keeps writing.
+            InputError: another process does not stop writing.
         """
         if self.embedded or not self.lite:
             yield
@@ -128,7 +126,7 @@ class Connection:
     def reserve(self, name: str, collection: str, holder: Any) -> None:
         """Reserve a collection for the process that builds it.
 
-        The building process repeats this call regularly; the reservation of a killed process lapses.
+        The building process repeats this call regularly, so that the reservation of a killed process expires.
 
         Raises:
             InputError: another process has reserved the collection.
@@ -164,7 +162,7 @@ class Connection:
             raise error
 
     def release(self, collection: str) -> None:
-        """End the reservation of :meth:`reserve`."""
+        """End the reservation that :meth:`reserve` made."""
         lock = f"{collection}_builder"
         if self.embedded:
             self.holders.pop(lock, None)
@@ -202,7 +200,7 @@ class Connection:
             time.sleep(0.05)
 
     def _create_lock(self, lock: str, properties: dict[str, str]) -> None:
-        """Create an empty collection. If several processes call this at the same time, only one process succeeds."""
+        """Create an empty collection; if several processes do so at the same time, only one succeeds."""
         schema = self.client.create_schema(auto_id=False)
         schema.add_field("key", self.pymilvus.DataType.INT64, is_primary=True)
         schema.add_field("vector", self.pymilvus.DataType.FLOAT_VECTOR, dim=2)
@@ -221,10 +219,10 @@ class Connection:
 
 
 def connect(uri: str) -> Connection:
-    """Return the connection of this process to a database or server; open a connection if there is none.
+    """Return this process's connection to a database or server, and open one if there is none.
 
     Raises:
-        InputError: as in :class:`Connection`.
+        InputError: see :class:`Connection`.
     """
     if not uri.startswith(("http://", "https://")):
         uri = os.path.abspath(uri)
@@ -234,7 +232,7 @@ def connect(uri: str) -> Connection:
 
 
 def import_pymilvus() -> Any:
-    """Import the module pymilvus and silence its log output.
+    """Import pymilvus and silence its log output.
 
     Raises:
         InputError: pymilvus is not installed.
@@ -246,10 +244,10 @@ def import_pymilvus() -> Any:
 
 
 def require_version(version: str, where: str) -> None:
-    """Refuse servers that silently ignore unknown options.
+    """Refuse server versions that silently ignore options which lreid needs.
 
-    Milvus 2.3.5 ignores ``group_by_field`` and does not report the target of an alias. Milvus Lite before 3.2 has a
-    different file format.
+    Milvus 2.3.5 ignores ``group_by_field`` and does not report to which collection an alias points. Milvus Lite before
+    3.2 has a different file format.
     """
     lite = "lite" in version.lower()
     least = LEAST_LITE if lite else LEAST_SERVER
@@ -262,13 +260,13 @@ def require_version(version: str, where: str) -> None:
 
 
 def parts_of(values: Any, size: int) -> Iterator[Any]:
-    """Split a sequence into slices of at most ``size`` elements."""
+    """Split a sequence into slices of ``size`` elements or fewer."""
     for start in range(0, len(values), size):
         yield values[start : start + size]
 
 
 def _require_free(path: str) -> None:
-    """Name the usual reasons why Milvus Lite cannot open a database; the error of Milvus Lite names no reason."""
+    """Explain why Milvus Lite may not be able to open a database, because its own error gives no reason."""
     if not Path(path).absolute().parent.is_dir():
         raise InputError(f"{path}: there is no folder {Path(path).absolute().parent}; create it first")
     if Path(path).is_file():
@@ -287,6 +285,6 @@ def _require_free(path: str) -> None:
 
 
 def _line(error: Exception) -> str:
-    """The first line of an error."""
+    """Return the first line of an error message."""
     text = str(getattr(error, "message", "") or error).strip()
     return text.splitlines()[0] if text else type(error).__name__

@@ -1,4 +1,4 @@
-"""Store the properties of a whole gallery in Milvus, as rows of text in a small additional collection."""
+"""Store the properties of a gallery in Milvus, as rows of text in a small second collection."""
 
 import base64
 import io
@@ -19,7 +19,7 @@ LONGEST = 60000  # maximum bytes per row, below TEXT
 
 
 class Meta:
-    """Reads and writes the properties of a gallery, see :class:`lreid.gallery.store.About`."""
+    """Read and write the properties of a gallery, see :class:`lreid.gallery.store.About`."""
 
     def __init__(self, connection: Connection, name: str, collection: str):
         self.connection = connection
@@ -28,14 +28,14 @@ class Meta:
         self._stored_names: dict[str, set[int]] = {}
 
     def exists(self) -> bool:
-        """Whether the gallery exists, complete or not."""
+        """Whether the gallery exists, complete or incomplete."""
         if not self.connection("has_collection", self.collection):
             return False
         self.connection("load_collection", self.collection)
         return bool(self.connection("get", self.collection, ids=[HEADER], consistency_level="Strong"))
 
     def create(self, about: About, width: int) -> None:
-        """Create the collection for a gallery that is not complete yet."""
+        """Create the collection of a gallery that is not complete yet."""
         self.connection.create(self.name, self.collection, ["text"], 2, ("FLAT", {}))
         self._write(
             {"extra": extra, "part": part, "data": data}
@@ -45,13 +45,13 @@ class Meta:
         self.write_header(About(about.model, about.kind, about.recall, whole=False), width)
 
     def write_header(self, about: About, width: int) -> None:
-        """Replace the single row that contains the threshold and the state."""
+        """Replace the row that contains the threshold and the state."""
         header = {name: value for name, value in vars(about).items() if name not in ("names", "extras")}
         header |= {"recall": list(about.recall.items()), "width": width, "format": FORMAT}
         self._write([header], HEADER)
 
     def write_names(self, about: About) -> None:
-        """Add new names and delete removed names. Several processes may call this method at the same time."""
+        """Add new names and delete removed ones. Several processes may write names at the same time."""
         for what, names in about.names.items():
             stored = self._stored_names.setdefault(what, set())
             if removed := stored - names.keys():
@@ -62,10 +62,10 @@ class Meta:
             stored.update(number for number, _ in new)
 
     def read(self, where: str) -> tuple[About, int]:
-        """The properties of a gallery, and the width of its features.
+        """Return the properties of a gallery and the length of its features.
 
         Raises:
-            InputError: the gallery was made by another version of lreid.
+            InputError: another version of lreid made the gallery.
         """
         self.connection("load_collection", self.collection)
         header: dict[str, Any] = {}
@@ -116,7 +116,7 @@ def _decoded(text: str) -> np.ndarray:
 
 
 def _short_parts(names: list[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:
-    """Divide names into parts, each of which fits into a row."""
+    """Divide names into parts that each fit into a row."""
     part: list[tuple[int, str]] = []
     size = 0
     for number, name in names:

@@ -1,11 +1,11 @@
-"""Galleries in Milvus: a collection of rows, and a small collection with the properties of the whole gallery.
+"""Galleries in Milvus: a collection of rows, and a small collection of the properties of the gallery.
 
-The key of a row is a hash of its path. Writing a row twice therefore has the same result as writing it once, and
-several processes may add rows. Filters contain only integers, because paths are looked up by their keys.
+The key of a row is a hash of its path. Writing a row twice therefore has the same effect as writing it once, and
+several processes may add rows. Filters contain only integers, because paths are found by their keys.
 
 If a process is killed, the gallery is unchanged or contains some of the rows that the process was adding. Names are
-written before the rows that use them. A new gallery gets its alias last, and cannot be found without the alias. The
-threshold and the state are in one row, which is replaced in one step.
+written before rows that use them. A new gallery gets its alias last; without its alias, nobody can find it. The
+threshold and the state are in the same row, so that both are replaced in one step.
 """
 
 from __future__ import annotations
@@ -34,14 +34,12 @@ class MilvusStore:
     """A :class:`lreid.gallery.store.Store` in Milvus.
 
     Args:
-        connection: connection to the database.
-        name: alias of the gallery.
-        collection: collection of the rows; ``COLLECTION_meta`` contains the properties of the gallery.
-        where: name of the gallery in messages.
-        in_use: whether this is the version in use, to which the alias points as soon as the gallery is complete; False
-            for the next and the previous version.
+        collection: name of the collection with the rows; ``COLLECTION_meta`` contains the properties of the gallery.
+        where: name of the gallery in error messages.
+        in_use: whether this is the version in use, to which the alias points once the gallery is complete; False for
+            the next and the previous version.
         about: properties of the gallery.
-        width: number of values per feature.
+        width: length of a feature.
     """
 
     def __init__(
@@ -62,7 +60,7 @@ class MilvusStore:
 
     @staticmethod
     def exists(connection: Connection, collection: str) -> bool:
-        """Whether a gallery of this name exists, complete or not."""
+        """Whether a gallery of this name exists, complete or incomplete."""
         return Meta(connection, "", collection).exists()
 
     @staticmethod
@@ -84,7 +82,7 @@ class MilvusStore:
         labels: Rows,
         about: About,
     ) -> MilvusStore:
-        """Create a gallery, after deleting collections that a killed process may have left."""
+        """Create a gallery; first delete collections that a killed process may have left."""
         if about.kind not in INDEXES:
             raise ArgumentError("kind", f"is {about.kind!r}, which Milvus does not have; use {' or '.join(INDEXES)}")
         about.recall = {1: 1.0, 10: 1.0} if about.kind == "flat" else {}
@@ -103,7 +101,7 @@ class MilvusStore:
 
     @classmethod
     def load(cls, connection: Connection, name: str, collection: str, where: str, in_use: bool) -> MilvusStore:
-        """Open the gallery in a collection, and load the collection into memory for searching."""
+        """Open the gallery in a collection, and load the collection into memory for searches."""
         connection("load_collection", collection)
         meta = Meta(connection, name, collection)
         store = cls(connection, name, collection, where, in_use, *meta.read(where))
@@ -111,7 +109,7 @@ class MilvusStore:
         return store
 
     def save(self, path: Any = None) -> None:
-        """Write names and header, and set the alias if the gallery is complete."""
+        """Write the names and the header; if the gallery is complete, set the alias."""
         if path is not None:
             raise InputError(f"{self.where}: is in Milvus; lreid search migrate copies it to a file")
         self._require_reserved()
@@ -167,7 +165,7 @@ class MilvusStore:
         self._require_current()  # if the version has been switched, the current version may lack these rows
 
     def remove(self, keys: np.ndarray) -> None:
-        """Delete rows, some thousands per request."""
+        """Delete rows, a few thousand per request."""
         self._require_current()
         for part in parts_of(keys.tolist(), 4096):
             with self.connection.writing(self.name):
@@ -176,14 +174,14 @@ class MilvusStore:
         self._require_current()
 
     def count(self, where: Filter) -> int:
-        """The current number of images that a filter allows."""
+        """Current number of images that a filter allows."""
         answer = self.connection(
             "query", self.collection, filter=expression(where), output_fields=["count(*)"], consistency_level="Strong"
         )
         return int(answer[0]["count(*)"])
 
     def keys_of(self, paths: Paths) -> np.ndarray:
-        """Keys of paths, -1 for unknown paths."""
+        """Return the keys of paths, -1 for unknown paths."""
         keys = _keys(paths)
         stored: dict[int, str] = {}
         for part in parts_of(keys.tolist(), 4096):
@@ -197,12 +195,12 @@ class MilvusStore:
         return np.where(np.isin(keys, list(stored)), keys, -1)
 
     def labels(self) -> Rows:
-        """Labels of all images, by ascending keys."""
+        """Labels of all images, ordered by key."""
         rows = sorted(self.connection.rows(self.collection, ["key", *FIELDS]), key=lambda row: row["key"])
         return _labels([row["key"] for row in rows], rows, (len(rows),))
 
     def vectors(self, keys: np.ndarray) -> np.ndarray:
-        """Features of images, fetched in several requests because servers limit the size of a request."""
+        """Download the features of images, in several requests because servers limit the size of a request."""
         by_key: dict[int, np.ndarray] = {}
         for part in parts_of(keys.tolist(), max(1, REQUEST // (4 * self.width))):
             rows = self.connection(
@@ -213,7 +211,7 @@ class MilvusStore:
         return np.array([by_key[key] for key in keys.tolist()], dtype=np.float32).reshape(-1, self.width)
 
     def nearest(self, vectors: np.ndarray, k: int, where: Filter) -> tuple[np.ndarray, Rows]:
-        """The best images that a filter allows, found by the server."""
+        """Return the best images that a filter allows; the server searches for them."""
         if k > MOST:
             raise ArgumentError("k", f"is {k}; Milvus returns at most {MOST} images")
         parameters = {name: max(value, k) for name, value in SEARCHES[self.about.kind].items()}
@@ -253,7 +251,7 @@ class MilvusStore:
 
 
 def expression(where: Filter) -> str:
-    """Write a filter as a Milvus expression of field names and integers, without text from users."""
+    """Write a filter as an expression of Milvus from field names and integers, without any text of users."""
     parts = []
     for field, only, none in (
         ("camera", where.cameras, where.not_cameras),
@@ -289,7 +287,7 @@ def _keys(paths: Iterable[str]) -> np.ndarray:
 
 
 def _encoded(path: str) -> str:
-    """A file name, which may contain bytes that are not UTF-8, as text for Milvus."""
+    """Encode a file name, which may contain bytes that are not UTF-8, as text for Milvus."""
     return json.dumps(str(path))[1:-1]
 
 

@@ -1,4 +1,4 @@
-"""A gallery's place in Milvus: an alias ``NAME``, and a collection ``NAME_v1``, ``NAME_v2`` … per model."""
+"""Place of a gallery in Milvus: an alias ``NAME``, and a collection ``NAME_v1``, ``NAME_v2`` … for each model."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ class MilvusPlace:
     """A :class:`lreid.gallery.store.Place` in Milvus.
 
     Attributes:
-        uri: address of the database or server.
-        name: name of the alias.
-        step: 0 for the version to which the alias points, 1 for the next version, -1 for the previous version.
+        step: 0 for the version to which the alias points, 1 for the next, -1 for the previous version.
     """
 
     uri: str
@@ -34,7 +32,7 @@ class MilvusPlace:
 
     @classmethod
     def parse(cls, text: str) -> MilvusPlace:
-        """Parse an address like ``milvus:people.db`` or ``milvus:http://host:19530/people``.
+        """Parse an address such as ``milvus:people.db`` or ``milvus:http://host:19530/people``.
 
         Raises:
             InputError: the address is invalid.
@@ -53,7 +51,7 @@ class MilvusPlace:
         return f"{SCHEME}{self.uri}{named}{version}"
 
     def exists(self) -> bool:
-        """Whether a gallery of this name exists. The call does not create a database of Milvus Lite."""
+        """Whether a gallery of this name exists. The check does not create a database of Milvus Lite."""
         if self.uri.endswith(".db") and not Path(self.uri).exists():
             return False
         connection = connect(self.uri)
@@ -79,7 +77,7 @@ class MilvusPlace:
         return MilvusStore.load(connection, self.name, collection, str(self), self.step == 0)
 
     def build(self, vectors: np.ndarray, labels: Rows, about: About) -> MilvusStore:
-        """Create a gallery in a new collection, to which the alias points once the gallery is complete."""
+        """Create a gallery in a new collection, to which the alias points as soon as the gallery is complete."""
         if about.shards != 1:
             raise ArgumentError(
                 "shards", f"is {about.shards}; it applies only to files, because Milvus distributes a gallery itself"
@@ -91,7 +89,7 @@ class MilvusPlace:
         return MilvusStore.build(connection, self.name, collection, str(self), self.step == 0, vectors, labels, about)
 
     def bytes(self) -> None:
-        """Return None, because the server does not report the size."""
+        """Return None, because the server does not report sizes."""
 
     def delete(self) -> None:
         """Delete the collections of this version."""
@@ -101,7 +99,7 @@ class MilvusPlace:
             MilvusStore.drop(connection, self.name, collection)
 
     def others(self) -> list[MilvusPlace]:
-        """All other versions, found by the version numbers in the names of collections."""
+        """All other versions, found by the version numbers in names of collections."""
         connection = connect(self.uri)
         current = self._current(connection)
         if current is None:
@@ -112,7 +110,7 @@ class MilvusPlace:
         return [each for each in places if each.exists()]
 
     def beside(self) -> list[str]:
-        """The other versions; Milvus leaves no unfinished files."""
+        """The other versions, because Milvus leaves no unfinished files."""
         return [str(each) for each in self.others()]
 
     def next(self) -> MilvusPlace:
@@ -142,7 +140,7 @@ class MilvusPlace:
             connection("alter_alias", collection, self.name)
 
     def _current(self, connection: Connection) -> str | None:
-        """The collection to which the alias points."""
+        """Return the collection to which the alias points."""
         if not connection("has_collection", self.name):
             return None
         collection = connection("describe_alias", self.name)["collection_name"]
@@ -151,7 +149,7 @@ class MilvusPlace:
         return collection
 
     def _collection(self, connection: Connection) -> str | None:
-        """The name of this version's collection, which may not exist."""
+        """Return the name of this version's collection, which need not exist."""
         current = self._current(connection)
         if current is None:
             return None
