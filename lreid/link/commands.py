@@ -1,10 +1,10 @@
 """Link recordings into a folder, correct identities, and delete data.
 
-A folder contains ``identities.json``, ``people.gallery`` (features of the crops, under their paths in the folder),
+The folder contains ``identities.json``, ``people.gallery`` (features of the crops, under their paths in the folder),
 ``tracklets/CAMERA/START/TRACK/`` (crops and boxes), ``tracks/`` (MOT files with identities) and ``index.html``. A
-change takes effect when ``identities.json`` is written. A command writes new files before ``identities.json``, and then
-deletes old files. A failed command deletes the files that do not belong to ``identities.json``. If a command is killed,
-the next command deletes such files.
+change takes effect at the moment when ``identities.json`` is written. A command writes new files before
+``identities.json`` and deletes old files after it. A command that fails deletes the files that ``identities.json`` does
+not mention. After a command was killed, the next command deletes such files.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ CROPS_OF_EACH = Choice(every=1.0, most=8)
 
 @dataclass(frozen=True)
 class Options:
-    """Settings of the linking.
+    """Settings of linking.
 
     Attributes:
-        rule: how tracklets are compared.
-        standardise: standardise features per recording, or, if ``delay`` is given, per camera over all recordings so
-            far.
-        delay: None links all tracklets at once. A number links online: the maximum time in seconds from the end of a
-            tracklet to the decision about its identity.
+        rule: rule that decides which tracklets are linked.
+        standardise: whether to standardise features: per recording or, if ``delay`` is given, per camera over all
+            recordings so far.
+        delay: None to link all tracklets at once. With a number, lreid links online; the number is the maximum time in
+            seconds from the end of a tracklet to the decision about its identity.
     """
 
     rule: Rule = Rule()  # noqa: RUF009 (frozen)
@@ -85,17 +85,16 @@ def add(
     keep_days: float | None = None,
     device: str = "auto",
 ) -> Record:
-    """Link the tracklets of recordings with each other and with the tracklets in the folder.
+    """Link the tracklets of new recordings with each other and with the tracklets in the folder.
 
     Args:
-        folder: the folder, see :mod:`lreid.link.commands`; created if needed. People whom ``lreid search`` enrolled in
-            the folder's gallery are linked under their names.
-        clips, travel: result of :func:`lreid.link.cutting.read_cameras`.
-        checkpoint: checkpoint of the model; None uses the model of the folder's gallery.
-        options: settings of the linking.
-        choice: rule that selects the boxes for crops.
-        keep_days: delete tracklets that ended more than this number of days ago.
-        device: as in :func:`lreid.load_model`.
+        folder: output folder, see :mod:`lreid.link.commands`; it is created if it does not exist. Tracklets of people
+            whom ``lreid search`` enrolled in its gallery get the names of these people.
+        clips, travel: recordings and travel times, from :func:`lreid.link.cutting.read_cameras`.
+        checkpoint: checkpoint of the model, or None for the model of the folder's gallery.
+        choice: rule that selects the boxes of which crops are stored.
+        keep_days: number of days after which tracklets are deleted.
+        device: see :func:`lreid.load_model`.
 
     Raises:
         InputError: an argument is invalid; nothing changes.
@@ -140,14 +139,15 @@ def add(
 
 
 def relink(folder: Path, options: Options = Options()) -> Record:
-    """Link all tracklets again, for instance with a new threshold, without undoing the user's corrections.
+    """Link all tracklets again, for example with a new threshold, but keep the user's corrections.
 
-    A new identity gets the number of the old identity that has the most tracklets in common with the new identity. The
-    number of an enrolled person goes only to tracklets that are similar to the person's images, or that a user has
-    merged with the person. If a person was enrolled since the last command, the old number gets the person's name.
+    A new identity gets the number of the old identity with which it shares the most tracklets. The number of an
+    enrolled person goes only to tracklets that are similar to the person's images, or that a user has merged with this
+    person. If a person was enrolled since the last command, the person's tracklets keep their old number, and the
+    number gets the person's name.
 
     Raises:
-        InputError: there are no tracklets, a threshold cannot be calibrated, or corrections contradict one another.
+        InputError: there are no tracklets, a threshold cannot be calibrated, or corrections contradict each other.
     """
     with _changing(folder, "relink") as (record, later):
         if not record.tracklets:
@@ -186,7 +186,7 @@ def rename(folder: Path, identity: str, name: str) -> Record:
     """Give an identity a name; ``unknown-NUMBER`` removes the name.
 
     Raises:
-        InputError: as in :meth:`Record.name`, or the name to be removed is the name of enrolled images.
+        InputError: :meth:`Record.name` raises an error, or the name to remove belongs to enrolled images.
     """
 
     def change(record: Record) -> None:
@@ -204,15 +204,14 @@ def rename(folder: Path, identity: str, name: str) -> Record:
 
 
 def remove(folder: Path, identity: str | None = None, *, keep_days: float | None = None) -> int:
-    """Delete tracklets with their crops, features and boxes. The removal and earlier changes cannot be undone.
+    """Delete tracklets with their crops, features and boxes; this and earlier changes cannot be undone.
 
     Args:
-        folder: the folder.
-        identity: number or name of an identity whose tracklets are deleted.
-        keep_days: delete tracklets that ended more than this number of days ago.
+        identity: number or name of the identity whose tracklets are deleted.
+        keep_days: number of days after which tracklets are deleted.
 
     Returns:
-        The number of deleted tracklets.
+        Number of deleted tracklets.
 
     Raises:
         InputError: the identity does not exist, or ``keep_days`` is negative.
@@ -235,9 +234,9 @@ def remove(folder: Path, identity: str | None = None, *, keep_days: float | None
 
 @contextlib.contextmanager
 def _changing(folder: Path, action: str, *, new: bool = False) -> Iterator[tuple[Record, Callable[..., None]]]:
-    """Lock a folder, and yield the folder's record and a function that commits changes of the record.
+    """Lock a folder, and yield its record and a function that stores changes of the record.
 
-    The arguments of the function are the gallery to save and, optionally, the paths of enrolled images to delete.
+    The arguments of this function are the gallery to save and, optionally, paths of enrolled images to delete.
     """
     if not new and not folder.is_dir():
         raise InputError(f"{folder}: no such folder; create it with lreid link add")
@@ -275,10 +274,10 @@ def _changing(folder: Path, action: str, *, new: bool = False) -> Iterator[tuple
 
 @contextlib.contextmanager
 def _refusing(folder: Path) -> Iterator[None]:
-    """Turn errors of the operating system about files into one clear line.
+    """Replace file errors of the operating system by one clear line.
 
     Raises:
-        InputError: a file cannot be read or written, for instance because the disk is full.
+        InputError: a file cannot be read or written, for example because the disk is full.
     """
     try:
         yield
@@ -304,7 +303,7 @@ def _require_later(record: Record, clip: Clip) -> None:
 
 
 def _opened(folder: Path, checkpoint: Path | None, device: str) -> tuple[NamedGallery | None, Embedder, bool]:
-    """Return a folder's gallery (None if it does not exist yet), the model, and whether flipped images are used."""
+    """Return a folder's gallery (None if there is none yet), the model, and whether mirrored images are used."""
     place = place_of(folder / GALLERY)
     if not place.exists():
         if checkpoint is None:
@@ -324,7 +323,7 @@ def _opened(folder: Path, checkpoint: Path | None, device: str) -> tuple[NamedGa
 def _with_features(
     folder: Path, rows: Sequence[Json], named: NamedGallery | None, checkpoint: Path | None, model: Embedder, flip: bool
 ) -> NamedGallery:
-    """Add the features of the crops of tracklets to the gallery, without identities and without saving."""
+    """Add features of the tracklets' crops to the gallery, without identities and without saving the gallery."""
     from lreid.models.fingerprint import fingerprint
 
     paths = [f"{CROPS}/{row['key']}/{name}" for row in rows for name in row["crops"]]
@@ -344,7 +343,7 @@ def _with_features(
 
 
 def _link(record: Record, named: NamedGallery, new: Sequence[Json], old: Sequence[Json], options: Options) -> None:
-    """Assign identities to new tracklets, and record mean similarities to the other tracklets of each identity."""
+    """Assign identities to new tracklets, and record how similar each tracklet is to the others of its identity."""
     numbers = {record.name_of(each["identity"]): each["identity"] for each in old}
     numbers |= {name: int(number) for number, name in record.content["names"].items()}
     enrolled = _enrolled(named)
@@ -380,7 +379,7 @@ def _link(record: Record, named: NamedGallery, new: Sequence[Json], old: Sequenc
 
 
 def _travel(record: Record) -> tuple[dict[str, int], np.ndarray]:
-    """Number the cameras, and return the given travel times between them; enrolled images have an extra camera."""
+    """Number the cameras, and return the travel times that the user gave; enrolled images count as a camera."""
     place = {name: number for number, name in enumerate(dict.fromkeys(e["camera"] for e in record.content["clips"]))}
     times = [(place[a], place[b], seconds) for a, b, seconds in record.content["travel"] if {a, b} <= place.keys()]
     return place, least_times(len(place) + 1, times)
@@ -389,10 +388,10 @@ def _travel(record: Record) -> tuple[dict[str, int], np.ndarray]:
 def _require_threshold(
     record: Record, new: Sequence[Json], old: Sequence[Json], named: NamedGallery | None, options: Options
 ) -> None:
-    """Check that a threshold is known or can be calibrated on the new tracklets, before features are extracted.
+    """Check that there is a threshold, or that new tracklets can calibrate one, before features are extracted.
 
     Raises:
-        InputError: there is no threshold, and a threshold cannot be calibrated.
+        InputError: there is no threshold, and none can be calibrated.
     """
     if options.rule.threshold is not None:
         return
@@ -425,7 +424,7 @@ def _labels(
     order: Sequence[int],
     options: Options,
 ) -> np.ndarray:
-    """Link new tracklets, all at once or online; return labels, and record the threshold."""
+    """Link new tracklets, all at once or online; return their labels, and record the threshold."""
     if options.delay is None:
         index = {row["key"]: number for number, row in enumerate(rows)}
         must = [[index[key] for key in group if key in index] for group in record.content["same"]]
@@ -458,7 +457,7 @@ def _labels(
 def _features(
     record: Record, named: NamedGallery, rows: Sequence[Json], enrolled: Sequence[str], options: Options, earlier: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Unit features (N, D) of tracklets and (E, D) of enrolled images, standardised if requested."""
+    """Return unit features (N, D) of tracklets and (E, D) of enrolled images, standardised if requested."""
     labels = named.gallery.labels()
     vectors = named.gallery.features(labels.keys)
     index = {path: number for number, path in enumerate(labels.paths)}
@@ -488,7 +487,7 @@ def _features(
 
 
 def _enrolled(named: NamedGallery) -> list[tuple[str, str]]:
-    """Path and name of each enrolled image in the gallery."""
+    """Return the path and name of each enrolled image in the gallery."""
     images = ((image.path, image.identity) for image in named.images())
     return [(path, name) for path, name in images if name is not None and not path.startswith(f"{CROPS}/")]
 

@@ -1,4 +1,4 @@
-"""Time constraints: a person is in one place at a time, and needs time to reach another place."""
+"""Time constraints: a person is in one place at a time and needs time to reach another."""
 
 from collections.abc import Iterable
 
@@ -16,9 +16,9 @@ QUANTILE, SHARE = (
 
 
 def gaps(left: Tracklets, right: Tracklets) -> np.ndarray:
-    """Seconds from the end of the earlier to the start of the later tracklet of each pair, (L, R).
+    """Compute seconds from the end of the earlier to the start of the later tracklet of each pair, (L, R).
 
-    The value is negative if the two tracklets overlap in time.
+    The value is negative if both tracklets overlap in time.
     """
     starts = np.maximum(left.starts[:, None], right.starts[None])
     starts -= np.minimum(left.ends[:, None], right.ends[None])
@@ -26,13 +26,13 @@ def gaps(left: Tracklets, right: Tracklets) -> np.ndarray:
 
 
 def possible(left: Tracklets, right: Tracklets, least: np.ndarray) -> np.ndarray:
-    """Whether two tracklets can show the same person, considering their times and cameras; (L, R) bool.
+    """Return which pairs of tracklets can show one person, given their times and cameras, (L, R) bool.
 
     Args:
-        left, right: L and R tracklets.
-        least: (C, C) float64, symmetric: minimum travel time in seconds between two cameras; ``OVERLAPPING`` if both
-            cameras may see a person at the same time. The diagonal is 0: two tracklets of the same person in one camera
-            cannot overlap in time.
+        left, right: L and R tracklets to pair.
+        least: (C, C) float64, symmetric: minimum travel time between two cameras in seconds, or ``OVERLAPPING`` if both
+            may see a person at the same time. The diagonal of ``least`` is 0, because two tracklets of a person in one
+            camera cannot overlap in time.
     """
     between = gaps(left, right)
     needed = least[left.cameras[:, None], right.cameras[None]]
@@ -40,7 +40,7 @@ def possible(left: Tracklets, right: Tracklets, least: np.ndarray) -> np.ndarray
 
 
 def least_times(cameras: int, given: Iterable[tuple[int, int, float]] = ()) -> np.ndarray:
-    """Matrix (C, C) of minimum travel times between cameras; pairs without a given time are ``OVERLAPPING``."""
+    """Make the matrix (C, C) of minimum travel times between cameras; pairs without a time are ``OVERLAPPING``."""
     least = np.full((cameras, cameras), OVERLAPPING)
     np.fill_diagonal(least, 0)
     for one, other, seconds in given:
@@ -49,18 +49,18 @@ def least_times(cameras: int, given: Iterable[tuple[int, int, float]] = ()) -> n
 
 
 def learn_travel(tracklets: Tracklets, labels: np.ndarray, least: np.ndarray) -> np.ndarray:
-    """Learn travel times between cameras from tracklets that were linked without time constraints.
+    """Learn travel times between cameras from tracklets that were linked without regard to time.
 
     Args:
         tracklets: N tracklets.
-        labels: (N,) integers: their identities.
-        least: (C, C), see :func:`possible`; travel times that are given (finite values) are not learned.
+        labels: (N,) integer identities of the tracklets.
+        least: (C, C) travel times, see :func:`possible`; finite values were given by the user and are not learned.
 
     Returns:
-        (C, C) travel times. Transitions that take more than ``LONGEST`` do not count. If there are at least ``SOME``
-        transitions between two cameras, the learnt time is half of the 5 % quantile of the transition times. The learnt
-        time is ``OVERLAPPING`` if there are fewer transitions, or if the quantile is not above 0. A learnt time is
-        never longer than a route through other cameras.
+        Travel times (C, C). Trips between cameras that take more than ``LONGEST`` do not count. With at least ``SOME``
+        trips between two cameras, the learned time is half of the 5 % quantile of their durations. With fewer trips, or
+        if this quantile is not above 0, the learned time is ``OVERLAPPING``. A learned time is never longer than a
+        route through other cameras.
     """
     order = np.lexsort((tracklets.ends, tracklets.starts, labels))
     before, after = order[:-1], order[1:]

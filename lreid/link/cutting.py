@@ -1,4 +1,4 @@
-"""Cut the best crops of every tracklet out of the recording of a camera."""
+"""Cut the best crops of every tracklet out of a camera's recording."""
 
 import datetime
 import logging
@@ -32,10 +32,10 @@ class Clip(NamedTuple):
 
     Attributes:
         camera: name of the camera.
-        video: a file, a folder of frames, or a URL, as text.
-        tracks: the tracker's file; None detects and tracks moving objects.
-        start: time of the first frame, seconds since 1970.
-        rate: frames per second; None reads it from the video.
+        video: a file, a folder of frames, or a URL (as text).
+        tracks: the tracker's file, or None to detect and track moving objects.
+        start: time of the first frame in seconds since 1970.
+        rate: frames per second, or None to read the rate from the video.
     """
 
     camera: str
@@ -46,17 +46,17 @@ class Clip(NamedTuple):
 
     @property
     def name(self) -> str:
-        """A unique name, made of camera and start: ``gate/20260302T080000``."""
+        """Unique name, made of camera and start: ``gate/20260302T080000``."""
         moment = datetime.datetime.fromtimestamp(self.start, UTC)
         return f"{self.camera}/{moment:%Y%m%dT%H%M%S}" + (f".{moment:%f}" if moment.microsecond else "")
 
 
 class Cut(NamedTuple):
-    """A tracklet whose crops were cut out.
+    """A tracklet with the crops that were cut out of the recording.
 
     Attributes:
         key: folder of the tracklet below ``tracklets/``, such as ``gate/20260302T080000/4``.
-        start, end: times of the tracklet's first and last box, seconds since 1970.
+        start, end: times of the tracklet's first and last box in seconds since 1970.
         crops: file names of the crops, each with its quality in [0, 1].
     """
 
@@ -67,7 +67,7 @@ class Cut(NamedTuple):
 
 
 def read_cameras(file: Path) -> tuple[list[Clip], list[tuple[str, str, float]]]:
-    """Read a YAML file: the recordings that it lists, and minimum travel times between cameras (A, B, seconds).
+    """Read recordings and minimum travel times between cameras (A, B, seconds) from a YAML file.
 
     Raises:
         InputError: the file cannot be read, a camera occurs twice, a file is missing, or a value is invalid.
@@ -99,7 +99,7 @@ def read_cameras(file: Path) -> tuple[list[Clip], list[tuple[str, str, float]]]:
 
 
 def _seconds(where: str, value: Any) -> float:
-    """Convert a time from 1970 on to seconds since 1970; a time without a time zone is UTC."""
+    """Convert a time from 1970 on to seconds since 1970; times without a time zone are UTC."""
     try:
         moment = datetime.datetime.fromisoformat(value) if isinstance(value, str) else value
         if isinstance(moment, datetime.datetime):
@@ -119,10 +119,10 @@ def _travel(where: str, value: list[Any], cameras: dict[str, Any]) -> tuple[str,
 
 
 def cut(clip: Clip, folder: Path, choice: Choice) -> list[Cut]:
-    """Write the best crops and the boxes of every tracklet of a recording into ``folder / key``.
+    """Write the best crops and all boxes of every tracklet of a recording into ``folder / key``.
 
-    A tracklet is divided into at most ``choice.most`` time intervals, and only the best crop of each interval is
-    written. Memory holds one crop per tracklet.
+    A tracklet is divided into at most ``choice.most`` time intervals; of each interval, only the best crop is written.
+    Memory holds only one crop per tracklet at a time.
 
     Raises:
         InputError: the video or the tracks cannot be read, or the tracks do not fit the video.
@@ -174,9 +174,9 @@ def cut(clip: Clip, folder: Path, choice: Choice) -> list[Cut]:
 def _best(
     by_frame: dict[int, list[Box]], ends: dict[int, int], stretch_of: Any, frames: Iterator[np.ndarray]
 ) -> Iterator[tuple[int, int | None, str, float, np.ndarray]]:
-    """Yield the best crop of each interval of a track, as (frames read so far, track, file name, quality, pixels).
+    """Yield the best crop of each interval of a track: frames read so far, track, file name, quality, pixels.
 
-    The last item has the number of frames, and None instead of a track.
+    The last item has the number of all frames, and None as its track.
     """
     best = BestCrops(stretch_of)
     end, number = max(by_frame, default=0), 0
@@ -202,7 +202,7 @@ def _best(
 
 
 def _quality(pixels: np.ndarray, box: Box, others: Sequence[Box]) -> float:
-    """The :func:`crop_quality` of a box. Other boxes are in front of the box if their bottom edge is lower."""
+    """Compute the :func:`crop_quality` of a box; other boxes with a lower bottom edge count as in front of it."""
     area, hidden = box.width * box.height, 0.0
     for other in others:
         if other.top + other.height > box.top + box.height and other.track != box.track:

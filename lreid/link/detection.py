@@ -1,9 +1,9 @@
-"""Detect and track moving objects in front of a fixed camera, without any download.
+"""Detect and track moving objects in front of a fixed camera, without a detector to download.
 
-Background subtraction (MOG2; Zivkovic, ICPR 2004; OpenCV, Apache-2.0) detects boxes, and the Hungarian method links
-boxes to tracks by their overlap. Background subtraction needs a fixed camera, also detects vehicles and shadows, and
-merges people who touch into one box. If you can, use a detector and a tracker that write the MOT Challenge format,
-because they are more accurate.
+Background subtraction (MOG2; Zivkovic, ICPR 2004; OpenCV, Apache-2.0) detects boxes. The Hungarian method links boxes
+to tracks by their overlap. Background subtraction needs a fixed camera. Background subtraction also detects vehicles
+and shadows, and merges people who touch into one box. A detector and a tracker that write the MOT Challenge format are
+more accurate; use them if you can.
 """
 
 from collections.abc import Sequence
@@ -60,7 +60,7 @@ def detect(tracked: Tracked) -> list[Box]:
 
 
 def _moving(subtractor: Any, frame: np.ndarray) -> list[Box]:
-    """Boxes (left, top, width, height) of moving regions in a frame (H, W, 3) with the aspect ratio of people."""
+    """Return boxes (left, top, width, height) of moving regions of human proportions in a frame (H, W, 3)."""
     scale = min(1.0, WORK_WIDTH / frame.shape[1])
     small = cv2.resize(np.ascontiguousarray(frame), None, fx=scale, fy=scale, interpolation=cv2.INTER_AREA)
     moving = (subtractor.apply(small) == 255).astype(np.uint8)  # MOG2 marks shadows with 127
@@ -73,7 +73,7 @@ def _moving(subtractor: Any, frame: np.ndarray) -> list[Box]:
 
 
 def _overlaps(left: Sequence[Box], right: Sequence[Box]) -> np.ndarray:
-    """Intersection over union of boxes, (L, R) float64."""
+    """Compute the intersection over union of boxes, (L, R) float64."""
     one, other = (np.array([box[3:] for box in each]).reshape(-1, 4) for each in (left, right))
     low = np.maximum(one[:, None, :2], other[None, :, :2])
     high = np.minimum((one[:, :2] + one[:, 2:])[:, None], (other[:, :2] + other[:, 2:])[None])

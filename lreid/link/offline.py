@@ -1,4 +1,4 @@
-"""Link all tracklets at once by agglomerative clustering, without pairs that time or a user's correction forbids."""
+"""Link all tracklets at once by agglomerative clustering, except pairs that time or a user's correction forbids."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ Pairs = Iterable[tuple[int, int]]
 
 @dataclass
 class Nodes:
-    """The nodes of the clustering: earlier identities and new tracklets. A node is stored as a sum of unit vectors.
+    """The nodes of the clustering: earlier identities and new tracklets, each stored as a sum of unit vectors.
 
-    The mean cosine similarity between the members of two clusters equals the dot product of their sums, divided by the
-    product of their sizes. Average linkage therefore needs no similarity matrix.
+    The mean cosine similarity between the members of two clusters is the dot product of their sums, divided by the
+    product of their sizes. Average linkage of nodes therefore needs no similarity matrix.
 
     Attributes:
         sums: (n, D) float64.
-        weights: (n,) float64, number of tracklets in each node.
-        forbidden: (n, n) bool, symmetric, pairs that are never joined.
+        weights: (n,) float64, the number of tracklets in each node.
+        forbidden: (n, n) bool, symmetric, True for pairs that must never be joined.
     """
 
     sums: np.ndarray
@@ -39,7 +39,7 @@ class Nodes:
     forbidden: np.ndarray
 
     def copy(self) -> Nodes:
-        """Copy the nodes, so that a clustering does not change the original nodes."""
+        """Copy the nodes, so that clustering does not change the original ones."""
         return Nodes(self.sums.copy(), self.weights.copy(), self.forbidden.copy())
 
 
@@ -68,7 +68,7 @@ class _Clusters:
         return bool((self.labels[self.nodes.forbidden[a]] == b).any())
 
     def candidate(self, a: int) -> tuple[float, int, int, int, int] | None:
-        """Find the most similar cluster that may be joined with cluster ``a``; return a heap entry."""
+        """Find the most similar cluster that may be joined with cluster ``a``, and return a heap entry."""
         others = np.zeros(len(self.labels), dtype=bool)
         others[self.labels[self.near[a]]] = True
         others[a] = False
@@ -86,17 +86,17 @@ class _Clusters:
 
 
 def agglomerate(nodes: Nodes, threshold: float, must: Pairs = ()) -> np.ndarray:
-    """Join clusters by average linkage (UPGMA) on cosine similarities, down to a threshold.
+    """Join clusters by average linkage (UPGMA) on cosine similarities, until a threshold is reached.
 
     Without forbidden pairs and weights, the result equals ``scipy.cluster.hierarchy.linkage(method="average")``.
 
     Args:
         nodes: n nodes, which this function overwrites.
-        threshold: clusters are joined as long as the largest mean similarity of an allowed pair reaches this value.
-        must: pairs of nodes that are joined first.
+        threshold: mean similarity below which two clusters are not joined.
+        must: pairs of nodes to join first.
 
     Returns:
-        (n,) int64: the lowest node in the cluster of each node.
+        (n,) int64, the lowest node in the cluster of each node.
 
     Raises:
         InputError: a pair in ``must`` is forbidden.
@@ -124,7 +124,7 @@ def agglomerate(nodes: Nodes, threshold: float, must: Pairs = ()) -> np.ndarray:
 
 
 def _neighbours(nodes: Nodes, threshold: float) -> list[np.ndarray]:
-    """For each node, list the nodes of sufficient similarity that may be joined with it."""
+    """For each node, list the nodes that may be joined with it and are similar enough."""
     means = (nodes.sums / nodes.weights[:, None]).astype(np.float32)
     near: list[np.ndarray] = []
     for rows in _blocks(len(means)):
@@ -135,11 +135,11 @@ def _neighbours(nodes: Nodes, threshold: float) -> list[np.ndarray]:
 
 @dataclass(frozen=True)
 class Rule:
-    """How tracklets are compared.
+    """Rule that decides which tracklets are linked.
 
     Attributes:
-        threshold: mean cosine similarity from which two clusters are one identity; None calibrates the threshold on
-            impostor pairs: tracklets that cannot be one person because of their times.
+        threshold: mean cosine similarity from which two clusters are one identity. With None, the threshold is
+            calibrated on impostor pairs, which are tracklets that cannot be one person because of their times.
         false_accept_rate: share of impostor pairs that may reach a calibrated threshold, in [0, 1).
         learn: whether to learn travel times between cameras.
     """
@@ -149,7 +149,7 @@ class Rule:
     learn: bool = True
 
     def travel(self, tracklets: Tracklets, labels: np.ndarray, least: np.ndarray) -> np.ndarray:
-        """Travel times that linked tracklets show (:func:`learn_travel`), or ``least`` without ``learn``."""
+        """Learn travel times from linked tracklets (:func:`learn_travel`); without ``learn``, return ``least``."""
         return learn_travel(tracklets, labels, least) if self.learn else least
 
 
@@ -158,10 +158,10 @@ class Links:
     """The result of :func:`link`.
 
     Attributes:
-        labels: (N,) int64 identities of the tracklets. Earlier identities have the numbers 0 to K - 1; new identities
-            have higher numbers, in the order of the tracklets.
-        least: (C, C) travel times that were used, see :func:`lreid.link.constraints.possible`.
-        threshold: the threshold that was used, see :class:`Rule`.
+        labels: (N,) int64 identities of the tracklets. The earlier identities have the numbers 0 to K - 1; new
+            identities have higher numbers, in the order of the tracklets.
+        least: (C, C) travel times of this linking, see :func:`lreid.link.constraints.possible`.
+        threshold: threshold of this linking, see :class:`Rule`.
     """
 
     labels: np.ndarray
@@ -180,17 +180,16 @@ def link(
     cannot: Pairs = (),
     strangers: Pairs = (),
 ) -> Links:
-    """Link tracklets with each other and with earlier identities; two earlier identities are never joined.
+    """Link tracklets with each other and with earlier identities, but never join two earlier identities.
 
     Args:
         tracklets: N tracklets.
         least: (C, C) travel times, see :func:`lreid.link.constraints.possible`.
-        rule: how tracklets are compared.
         earlier: M tracklets that were linked before.
-        identities: (M,) int64, identities of the earlier tracklets; every number from 0 to K - 1 occurs.
-        must: groups of ``tracklets`` that show one person, whatever their times.
-        cannot: pairs of ``tracklets`` that show two people.
-        strangers: pairs of a tracklet and an earlier identity that show two people.
+        identities: (M,) int64 identities of the earlier tracklets, in which every number from 0 to K - 1 occurs.
+        must: groups of ``tracklets`` that show one person, whatever their times are.
+        cannot: pairs of ``tracklets`` that show two different people.
+        strangers: pairs of a tracklet and an earlier identity that show two different people.
 
     Raises:
         InputError: there are too many tracklets and identities, there are too few impostor pairs to calibrate a
@@ -223,7 +222,7 @@ def link(
 
 
 def impostors(tracklets: Tracklets, least: np.ndarray) -> np.ndarray:
-    """Similarities (P,) of impostor pairs: tracklets that cannot be one person because of their times.
+    """Return similarities (P,) of impostor pairs, tracklets that cannot be one person because of their times.
 
     Raises:
         InputError: there are fewer than ``FEWEST`` impostor pairs.
@@ -242,7 +241,7 @@ def impostors(tracklets: Tracklets, least: np.ndarray) -> np.ndarray:
 
 
 def _nodes(tracklets: Tracklets, earlier: Tracklets, identities: np.ndarray) -> Nodes:
-    """Create a node for each earlier identity, then for each tracklet, with no pair forbidden yet."""
+    """Create one node for each earlier identity, then one for each tracklet, with no pair forbidden yet."""
     weights = np.bincount(identities) if len(identities) else np.zeros(0)
     count = len(weights) + len(tracklets)
     if count > MOST:
@@ -257,7 +256,7 @@ def _nodes(tracklets: Tracklets, earlier: Tracklets, identities: np.ndarray) -> 
 
 
 def _forbid(nodes: Nodes, tracklets: Tracklets, earlier: Tracklets, identities: np.ndarray, least: np.ndarray) -> None:
-    """Forbid pairs that cannot be one person because of their times, and pairs of earlier identities."""
+    """Forbid pairs that cannot be one person because of their times, and all pairs of earlier identities."""
     count, forbidden = len(nodes.weights) - len(tracklets), nodes.forbidden
     forbidden[:count, :count] = True
     for rows in _blocks(len(tracklets)):

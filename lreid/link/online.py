@@ -1,4 +1,4 @@
-"""Link tracklets online: soon after a tracklet ends, assign the tracklet to an earlier or a new identity."""
+"""Link tracklets online: soon after a tracklet ends, assign it to an earlier identity or to a new one."""
 
 import numpy as np
 
@@ -10,14 +10,14 @@ optimize = Extra("scipy.optimize", "link")
 
 
 class OnlineLinker:
-    """Assigns tracklets to identities. An identity is stored as the mean feature of its tracklets.
+    """Assign tracklets to identities. An identity is stored as the mean feature of its tracklets.
 
     Args:
         least: (C, C) travel times, see :func:`lreid.link.constraints.possible`.
-        threshold: minimum mean cosine similarity between a tracklet and the tracklets of an identity for joining the
-            identity.
+        threshold: a tracklet gets an identity only if its mean cosine similarity to the tracklets of the identity is at
+            least this value.
         earlier: M tracklets that were linked before.
-        identities: (M,) int64, identities of the earlier tracklets, from 0.
+        identities: (M,) int64 identities of the earlier tracklets, from 0.
     """
 
     def __init__(self, least: np.ndarray, threshold: float, earlier: Tracklets, identities: np.ndarray) -> None:
@@ -36,13 +36,13 @@ class OnlineLinker:
         self._means /= self._weights[:, None].clip(1)
 
     def add(self, batch: Tracklets) -> np.ndarray:
-        """Assign a batch of tracklets by the Hungarian method, in rounds with at most one tracklet per identity.
+        """Assign tracklets by the Hungarian method, in rounds that give each identity at most one tracklet.
 
         Args:
             batch: n tracklets that ended within the allowed delay.
 
         Returns:
-            (n,) int64: the identities of the tracklets; new identities get the next numbers.
+            (n,) int64 identities of the tracklets; new identities get the next numbers.
         """
         labels = np.full(len(batch), -1, dtype=np.int64)
         while (left := np.flatnonzero(labels < 0)).size:
@@ -56,7 +56,7 @@ class OnlineLinker:
         return labels
 
     def _scores(self, batch: Tracklets) -> np.ndarray:
-        """(n, I) float32: mean similarity of tracklets to identities; -inf if the times do not allow a link."""
+        """Compute mean similarities (n, I) float32 of tracklets to identities; -inf if times do not allow a link."""
         scores = batch.features @ self._means[: self.count].T
         earlier = self._tracklets[: self._seen]
         horizon = max(float(self.least.max(initial=0)), 0.0)
@@ -77,7 +77,7 @@ class OnlineLinker:
         self._seen += 1
 
     def _reserve(self) -> None:
-        """Enlarge the arrays for one more tracklet and identity; doubling makes the amortised cost constant."""
+        """Make room for one more tracklet and identity; full arrays double, so that the mean cost stays constant."""
         if len(self._weights) <= self.count:
             more = self.count + 256
             self._means = np.concatenate([self._means, np.zeros((more, self._means.shape[1]), np.float32)])

@@ -1,4 +1,4 @@
-"""Write a page that shows where and when each identity was seen, with crops, and transitions between cameras."""
+"""Write a page that shows where and when each identity was seen, with its crops and its trips between cameras."""
 
 import datetime
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ UTC = datetime.timezone.utc
 
 
 class Bar(NamedTuple):
-    """A tracklet on a timeline: left edge and width in per cent of the timeline, colour, and title."""
+    """A tracklet on a timeline: left edge and width in per cent of the timeline, its colour and its title."""
 
     left: float
     width: float
@@ -29,7 +29,7 @@ class Bar(NamedTuple):
 
 
 class Line(NamedTuple):
-    """An identity: its number, name, summary, bars, and the addresses and titles of its crops."""
+    """An identity: its number, name, summary and bars, and the addresses and titles of its crops."""
 
     identity: int
     name: str
@@ -39,7 +39,7 @@ class Line(NamedTuple):
 
 
 def write_page(path: Path, record: Record) -> None:
-    """Write the page about a record. The page works offline, and loads the crops from the folder.
+    """Write the page about a record. The page works offline and loads the crops from the folder.
 
     Raises:
         InputError: the page cannot be written.
@@ -64,7 +64,7 @@ def write_page(path: Path, record: Record) -> None:
 
 
 def _spans(clips: list[Json]) -> list[tuple[float, float]]:
-    """The time spans that recordings cover, merged where they overlap."""
+    """Return the time spans that recordings cover; spans that overlap are merged."""
     spans: list[tuple[float, float]] = []
     for start, end in sorted((clip["start"], clip["end"]) for clip in clips):
         if spans and start <= spans[-1][1]:
@@ -106,7 +106,7 @@ def _clock(moment: float) -> str:
 
 
 def _transitions(identities: Iterable[list[Json]]) -> list[Row]:
-    """For each pair of cameras, the number of people who went from one to the other at once, and the median time."""
+    """For each pair of cameras, count the people who went directly from one to the other, with the median time."""
     moves: dict[tuple[str, str], list[tuple[int, float]]] = {}
     for of in identities:
         in_time = sorted(of, key=lambda each: (each["start"], each["key"]))

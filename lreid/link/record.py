@@ -1,4 +1,4 @@
-"""``identities.json``: the identity of each tracklet, the corrections, and the history for undo."""
+"""``identities.json``: the identity of each tracklet, the user's corrections, and the history for undo."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ FORM: Json = {
 class Record:
     """The content of ``identities.json``.
 
-    An identity is a number that is never reused; it may also have a name. The history stores the values that each
+    An identity is a number that is never used again; it may also have a name. The history contains the values that each
     change replaced.
 
     Attributes:
-        content: the content as plain data, with the following keys. ``threshold`` is a cosine similarity. ``model`` is
-            the fingerprint of the model for whose features the threshold was set. ``travel`` has the minimum travel
-            times between cameras that a user gave, in seconds. ``next`` is the number of the next identity. ``names``
-            has names of identities by number. ``clips`` lists the recordings. ``same`` has groups of tracklets that a
-            user marked as one person; ``apart`` has pairs of tracklets that a user marked as two people. ``history``
-            has replaced values. ``tracklets`` lists all tracklets. Each tracklet has a ``key`` (a folder below
-            ``tracklets/``), times, ``identity``, ``crops`` with qualities, ``score`` (mean similarity to the other
-            tracklets of the identity), and ``why`` (the reason for the identity).
+        content: the content as plain data, with these keys. ``threshold`` is a cosine similarity. ``model`` is the
+            fingerprint of the model for which the threshold is valid. ``travel`` contains the minimum travel times
+            between cameras in seconds that a user gave. ``next`` is the number of the next identity. ``names`` contains
+            the names of identities by number. ``clips`` lists the recordings. ``same`` contains groups of tracklets
+            that a user marked as one person, and ``apart`` pairs that a user marked as two people. ``history`` contains
+            replaced values. ``tracklets`` lists all tracklets. A tracklet has a ``key`` (a folder below
+            ``tracklets/``), times, its ``identity``, ``crops`` with their qualities, a ``score`` (mean similarity to
+            the other tracklets of the identity), and ``why`` (the reason for the identity).
     """
 
     def __init__(self, content: Json | None = None) -> None:
@@ -88,7 +88,7 @@ class Record:
         return cls(content)
 
     def write(self, folder: Path) -> None:
-        """Write the file, atomically."""
+        """Write the file atomically."""
         write_text(folder / FILE, json.dumps(self.content, indent=1) + "\n")
 
     @property
@@ -98,14 +98,14 @@ class Record:
 
     @property
     def identities(self) -> dict[int, list[Json]]:
-        """The tracklets of each identity, by number."""
+        """The tracklets of each identity, by its number."""
         by_number: dict[int, list[Json]] = {}
         for each in self.tracklets:
             by_number.setdefault(each["identity"], []).append(each)
         return dict(sorted(by_number.items()))
 
     def name_of(self, identity: int) -> str:
-        """The name of an identity, or ``unknown-NUMBER``."""
+        """Return the name of an identity, or ``unknown-NUMBER``."""
         return self.content["names"].get(str(identity), f"unknown-{identity}")
 
     def find(self, word: str) -> int:
@@ -127,12 +127,12 @@ class Record:
 
     @property
     def changed(self) -> bool:
-        """Whether the content in memory differs from the file."""
+        """Whether the content in memory differs from the content of the file."""
         return self.content != self._before
 
     @property
     def renamed(self) -> dict[str, str]:
-        """The new names of named identities, by their names in the file."""
+        """The new names of identities that were renamed, with their names in the file as keys."""
         names = self.content["names"]
         return {old: names[number] for number, old in self._before["names"].items() if names.get(number, old) != old}
 
@@ -160,10 +160,11 @@ class Record:
         self.content["history"].append(step)
 
     def undo(self) -> str:
-        """Revert the last change, and return the name of that change.
+        """Undo the last change, and return its name.
 
         Raises:
-            InputError: there is no change to undo, a removal has deleted the history, or the history is damaged.
+            InputError: there is no change to undo, a removal of tracklets has deleted the history, or the history is
+                damaged.
         """
         if not self.content["history"]:
             raise InputError(f"{FILE}: nothing to undo; a removal, and changes before it, cannot be undone")
@@ -177,11 +178,10 @@ class Record:
         return step["action"]
 
     def merge(self, first: str, second: str) -> None:
-        """Merge two identities of one person into the identity with a name, or else into the identity of lower number.
+        """Merge two identities of one person into the one with a name, or into the one with the lower number.
 
         Raises:
-            InputError: the two identities are the same, both identities have names, or a user marked them as two
-                people.
+            InputError: both identities are the same, both have names, or a user marked them as two people.
         """
         one, other = self._two(first, second)
         names, of = self.content["names"], self.identities
@@ -200,7 +200,7 @@ class Record:
         """Mark two identities as two people, so that a later ``relink`` does not join them.
 
         Raises:
-            InputError: the two identities are the same, or an identity has no tracklets.
+            InputError: both identities are the same, or one of them has no tracklets.
         """
         one, other = (self.identities.get(each, []) for each in self._two(first, second))
         if not one or not other:
@@ -208,10 +208,10 @@ class Record:
         self._confirm_apart(one, other)
 
     def split(self, identity: str, keys: Iterable[str]) -> int:
-        """Move tracklets of an identity to a new identity, and return the number of the new identity.
+        """Move tracklets of an identity to a new identity, and return its number.
 
         Raises:
-            InputError: a tracklet does not belong to the identity, or all tracklets of the identity would move.
+            InputError: a tracklet does not belong to the identity, or all its tracklets would move.
         """
         of, keys = self.identities.get(self.find(identity), []), set(keys)
         moved, rest = ([each for each in of if (each["key"] in keys) == inside] for inside in (True, False))
@@ -236,7 +236,7 @@ class Record:
         """Give an identity a name; ``unknown-NUMBER`` removes the name.
 
         Raises:
-            InputError: another identity has the name, or the name is empty, a number or like ``unknown-17``.
+            InputError: another identity has the name, or the name is empty, a number, or like ``unknown-17``.
         """
         number = self.find(identity)
         taken = {self.name_of(each) for each in [*self.identities, *map(int, self.content["names"])] if each != number}
@@ -250,7 +250,7 @@ class Record:
             self.content["names"][str(number)] = name
 
     def drop(self, keys: set[str]) -> None:
-        """Remove tracklets, recordings without tracklets, and the history, because it has data of removed tracklets."""
+        """Remove tracklets, recordings without tracklets, and the history, which has data of removed tracklets."""
         self.content["tracklets"] = [each for each in self.tracklets if each["key"] not in keys]
         clips = {each["key"].rpartition("/")[0] for each in self.tracklets}
         self.content["clips"] = [clip for clip in self.content["clips"] if clip["name"] in clips]
@@ -268,7 +268,7 @@ class Record:
         return one, other
 
     def _confirm_apart(self, one: list[Json], other: list[Json]) -> None:
-        """Record that two identities are two different people, and that the tracklets of each show one person."""
+        """Record that two identities are different people, and that the tracklets of each show one person."""
         for each in (one, other):
             if len(each) > 1:
                 self.content["same"].append(sorted(row["key"] for row in each))
@@ -276,7 +276,7 @@ class Record:
 
 
 def _fault(content: Json) -> str | None:
-    """Describe the first contradiction in content of the right form; None if the content is consistent."""
+    """Describe the first contradiction in content of the right form; None if there is none."""
     cameras = {clip["name"]: clip["camera"] for clip in content["clips"]}
     for each in content["clips"] + content["tracklets"]:
         if not 0 <= each["start"] <= each["end"] < LATEST:

@@ -1,4 +1,4 @@
-"""Tracklets. A tracklet shows one person passing one camera, and has one feature, a start and an end."""
+"""Tracklets of people. A tracklet shows one person who passes one camera, and has one feature, a start and an end."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Tracklets:
 
     Attributes:
         cameras: (N,) int64, camera numbers from 0.
-        starts, ends: (N,) float64 seconds, on one clock for all cameras; ``starts <= ends``.
+        starts, ends: (N,) float64 times in seconds, on one clock for all cameras, with ``starts <= ends``.
         features: (N, D) float32 unit vectors.
     """
 
@@ -34,38 +34,38 @@ class Tracklets:
         return Tracklets(self.cameras[rows], self.starts[rows], self.ends[rows], self.features[rows])
 
     def followed_by(self, later: Tracklets) -> Tracklets:
-        """The cameras and times of these tracklets and then of later ones, without features."""
+        """Return the cameras and times of these tracklets, followed by those of later ones, without features."""
         pairs = ((self.cameras, later.cameras), (self.starts, later.starts), (self.ends, later.ends))
         cameras, starts, ends = map(np.concatenate, pairs)
         return Tracklets(cameras, starts, ends, np.zeros((len(cameras), 0), np.float32))
 
 
 def crop_quality(height: float, sharpness: float, visible: float, hidden: float) -> float:
-    """The weight of a crop in its tracklet's feature.
+    """Compute the weight of a crop in the feature of its tracklet.
 
     Args:
-        height: height of the box, pixels.
+        height: height of the box in pixels.
         sharpness: variance of the Laplacian, see :func:`lreid.data.tracks.sharpness`.
         visible: share of the box that is inside the frame, in [0, 1].
-        hidden: share of the box that is covered by boxes in front, in [0, 1].
+        hidden: share of the box that is covered by boxes in front of it, in [0, 1].
 
     Returns:
-        Weight in [0, 1], the product of one weight per argument.
+        Weight in [0, 1], a product of one weight per argument.
     """
     return min(1.0, height / TALL) * sharpness / (sharpness + SHARP) * visible * (1 - hidden)
 
 
 def robust_mean(features: np.ndarray, quality: np.ndarray) -> np.ndarray:
-    """The weighted geometric median of the crops of a tracklet, by Weiszfeld's algorithm (Vardi & Zhang, PNAS 2000).
+    """Compute the weighted geometric median of a tracklet's crops (Weiszfeld's algorithm; Vardi & Zhang, PNAS 2000).
 
-    A few crops of a different person change the median much less than they change the mean.
+    A few crops of another person change this median much less than the mean.
 
     Args:
-        features: (n, D) floats, n ≥ 1, which this function normalises.
-        quality: (n,) weights ≥ 0; if all weights are 0, every crop counts the same.
+        features: (n, D) floats, n ≥ 1, which this function scales to unit length.
+        quality: (n,) weights ≥ 0; if all are 0, every crop counts the same.
 
     Returns:
-        (D,) float32 unit vector.
+        Unit vector (D,) float32.
     """
     units = features / np.linalg.norm(features, axis=1, keepdims=True).clip(SMALLEST)
     weights = np.asarray(quality, dtype=np.float64) if np.any(quality) else np.ones(len(units))

@@ -1,4 +1,4 @@
-"""Make tables, plots and an HTML page from the ``results.json`` of runs."""
+"""Make tables, plots and an HTML page from the files ``results.json`` of runs."""
 
 from lreid.report.page import Progress, write_page, write_report
 from lreid.report.plots import learning_curve, sensitivity_curve

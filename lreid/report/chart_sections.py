@@ -1,8 +1,8 @@
-"""Make groups of charts: metrics after every task, loss terms, and the first updates of a task.
+"""Sections of charts: metrics after every task, loss terms, and the first updates of a task.
 
-In every chart, each group of runs is one line. A function that returns a section has two arguments: the groups of one
-benchmark, and a suffix for titles that names the benchmark. The function returns a list with one section, or an empty
-list if the runs have no values for the section.
+In every chart, a line is a group of runs. A function that makes a section gets the groups of one benchmark, and a
+suffix for titles that names this benchmark. Such a function returns a list with one section, or an empty list if the
+runs have no values for the section.
 """
 
 import math
@@ -27,7 +27,7 @@ MOST_TICKS = 10  # maximum number of ticks on an x axis
 
 
 class Chart(NamedTuple):
-    """A chart with a title; ``lines`` has one line per group, or all lines of one group, which ``legend`` names."""
+    """A chart with a title; ``lines`` has one line per group, or all lines of one group with their ``legend``."""
 
     title: str
     lines: Sequence[Line]
@@ -36,7 +36,7 @@ class Chart(NamedTuple):
 
     @property
     def svg(self) -> Markup:
-        """An ``<svg>`` element."""
+        """The chart as an ``<svg>`` element."""
         return line_chart(tuple(self.lines), f"{self.title} by {self.axis.label}", self.axis)
 
 
@@ -46,7 +46,7 @@ class Chart(NamedTuple):
 def learning_curves(groups: Sequence[Group], where: str) -> list[Panel]:
     """Chart mean average precision and Rank-1 after every task, averaged over seen and over unseen test sets.
 
-    The line of a method that learns all tasks at once is horizontal.
+    For a method that learns all tasks at once, the line is horizontal.
     """
     if total_tasks(groups) < 2:  # a single point is not a curve
         return []
@@ -59,7 +59,7 @@ def learning_curves(groups: Sequence[Group], where: str) -> list[Panel]:
 
 
 def gallery_curves(groups: Sequence[Group], where: str) -> list[Panel]:
-    """Chart the mAP on each of several test sets; a vertical line marks the task that trains the test set's domain."""
+    """Chart the mAP on several test sets; a vertical line marks the task that trains on the test set's domain."""
     galleries = [gallery for group in groups for run in group.runs for gallery in run["galleries"]]
     kinds = {gallery["name"]: gallery["kind"] for gallery in galleries}
     if len(kinds) < 2 or total_tasks(groups) < 2:
@@ -74,7 +74,7 @@ def gallery_curves(groups: Sequence[Group], where: str) -> list[Panel]:
 
 
 def accuracy(groups: Sequence[Group], where: str) -> list[Panel]:
-    """Chart each classifier's accuracy after every task, averaged over the tasks so far (needs ``EVAL.ACCURACY``)."""
+    """Chart each classifier's accuracy after every task, as the mean over tasks so far (needs ``EVAL.ACCURACY``)."""
     summaries = [run.get("accuracy_summary") or {} for group in groups for run in group.runs]
     classifiers = list(dict.fromkeys(name for summary in summaries for name in summary))
     charts = []
@@ -89,7 +89,7 @@ def accuracy(groups: Sequence[Group], where: str) -> list[Panel]:
 
 
 def accuracy_within_tasks(groups: Sequence[Group], where: str) -> list[Panel]:
-    """Chart the accuracy of each classifier over the number of stream images seen (needs ``EVAL.CURVE_IMAGES``)."""
+    """Chart each classifier's accuracy over the number of images seen in a stream (needs ``EVAL.CURVE_IMAGES``)."""
     points = [point for group in groups for run in group.runs for point in entries(run, "accuracy_curve")]
     last = max((point["images"] for point in points), default=0)
     ticks = tuple((last * part / 4, f"{round(last * part / 4):,}") for part in range(5))
@@ -107,7 +107,7 @@ def accuracy_within_tasks(groups: Sequence[Group], where: str) -> list[Panel]:
 
 
 def alignment(groups: Sequence[Group], where: str) -> list[Panel]:
-    """Chart the similarity of held-out and stored images of the same class, averaged over the tasks in the memory."""
+    """Chart how similar held-out and stored images of the same class are, as the mean over tasks in the memory."""
     lines = lines_of(groups, _alignment)
     note = (
         "Highest cosine similarity of a held-out image to the stored images of its class (ER-ACE, Appendix B), "
@@ -153,7 +153,7 @@ def _by_test_set(groups: Sequence[Group]) -> Table:
 
 
 def losses(groups: Sequence[Group], where: str) -> list[Panel]:
-    """Make one chart per loss term, because the sizes of the terms differ."""
+    """Make one chart per loss term, because the terms have different magnitudes."""
     total = total_tasks(groups)
     axis = Axis("task", (0, total), tuple((task - 1, label) for task, label in _spread_ticks(total)), dots=False)
     charts = [
@@ -165,7 +165,7 @@ def losses(groups: Sequence[Group], where: str) -> list[Panel]:
 
 
 def drift(groups: Sequence[Group], where: str) -> list[Panel]:
-    """Chart the drift of the features of stored and of held-out images in the first updates after a task switch."""
+    """Chart the feature drift of stored and of held-out images in the first updates after a switch to a new task."""
     shown = (("since_switch", "since the switch"), ("step", "in each update"))
     names = _names_in(groups, "drift", ("task",))
     charts = {f"{name}, {title}": (name, key) for name in names for key, title in shown}
@@ -177,7 +177,7 @@ def drift(groups: Sequence[Group], where: str) -> list[Panel]:
 
 
 def feature_gradients(groups: Sequence[Group], where: str) -> list[Panel]:
-    """Chart the loss gradient's norm at features of stored and incoming images, in the first updates after a switch."""
+    """Chart the norm of the loss gradient at features of stored and incoming images, in the first updates of a task."""
     charts = {f"{name} images": (name,) for name in _names_in(groups, "gradient_norms", ("task",))}
     note = (
         "Norm of the gradient of the loss with respect to a feature in the first updates of a task (ER-ACE, Appendix "
@@ -187,7 +187,7 @@ def feature_gradients(groups: Sequence[Group], where: str) -> list[Panel]:
 
 
 def _switch_charts(groups: Sequence[Group], key: str, paths: Mapping[str, tuple[str, ...]]) -> list[Chart]:
-    """Make one chart per path below a key of the results, over the updates after a task switch."""
+    """Make one chart per path below a key of the results, over the updates after a switch to a new task."""
     charts = []
     for title, path in paths.items():
         if lines := lines_of(groups, partial(_updates, key=key, path=path)):
@@ -203,7 +203,7 @@ def _switch_charts(groups: Sequence[Group], key: str, paths: Mapping[str, tuple[
 def _section(
     groups: Sequence[Group], title: str, note: str, charts: Sequence[Chart], table: Table | None = None
 ) -> list[Panel]:
-    """Show charts side by side, a legend if there are several groups, and a table; return [] if there are no charts."""
+    """Show charts side by side, a legend for several groups, and a table; return [] if there are no charts."""
     if not charts:
         return []
     note += band_note(line for chart in charts for line in chart.lines)
@@ -212,19 +212,19 @@ def _section(
 
 
 def band_note(lines: Any) -> str:
-    """Return a note that explains bands if any line has a band, otherwise an empty text."""
+    """Return a note that explains bands if any line has one, otherwise an empty text."""
     return BAND if any(any(line.band) for line in lines) else ""
 
 
 def group_keys(groups: Sequence[Group]) -> Markup:
-    """Make the legend of several groups; the legend is empty for a single group."""
+    """Make the legend of several groups; for a single group, it is empty."""
     names = enumerate(zip(groups, labels(groups), strict=True))
     keys = [Line(group.name, (), place, label=label) for place, (group, label) in names]
     return line_keys(keys) if len(groups) > 1 else Markup()
 
 
 def _split(groups: Sequence[Group], title: str, lines: Mapping[str, Sequence[Line]], axis: Axis) -> list[Chart]:
-    """Distribute lines over charts: one chart with all lines for a single group, otherwise one chart per name."""
+    """Distribute lines over charts: for a single group one chart with all lines, otherwise one chart per name."""
     lines = {name: _level(groups, each) for name, each in lines.items() if each}
     if len(groups) > 1:
         return [Chart(f"{title}, {name}", each, axis) for name, each in lines.items()]
@@ -243,8 +243,7 @@ def task_chart(
 
     Args:
         groups: groups of one benchmark.
-        title: title of the chart.
-        lines: result of :func:`lreid.report.plots.lines_of`; the line of joint training is drawn horizontally.
+        lines: lines from :func:`lreid.report.plots.lines_of`; the line of joint training is drawn horizontally.
         mark: number of the task that a vertical line marks.
         y_max: upper bound of the y axis.
     """
@@ -257,7 +256,7 @@ def _task_axis(groups: Sequence[Group], y_max: float = math.inf, mark: float | N
 
 
 def _level(groups: Sequence[Group], lines: Sequence[Line]) -> list[Line]:
-    """Draw joint training as a horizontal line from the first to the last task."""
+    """Make the line of joint training horizontal, from the first to the last task."""
     total = total_tasks(groups)
     at_once = {group.name for group in groups if len(group.runs[0]["tasks"]) == 1 < total}
     return [
@@ -269,23 +268,23 @@ def _level(groups: Sequence[Group], lines: Sequence[Line]) -> list[Line]:
 
 
 def _spread_ticks(count: int) -> tuple[tuple[float, str], ...]:
-    """Choose at most :data:`MOST_TICKS` ticks for the tasks ``1 .. count``."""
+    """Choose at most :data:`MOST_TICKS` ticks among the tasks ``1 .. count``."""
     return tuple((task, str(task)) for task in range(1, count + 1, max(1, math.ceil(count / MOST_TICKS))))
 
 
 def total_tasks(groups: Sequence[Group]) -> int:
-    """Number of tasks of the benchmark; joint training counts all these tasks, though it trains a single task."""
+    """Number of tasks of the benchmark; joint training counts all of them, although it trains only one."""
     return max(len(run["tasks"]) for group in groups for run in group.runs)
 
 
 def entries(run: Results, key: str) -> list[dict[str, Any]]:
-    """Return the values that a run recorded under a key; empty if the run recorded none."""
+    """Return the values that a run recorded under a key; empty if it recorded none."""
     recorded: Any = run.get(key)
     return recorded or []
 
 
 def _names_in(groups: Sequence[Group], key: str, other: Sequence[str]) -> list[str]:
-    """List the keys of the entries of all runs, each key once, without the keys in ``other``."""
+    """List the keys of the entries of all runs once each, without the keys in ``other``."""
     recorded = [entry for group in groups for run in group.runs for entry in entries(run, key)]
     return list(dict.fromkeys(name for entry in recorded for name in entry if name not in other))
 
@@ -323,13 +322,13 @@ def _alignment(runs: Sequence[Results]) -> Points:
 
 
 def _changes(runs: Sequence[Results], side: int) -> Points:
-    """Forgetting (``side`` 0) or plasticity (``side`` 1) in each task from the second task on."""
+    """Return forgetting (``side=0``) or plasticity (``side=1``) for each task after the first."""
     for task, pairs in enumerate(zip(*map(task_changes, runs), strict=True), start=2):
         yield task, [pair and pair[side] for pair in pairs]
 
 
 def _loss_term(runs: Sequence[Results], name: str, total: int) -> Points:
-    """Mean of a loss term per epoch, at the middle of the epoch; joint training is stretched over all tasks."""
+    """Return the mean of a loss term per epoch, at the middle of the epoch; joint training spans all tasks."""
     points: dict[float, list[float]] = {}
     for run in runs:
         history = entries(run, "loss_history")
@@ -342,9 +341,9 @@ def _loss_term(runs: Sequence[Results], name: str, total: int) -> Points:
 
 
 def _updates(runs: Sequence[Results], key: str, path: tuple[str, ...]) -> Points:
-    """Values under a key for every update after each task switch of every run; a short task has fewer values.
+    """Return values under a key for every update after each switch to a new task, for all runs.
 
-    Updates that saw no images of the requested kind are left out.
+    A short task has fewer values; updates without images of the requested kind are left out.
     """
     values: list[Any] = [entry for run in runs for entry in entries(run, key) if path[0] in entry]
     for name in path:
@@ -355,11 +354,11 @@ def _updates(runs: Sequence[Results], key: str, path: tuple[str, ...]) -> Points
 
 
 def gallery_figures(results: Results, name: str) -> list[float | None]:
-    """Read the :data:`GALLERY_FIGURES` of a test set; a missing value is None.
+    """Return the :data:`GALLERY_FIGURES` of a test set, None for missing values.
 
-    The first three values are the mAP after the task that first trains the domain (or after the first task), the best
-    mAP from then on, and the last mAP. The other two values are forgetting and plasticity of the test identities,
-    averaged over tasks.
+    The first three values are the mAP after the task that first trains on the domain (or after the first task), the
+    best mAP from then on, and the last mAP. The last two values are the forgetting and the plasticity of the test
+    identities, averaged over tasks.
     """
     column = [gallery["name"] for gallery in results["galleries"]].index(name)
     start = results["galleries"][column]["first_task"] or 0

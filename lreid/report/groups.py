@@ -1,4 +1,4 @@
-"""Group runs that may be averaged, and name groups by the differences between them."""
+"""Group runs that may be averaged, and name the groups by their differences."""
 
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -11,28 +11,28 @@ DATA_KEYS = ("BENCHMARK.", "SYNTHETIC.")  # groups of config keys that the finge
 
 
 def group_names(runs: Sequence[Results]) -> list[tuple[str, str]]:
-    """Return a benchmark name and a method name per run; runs that may be averaged have the same two names.
+    """Return the benchmark and method name of each run; runs with equal names may be averaged.
 
-    Runs may be averaged if they differ only in their seed: they have the same method, protocol (identities, splits,
-    cameras) and config. If runs of a method on a benchmark differ in config keys, these keys follow the method name, as
-    in ``dwopp, TEMPERATURE 2.0``. Keys that change the protocol follow the benchmark name, as in
-    ``market1501-10, ORDER_SEED 1``. If the protocols differ but no key does, the fingerprint of the protocol follows
+    Runs with equal names differ only in their seed: they have the same method, protocol (identities, splits, cameras)
+    and config. If runs of a method on a benchmark have different config keys, these follow the name of the method, as
+    in ``dwopp, TEMPERATURE 2.0``. Keys that change the protocol follow the name of the benchmark, as in
+    ``market1501-10, ORDER_SEED 1``. If protocols differ but keys do not, the fingerprint of the protocol follows
     instead.
 
     Args:
-        runs: contents of ``results.json``. Runs of older versions contain no config and are not averaged with others.
+        runs: contents of ``results.json``. Runs of older versions contain no config and are never averaged with others.
     """
     return list(zip(_benchmark_names(runs), _method_names(runs), strict=True))
 
 
 class Group(NamedTuple):
-    """Runs that are averaged; a group is one row of a table and one line of a chart.
+    """Runs that are averaged; a group is a row of a table and a line of a chart.
 
     Attributes:
-        benchmark, method: as in :func:`group_names`.
+        benchmark, method: names from :func:`group_names`.
         ap: convention of average precision.
-        tasks: number of tasks: ``10``, or ``5/10`` for unfinished runs.
-        seed: the seed if every run is a separate group; otherwise empty.
+        tasks: number of tasks, as ``10``, or as ``5/10`` for unfinished runs.
+        seed: the seed, if every run is a group of its own; otherwise empty.
         runs: contents of ``results.json``.
     """
 
@@ -45,14 +45,14 @@ class Group(NamedTuple):
 
     @property
     def name(self) -> str:
-        """A name in one line that distinguishes the group from all other groups."""
+        """One line that distinguishes the group from all other groups."""
         return ", ".join(
             filter(None, (self.method, self.benchmark, self.ap, f"{self.tasks} task{'s' * (self.tasks != '1')}"))
         )
 
 
 def grouped(runs: Sequence[Results], *, each: bool = False) -> list[Group]:
-    """Group runs with the same names, AP convention, finished tasks and test sets; groups keep the order of runs."""
+    """Group runs with equal names, AP convention, finished tasks and test sets; groups keep the order of the runs."""
     groups: dict[tuple, Group] = {}
     for place, (run, names) in enumerate(zip(runs, group_names(runs), strict=True)):
         done, total = len(run["mAP"]), len(run["tasks"])
@@ -64,7 +64,7 @@ def grouped(runs: Sequence[Results], *, each: bool = False) -> list[Group]:
 
 
 def require_one_run_a_seed(runs: Sequence[Results], folders: Sequence[Path]) -> None:
-    """Refuse two runs with the same seed in a group, because such runs would make the standard deviation too small.
+    """Refuse two runs with the same seed in a group, which would make the standard deviation too small.
 
     Raises:
         InputError: two runs of one group have the same seed; the message names their folders.
@@ -82,7 +82,7 @@ def require_one_run_a_seed(runs: Sequence[Results], folders: Sequence[Path]) -> 
 
 
 def labels(groups: Sequence[Group]) -> list[str]:
-    """Name the groups of one benchmark by the method, and by AP convention and number of tasks if these differ."""
+    """Name the groups of a benchmark by method, and by AP convention and number of tasks if these differ."""
     several_aps = len({group.ap for group in groups}) > 1
     words = [
         (group.method, f"{group.ap} AP" if several_aps else "", f"{group.tasks} tasks" if "/" in group.tasks else "")
@@ -92,13 +92,13 @@ def labels(groups: Sequence[Group]) -> list[str]:
 
 
 def short_key(key: str, keys: Collection[str]) -> str:
-    """Remove the section of a config key, as in ``TEMPERATURE``, if the rest of the key is unique in ``keys``."""
+    """Remove the section from a config key, as in ``TEMPERATURE``, if the rest is unique in ``keys``."""
     short = key.rpartition(".")[2]
     return key if any(other != key and other.rpartition(".")[2] == short for other in keys) else short
 
 
 def _benchmark_names(runs: Sequence[Results]) -> list[str]:
-    """Name the benchmark of each run, followed by the keys in which the run's protocol differs from other runs."""
+    """Name each run's benchmark, followed by the keys in which its protocol differs from other runs."""
     names = [run["benchmark"] for run in runs]
     for name in set(names):
         protocols = {run.get("protocol"): run for run in runs if run["benchmark"] == name}
@@ -114,7 +114,7 @@ def _benchmark_names(runs: Sequence[Results]) -> list[str]:
 
 
 def _method_names(runs: Sequence[Results]) -> list[str]:
-    """Name the method of each run, followed by the keys that differ between the method's runs on the benchmark."""
+    """Name each run's method, followed by the keys that differ between its runs on the benchmark."""
     rivals: dict[tuple[str, str], list[int]] = {}
     for place, run in enumerate(runs):
         rivals.setdefault((run["benchmark"], run["method"]), []).append(place)
@@ -126,9 +126,10 @@ def _method_names(runs: Sequence[Results]) -> list[str]:
 
 
 def _differences(runs: Sequence[Results], *, data: bool) -> list[str]:
-    """Find the config keys that differ between runs, and return the values of each run.
+    """Find the config keys that differ between runs, and return their values in each run.
 
-    ``data=True`` compares only the keys that describe the data. ``data=False`` compares all other keys.
+    With ``data=True``, only keys that describe the data are compared. With ``data=False``, only the other keys are
+    compared.
     """
     configs = [run["config"] for run in runs if run.get("config")]
     varied: dict[str, list[Any]] = {}  # values of keys that differ between runs
@@ -150,6 +151,6 @@ def _differences(runs: Sequence[Results], *, data: bool) -> list[str]:
 
 
 def _text(value: Any, values: Sequence[Any]) -> str:
-    """Format a value as text; 2 becomes ``2.0`` if another run has a float, so that equal values look the same."""
+    """Format a value as text; if another run has a float, 2 becomes ``2.0``, so that equal values look the same."""
     numbers = any(isinstance(other, float) for other in values) and type(value) is int
     return str(float(value) if numbers else value)

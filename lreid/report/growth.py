@@ -1,4 +1,4 @@
-"""Show how metrics change with the size of the gallery, as a table for the terminal and as charts for a page."""
+"""Show how metrics change with the size of the gallery, as a table for the terminal and as charts."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ SHOWN = {  # figures with their names and number of decimals
 
 
 def growth_table(growth: Sequence[Mapping[str, Any]]) -> str:
-    """Format the growth results in ``test.json`` as a table: one row per checkpoint, test set and gallery size."""
+    """Format the growth results of ``test.json`` as a table: one row per checkpoint, test set and gallery size."""
     heads = ["checkpoint", "test set", "identities", "images", *(title for title, _ in SHOWN.values())]
     rows = [
         [
@@ -39,7 +39,7 @@ def growth_table(growth: Sequence[Mapping[str, Any]]) -> str:
 
 
 def growth_in(folder: Path) -> list[dict[str, Any]]:
-    """Read the results of ``lreid test --growth`` for a run, from every ``test.json`` in the run's folder.
+    """Read the results of ``lreid test --growth`` from every ``test.json`` in the folder of a run.
 
     Raises:
         InputError: a file cannot be read.
@@ -57,7 +57,7 @@ def growth_in(folder: Path) -> list[dict[str, Any]]:
 
 
 def growth_panels(growth: Sequence[Mapping[str, Any]]) -> list[Panel]:
-    """Make one section of charts per test set, with one line per checkpoint over the number of enrolled identities."""
+    """Make a section of charts per test set, in which a line is a checkpoint over the number of enrolled identities."""
     panels = []
     for test in dict.fromkeys(each["test"] for each in growth):
         models = [each for each in growth if each["test"] == test]

@@ -1,4 +1,4 @@
-"""Show the test identities that were forgotten most, with the method and the task in which this happened."""
+"""Show the test identities that were forgotten most, and by which method in which task."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -23,12 +23,12 @@ Key = tuple[str, str, int]  # benchmark, test set and number of the identity
 
 
 class Pictures(NamedTuple):
-    """Images for the page about a test identity of several runs.
+    """Images for a page that shows how several runs rank test identities.
 
     Attributes:
         faces: an image of each identity.
-        rankings: for each identity and :attr:`Group.name`, pairs of a task number (from 1) and the ranking of one query
-            after this task.
+        rankings: for each identity and :attr:`Group.name`, pairs of a task number (from 1) and a query's ranking after
+            this task.
     """
 
     faces: Mapping[Key, Tile] = MappingProxyType({})
@@ -36,15 +36,13 @@ class Pictures(NamedTuple):
 
 
 class Person(NamedTuple):
-    """A test identity and its average precision, in per cent, after every task.
+    """A test identity and its average precision in per cent after every task.
 
     Attributes:
         gallery: test set of the identity.
-        identity: number of the identity.
-        name: name of the identity.
-        curves: by :attr:`Group.name`, one curve per group that has several tasks and tests the identity. A curve is a
-            list of pairs: task number (from 1) and mean AP over the group's runs. A curve starts at the task that
-            trains the domain of the test set.
+        curves: one curve for each group that has several tasks and tests the identity, by :attr:`Group.name`. A curve
+            consists of pairs: the number of the task (from 1), and the mean AP over the runs of the group. The first
+            task of a curve is the one that trains on the domain of the test set.
     """
 
     gallery: str
@@ -54,19 +52,19 @@ class Person(NamedTuple):
 
     @property
     def lost(self) -> float:
-        """Points of average precision lost from the best to the last task, in the group that lost most."""
+        """Points of average precision that the group with the largest loss lost, from the best to the last task."""
         return max(map(_lost, self.curves.values()))
 
 
 def _lost(curve: Sequence[tuple[int, float]]) -> float:
-    """Points of average precision that an identity lost from its best to the last task."""
+    """Return how many points of average precision an identity lost from its best task to the last one."""
     return max(value for _, value in curve) - curve[-1][1]
 
 
 def most_forgotten(groups: Sequence[Group]) -> list[Person]:
-    """Select at most :data:`SHOWN` identities that lost most AP in any group from the best to the last task.
+    """Select up to :data:`SHOWN` identities that lost the most AP in any group, from the best to the last task.
 
-    The list contains only identities that lost at least :data:`LOST` points. The list leaves out merged test sets.
+    Only identities that lost at least :data:`LOST` points are selected. Merged test sets are left out.
     """
     people: dict[tuple[str, int], Person] = {}
     for group in groups:
@@ -100,7 +98,7 @@ def fate(curve: Sequence[tuple[int, float]], by: str) -> str:
 
 
 def identity_forgetting(groups: Sequence[Group], where: str, pictures: Pictures = Pictures()) -> list[Panel]:  # noqa: B008
-    """Show one entry per identity, with its average precision after every task for every method, and its rankings."""
+    """Show an entry per identity, with its rankings and its average precision after every task for every method."""
     people = most_forgotten(groups)
     if not people:
         return []
@@ -144,7 +142,7 @@ def identity_forgetting(groups: Sequence[Group], where: str, pictures: Pictures 
 
 
 def _of_identity(runs: Sequence[Results], gallery: str, identity: int) -> Points:
-    """Average precision of an identity after every task of each run; empty if a run does not test the identity."""
+    """Return the average precision of an identity after every task of each run; empty if a run does not test it."""
     histories = [run.get("identity_ap", {}).get(gallery, {"ids": [], "ap": []}) for run in runs]
     if any(identity not in each["ids"] for each in histories):
         return []

@@ -67,11 +67,11 @@ class Progress(NamedTuple):
     """The progress of an unfinished run.
 
     Attributes:
-        task, tasks: number of the current task, from 1, and number of all tasks.
-        epoch, epochs: number of finished epochs of the task, and number of all epochs of the task.
+        task, tasks: number of the current task (from 1), and number of all tasks.
+        epoch, epochs: number of finished epochs of the task, and number of all its epochs.
         left: estimated seconds to the end of the run.
-        at: time of this state, seconds since 1970.
-        patience: seconds until the next update; after a longer time, the run may have ended unexpectedly.
+        at: time of this state in seconds since 1970.
+        patience: seconds until the next update; if it takes longer, the run may have ended unexpectedly.
     """
 
     task: int
@@ -84,7 +84,7 @@ class Progress(NamedTuple):
 
     @property
     def time(self) -> str:
-        """The time when the progress was measured, as text."""
+        """Time at which the progress was measured, as text."""
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.at))
 
     def __str__(self) -> str:
@@ -93,14 +93,14 @@ class Progress(NamedTuple):
 
 
 def write_report(run_dir: str | Path, more: Sequence[Panel] = ()) -> Path:
-    """Write ``report.html`` into the folder of a finished or unfinished run, and return the path of the page.
+    """Write ``report.html`` into the folder of a finished or unfinished run, and return its path.
 
     Args:
-        run_dir: the folder.
-        more: further sections.
+        run_dir: folder of the run.
+        more: more sections for the page.
 
     Raises:
-        InputError: there are no results to read, or the page cannot be written.
+        InputError: there are no results, or the page cannot be written.
     """
     path = Path(run_dir) / "report.html"
     write_page(path, [read_results(Path(run_dir) / "results.json")], more=more, links=links_in(path.parent))
@@ -108,7 +108,7 @@ def write_report(run_dir: str | Path, more: Sequence[Panel] = ()) -> Path:
 
 
 def links_in(folder: Path) -> Links:
-    """List links from the page of a run to files in the run's folder: :data:`BESIDE`, and pages of ``lreid test``."""
+    """List links from the page of a run to other files in its folder: :data:`BESIDE` and pages of ``lreid test``."""
     links = [(name, name) for name in BESIDE if (folder / name).exists()]
     for page in files_below(folder / "test"):
         if page.name != "ranked.html":
@@ -131,15 +131,14 @@ def write_page(
 ) -> None:
     """Write a page about finished or unfinished runs, atomically.
 
-    The page needs no other file, is readable on a phone, and follows the reader's light or dark mode. The page averages
-    runs as :func:`lreid.report.groups.grouped` does.
+    The page needs no other file, is readable on a phone, and follows the light or dark mode of the reader. Runs are
+    averaged in the same groups as by :func:`lreid.report.groups.grouped`.
 
     Args:
-        path, runs: path of the page, and content of each ``results.json``.
-        folders: folders of the runs, to which the page links: one per run, or an empty sequence.
-        pictures, more, links: images of identities, further sections, and links to other files.
-        progress: progress of an unfinished run. The page of an unfinished run reloads itself, and shows a warning if
-            updates stop.
+        path, runs: path of the page, and the content of each ``results.json``.
+        folders: folders of the runs to which the page links, one per run, or empty.
+        pictures, more, links: images of identities, more sections, and links to other files.
+        progress: progress of an unfinished run. The page then reloads itself, and shows a warning if updates stop.
 
     Raises:
         InputError: the page cannot be written.
@@ -189,7 +188,7 @@ def _of_benchmark(groups: Sequence[Group], where: str, pictures: Pictures) -> li
 
 
 def _folders(page: Path, runs: Sequence[Results], folders: Sequence[Path]) -> list[Panel]:
-    """Make links from a page about several runs to the page of each run."""
+    """Make links from the page of several runs to the page of each run."""
     entries = []
     for run, folder in zip(runs, folders, strict=len(folders) > 0):
         below = Path(os.path.relpath(folder, page.parent))

@@ -1,4 +1,4 @@
-"""Draw charts with matplotlib, as figures to save and as SVG for pages; the first chart imports matplotlib."""
+"""Draw charts with matplotlib, as figures to save and as SVG for pages; matplotlib is imported by the first chart."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class Line(NamedTuple):
     """A line of a chart.
 
     Attributes:
-        name: name that a point shows on hover, and that the filter of a page searches.
+        name: name that is shown when the mouse is over a point, and that the filter of a page searches.
         points: ``(x, y)`` by ascending x; points that are not finite are left out.
-        place: position among the lines, which determines colour, marker and dashes.
-        band: half the height of the band at each point; empty if there is no band.
+        place: number of the line, which determines its colour, marker and dashes.
+        band: half the height of the band at each point; empty for a line without a band.
         label: shorter name for legends.
-        dash: 1 for the second line of a group, which is dashed.
+        dash: 1 for the second line of a group, which is dashed; otherwise 0.
     """
 
     name: str
@@ -60,12 +60,12 @@ class Line(NamedTuple):
 
     @property
     def dashes(self) -> int:
-        """Index into :data:`STYLES`: the first ten lines have the first style, the next ten lines the next style."""
+        """Index into :data:`STYLES`: the first ten lines have the first style, and the next ten have the next style."""
         return (self.place // COLOURS + self.dash) % len(STYLES)
 
     @property
     def style(self) -> str:
-        """CSS classes of the line's sample in a legend."""
+        """CSS classes of the line's sample in the legend."""
         return f"line-{self.place % COLOURS} dash-{self.dashes}"
 
 
@@ -76,9 +76,9 @@ class Axis(NamedTuple):
         label: label of the x axis.
         limits: left and right end of the x axis.
         ticks: positions and labels on the x axis.
-        dots: whether to mark the points; a marked point shows its value on hover.
+        dots: whether to mark the points; a marked point shows its value when the mouse is over it.
         y_max: upper bound of the y axis.
-        mark: x of a thin vertical line.
+        mark: x position of a thin vertical line.
     """
 
     label: str
@@ -90,7 +90,7 @@ class Axis(NamedTuple):
 
 
 class Dot(NamedTuple):
-    """A point of a scatter plot: position, number of its colour, number of its shape, and text on hover."""
+    """A point of a scatter plot: its position, the numbers of its colour and shape, and its text on hover."""
 
     x: float
     y: float
@@ -100,12 +100,12 @@ class Dot(NamedTuple):
 
 
 def lines_of(groups: Sequence[Group], points: Callable[[Sequence[Results]], Points]) -> list[Line]:
-    """Make one line per group through the means at each x, with a band of one standard deviation (n - 1).
+    """Make a line per group through the means at each x, with a band of one standard deviation (n - 1).
 
     Args:
-        groups: groups of one benchmark; the position of a group determines its colour.
-        points: function that returns the points of a group's runs. An x at which a value is None is left out; a group
-            without points is left out, too.
+        groups: groups of one benchmark, whose order determines their colours.
+        points: function that returns the points of a group's runs. Points whose value is None, and groups without
+            points, are left out.
     """
     lines = []
     for place, (group, label) in enumerate(zip(groups, labels(groups), strict=True)):
@@ -118,14 +118,14 @@ def lines_of(groups: Sequence[Group], points: Callable[[Sequence[Results]], Poin
 
 
 def averages(runs: Sequence[Results], metric: str, kind: Kind) -> Points:
-    """Average a metric over the seen or the unseen test sets, after every task from 1 on."""
+    """Average a metric over the seen or the unseen test sets, after each task."""
     return enumerate(zip(*(curve(run, metric, kind) for run in runs), strict=True), start=1)
 
 
 def learning_curve(runs: Results | Sequence[Results]) -> Figure:
-    """Draw mAP and Rank-1 after every task, averaged over seen and over unseen test sets; this needs no display.
+    """Draw mAP and Rank-1 after every task, averaged over seen and over unseen test sets, without a display.
 
-    Each group of :func:`lreid.report.groups.grouped` is one line: the mean of its runs, with a band of one standard
+    A line is a group of :func:`lreid.report.groups.grouped`: the mean of its runs, with a band of one standard
     deviation (n - 1).
 
     Args:
@@ -153,10 +153,10 @@ def learning_curve(runs: Results | Sequence[Results]) -> Figure:
 
 
 def sensitivity_curve(runs: Sequence[Results], key: str) -> Figure:
-    """Draw the seen mAP after the last task over the values of one config key, as in Figure 4 of DwoPP (BMVC 2022).
+    """Draw the seen mAP after the last task over values of one config key, as in Figure 4 of DwoPP (BMVC 2022).
 
-    Runs that differ only in this key and their seed form one line, with a band of one standard deviation (n - 1). The
-    axis is logarithmic if the values span more than a factor of 10.
+    Runs that differ only in the key and in their seed form a line, with a band of one standard deviation (n - 1). The
+    axis is logarithmic if the largest value is more than 10 times the smallest.
     """
     # Group the runs as if the key did not exist and, if it changes the data, as if all runs had the same protocol.
     finished = [run for run in runs if run["summary"]["seen_mAP"] is not None]
@@ -185,7 +185,7 @@ def sensitivity_curve(runs: Sequence[Results], key: str) -> Figure:
 
 
 def _lines_by_benchmark(groups: Sequence[Group], points: Callable[[Sequence[Results]], Points]) -> list[Line]:
-    """Make lines of all benchmarks for one chart; labels contain the benchmark if there are several."""
+    """Make the lines of all benchmarks for one chart; with several benchmarks, labels contain their names."""
     lines: list[Line] = []
     for benchmark in (names := list(dict.fromkeys(group.benchmark for group in groups))):
         members = [group for group in groups if group.benchmark == benchmark]
@@ -198,7 +198,7 @@ def _lines_by_benchmark(groups: Sequence[Group], points: Callable[[Sequence[Resu
 
 @lru_cache(maxsize=512)  # because the page of an unfinished run is written repeatedly with mostly the same charts
 def line_chart(lines: tuple[Line, ...], title: str, axis: Axis) -> Markup:
-    """Draw lines in a chart, and return an ``<svg>`` element."""
+    """Draw lines in a chart, and return it as an ``<svg>`` element."""
     lines = tuple(_finite(line) for line in lines)
     ends = [y + side * half for line in lines for (_, y), half in _banded(line) for side in (-1, 1)]
     low, high = min([0.0, *ends]), max([0.0, *ends])
@@ -232,7 +232,7 @@ def line_chart(lines: tuple[Line, ...], title: str, axis: Axis) -> Markup:
 
 
 def scatter(dots: Sequence[Dot], box: tuple[float, float, float, float], title: str) -> Markup:
-    """Draw dots in a square with equal scales on both axes, and return an ``<svg>`` element."""
+    """Draw dots in a square with the same scale on both axes, and return it as an ``<svg>`` element."""
     left, bottom, right, top = box
     half = max(right - left, top - bottom, 1e-12) / 2 * SIZE / (SIZE - 2 * MARGIN)
     middle_x, middle_y = (left + right) / 2, (bottom + top) / 2
@@ -253,7 +253,7 @@ def scatter(dots: Sequence[Dot], box: tuple[float, float, float, float], title: 
 
 
 def common_box(*points: np.ndarray) -> tuple[float, float, float, float]:
-    """The smallest box around several sets of points (n, 2): left, bottom, right, top."""
+    """Return the smallest box around several sets of points (n, 2): left, bottom, right, top."""
     together = np.concatenate(points)
     (left, bottom), (right, top) = together.min(0), together.max(0)
     return float(left), float(bottom), float(right), float(top)
@@ -265,7 +265,7 @@ def line_keys(lines: Sequence[Line]) -> Markup:
 
 
 def dot_keys(names: Sequence[str], *, shapes: bool) -> Markup:
-    """Make the legend of the shapes of dots or of the colours of dots, as HTML."""
+    """Make the legend of the shapes or the colours of dots, as HTML."""
     signs = list(SHAPES.values())
     dots = [
         (name, "" if shapes else f" line-{place % COLOURS}", signs[place % len(signs) if shapes else 0])
@@ -275,7 +275,7 @@ def dot_keys(names: Sequence[str], *, shapes: bool) -> Markup:
 
 
 def _draw(axes: Axes, lines: Sequence[Line], *, dots: bool = True) -> None:
-    """Draw lines and their bands; in an SVG the n-th line is the element ``line-n``, and its band is ``band-n``."""
+    """Draw lines and bands; in an SVG, the n-th line is the element ``line-n``, and its band is ``band-n``."""
     for number, line in enumerate(map(_finite, lines)):
         x, y = np.array(line.points, dtype=float).reshape(-1, 2).T
         colour = f"C{line.place % COLOURS}"
@@ -288,12 +288,12 @@ def _draw(axes: Axes, lines: Sequence[Line], *, dots: bool = True) -> None:
 
 
 def _banded(line: Line) -> list[tuple[Point, float]]:
-    """Return the points of a line, each with half the height of the band."""
+    """Return the points of a line, each with half the height of the band there."""
     return list(zip(line.points, line.band or [0.0] * len(line.points), strict=True))
 
 
 def _finite(line: Line) -> Line:
-    """Remove the points of a line that are not finite."""
+    """Return a line without the points that are not finite."""
     measured = [(point, half) for point, half in _banded(line) if math.isfinite(point[1])]
     band = tuple(half for _, half in measured) if line.band else ()
     return line._replace(points=tuple(point for point, _ in measured), band=band)
@@ -308,10 +308,10 @@ def _figure(width: float, height: float, layout: Literal["constrained"] | None =
 def _svg(
     figure: Figure, title: str, hover: Mapping[str, Sequence[str]], names: Mapping[str, str] | None = None
 ) -> Markup:
-    """Return a figure as an ``<svg>`` element; the page's style sheet sets its colours for light and dark mode.
+    """Return a figure as an ``<svg>`` element, whose colours for light and dark mode come from the page's style sheet.
 
-    For the elements of :func:`_draw`, ``hover`` has the text of each marker on hover, and ``names`` the name that the
-    filter of the page searches.
+    For the elements of :func:`_draw`, ``hover`` contains the texts that markers show on hover, and ``names`` the names
+    that the page's filter searches.
     """
     figure.patch.set_visible(False)
     for axes in figure.axes:

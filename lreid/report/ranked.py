@@ -32,8 +32,8 @@ class Tile:
     """An image and the text below it.
 
     Attributes:
-        jpeg: result of :func:`thumbnail`; None if the file is missing.
-        name: source of the image, shown on hover.
+        jpeg: image from :func:`thumbnail`, or None if the file is missing.
+        name: source of the image, which is shown on hover.
         labels: identity and camera of the image.
     """
 
@@ -43,18 +43,18 @@ class Tile:
 
     @property
     def source(self) -> str:
-        """The JPEG as a data URI."""
+        """The JPEG image as a data URI."""
         return f"data:image/jpeg;base64,{base64.b64encode(self.jpeg or b'').decode()}"
 
 
 @dataclass(frozen=True)
 class Match:
-    """One rank of a ranking.
+    """One image of a ranking, with its rank.
 
     Attributes:
         rank: the rank, from 1.
-        score: the score, as text.
-        verdict: a key of :data:`VERDICTS`; empty if there is no verdict.
+        score: score as text.
+        verdict: key of :data:`VERDICTS`, or empty.
         tile: the image at this rank.
     """
 
@@ -66,12 +66,12 @@ class Match:
 
 @dataclass(frozen=True)
 class RankedQuery:
-    """A query with its ranking, best first.
+    """A query with its ranking, best match first.
 
     Attributes:
         tile: the query image.
-        headline: one line about the outcome.
-        matches: matches by ascending rank; a rank may be missing.
+        headline: one line about the result of the query.
+        matches: matches in the order of their ranks; ranks may be missing.
     """
 
     tile: Tile
@@ -81,13 +81,11 @@ class RankedQuery:
 
 @dataclass(frozen=True)
 class Section:
-    """Rankings that belong together.
+    """Rankings that are shown together.
 
     Attributes:
-        title: heading.
-        note: one line below the heading.
-        rankings: the rankings, in this order.
-        wide: whether the images are wider than high, as for vehicles.
+        note: line below the heading.
+        wide: whether images are wider than high, as for vehicles.
     """
 
     title: str
@@ -105,11 +103,10 @@ def write_ranked(
     links: Sequence[tuple[str, str]] = (),
     more: Sequence[Panel] = (),
 ) -> None:
-    """Write the page atomically.
+    """Write a page of rankings, atomically.
 
     Args:
-        path: the file.
-        title: heading.
+        path: path of the page.
         intro: lines below the heading.
         sections: rankings.
         links: text and address of each link.
@@ -123,7 +120,7 @@ def write_ranked(
 
 
 def ranked_panel(section: Section) -> Panel:
-    """Make the section of a page with the rankings, and with a legend of their verdicts."""
+    """Make the section of a page that contains the rankings and a legend of their verdicts."""
     verdicts = {match.verdict for each in section.rankings for match in each.matches}
     used = [verdict for verdict in VERDICTS if verdict in verdicts]
     body = render("rankings.html", verdicts=VERDICTS, used=used, rankings=section.rankings)
@@ -131,11 +128,11 @@ def ranked_panel(section: Section) -> Panel:
 
 
 def thumbnail(image: np.ndarray, *, blur: bool = False) -> bytes:
-    """Encode an image as JPEG, at most ``HEIGHT`` pixels high; smaller images are not enlarged.
+    """Encode an image as JPEG of at most ``HEIGHT`` pixels in height; smaller images are not enlarged.
 
     Args:
         image: (H, W, 3) uint8, RGB.
-        blur: blur the image until faces cannot be recognised, for pages that others will see.
+        blur: whether to blur the image until faces cannot be recognised, for pages that others will see.
     """
     small = Image.fromarray(image)
     small.thumbnail((2 * HEIGHT, HEIGHT), Image.Resampling.LANCZOS)

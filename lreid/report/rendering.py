@@ -1,4 +1,4 @@
-"""Render HTML from the templates of this package; values from runs and users are escaped."""
+"""Render HTML from the templates of this package, and escape the values from runs and users."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -12,18 +12,18 @@ from lreid.report.tables import number
 
 
 class Cell(NamedTuple):
-    """A number in a table: its text, and its value for sorting, which puts None last."""
+    """A number in a table: its text, and its value for sorting (None comes last)."""
 
     text: str
     value: float | None
 
 
 class Row(NamedTuple):
-    """A line of a table.
+    """A row of a table.
 
     Attributes:
-        name: name that the filter of the page compares; empty for rows that the filter never hides.
-        cells: texts, and numbers as :class:`Cell`; the first cell is the heading of the row.
+        name: name that the page's filter compares; empty for rows that are always shown.
+        cells: texts, or numbers as :class:`Cell`; the first cell is the heading of the row.
     """
 
     name: str
@@ -31,13 +31,11 @@ class Row(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table that the reader can sort by a click on a heading.
+    """A table that the reader can sort by clicking a heading.
 
     Attributes:
         title: title for screen readers.
-        heads: headings of the columns.
-        rows: rows of the table.
-        compared: whether the filter of the page counts the rows.
+        compared: whether the page's filter counts the rows.
     """
 
     title: str
@@ -54,11 +52,10 @@ class Panel(NamedTuple):
     """A section of a page, which the reader can open and close.
 
     Attributes:
-        title: heading.
         note: a line about the content, or empty.
         body: content of the section.
         wide: whether images are wider than high, as for vehicles.
-        name: name that the filter of the page compares; empty for sections that the filter never hides.
+        name: name that the page's filter compares; empty for sections that are always shown.
     """
 
     title: str
@@ -69,12 +66,12 @@ class Panel(NamedTuple):
 
 
 def panel(template: str, title: str, note: str, **values: Any) -> Panel:
-    """Make a section with a body from a template (see :func:`render`)."""
+    """Make a section whose body is a rendered template (see :func:`render`)."""
     return Panel(title, note, render(template, title=title, **values))
 
 
 def anchored(panels: Iterable[Panel]) -> list[tuple[str, Panel]]:
-    """Give each section a unique name, which is the target of links."""
+    """Give each section a unique name, to which links can point."""
     named: dict[str, Panel] = {}
     for each in panels:
         name = anchor(each.title)
@@ -90,12 +87,12 @@ def anchor(title: str) -> str:
 
 
 def inside(title: str, name: str, panels: Sequence[Panel]) -> Panel:
-    """Make one section that contains several sections; the reader can open each section separately."""
+    """Make a section that contains several sections, each of which the reader can open."""
     return Panel(title, "", render("inside.html", panels=panels), name=name)
 
 
 def once(page: str) -> str:
-    """Store an image that a page shows repeatedly only once; ``script.js`` copies the image to the other places."""
+    """Store an image that a page shows several times only once; ``script.js`` copies it to the other places."""
     first: dict[str, int] = {}
 
     def put(image: re.Match[str]) -> str:
@@ -108,15 +105,15 @@ def once(page: str) -> str:
 
 
 def render(template: str, **values: Any) -> Markup:
-    """Fill a template in ``templates/`` with values; return HTML that other templates do not escape again.
+    """Fill a template in ``templates/`` with values, and return HTML that other templates do not escape again.
 
-    The template engine escapes all values that are not :class:`Markup`.
+    The template engine escapes all values except :class:`Markup`.
     """
     return Markup(_ENVIRONMENT.get_template(template).render(values))
 
 
 def _static(name: str) -> Markup:
-    """Return the content of a file in ``static/``, to be included in a page."""
+    """Return the content of a file in ``static/``, to include it in a page."""
     return Markup((Path(__file__).parent / "static" / name).read_text(encoding="utf-8"))
 
 

@@ -1,7 +1,7 @@
-"""Make sections of metrics and facts: tables, results matrices, hardest identities, protocol and settings.
+"""Sections of metrics and facts: tables, results matrices, hardest identities, protocol and settings.
 
-Functions with an argument ``where`` show the groups of one benchmark; ``where`` is a suffix for titles that names the
-benchmark. A function that returns a list of sections returns an empty list if it has nothing to show.
+Functions with an argument ``where`` show the groups of one benchmark, which this suffix for titles names. Functions
+that return a list of sections return an empty list if there is nothing to show.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,7 +36,7 @@ class Card(NamedTuple):
 
 
 def cards(results: Results) -> list[Card]:
-    """Make the large numbers of the summary; the sign of a difference, such as forgetting, determines the colour."""
+    """Make the large numbers of the summary; the sign of a difference such as forgetting determines its colour."""
     shown = []
     for column in (*FIGURES, *TRANSFER):
         if column.key == "mean_over_tasks_mAP" and len(results["mAP"]) < 2:  # equals the seen mAP
@@ -57,7 +57,7 @@ def comparison(groups: Sequence[Group]) -> list[Panel]:
 
 
 def cost(groups: Sequence[Group]) -> list[Panel]:
-    """Images, exemplars, time and memory."""
+    """Show training images, exemplars, time and memory of each group."""
     columns = cost_columns([run for group in groups for run in group.runs])
     if all(mean is None for spreads in group_figures(groups, columns) for mean, _ in spreads):
         return []
@@ -66,7 +66,7 @@ def cost(groups: Sequence[Group]) -> list[Panel]:
 
 
 def _group_table(title: str, groups: Sequence[Group], columns: Sequence[Column]) -> Table:
-    """Make one row per group, with columns for benchmark and AP convention only if these differ between groups."""
+    """Make a row per group, with columns for benchmark and AP convention only if groups differ in them."""
     names = {"benchmark": [group.benchmark for group in groups], "AP": [group.ap for group in groups]}
     figures = group_figures(groups, columns)
     spreads = {column: [each[place] for each in figures] for place, column in enumerate(columns)}
@@ -84,7 +84,7 @@ def _group_table(title: str, groups: Sequence[Group], columns: Sequence[Column])
 
 
 def results_matrix(groups: Sequence[Group], where: str) -> list[Panel]:
-    """Show the results matrix of each group, averaged over its runs; with several groups, a click opens a matrix."""
+    """Show the results matrix of each group, averaged over runs; with several groups, a click opens a matrix."""
     averaged = [
         (group, label, mean_results(group.runs))
         for group, label in zip(groups, labels(groups), strict=True)
@@ -115,7 +115,7 @@ def results_matrix(groups: Sequence[Group], where: str) -> list[Panel]:
 
 
 def past_galleries(groups: Sequence[Group], where: str) -> list[Panel]:
-    """Show the mAP of new models' queries in old models' galleries, for each group with ``EVAL.CROSS_MODEL``."""
+    """Show the mAP of new models' queries in old models' galleries, for groups with ``EVAL.CROSS_MODEL``."""
     panels = []
     for group, label in zip(groups, labels(groups), strict=True):
         runs = [run for run in group.runs if run.get("cross_model")]
@@ -143,7 +143,7 @@ def past_galleries(groups: Sequence[Group], where: str) -> list[Panel]:
 
 
 def mean_results(runs: Sequence[Results]) -> Results:
-    """Return the first run, with its matrices ``mAP`` and ``rank1`` replaced by the means over all runs."""
+    """Return the first run with the means over all runs as its matrices ``mAP`` and ``rank1``."""
     means: Any = {
         metric: [
             [sum(values) / len(values) for values in zip(*rows, strict=True)]
@@ -155,13 +155,13 @@ def mean_results(runs: Sequence[Results]) -> Results:
 
 
 def _matrix_heads(results: Results) -> list[tuple[str, str]]:
-    """Return name and kind of each column: first the galleries, then the means over galleries."""
+    """Return the name and kind of each column: the galleries, then the means over galleries."""
     heads = [(gallery["name"], str(gallery["kind"])) for gallery in results["galleries"]]
     return heads + [("mean", kind) for kind in averaged_kinds(results)]
 
 
 def _before(group: Group, largest: float) -> list[tuple[str, list[dict[str, Any]]]]:
-    """Make the row of the results matrix for the initial model, if the group is a single run that tested this model."""
+    """Make the initial model's row of the results matrix, if the group is a single run that tested this model."""
     run = group.runs[0]
     if len(group.runs) > 1 or not run.get("initial"):
         return []
@@ -170,7 +170,7 @@ def _before(group: Group, largest: float) -> list[tuple[str, list[dict[str, Any]
 
 
 def _matrix_cells(results: Results, row: int, largest: float, *, trained: bool = True) -> list[dict[str, Any]]:
-    """A row of the matrix: ``kind`` (trained, before or mean), ``mAP``, ``rank1``, and the ``depth`` of the colour."""
+    """Make a row of the matrix: ``kind`` (trained, before or mean), ``mAP``, ``rank1`` and ``depth`` of colour."""
     cells: list[dict[str, Any]] = []
     for gallery, value, rank1 in zip(results["galleries"], results["mAP"][row], results["rank1"][row], strict=True):
         kind = "trained" if gallery["kind"] != "seen" or (trained and is_trained(gallery, row)) else "before"
@@ -182,7 +182,7 @@ def _matrix_cells(results: Results, row: int, largest: float, *, trained: bool =
 
 
 class Hard(NamedTuple):
-    """A test identity with its average precision after the last task and after its best task, averaged over runs."""
+    """A test identity with its average precision after the last and after its best task, averaged over runs."""
 
     gallery: str
     number: int
@@ -194,7 +194,7 @@ class Hard(NamedTuple):
 def hardest(groups: Sequence[Group], where: str, pictures: Pictures = Pictures()) -> list[Panel]:  # noqa: B008
     """List the identities with the lowest AP after the last task, averaged over the finished runs of all groups.
 
-    Each AP convention has a separate list. The lists leave out merged test sets, because their identities also occur in
+    Each AP convention has a list of its own. Merged test sets are left out, because their identities also occur in
     other test sets.
     """
     runs = [run for group in groups for run in group.runs]
@@ -216,12 +216,12 @@ def hardest(groups: Sequence[Group], where: str, pictures: Pictures = Pictures()
 
 
 def finished(runs: Sequence[Results]) -> Sequence[Results]:
-    """Select the finished runs, or all runs if none is finished."""
+    """Select the finished runs, or all runs if none of them is finished."""
     return [run for run in runs if len(run["mAP"]) == len(run["tasks"])] or runs
 
 
 def hardest_identities(runs: Sequence[Results]) -> list[Hard]:
-    """Return all test identities, sorted by ascending average precision."""
+    """Return all test identities in ascending order of average precision."""
     people: dict[tuple[str, int, str], list[tuple[float, float]]] = {}  # final AP and best AP of each run
     for run in runs:
         own = {gallery["name"] for gallery in run["galleries"] if gallery["kind"] != "merged"}
@@ -237,7 +237,7 @@ def hardest_identities(runs: Sequence[Results]) -> list[Hard]:
 
 
 def made_by(groups: Sequence[Group], where: str) -> list[Panel]:
-    """Show the command of each group; for a single group also show the keys that differ from its config files."""
+    """Show the command of each group; for a single group, also the keys that differ from its config files."""
     commands = [
         (label, group.runs[0]["command"])
         for label, group in zip(labels(groups), groups, strict=True)
@@ -277,7 +277,7 @@ def differing_keys(groups: Sequence[Group], where: str) -> list[Panel]:
 
 
 def protocol(groups: Sequence[Group], where: str) -> list[Panel]:
-    """Show the protocol of the tests; runs are comparable if their protocols are the same."""
+    """Show the protocol of the tests; only runs with the same protocol are comparable."""
     runs = [run for group in groups for run in group.runs]
     configs = [run.get("config") or {} for run in runs]
     galleries = {
@@ -300,7 +300,7 @@ def protocol(groups: Sequence[Group], where: str) -> list[Panel]:
 
 
 def settings(runs: Sequence[Results]) -> list[Panel]:
-    """Show methods, data and versions of the runs, and the cost if there is a single run."""
+    """Show methods, data and versions of the runs, and the cost of a single run."""
     entries: list[tuple[str, Any]] = [
         ("method", _distinct(run["method"] for run in runs)),
         ("benchmark", _distinct(run["benchmark"] for run in runs)),
@@ -324,18 +324,18 @@ def settings(runs: Sequence[Results]) -> list[Panel]:
 
 
 def _facts(title: str, entries: Sequence[tuple[str, Any]]) -> list[Panel]:
-    """Make a section of the entries that have a value."""
+    """Make a section of those entries that have a value."""
     stated = [(name, value) for name, value in entries if value is not None]
     return [panel("facts.html", title, "", facts=stated)] if stated else []
 
 
 def _distinct(values: Iterable[Any]) -> str | None:
-    """Join the distinct values with commas; None if there are none."""
+    """Join distinct values by commas; None if there are none."""
     return ", ".join(dict.fromkeys(str(value) for value in values if value is not None)) or None
 
 
 def _searched(config: dict[str, Any]) -> str | None:
-    """Describe the ranking options of a run; None if the run did not record them."""
+    """Describe the ranking options of a run; None if it did not record them."""
     if config.get("EVAL.BACKEND") != "faiss":
         return config.get("EVAL.BACKEND")
     return f"faiss {config['EVAL.INDEX']}, {config['EVAL.INDEX_DEPTH']} images"

@@ -1,4 +1,4 @@
-"""Make tables of one run, of several compared runs and of tested models, as text, Markdown, CSV or LaTeX."""
+"""Tables of one run, of several runs and of tested models, as text, Markdown, CSV or LaTeX."""
 
 import csv
 import io
@@ -20,7 +20,7 @@ Spread = tuple[float | None, float | None]  # mean and standard deviation
 
 
 class Column(NamedTuple):
-    """A column of a comparison: key of the metric, heading, number of decimals, and whether to show the sign."""
+    """A column of a comparison: metric key, heading, number of decimals, and whether to show the sign."""
 
     key: str
     title: str
@@ -28,7 +28,7 @@ class Column(NamedTuple):
     signed: bool = False
 
     def text(self, mean: float | None, std: float | None = None) -> str:
-        """A cell, see :func:`spread_text`."""
+        """Format a cell, see :func:`spread_text`."""
         return spread_text(mean, std, self.digits, self.signed)
 
 
@@ -40,7 +40,7 @@ CHANGES = {"forgetting": " (drop < 0)", "plasticity": "", "backward_transfer": "
 
 
 def _figures(metrics: Sequence[Metric]) -> tuple[Column, ...]:
-    """Make columns for the metrics after the last task on each kind of test set, and for the metrics over all tasks."""
+    """Make columns for the metrics after the last task on each kind of test set, and for the means over all tasks."""
     return (
         *(Column(f"{key}_{each.name}", f"{title} {each.title}") for key, title in SETS.items() for each in metrics),
         Column("mean_over_tasks_mAP", "mean mAP"),
@@ -79,9 +79,8 @@ SWITCHES = (
 def task_table(results: Results) -> str:
     """Format the results after every finished task, as text for a terminal of 100 columns.
 
-    Cells are mAP / Rank-1 in per cent; brackets mean that the gallery's domain had not been trained yet. If the
-    galleries do not fit side by side, the table shows averages after every task, and single galleries only after the
-    last task.
+    Cells are mAP / Rank-1 in per cent, in brackets if the gallery's domain had not been trained yet. If the galleries
+    do not fit side by side, the table shows averages after every task and single galleries after the last task.
     """
     done, config = len(results["mAP"]), results.get("config", {})
     head = (
@@ -108,7 +107,7 @@ def task_table(results: Results) -> str:
 
 
 def _by_task_and_gallery(results: Results) -> str:
-    """Show all galleries after every task; if they do not fit, show the averages after every task and the last row."""
+    """Show single galleries after every task; if they do not fit, show averages, and single galleries at the end."""
     galleries, rows = results["galleries"], range(len(results["mAP"]))
     kinds = averaged_kinds(results)
     names = [f"{row + 1} {results['tasks'][row]}" for row in rows]
@@ -133,9 +132,9 @@ def _by_task_and_gallery(results: Results) -> str:
 
 
 def past_gallery_table(results: Results) -> str:
-    """Format the mAP of each model's queries (rows) in the galleries of this model and of all earlier models (columns).
+    """Format the mAP of each model's queries (rows) in galleries of this model and of all earlier models (columns).
 
-    Each value is a mean over the test sets on whose domain the column's model had been trained.
+    A value is the mean over the test sets on whose domain the column's model was trained.
     """
     rows = [[name, *map(number, values)] for name, values in past_gallery_rows([results])]
     free = [number(results["summary"].get(f"reindex_free_{metric}")) for metric in ("mAP", "rank1")]
@@ -147,7 +146,7 @@ def past_gallery_table(results: Results) -> str:
 
 
 def past_gallery_rows(runs: Sequence[Results]) -> list[tuple[str, list[float | None]]]:
-    """Average the rows of :func:`past_gallery_table` over the runs of a group: name of the task, and its values."""
+    """Average the rows of :func:`past_gallery_table` over the runs of a group; a row is a task name and values."""
     rows: list[tuple[str, list[float | None]]] = []
     for row in range(min((len(run["mAP"]) for run in runs), default=0)):
         columns = [[cross_average(run, "mAP", row, past) for run in runs] for past in range(row + 1)]
@@ -164,17 +163,18 @@ def comparison_table(
     cost: bool = False,
     switches: bool = False,
 ) -> str:
-    """Compare runs: mean ± standard deviation (n - 1) over the seeds of each method on each benchmark, in per cent.
+    """Compare methods on benchmarks: mean ± standard deviation (n - 1) over the seeds, in per cent.
 
-    The table does not average runs with different protocols, configs, AP conventions or numbers of finished tasks (see
-    :func:`lreid.report.groups.group_names`). The order of groups is the order of their first runs.
+    Runs with different protocols, configs, AP conventions or numbers of finished tasks are not averaged (see
+    :func:`lreid.report.groups.group_names`). Groups are in the order of their first runs.
 
     Args:
         runs: contents of ``results.json``.
-        format: ``text``, ``markdown``, ``csv`` (all metrics, with mean and deviation in separate columns), or ``latex``
-            (a booktabs ``tabular``).
-        each: make one row per run instead of one per group.
-        cost, switches: add the columns of :func:`cost_columns`, or ``SWITCHES`` (for runs with ``EVAL.DRIFT_STEPS``).
+        format: ``text``, ``markdown``, ``csv`` (all metrics, with mean and standard deviation in separate columns), or
+            ``latex`` (a ``tabular`` of booktabs).
+        each: whether to make a row per run instead of a row per group.
+        cost, switches: whether to add the columns of :func:`cost_columns`, or ``SWITCHES`` (for runs with
+            ``EVAL.DRIFT_STEPS``).
 
     Raises:
         ValueError: the format is unknown.
@@ -212,7 +212,7 @@ def comparison_table(
 def _comparison_csv(
     keys: Sequence[str], columns: Sequence[Column], figures: Sequence[tuple[Sequence[str], Sequence[Spread]]]
 ) -> str:
-    """Format the comparison as CSV: text columns, then one column per mean and one per deviation."""
+    """Format the comparison as CSV: text columns, then a column for each mean and each standard deviation."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
     table.writerow([*keys, *(f"{column.key}{part}" for column in columns for part in ("", "_std"))])
@@ -222,7 +222,7 @@ def _comparison_csv(
 
 
 def _unequal(runs: Sequence[Results]) -> tuple[Column, ...]:
-    """Add a column of training images seen, if finished runs on one benchmark saw different numbers of images."""
+    """Add a column of training images seen, if finished runs on a benchmark differ in this number."""
     counts: dict[str, set[int | None]] = {}
     for run in runs:
         if len(run["mAP"]) == len(run["tasks"]):
@@ -231,7 +231,7 @@ def _unequal(runs: Sequence[Results]) -> tuple[Column, ...]:
 
 
 def score_table(results: dict[str, Any]) -> str:
-    """Format metrics of models on test sets, in per cent: one row per checkpoint, test set and variant, and notes."""
+    """Format metrics of models on test sets in per cent: a row per checkpoint, test set and variant, then notes."""
     rates = sorted({rate["false_accept_rate"] for row in results["rows"] for rate in row["open_set"]}, reverse=True)
     heads = [*(metric.title for metric in METRICS), *(f"TPR@{rate:g}%" for rate in rates), "no match"]
     rows = []
@@ -254,7 +254,7 @@ def score_table(results: dict[str, Any]) -> str:
 
 
 def index_table(results: dict[str, Any]) -> str:
-    """Show how much accuracy indexes lose compared with the exact ranking, and metrics that help to choose an index."""
+    """Show how much accuracy indexes lose compared with exact ranking, and metrics that help to choose one."""
     exact = {(row["checkpoint"], row["test"]): row for row in results["rows"] if row["variant"] == "plain"}
     shown = [("mAP", "mAP"), ("rank1", "R1")]
     heads = ["checkpoint", "test set", "index", *(head for _, title in shown for head in (title, "minus exact"))]
@@ -276,7 +276,7 @@ def index_table(results: dict[str, Any]) -> str:
 
 
 def cross_model_table(results: dict[str, Any]) -> str:
-    """Show, per test set, the mAP with queries by each model (rows) and the gallery by each model (columns)."""
+    """For each test set, show the mAP with each model's queries (rows) and each model's gallery (columns)."""
     tables = []
     for matrix in results["cross_model"]:
         names = matrix["checkpoints"]
@@ -289,12 +289,12 @@ def cross_model_table(results: dict[str, Any]) -> str:
 
 
 def cost_columns(runs: Sequence[Results]) -> tuple[Column, ...]:
-    """Return the columns :data:`COST`, and the size of the adapter if a run has one."""
+    """Return the columns :data:`COST`, and the adapter's size if a run has an adapter."""
     return COST + (ADAPTER,) * any("adapter" in (run.get("stored") or {}) for run in runs)
 
 
 def _cost(run: Results) -> dict[str, float | None]:
-    """Values of the columns of :func:`cost_columns`; a value that the run did not record is None."""
+    """Return the values for :func:`cost_columns`, None for values that the run did not record."""
     seconds = run.get("seconds", {})
     trained = seconds.get("train_cpu") or seconds.get("train")
     steps = run.get("steps_trained")
@@ -312,7 +312,7 @@ def _cost(run: Results) -> dict[str, float | None]:
 
 
 def _switches(run: Results) -> dict[str, float | None]:
-    """Values of :data:`SWITCHES`; a value that the run did not record is None."""
+    """Return the values for :data:`SWITCHES`, None for values that the run did not record."""
     moved: dict[str, list[float]] = {"stored": [], "held_out": []}
     for switch in run.get("drift") or []:
         for name, curves in switch.items():
@@ -340,9 +340,9 @@ def _cell(results: Results, row: int, column: int) -> str:
 
 
 def group_figures(groups: Sequence[Group], columns: Sequence[Column]) -> list[list[Spread]]:
-    """Compute mean and standard deviation of each column over the runs of each group.
+    """Compute the mean and standard deviation of each column over the runs of each group.
 
-    For methods that learn all tasks at once, the mean over tasks is None, because these methods have a single task.
+    For methods that learn all tasks at once, means over tasks are None, because there is a single task.
     """
     tasks: dict[str, int] = {}  # by benchmark
     for group in groups:
@@ -357,7 +357,7 @@ def group_figures(groups: Sequence[Group], columns: Sequence[Column]) -> list[li
 
 
 def mean_and_std(values: Sequence[float | None]) -> Spread:
-    """Mean and sample deviation (n - 1); both are None if a value is None. A single value has the deviation None."""
+    """Return mean and sample standard deviation (None for one value), or two None if any value is None."""
     numbers = [value for value in values if value is not None]
     if len(numbers) < len(values):
         return None, None
@@ -365,13 +365,13 @@ def mean_and_std(values: Sequence[float | None]) -> Spread:
 
 
 def spread_text(mean: float | None, std: float | None, digits: int = 1, signed: bool = False) -> str:
-    """Format mean and deviation as text, ``82.8 ± 1.4``; a part that is None is left out."""
+    """Format mean and standard deviation as text, ``82.8 ± 1.4``, without parts that are None."""
     text = number(mean, digits, signed)
     return text if std is None else f"{text} ± {number(std, digits)}"
 
 
 def text_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1, style: str = "simple") -> str:
-    """Format a table as text; the first ``left`` columns are flush left, the others flush right."""
+    """Format a table as text; the first ``left`` columns are flush left, and the others flush right."""
     return tabulate(rows, heads, tablefmt=style, stralign="right", colalign=left * ["left"], disable_numparse=True)
 
 
@@ -384,7 +384,7 @@ def number(value: float | None, digits: int = 1, signed: bool = False) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as text: ``1 h 2 min``, ``3 min 5 s`` or ``7 s``."""
+    """Format seconds as text: ``1 h 2 min``, ``3 min 5 s`` or ``7 s``."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"

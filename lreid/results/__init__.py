@@ -1,4 +1,4 @@
-"""Create, check, read and summarise ``results.json``: the facts about a run and its metrics after every task."""
+"""Create, check, read and summarise ``results.json``: facts about a run, and its metrics after every task."""
 
 from lreid.results.content import (
     KINDS,

@@ -1,4 +1,4 @@
-"""The content of ``results.json``: plain values, which fit into JSON and into checkpoints.
+"""The content of ``results.json``: plain values, which JSON and checkpoints can store.
 
 Metrics are in per cent.
 """
@@ -23,7 +23,7 @@ KINDS: tuple[Kind, ...] = ("seen", "unseen")  # kinds that are averaged over sev
 
 
 class Gallery(TypedDict, total=False):
-    """A test set, which is one column of every matrix; ``first_task`` is None if its domain is not trained."""
+    """A test set, one column of every matrix; ``first_task`` is None if no task trains on its domain."""
 
     name: str
     kind: Kind
@@ -34,14 +34,13 @@ class Gallery(TypedDict, total=False):
 
 
 class Key(NamedTuple):
-    """The form of a key of ``results.json``, and its initial value.
+    """The required form of a key of ``results.json``, and its initial value.
 
     Attributes:
-        form: form of the value, see :func:`lreid.reading.misfit`; None allows any value, because no report reads the
-            key.
-        empty: function that creates the value before the first task; None if the run sets it.
-        needed: refuse results without this key. A key that is not needed may be missing in results of earlier versions
-            of lreid.
+        form: form of the value, see :func:`lreid.reading.misfit`; None allows any value, because no report reads it.
+        empty: function that creates the value before the first task, or None if the run sets it.
+        needed: whether results without this key are refused. Keys that are not needed may be missing in results of
+            earlier versions of lreid.
     """
 
     form: Any = None
@@ -52,8 +51,8 @@ class Key(NamedTuple):
 class Results(TypedDict, total=False):
     """The content of ``results.json``: each key with its type, its form and its initial value.
 
-    Every metric of :data:`METRICS` has a matrix under the name of the metric, with one row per finished task and one
-    column per gallery. This class lists only some of the metrics.
+    Every metric in :data:`METRICS` has a matrix under its name, with one row per finished task and one column per
+    gallery. This class lists only some of the metrics.
     """
 
     schema: int
@@ -131,23 +130,23 @@ class Results(TypedDict, total=False):
 
 
 def keys() -> dict[str, Key]:
-    """Return all keys of ``results.json`` that are annotated with a :class:`Key`, by name."""
+    """Return all keys of ``results.json`` that have a :class:`Key` annotation, by name."""
     hints = get_type_hints(Results, include_extras=True)
     return {name: key for name, hint in hints.items() for key in getattr(hint, "__metadata__", ())}
 
 
 def names_of(results: Results) -> list[str]:
-    """Names of the metrics in the results of a run; earlier versions of lreid had fewer metrics."""
+    """Return the names of the metrics in a run's results; earlier versions of lreid had fewer metrics."""
     return [metric.name for metric in METRICS if metric.name in results]
 
 
 def matrix(results: Results, metric: str) -> list[list[float]]:
-    """The matrix of a metric: one row per finished task, one column per gallery."""
+    """Return the matrix of a metric, with one row per finished task and one column per gallery."""
     return results[metric]  # type: ignore[literal-required]
 
 
 def averaged_kinds(results: Results) -> list[Kind]:
-    """Return the kinds of test set that are reported as a mean, because the run has several test sets of the kind."""
+    """Return the kinds of test sets that are reported as a mean, because the run has several of the kind."""
     return [kind for kind in KINDS if sum(gallery["kind"] == kind for gallery in results["galleries"]) > 1]
 
 
@@ -158,7 +157,7 @@ def is_trained(gallery: Gallery, row: int) -> bool:
 
 
 def columns(results: Results, row: int, kind: Kind) -> list[int]:
-    """Columns of the galleries of a kind; seen galleries are included if their domain was trained by task ``row``."""
+    """Return the columns of galleries of a kind; a seen gallery counts once a task up to ``row`` trained it."""
     return [
         column
         for column, gallery in enumerate(results["galleries"])

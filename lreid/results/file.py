@@ -20,7 +20,7 @@ FORM = {
 
 
 def write(path: Path, results: Results) -> None:
-    """Write ``results.json`` atomically, with :func:`~lreid.reading.escaped` text that :func:`read` converts back."""
+    """Write ``results.json`` atomically, in :func:`~lreid.reading.escaped` text that :func:`read` converts back."""
     write_text(path, json.dumps(escaped(results)) + "\n")
 
 
@@ -59,7 +59,7 @@ def rename_old_keys(results: Any) -> None:
 
 
 def fault(results: Any) -> str | None:
-    """Describe the first fault in the content of a ``results.json``; None if the content is consistent."""
+    """Describe the first fault in the content of a ``results.json``; None if there is none."""
     if reason := misfit(results, FORM) or _no_figure(results):
         return reason
     tasks, galleries = len(results["tasks"]), results["galleries"]
@@ -108,7 +108,7 @@ def _no_cross_model(results: dict[str, Any], crossed: dict[str, Any]) -> str | N
 
 
 def _no_figure(results: dict[str, Any]) -> str | None:
-    """Describe the first number that is infinite, NaN or too large to compute with; None if all numbers are valid."""
+    """Describe the first number that is infinite, NaN or too large to compute with; None if there is none."""
     read_keys = {name.removesuffix("?") for name in FORM}
     waiting = [(key, value) for key, value in results.items() if key in read_keys]
     while waiting:  # a loop, because a config may be nested too deeply for recursion

@@ -1,4 +1,4 @@
-"""Confidence intervals for the difference between two models on the same queries."""
+"""Confidence intervals for the difference between two models with the same queries."""
 
 from collections.abc import Sequence
 
@@ -10,18 +10,18 @@ DRAWS = 2000
 def gain_interval(
     before: Sequence[float], after: Sequence[float], queries: Sequence[int], *, level: float = 0.95
 ) -> tuple[float, float]:
-    """Bootstrap interval of the difference between two mAPs, by resampling identities.
+    """Compute a bootstrap interval for the difference between two mAPs, by resampling identities.
 
-    The queries of an identity are drawn together, because their average precisions depend on each other. Both models
-    are scored on the same random draws, and every call makes the same draws.
+    All queries of an identity are drawn together, because their average precisions depend on each other. Both models
+    are scored on the same random draws of identities, and every call makes the same draws.
 
     Args:
-        before, after: average precision of each of n identities, for the two models.
+        before, after: average precision of each of n identities, under each of the two models.
         queries: number of queries of each identity, 1 or more.
         level: confidence level, in (0, 1).
 
     Returns:
-        Lower and upper end of ``mAP(after) - mAP(before)``, in the unit of the precisions.
+        Lower and upper end of ``mAP(after) - mAP(before)``, in the unit of the average precisions.
 
     Raises:
         ValueError: there is no identity.

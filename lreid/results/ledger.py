@@ -1,4 +1,4 @@
-"""Create or continue the content of ``results.json``, and record the measurements of a run."""
+"""Create or continue the content of ``results.json``, and record measurements of a run in it."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ from lreid.results.summaries import summarise_accuracies, summary
 
 
 class Figures(Protocol):
-    """The metrics of a test set after a task, see :class:`lreid.evaluation.TestFigures`."""
+    """Metrics of a test set after a task, see :class:`lreid.evaluation.TestFigures`."""
 
     @property
     def metrics(self) -> Mapping[str, float]:
@@ -24,7 +24,7 @@ class Figures(Protocol):
 
     @property
     def identity_queries(self) -> Mapping[int, int]:
-        """Number of queries with a match, per identity."""
+        """Number of queries with a match for each identity."""
 
     @property
     def num_valid(self) -> int:
@@ -32,7 +32,7 @@ class Figures(Protocol):
 
     @property
     def cross_model(self) -> Sequence[Mapping[str, float]]:
-        """Metrics of searches in the gallery features of each model so far; empty without such searches."""
+        """Metrics of searches in the gallery features of each earlier model; empty without such searches."""
 
 
 def start(**given: Any) -> Results:
@@ -48,7 +48,7 @@ def start(**given: Any) -> Results:
 
 
 def resumed(fresh: Results, saved: Results, path: Path) -> Results:
-    """Return the content of the checkpoint at ``path``, with missing keys from ``fresh``, to continue a run.
+    """Return the results in the checkpoint at ``path``, with missing keys from ``fresh``, to continue a run.
 
     Raises:
         InputError: the data have changed since the start of the run.
@@ -69,7 +69,7 @@ def resumed(fresh: Results, saved: Results, path: Path) -> Results:
 
 
 def _other_content(fresh: Results, saved: Results) -> str:
-    """Name the first task or gallery whose images have been replaced; finished tasks are not checked."""
+    """Name the first task or gallery whose images were replaced; finished tasks are not checked."""
     saved_prints, fresh_prints, done = saved.get("content", fresh["content"]), fresh["content"], len(saved["mAP"])
     for kind, names, first in (
         ("tasks", fresh["tasks"], done),
@@ -85,9 +85,9 @@ def add_task(results: Results, figures: Sequence[Figures], unfused: Sequence[Fig
     """Record the metrics of all galleries after a task, and update the summary.
 
     Args:
-        results: content of ``results.json``; every matrix gets one more row.
+        results: content of ``results.json``, in which every matrix gets another row.
         figures: metrics of each gallery.
-        unfused: metrics of each gallery by the network before averaging; empty if that network was not evaluated.
+        unfused: metrics of each gallery before averaging with an older network; empty if they were not measured.
     """
     for name in names_of(results):
         matrix(results, name).append([round(figure.metrics[name], 4) for figure in figures])
@@ -118,12 +118,12 @@ def add_initial(results: Results, figures: Sequence[Figures]) -> None:
 
 
 def add_accuracies(results: Results, rows: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
-    """Record the classification accuracies after a task, and update the summary of the accuracies.
+    """Record the classification accuracies after a task, and update their summary.
 
     Args:
-        results: content of ``results.json``. Every matrix in ``accuracy`` gets one more row, and ``accuracy_summary``
-            is replaced (:func:`summarise_accuracies`). ``accuracy`` and ``accuracy_summary`` are mappings by
-            classifier, then by ``class`` or ``task``.
+        results: content of ``results.json``. Every matrix in the entry ``accuracy`` of the results gets another row,
+            and the entry ``accuracy_summary`` is replaced (:func:`summarise_accuracies`). Both entries are dictionaries
+            by classifier, then by ``class`` or ``task``.
         rows: rows from :meth:`lreid.classification.AccuracyEvaluator.evaluate`.
     """
     for name, kinds in rows.items():

@@ -1,4 +1,4 @@
-"""The metrics of a ranked test set that a run computes, saves and shows."""
+"""Metrics of ranked test sets that a run computes, saves and shows."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -8,11 +8,11 @@ class Metric(NamedTuple):
     """A metric of a ranked test set.
 
     Attributes:
-        name: key in ``results.json``; keys of the summary have the prefix ``seen_`` or ``unseen_``.
+        name: key in ``results.json``; in the summary, keys have the prefix ``seen_`` or ``unseen_``.
         title: heading in tables.
         label: name in sentences.
         of: function from a :class:`lreid.retrieval.Evaluation` to a fraction in [0, 1].
-        main: show the metric in tables on the terminal and in LaTeX, and as a learning curve.
+        main: whether terminal and LaTeX tables and learning curves show the metric.
         depth: number of ranks of the CMC curve that the metric needs.
     """
 
@@ -25,7 +25,7 @@ class Metric(NamedTuple):
 
 
 def rank(k: int, *, main: bool = False) -> Metric:
-    """Rank-k: the share of queries with a match in the first ``k`` ranks."""
+    """Return the metric Rank-k: the share of queries with a match in the first ``k`` ranks."""
     return Metric(f"rank{k}", f"R{k}", f"Rank-{k}", lambda ranked: ranked.cmc[k - 1], main, depth=k)
 
 
@@ -41,5 +41,5 @@ MAX_RANK = max(metric.depth for metric in METRICS)  # length of the CMC curve
 
 
 def figures_of(ranked: Any) -> dict[str, float]:
-    """All :data:`METRICS` of a :class:`lreid.retrieval.Evaluation`, in per cent."""
+    """Return all :data:`METRICS` of a :class:`lreid.retrieval.Evaluation`, in per cent."""
     return {metric.name: 100 * float(metric.of(ranked)) for metric in METRICS}

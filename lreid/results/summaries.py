@@ -1,4 +1,4 @@
-"""Summaries of a run's matrices: averages, curves, forgetting and plasticity, transfer."""
+"""Summaries of the matrices of a run: averages, curves, forgetting, plasticity and transfer."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,37 +10,37 @@ from lreid.results.content import KINDS, Kind, Results, columns, matrix, names_o
 
 
 def average(results: Results, metric: str, row: int, kind: Kind) -> float | None:
-    """Mean of a metric after task ``row`` over the galleries of a kind; None if there are no such galleries."""
+    """Compute the mean of a metric after task ``row`` over galleries of a kind; None if there are none."""
     values = [matrix(results, metric)[row][column] for column in columns(results, row, kind)]
     return float(np.mean(values)) if values else None
 
 
 def curve(results: Results, metric: str, kind: Kind) -> list[float | None]:
-    """Mean of a metric over the galleries of a kind, after every finished task; see :func:`average`."""
+    """Compute the mean of a metric over galleries of a kind after every finished task; see :func:`average`."""
     return [average(results, metric, row, kind) for row in range(len(matrix(results, metric)))]
 
 
 def identity_changes(results: Results, name: str, row: int) -> np.ndarray:
-    """Change of the AP of each identity of a gallery in task ``row``, (identities,) in points; empty if unknown."""
+    """Return the change of AP of each identity of a gallery in task ``row``, (identities,) in points; may be empty."""
     history = results.get("identity_ap", {}).get(name, {"ap": []})["ap"]
     return np.subtract(history[row], history[row - 1]) if 0 < row < len(history) else np.empty(0)
 
 
 def falls_and_rises(changes: np.ndarray) -> tuple[float, float] | None:
-    """Mean fall (0 or less) and mean rise (0 or more), each averaged over all changes; None if there are no changes."""
+    """Return the mean fall (0 or less) and the mean rise (0 or more), each over all changes; None without changes."""
     if not len(changes):
         return None
     return float(np.minimum(changes, 0).mean()), float(np.maximum(changes, 0).mean())
 
 
 def task_changes(results: Results) -> list[tuple[float, float] | None]:
-    """Forgetting (0 or less) and plasticity (0 or more) in every task but the first, in points of AP.
+    """Compute forgetting (0 or less) and plasticity (0 or more) in every task after the first, in points of AP.
 
-    From one task to the next, the AP of a test identity falls or rises. Forgetting is the mean fall, and plasticity is
-    the mean rise, over all identities of the seen galleries trained so far (DwoPP, BMVC 2022, supplementary Table 4).
+    From one task to the next, the AP of a test identity falls or rises. Forgetting is the mean fall and plasticity the
+    mean rise, over all identities of seen galleries that were trained so far (DwoPP, BMVC 2022, supplementary Table 4).
 
     Returns:
-        One pair (forgetting, plasticity) per finished task from the second on; None for a task without identities.
+        A pair (forgetting, plasticity) for each finished task from the second on; None for a task without identities.
     """
     galleries = results["galleries"]
     return [
@@ -55,30 +55,31 @@ def task_changes(results: Results) -> list[tuple[float, float] | None]:
 
 
 def summary(results: Results) -> dict[str, float | None]:
-    """Averages, forgetting and plasticity of a run with at least one finished task.
+    """Summarise a run with at least one finished task by averages, forgetting and plasticity.
 
     Returns:
-        * ``seen_mAP``, ``seen_rank1`` …: mean over the galleries whose domain has been trained, after the last task;
-        * ``unseen_mAP``, ``unseen_rank1`` …: mean over the unseen galleries, after the last task; None without unseen
-          galleries;
-        * ``merged_mAP``, ``merged_rank1`` …: metrics of the merged unseen gallery, after the last task (Table 2 of
-          DwoPP, BMVC 2022, and AKA, CVPR 2021); these keys exist only with a merged gallery;
-        * ``reindex_free_mAP``, ``reindex_free_rank1`` …: queries of the last model, searched in gallery features of the
-          model right after the gallery's domain was first trained. The metric is the mean over the seen galleries
-          (RFL-ReID in Bi-C2R, TPAMI 2026, but without a mapping between old and new features); these keys exist only if
-          past galleries were searched;
-        * ``unfused_seen_mAP``, ``unfused_unseen_mAP`` …: seen and unseen means of the last network before it was
-          averaged; these keys exist only if that network was evaluated;
-        * ``mean_over_tasks_mAP``, ``mean_over_tasks_rank1`` …: average incremental metric: the mean over the seen
-          galleries, averaged over all tasks;
-        * ``forgetting`` (0 or less: a drop is negative), ``plasticity`` (0 or more): means of :func:`task_changes`;
-          None after one task;
-        * ``backward_transfer``: final mAP minus the mAP right after a gallery's domain was first trained, averaged over
-          seen galleries that were not trained last; None if all were trained last;
-        * ``forward_transfer``: mAP right before a gallery's domain was first trained, averaged over the seen galleries
-          that were not trained first. Forward transfer measures how much training on earlier tasks helps on later
-          domains. GEM (NeurIPS 2017) subtracts the mAP of the untrained network, which lreid does not measure. Forward
-          transfer is None if all seen galleries were trained first.
+        * ``seen_mAP``, ``seen_rank1`` …: means over the galleries on whose domain a task has trained, after the last
+          task;
+        * ``unseen_mAP``, ``unseen_rank1`` …: means over the unseen galleries after the last task; None if there are
+          none;
+        * ``merged_mAP``, ``merged_rank1`` …: metrics of the merged unseen gallery after the last task (Table 2 of
+          DwoPP, BMVC 2022, and AKA, CVPR 2021); only with a merged gallery;
+        * ``reindex_free_mAP``, ``reindex_free_rank1`` …: metrics of the last model's queries in old gallery features,
+          which the model computed right after it was first trained on the gallery's domain. Reindex-free metrics are
+          means over the seen galleries (RFL-ReID in Bi-C2R, TPAMI 2026, but without a mapping between old and new
+          features); only if past galleries were searched;
+        * ``unfused_seen_mAP``, ``unfused_unseen_mAP`` …: means over seen and over unseen galleries for the last network
+          before its weights were averaged; only if it was evaluated;
+        * ``mean_over_tasks_mAP``, ``mean_over_tasks_rank1`` …: average incremental metrics, which are the means over
+          the seen galleries, averaged over all tasks;
+        * ``forgetting`` (0 or less, where a drop is negative) and ``plasticity`` (0 or more): means of
+          :func:`task_changes`; None after one task;
+        * ``backward_transfer``: final mAP minus the mAP right after the first training on the gallery's domain,
+          averaged over seen galleries that were not trained last; None if there are none;
+        * ``forward_transfer``: mAP right before the first training on the gallery's domain, averaged over the seen
+          galleries that were not trained first. Forward transfer measures how much earlier tasks help on later domains.
+          GEM (NeurIPS 2017) subtracts the mAP of the untrained network from the forward transfer; lreid does not
+          measure this mAP. Forward transfer is None if all seen galleries were trained first.
     """
     last = len(results["mAP"]) - 1
     summary: dict[str, float | None] = {}
@@ -107,10 +108,9 @@ def summary(results: Results) -> dict[str, float | None]:
 
 
 def cross_average(results: Results, metric: str, row: int, past: int) -> float | None:
-    """Metric with query features of the model after task ``row`` and gallery features of the model after task ``past``.
+    """Compute a metric with queries by the model after task ``row`` and galleries by the model after task ``past``.
 
-    The result is the mean over the seen galleries whose domain was trained by task ``past``; None without such
-    galleries.
+    The result is the mean over the seen galleries that were trained by task ``past``; None if there are none.
     """
     names = [results["galleries"][column]["name"] for column in columns(results, past, "seen")]
     values = [results["cross_model"][name][metric][row][past] for name in names]
@@ -118,7 +118,7 @@ def cross_average(results: Results, metric: str, row: int, past: int) -> float |
 
 
 def _reindex_free(results: Results, crossed: Mapping[str, Any], metric: str) -> float | None:
-    """Mean over the seen galleries of a metric with the last model's queries and never updated gallery features."""
+    """Compute a metric of the last model's queries in gallery features that were never updated, over seen galleries."""
     last = len(results["mAP"]) - 1
     seen = [results["galleries"][column] for column in columns(results, last, "seen")]
     values = [crossed[gallery["name"]][metric][last][gallery["first_task"] or 0] for gallery in seen]
@@ -130,7 +130,7 @@ def summarise_accuracies(matrix: Sequence[Sequence[float]]) -> dict[str, Any]:
 
     Args:
         matrix: one row of :func:`task_accuracies` per task: ``matrix[t][i]`` is the accuracy after task t on test
-            images of task i, for i up to t.
+            images of task i, with i up to t.
 
     Returns:
         Values by name, in the unit of the matrix:
@@ -138,11 +138,11 @@ def summarise_accuracies(matrix: Sequence[Sequence[float]]) -> dict[str, Any]:
         * ``accuracy``: mean over the tasks, after the last task (Table 1 of ER-ACE, Co²L and CCLIS);
         * ``anytime_accuracy``: list with the mean over the tasks so far, after each task (ER-ACE, Fig. 3);
         * ``average_incremental_accuracy``: mean of ``anytime_accuracy`` (iCaRL, CVPR 2017, Section 4);
-        * ``accuracy_forgetting``: for each task but the last, the task's best earlier accuracy minus its accuracy after
-          the last task, as a mean over these tasks (Chaudhry et al., ECCV 2018; Table 2 of CCLIS). A drop of accuracy
-          is positive and a gain negative, unlike in ``forgetting`` of :func:`summary`. ``accuracy_forgetting`` is None
-          after one task. The official code of ER-ACE also includes the last accuracy in the best accuracy, so that a
-          gain counts as 0.
+        * ``accuracy_forgetting``: for each task but the last, its best earlier accuracy minus its accuracy after the
+          last task, as the mean over these tasks (Chaudhry et al., ECCV 2018; Table 2 of CCLIS). In
+          ``accuracy_forgetting``, a drop of accuracy is positive and a gain negative, unlike in ``forgetting`` of
+          :func:`summary`. After one task, ``accuracy_forgetting`` is None. In the official code of ER-ACE, the last
+          accuracy is also a candidate for the best accuracy, so that a gain counts as 0.
 
     Raises:
         InputError: there is no row, or row t does not have t + 1 numbers.

@@ -1,16 +1,16 @@
-"""Find trained models by name: ``zoo:NAME`` may replace every path of a checkpoint or of initial weights.
+"""Find trained models by name: ``zoo:NAME`` can replace any path of a checkpoint or of initial weights.
 
 An entry is a JSON card (:class:`Card`) ``NAME.json`` and a safetensors file ``NAME-HASH.safetensors``
-(``NAME.safetensors`` in older entries). The card contains the name of the weights file, so lreid replaces an entry in
-one step by writing the card. The entries in ``lreid/weights`` are part of the package and need no network access. Three
-environment variables configure a custom zoo:
+(``NAME.safetensors`` in older entries). The card contains the name of the weights file, so writing the card replaces an
+entry in one step. The entries in ``lreid/weights`` are part of the package and work without network access. Three
+environment variables set up a custom zoo:
 
     LREID_ZOO_CARDS    folder of more cards; the weights are next to a card or are downloaded from its ``url``.
                        ``zoo:path/to/card.json`` names a single card in any folder
     LREID_ZOO_CACHE    folder for downloaded files (default: the operating system's cache folder)
     LREID_ZOO_MIRROR   address, http(s):// or file://, from which lreid tries to download weights first
 
-``lreid zoo publish`` creates entries. Third-party checkpoints (:class:`Published`) also have names. The package
+``lreid zoo publish`` creates entries. Third-party checkpoints (:class:`Published`) have names too. The package
 ``lreid.zoo`` handles only files; :func:`lreid.load_model` builds the networks.
 """
 
@@ -30,7 +30,7 @@ VEHICLES, SMALL_VEHICLES = "zoo:vehicles", "zoo:vehicles-small"
 
 
 def is_entry(source: str | Path) -> bool:
-    """Check whether a model name means an entry of the zoo: ``zoo:NAME``, or ``NAME`` if no file has this name."""
+    """Check whether a model name means a zoo entry: ``zoo:NAME``, or ``NAME`` if there is no file of this name."""
     name = str(source)
     return name.startswith(PREFIX) or not (Path(name).suffix or os.sep in name or Path(name).exists())
 

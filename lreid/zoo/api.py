@@ -1,4 +1,4 @@
-"""Import the public names of :mod:`lreid.zoo` that need its files."""
+"""Public names of :mod:`lreid.zoo` that need its files."""
 
 from lreid.zoo.card import Card, card_beside, cards, find, read_card
 from lreid.zoo.hosted import Published, published

@@ -1,4 +1,4 @@
-"""Read and write cards: a card is a JSON file with facts about a trained model, next to the weights."""
+"""Read and write cards; a card is a JSON file next to the weights, with facts about a trained model."""
 
 import difflib
 import json
@@ -48,29 +48,29 @@ class Card:
         file: file of the card; all other attributes are keys in this file.
         name: name of the entry, as in ``zoo:NAME``, and of its files.
         title: description in one line.
-        start_only: whether the model is only for initial weights (``MODEL.WEIGHTS zoo:NAME``), not for search.
+        start_only: whether the model is only for initial weights (``MODEL.WEIGHTS zoo:NAME``) and not for search.
         method, benchmark, seed: method, benchmark and seed of the run.
-        task, tasks: the last task that was trained, from 1, and the number of tasks.
+        task, tasks: the last task that was trained (from 1), and the number of tasks.
         backbone, height, width, mean, std, neck, dim: settings of the network, as in :class:`lreid.models.Embedder`,
             and the length of its features.
         parameters: number of parameters.
-        figures: for each gallery its ``kind`` (seen, unseen), numbers of ``queries`` and ``images``, and ``mAP``,
-            ``rank1``, ``rank5``, ``rank10`` and any other metrics in per cent, all measured with the stored weights.
-        metric, ap, camera_filter, flip: protocol of the figures, see ``EVAL`` in :mod:`lreid.config`.
+        figures: for each gallery: its ``kind`` (seen, unseen), its numbers of ``queries`` and ``images``, and ``mAP``,
+            ``rank1``, ``rank5``, ``rank10`` and other metrics in per cent, all measured with the stored weights.
+        metric, ap, camera_filter, flip: protocol of the ``figures``, see ``EVAL`` in :mod:`lreid.config`.
         protocol: fingerprint of the benchmark's images and their order.
         images_trained: number of training images seen, including repetitions.
         trained_on: source of the training images.
         command: command of the run.
-        config: every key of the run's config by its full name.
-        version: lreid version of the run.
+        config: every key of the run's config, by its full name.
+        version: version of lreid in the run.
         licence: licence of the weights.
         sha256, bytes: SHA-256 and size of the weights file.
         url, mirrors: addresses of the weights; empty if they are next to the card.
-        verification: threshold to decide whether two images show the same identity, measured on the images of
-            ``galleries``. ``threshold`` is a cosine similarity; ``false_accept_rate`` is the share of the
-            ``impostor_pairs`` that reach the threshold, and ``true_positive_rate`` the share of the genuine pairs that
-            reach it. Empty on older cards.
-        limits: limits of the model, and uses to avoid; empty on older cards.
+        verification: threshold that decides whether two images show the same identity, measured on images of its
+            ``galleries``. The ``threshold`` is a cosine similarity; ``false_accept_rate`` is the share of the
+            ``impostor_pairs`` that reach it, and ``true_positive_rate`` the share of the genuine pairs. The entry is
+            empty on older cards.
+        limits: limits of the model, and uses that are not advised; empty on older cards.
         imagenet: whether the training is known to start from ImageNet weights, directly or through another model.
     """
 
@@ -113,7 +113,7 @@ class Card:
 
     @property
     def norm(self) -> str:
-        """``MODEL.NORM`` of the network."""
+        """Config value ``MODEL.NORM`` of the network."""
         return str(self.config.get("MODEL.NORM", "batch"))
 
     def write(self) -> None:
@@ -126,7 +126,7 @@ class Card:
 
 
 def _value(value: Any) -> str:
-    """Format JSON with one line per key of a mapping, and with lists on one line."""
+    """Format JSON with a line per key of a dictionary, and with each list on one line."""
     if not isinstance(value, dict):
         return json.dumps(value)
     return "{\n" + ",\n".join(f"  {json.dumps(key)}: {json.dumps(each)}" for key, each in value.items()) + "\n }"
@@ -171,7 +171,7 @@ def card_beside(weights: Path) -> Card:
     """Read the card next to a weights file ``NAME-HASH.safetensors`` or ``NAME.safetensors``.
 
     Raises:
-        InputError: the card is missing, is not a card, or belongs to different weights.
+        InputError: the card is missing, is not a card, or belongs to other weights.
     """
     versioned = re.fullmatch(f"(?P<name>{NAME.pattern})-(?P<hash>[0-9a-f]{{12}})", weights.stem)
     if versioned is None or weights.with_suffix(".json").exists():
@@ -183,10 +183,10 @@ def card_beside(weights: Path) -> Card:
 
 
 def cards() -> list[Card]:
-    """Read the cards of lreid, and the cards in ``LREID_ZOO_CARDS``, which replace cards of the same name.
+    """Read the cards of lreid and those in ``LREID_ZOO_CARDS``, which replace cards of the same name.
 
     Raises:
-        InputError: the folder is missing or cannot be listed, or a file in it is not a card.
+        InputError: the folder in ``LREID_ZOO_CARDS`` is missing or cannot be listed, or a file in it is not a card.
     """
     folders = [BUNDLED]
     if own := os.environ.get("LREID_ZOO_CARDS"):
@@ -198,7 +198,7 @@ def cards() -> list[Card]:
 
 
 def find(name: str) -> Card | Published:
-    """Find the card with this name (without ``zoo:``) or path ``….json``, or the third-party checkpoint of this name.
+    """Find a card by name (without ``zoo:``) or by path ``….json``, or a third-party checkpoint by name.
 
     Raises:
         InputError: no model has this name; the message gives the most similar name.

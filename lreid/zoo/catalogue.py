@@ -1,4 +1,4 @@
-"""Present cards as text: a table for the terminal, a single card, and the page MODEL_ZOO.md."""
+"""Present cards as text: a table for the terminal, the text of a card, and the page MODEL_ZOO.md."""
 
 import itertools
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ _TEMPLATE = Template(
 
 
 def table(cards: Sequence[Card]) -> str:
-    """Format the cards as a table with mAP / Rank-1 in per cent, averaged over galleries."""
+    """Format cards as a table of mAP / Rank-1 in per cent, averaged over galleries."""
     heads = ("name", "trained with", "network", "seen", "unseen", "MB", "weights")
     rows = [
         (
@@ -46,7 +46,7 @@ def published_table(entries: Iterable[Published]) -> str:
 
 
 def _mean(card: Card, kind: str) -> str:
-    """Format the means of mAP / Rank-1 over the galleries of one kind."""
+    """Format the means of mAP / Rank-1 over galleries of one kind."""
     of_kind = [figures for figures in card.figures.values() if figures["kind"] == kind]
     if not of_kind:
         return "–"
@@ -54,7 +54,7 @@ def _mean(card: Card, kind: str) -> str:
 
 
 def describe(card: Card | Published) -> str:
-    """Describe a card as text, one line per fact."""
+    """Describe a card as text, with one line per fact."""
     if isinstance(card, Published):
         return "\n".join([card.about, *(f"  {name:14} {value}" for name, value in _published_facts(card).items())])
     facts = [(name, value) for name, value in _facts(card).items()]
@@ -68,7 +68,7 @@ def describe(card: Card | Published) -> str:
 
 
 def markdown_page(cards: Sequence[Card], entries: Sequence[Published]) -> str:
-    """The text of MODEL_ZOO.md."""
+    """Make the text of MODEL_ZOO.md."""
     heads = ("name", "method", "benchmark", "network", "seen mAP / Rank-1", "unseen mAP / Rank-1", "MB")
     rows = [
         (
@@ -91,7 +91,7 @@ def markdown_page(cards: Sequence[Card], entries: Sequence[Published]) -> str:
 
 
 def _family(entries: Sequence[Published]) -> dict[str, Any]:
-    """Return the section of the page about the published checkpoints of one origin."""
+    """Make the section of the page about all third-party checkpoints of one origin."""
     heads = ("name", "network", "figures", "SHA-256")
     rows = [
         (
@@ -136,7 +136,7 @@ def _published_facts(entry: Published) -> dict[str, str]:
 
 
 def _section(card: Card) -> dict[str, Any]:
-    """Return the section of the page about one card."""
+    """Make the section of the page about one card."""
     heads = ("gallery", "kind", "queries", "images", "mAP", "Rank-1", "Rank-5", "Rank-10")
     rows = [
         (
@@ -171,7 +171,7 @@ def hub_text(card: Card, repository: str) -> str:
 
 
 def _markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, left: int) -> str:
-    """Format a Markdown table whose first ``left`` columns are flush left and whose other columns are flush right."""
+    """Format a Markdown table; the first ``left`` columns are flush left, and the others flush right."""
     return tabulate(rows, heads, tablefmt="pipe", stralign="right", colalign=left * ["left"], disable_numparse=True)
 
 
@@ -193,7 +193,7 @@ def _facts(card: Card) -> dict[str, str]:
 
 
 def verification_text(card: Card) -> str:
-    """Format the verification threshold of a card and its error rates; the card must have a threshold."""
+    """Format the verification threshold of a card with its error rates; the card must have one."""
     rates = card.verification
     return (
         f"threshold {rates['threshold']:.3f} on cosine similarity (FAR {100 * rates['false_accept_rate']:g} % on "

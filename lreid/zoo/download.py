@@ -1,4 +1,4 @@
-"""Download files; a download that breaks, stalls or returns a wrong file leaves no file with the final name."""
+"""Download files; a download that breaks, stalls or gets a wrong file leaves no file under the final name."""
 
 import http.client
 import logging
@@ -31,7 +31,7 @@ WEB_PAGE = "returns a web page instead of the file: it requires a login, or the 
 
 
 class _Fault(Exception):
-    """A download from one address failed; ``final`` is True if another attempt would fail, too."""
+    """A download from one address failed; ``final`` is True if another attempt would fail too."""
 
     def __init__(self, reason: str, *, final: bool = False) -> None:
         super().__init__(reason)
@@ -42,14 +42,14 @@ class _Fault(Exception):
 class Download:
     """Download a file from the first address that returns it.
 
-    If a download stops, the received bytes stay in ``FILE.part``, and the next attempt requests only the missing bytes
-    (HTTP Range). A later call also resumes the download if the size is known. The file gets its final name when it is
-    complete and its hash is correct.
+    If a download stops, its bytes stay in ``FILE.part``, and the next attempt requests only the missing bytes (HTTP
+    Range). If the size of the file is known, a later call resumes the download too. The file gets its final name once
+    it is complete and its hash is correct.
 
     Args:
-        timeout: seconds without a byte after which an attempt fails.
+        timeout: seconds without any data after which an attempt fails.
         attempts: number of attempts per address.
-        pause: seconds before the second attempt; this time doubles before every further attempt.
+        pause: seconds before the second attempt, which double before every further attempt.
     """
 
     timeout: float = 30.0
@@ -57,16 +57,17 @@ class Download:
     pause: float = 1.0
 
     def __call__(self, addresses: Sequence[str], file: Path, *, sha256: str, size: int) -> None:
-        """Download the file unless it exists.
+        """Download the file unless it already exists.
 
         Args:
             addresses: addresses with http, https or file.
-            file: path of the file; its folder is created if needed.
+            file: path of the file; missing folders are created.
             sha256: 64 hexadecimal digits, or their beginning; empty if unknown.
-            size: size in bytes; 0 if unknown.
+            size: size in bytes, 0 if unknown.
 
         Raises:
-            InputError: no address returns the file, the file cannot be written, or a different file has its name.
+            InputError: no address returns the file, the file cannot be written, or a file of other content has its
+                name.
         """
         for address in addresses:
             if not address.startswith(SCHEMES):
@@ -115,7 +116,7 @@ class Download:
 
 @dataclass
 class _Resuming:
-    """Download a file from one address in several attempts; ``size`` is 0 until the server reports it."""
+    """Download of a file from one address in several attempts; ``size`` is 0 until the server reports it."""
 
     url: str
     part: Path
@@ -144,7 +145,7 @@ class _Resuming:
         sync_folder(file.parent, file)
 
     def _fetch(self, start: int) -> None:
-        """Fetch the bytes of the file from ``start`` on, or all bytes if the server cannot skip any."""
+        """Download the bytes of the file from ``start`` on, or all bytes if the server cannot skip any."""
         logger.info("downloading %s%s", self.url, f", from byte {start}" if start else "")
         with _open(self.url, start, self.timeout) as response:
             if response.headers.get_content_type() == "text/html":
@@ -181,7 +182,7 @@ class _Resuming:
 
 @dataclass
 class _Bounded:
-    """An open file with a maximum size in bytes; lreid deletes a file that exceeds the maximum."""
+    """An open file with a maximum size in bytes; lreid deletes the file if it becomes larger."""
 
     file: IO[bytes]
     most: int
@@ -197,7 +198,7 @@ class _Bounded:
 
 
 class _Drive(_Resuming):
-    """Download a file from Google Drive in several attempts."""
+    """Download of a file from Google Drive in several attempts."""
 
     def _fetch(self, start: int) -> None:
         try:
@@ -218,7 +219,7 @@ class _Drive(_Resuming):
 
 
 def _length(header: str | None) -> int | None:
-    """Return the length in bytes that a response declares, or None if it declares no length."""
+    """Return the number of bytes that a response declares; None if it declares none."""
     if header is None:
         return None
     if not re.fullmatch("[0-9]{1,18}", header.strip()):
@@ -231,7 +232,7 @@ def _too_large(most: int) -> _Fault:
 
 
 def _first_cause(error: BaseException) -> BaseException:
-    """Return the root cause of an error, because the library requests wraps a network error three times."""
+    """Return the root cause of an error, because the library requests wraps a network error in three other errors."""
     while error.__context__ is not None:
         error = error.__context__
     return error

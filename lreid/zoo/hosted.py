@@ -1,7 +1,7 @@
 """Find third-party checkpoints by name, with their addresses, settings and terms.
 
-``hosted.yaml`` lists the checkpoints in families of the same origin. lreid does not contain the files. lreid downloads
-a file at the file's first use; users can also copy the file manually to the path that :func:`published_file` reads.
+``hosted.yaml`` lists third-party checkpoints by origin. lreid does not contain the files but downloads a file when it
+is first used. Users can also copy the file to the path that :func:`published_file` reads.
 """
 
 import logging
@@ -33,20 +33,20 @@ class Published:
 
     Attributes:
         name: name as in ``zoo:NAME``; the file is stored as ``NAME.pth``.
-        family: origin of the checkpoint.
-        about: description in words.
+        family: origin of the checkpoint, such as ``ImageNet: timm``; several checkpoints have the same origin.
+        about: short description.
         url, mirrors: addresses of the file.
         backbone, norm, height, width, mean, std, neck: settings of the network, as in :class:`lreid.models.Embedder`.
-        feature: description of the features, and how the authors compare them.
-        figures: figures that the authors published, not measured here; empty if there are none.
+        feature: description of the features, and of the authors' way to compare them.
+        figures: figures that the authors published and lreid did not measure; empty if there are none.
         data: training data.
         licence: licence of the authors' code.
         terms: terms of the training images, which may also apply to the weights.
-        source: the authors' page.
-        start_only: whether the checkpoint is only for initial weights, not for search.
+        source: page of the authors.
+        start_only: whether the checkpoint is only for initial weights and not for search.
         imagenet: whether the training used ImageNet, or started from ImageNet weights.
         sha256: hash of the file: 64 hexadecimal digits, its first digits, or empty if it is not published.
-        bytes: size of the file; 0 if unknown.
+        bytes: size of the file, 0 if unknown.
         remark: additional note, or empty.
     """
 
@@ -76,7 +76,7 @@ class Published:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The config keys that describe the checkpoint's network."""
+        """Config keys that describe the network of the checkpoint."""
         return {
             "MODEL.BACKBONE": self.backbone,
             "MODEL.NORM": self.norm,
@@ -89,7 +89,7 @@ class Published:
 
 @cache
 def published() -> dict[str, Published]:
-    """All third-party checkpoints by name, in the order of the families."""
+    """Return all third-party checkpoints by name, ordered by origin."""
     by_name = {}
     for family in parse_yaml(read_text(FILE)):
         entries = family.pop("entries")
@@ -108,13 +108,13 @@ def _filled(address: Any, keys: dict[str, Any]) -> Any:
 
 
 def published_file(entry: Published, folder: Path, *, download: Download = Download()) -> Path:  # noqa: B008 (frozen)
-    """Return the verified file of a published checkpoint, downloaded to ``folder`` if needed.
+    """Return the verified file of a third-party checkpoint, after downloading it to ``folder`` if needed.
 
-    If the authors did not publish the whole SHA-256, lreid records the hash in ``FILE.sha256`` at the first use. Later,
-    lreid refuses a file with a different SHA-256.
+    If the authors did not publish the full SHA-256, lreid records it in ``FILE.sha256`` when the file is first used.
+    Once the hash is recorded, lreid refuses a file with another SHA-256.
 
     Raises:
-        InputError: the file cannot be downloaded, or is not the expected file.
+        InputError: the file cannot be downloaded or is not the expected file.
     """
     file = folder / f"{entry.name}.pth"
     memory = file.with_name(f"{file.name}.sha256")
@@ -138,7 +138,7 @@ def published_file(entry: Published, folder: Path, *, download: Download = Downl
 
 
 def _remember(entry: Published, file: Path, digest: str, memory: Path, fresh: bool) -> None:
-    """Record the SHA-256 of a file at its first use, if the file contains named tensors."""
+    """Record the SHA-256 of a file when it is first used, if the file contains named tensors."""
     from lreid.zoo.state_dicts import read_state_dict  # torch
 
     try:

@@ -34,15 +34,15 @@ def hub_of(repository: str) -> Any:
 
 
 def upload(card: Card, repository: str, hub: Any) -> str:
-    """Upload an entry in one commit that replaces an earlier version; users load the entry as ``hub:OWNER/NAME``.
+    """Upload an entry in one commit, which replaces an earlier version; users load it as ``hub:OWNER/NAME``.
 
     Args:
         card: card of the entry; the weights are next to it.
-        repository: ``OWNER/NAME``; created if it does not exist.
+        repository: ``OWNER/NAME``, which is created if it does not exist.
         hub: result of :func:`hub_of`.
 
     Returns:
-        The address of the commit.
+        Address of the commit.
 
     Raises:
         InputError: the hub refuses the entry, or cannot be reached.

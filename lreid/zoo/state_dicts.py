@@ -1,4 +1,4 @@
-"""Read state dicts from files of other programs: plain, under ``model`` or ``state_dict``, or safetensors."""
+"""Read state dicts of other programs: plain, under the key ``model`` or ``state_dict``, or in safetensors files."""
 
 import re
 from pathlib import Path
@@ -26,7 +26,8 @@ NUMPY_SCALARS: list[Any] = [
 def read_state_dict(file: str | Path) -> dict[str, Tensor]:
     """Read the tensors of a file by name, onto the CPU.
 
-    lreid removes the prefixes ``module.`` (several devices) and ``_orig_mod.`` (compiled networks) from the names.
+    From the names, lreid removes the prefixes ``module.`` (training on several devices) and ``_orig_mod.`` (compiled
+    networks).
 
     Raises:
         InputError: the file is missing or damaged, or contains no named tensors.

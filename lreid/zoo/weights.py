@@ -24,7 +24,7 @@ logger = logging.getLogger("lreid")
 
 
 def weights_name(card: Card) -> str:
-    """Name of the weights file; every version of an entry has a different name."""
+    """Return the name of the weights file, which is different for every version of an entry."""
     return f"{card.name}-{card.sha256[:12]}.safetensors"
 
 
@@ -32,15 +32,15 @@ def write_entry(card: Card, content: bytes) -> None:
     """Write an entry; writing the card replaces an existing entry in one step.
 
     After writing the card, lreid deletes the weights of the previous card. lreid keeps all other files, even those of a
-    killed publication, because their names do not prove their origin.
+    killed publication, because file names do not prove who wrote them.
 
     Args:
-        card: card of the model; its folder is created if needed.
+        card: card of the model; missing folders are created.
         content: content of the weights file; the card records its hash.
 
     Raises:
-        InputError: the entry cannot be written, or a file with the name of the entry's card or weights belongs to no
-            entry. The old entry then does not change.
+        InputError: the entry cannot be written, or a file with the name of its card or weights belongs to no entry.
+            After such an error, the old entry is unchanged.
     """
     folder, weights = card.file.parent, card.file.with_name(weights_name(card))
     try:
@@ -68,10 +68,10 @@ def write_entry(card: Card, content: bytes) -> None:
 
 
 def weights_in_place(file: Path) -> dict[str, str]:
-    """Possible names of a card's weights, with the SHA-256 that the card records; empty if there is no card.
+    """Return possible names of a card's weights and the SHA-256 that the card records; empty if there is no card.
 
     Raises:
-        InputError: the file is not a card of any lreid version, so it must not be replaced.
+        InputError: the file is not a card of any version of lreid, so it must not be replaced.
     """
     try:
         keys = read_json(file)
@@ -87,7 +87,7 @@ def weights_in_place(file: Path) -> dict[str, str]:
 
 
 def _is_own(path: Path, sha256: str, new: Card) -> bool:
-    """Check whether a file contains the weights of the old card (``sha256``), and belongs to no other card."""
+    """Check whether a file contains the weights of the old card (``sha256``) and belongs to no other card."""
     if path.name == weights_name(new) or not path.is_file():
         return False
     of_another = path.stem != new.name and path.with_suffix(".json").exists()
@@ -95,10 +95,10 @@ def _is_own(path: Path, sha256: str, new: Card) -> bool:
 
 
 def read_entry(card: Card) -> tuple[Card, dict[str, Tensor]]:
-    """Read an entry's card and tensors onto the CPU; if the entry is replaced meanwhile, both come from the new entry.
+    """Read card and tensors of an entry onto the CPU; if it is replaced meanwhile, both come from the new entry.
 
     Raises:
-        InputError: :func:`weights_file` or :func:`lreid.zoo.state_dicts.read_safetensors` fails.
+        InputError: :func:`weights_file` or :func:`lreid.zoo.state_dicts.read_safetensors` raises an error.
     """
     from lreid.zoo.state_dicts import read_safetensors
 
@@ -112,10 +112,10 @@ def read_entry(card: Card) -> tuple[Card, dict[str, Tensor]]:
 
 
 def read_state(entry: Card | Published) -> dict[str, Tensor]:
-    """Read the tensors of an entry onto the CPU, with the names that the training program gave them.
+    """Read the tensors of an entry onto the CPU, under the names that the training program gave them.
 
     Raises:
-        InputError: :func:`weights_file` fails, or the file is damaged.
+        InputError: :func:`weights_file` raises an error, or the file is damaged.
     """
     from lreid.zoo.state_dicts import read_state_dict
 
@@ -123,7 +123,7 @@ def read_state(entry: Card | Published) -> dict[str, Tensor]:
 
 
 def weights_file(entry: Card | Published, *, download: Download = Download()) -> Path:  # noqa: B008 (frozen)
-    """Return the verified weights file of an entry, downloaded if needed.
+    """Return the verified weights file of an entry, after downloading it if needed.
 
     Raises:
         InputError: the file is damaged or missing, or cannot be downloaded.
@@ -158,5 +158,5 @@ def weights_file(entry: Card | Published, *, download: Download = Download()) ->
 
 
 def cache_folder() -> Path:
-    """The folder of downloaded weights."""
+    """Return the folder of downloaded weights."""
     return Path(os.environ.get("LREID_ZOO_CACHE") or pooch.os_cache("lreid"))
