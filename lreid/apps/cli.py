@@ -1,4 +1,4 @@
-"""Run the console command ``lreid``: list the commands, define their common options, and set exit statuses."""
+"""Run the console command ``lreid``: list the commands, define their common options, set exit statuses."""
 
 import argparse
 import contextlib
@@ -85,12 +85,11 @@ def _without_command(word: str) -> int:
 
 
 def run_command(name: str, words: Sequence[str] | None = None, prog: str | None = None) -> int:
-    """Run one of ``COMMANDS``.
+    """Run one of the commands in ``COMMANDS``.
 
     Args:
-        name: name of the command.
-        words: arguments of the command; None means those in ``sys.argv``.
-        prog: name of the program in usage and messages; None means the file name in ``sys.argv``.
+        words: arguments of the command, or None for those in ``sys.argv``.
+        prog: name of the program in usage and messages, or None for the file name in ``sys.argv``.
 
     Returns:
         Exit status, see :func:`run_tool`.
@@ -115,7 +114,7 @@ def _run(name: str, args: argparse.Namespace) -> int | None:
 
 
 def parser_of(name: str, prog: str | None) -> argparse.ArgumentParser:
-    """The parser of one of ``COMMANDS``; ``prog`` as in :func:`run_command`."""
+    """Return the parser of one of ``COMMANDS``, for a program of the name ``prog``."""
     arguments = import_module(f"lreid.apps.arguments.{name}")
     parser = _Parser(prog=prog, description=arguments.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_arguments(parser)
@@ -144,16 +143,16 @@ def run_tool(
     tool: Callable[[argparse.Namespace], int | None],
     words: Sequence[str] | None = None,
 ) -> int:
-    """Parse the command line and call the tool; bad input ends with one line and exit status 2.
+    """Parse the command line and call the tool; for bad input, print one line and return exit status 2.
 
     Args:
         parser: parser of the tool, to which this function adds ``--debug``.
-        tool: function that takes the parsed arguments and returns the exit status; None means 0.
-        words: the arguments; None means those in ``sys.argv``.
+        tool: function that gets the parsed arguments and returns the exit status, where None means 0.
+        words: the arguments, or None for those in ``sys.argv``.
 
     Returns:
-        The exit status of the tool; 2 for bad input; 130, 143 or 129 if SIGINT, SIGTERM or SIGHUP stopped the tool; 141
-        if the output pipe is closed. A message with "done, but" means that a change was made before the error.
+        Exit status of the tool; 2 for bad input; 130, 143 or 129 if SIGINT, SIGTERM or SIGHUP stopped it; 141 if the
+        output pipe is closed. An error message that contains "done, but" means that a change was made before the error.
     """
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return _printing(parser.prog, lambda: _run_tool(parser, tool, words))
@@ -202,11 +201,11 @@ def _run_tool(
 
 
 def _printing(prog: str, command: Callable[[], int]) -> int:
-    """Run a command and return an exit status even if its output cannot be written.
+    """Run a command, and return an exit status even if its output cannot be written.
 
-    Characters that the terminal's encoding does not support are printed as escapes. A closed stream is replaced by
-    ``/dev/null``. Errors while writing to standard error are ignored. If writing to standard output fails, the exit
-    status is 2, or 141 if the reader has closed the pipe.
+    Characters that the encoding of the terminal lacks are printed as escapes. A closed stream is replaced by
+    ``/dev/null``. Errors in writing to standard error are ignored. If writing to standard output fails, the exit status
+    is 2, or 141 if the reader closed the pipe.
     """
     for descriptor, name in ((1, "stdout"), (2, "stderr")):
         if getattr(sys, name) is None:
@@ -231,7 +230,7 @@ def _printing(prog: str, command: Callable[[], int]) -> int:
 
 
 def _null(descriptor: int) -> TextIO:
-    """Open ``/dev/null`` in place of a closed stream, so that no file opened later gets its descriptor."""
+    """Open ``/dev/null`` in place of a closed stream, so that no other file gets its descriptor."""
     with contextlib.suppress(OSError):
         os.fstat(descriptor)  # succeeds if another file already has the descriptor
         return open(os.devnull, "w", encoding="utf-8")
@@ -243,13 +242,13 @@ def _null(descriptor: int) -> TextIO:
 
 
 def _discard(stream: Any) -> None:
-    """Redirect a stream to ``/dev/null``, so that flushing it at exit raises no error."""
+    """Redirect a stream to ``/dev/null``, so that Python raises no error when it flushes the stream at exit."""
     with contextlib.suppress(OSError):  # raised if the stream is not a file
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def one_line(message: str) -> str:
-    r"""A message as one short line; line ends and terminal codes in names and values are replaced.
+    r"""Return a message as one short line, in which line ends and terminal codes of names and values are replaced.
 
     Bytes of file names that cannot be decoded are printed as ``\udcff``.
     """
@@ -260,7 +259,7 @@ def one_line(message: str) -> str:
 
 
 def printable(text: str) -> str:
-    r"""Text for a terminal, in which unprintable characters, such as terminal codes, become escapes like ``\x1b``."""
+    r"""Return text for a terminal, in which unprintable characters such as terminal codes are escapes like ``\x1b``."""
     return "".join(
         each if each.isprintable() or each in "\n\r\t" else each.encode("unicode_escape").decode() for each in text
     )
@@ -299,7 +298,7 @@ class _Printable:
 
 
 class _Lossy(_Printable):
-    """A stream that ignores errors in writing, and does not escape the terminal codes of progress bars."""
+    """A stream that ignores errors in writing and does not escape terminal codes, which progress bars use."""
 
     def write(self, text: str) -> int:
         with self._errors():
@@ -320,8 +319,9 @@ def option(parser: Any, words: str, about: str, default: Any = None, **settings:
     Args:
         parser: a parser, or a group of options.
         words: the option and the name of its value, such as ``--top K``.
-        about: meaning of the option, after which the help states the default.
-        default: value without the option, which also determines the type; ``[]`` allows to repeat the option.
+        about: meaning of the option; the help adds the default value.
+        default: value if the option is not given, which also determines its type; with ``[]``, the option may be
+            repeated.
         settings: further arguments of :meth:`argparse.ArgumentParser.add_argument`.
     """
     name, _, metavar = words.partition(" ")
@@ -338,7 +338,6 @@ def add_config(parser: argparse.ArgumentParser, what: str, pairs: str = "config 
     """Add ``--config``, a list of files, and ``overrides``, a list of ``KEY VALUE`` pairs.
 
     Args:
-        parser: the parser of a command.
         what: meaning of the files.
         pairs: meaning of the ``KEY VALUE`` pairs.
     """

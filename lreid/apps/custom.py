@@ -1,4 +1,4 @@
-"""Choose how to train on your images, print the choices, and report the gain of the run."""
+"""Choose how to train on custom images, print these choices, and report the gain of the run."""
 
 import shlex
 from collections.abc import Collection, Sequence
@@ -41,12 +41,12 @@ _TEMPLATE = Template(
 
 @dataclass(frozen=True)
 class Plan:
-    """The choices for a run.
+    """The choices for a run on custom images.
 
     Attributes:
         cfg: config of the run.
-        text: the choices to print, each with the option that changes it.
-        before: the checkpoint from which the run fine-tunes, if any.
+        text: the choices as text, each with the option that changes it.
+        before: checkpoint from which the run fine-tunes, if any.
     """
 
     cfg: CfgNode
@@ -56,13 +56,14 @@ class Plan:
 
 @naming_keys(**ARGUMENTS, tasks="BENCHMARK.TASKS_PER_DATASET")
 def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: Path | None = None) -> Plan:
-    """Choose how to train on a folder or a CSV file.
+    """Choose how to train on the images of a folder or a CSV file.
 
     Args:
         path: the folder or CSV file, see :func:`lreid.data.custom.source_of`.
-        files, overrides: config files and pairs as in :func:`lreid.config.load_config`, which override the choices.
-        before: a finished run, or a checkpoint of a finished task, from which to fine-tune. The config of this run
-            determines network, method and settings.
+        files, overrides: config files and pairs as in :func:`lreid.config.load_config`, which take precedence over the
+            choices.
+        before: a finished run, or a checkpoint of a finished task, from which the run fine-tunes. The config of that
+            run then determines network, method and settings.
 
     Raises:
         InputError: the images, the run or a key cannot be used.
@@ -107,7 +108,7 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
 
 
 def finished_task(run: Path) -> Path:
-    """Return the checkpoint of the last task of a finished run; a checkpoint file is returned unchanged.
+    """Return the checkpoint of the last task of a finished run; return a checkpoint file unchanged.
 
     Raises:
         InputError: the run or file does not exist, or the run is not finished.
@@ -128,10 +129,9 @@ def finished_task(run: Path) -> Path:
 
 
 def _inherited(checkpoint: Path, notes: list[str]) -> tuple[dict[str, Any], set[str]]:
-    """Return config keys for a run that continues from a checkpoint, with the checkpoint's data sets marked as learned.
+    """Return config keys for a run that continues from a checkpoint and marks its data sets as learned.
 
-    Also return the names of the identities on which the earlier run trained, if the data sets with the names still
-    exist.
+    Also return the names of the identities on which the earlier run trained, if its data sets still exist.
     """
     state = load_checkpoint(checkpoint)
     if any(key not in state for key in ("config", "position", "results", "method")) or state["position"]["epoch"]:
@@ -162,16 +162,16 @@ def _inherited(checkpoint: Path, notes: list[str]) -> tuple[dict[str, Any], set[
 
 
 def _names(data_set: DataSet) -> set[str]:
-    """Return the names of training identities; identities without a name are left out."""
+    """Return the names of those training identities that have one."""
     named = data_set.names.identities
     return {named[record.pid] for record in data_set.train if record.pid in named}
 
 
 def _start(cfg: CfgNode, given: Collection[str], data_sets: Sequence[DataSet]) -> dict[str, Any]:
-    """The keys of the initial model: a model of the zoo, or ImageNet weights if the user chose a different network.
+    """Return the keys of the initial model: a zoo model, or ImageNet weights if the user chose another network.
 
-    The model for people is chosen for upright images, and the model for vehicles for other images. If the images are no
-    larger than the input of the small model, the small model is chosen.
+    For upright images, this is the model for people, otherwise the model for vehicles. The small model is chosen if the
+    images are not larger than its input.
     """
     models = (PEOPLE, SMALL_PEOPLE, VEHICLES, SMALL_VEHICLES)
     cards = {name: zoo.find(name.removeprefix(zoo.PREFIX)) for name in models}
@@ -195,7 +195,7 @@ def _start(cfg: CfgNode, given: Collection[str], data_sets: Sequence[DataSet]) -
 
 
 def _plan_text(path: Path, cfg: CfgNode, own: Sequence[CustomSet], proposal: Proposal, **values: Any) -> str:
-    """Fill the template ``custom.md``: one line per choice with the option that changes the choice, then the notes."""
+    """Fill the template ``custom.md``: a line per choice with the option that changes it, then the notes."""
     sets = [
         {
             "name": one_line(each.name),
@@ -215,11 +215,12 @@ def _plan_text(path: Path, cfg: CfgNode, own: Sequence[CustomSet], proposal: Pro
 
 
 def gains(results: Results) -> str:
-    """A table of each test set before and after a run, on the same queries, and the smallest visible difference.
+    """Make a table of each test set before and after a run on the same queries, with the smallest visible difference.
 
-    "Before" is the initial model of the run. :func:`lreid.results.intervals.gain_interval` computes the interval of a
-    gain. Identities count as better or worse if their AP changes by at least :data:`CLEAR` points. The smallest visible
-    difference is the larger of the interval's half width and the weight of a single query.
+    "Before" means the initial model of the run. :func:`lreid.results.intervals.gain_interval` computes the confidence
+    interval of a gain. An identity counts as better if its AP rises by more than :data:`CLEAR` points, and as worse if
+    it falls by more. The smallest visible difference is half the width of the confidence interval or the weight of one
+    query, whichever is larger.
     """
     rows, notes = [], []
     for column, gallery in enumerate(results["galleries"]):
@@ -256,7 +257,7 @@ def gains(results: Results) -> str:
 
 
 def next_steps(images: Path, run: Path) -> str:
-    """The two commands that usually follow a run: search with the model, and fine-tune the model on other people."""
+    """Return the two commands that usually follow: search with the model, and fine-tune it on other people."""
     gallery = f"{one_line(title_of(images))}.gallery"
     commands = [
         ["lreid", "search", "build", gallery, str(images), "--checkpoint", str(run)],

@@ -1,6 +1,6 @@
 """Refuse wrong files, names and keys before torch is imported, which takes seconds.
 
-The library repeats these checks, because programs can call the library without a command line.
+The library repeats these checks, because programs can use it without a command line.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def refuse(command: str, args: argparse.Namespace) -> None:
 
 
 def _outputs(command: str, args: argparse.Namespace) -> list[Path]:
-    """Files that a command writes after long work, unless it checks them itself."""
+    """Return the files that a command writes after long work, except those that it checks itself."""
     if command == "link" and args.action == "add":
         return [args.folder / "identities.json"]
     if command == "sweep" and not args.dry_run:

@@ -16,7 +16,7 @@ from lreid.retrieval import evaluate
 
 
 def run(args: argparse.Namespace) -> None:
-    """Write the file, and print how much features of the file and features of the model differ."""
+    """Write the file, and print how much its features differ from those of the model."""
     if args.int8 and (args.tool or args.format == "torch"):
         raise InputError("--int8: writes an ONNX file for lreid; remove --for and --format")
     listed = list_images(args.int8) if args.int8 else []
@@ -48,10 +48,10 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _cost(source: str, file: Path, images: list[Listed]) -> str:
-    """Compare accuracy and speed of an 8-bit file with its float32 model on images, both with onnxruntime.
+    """Compare the accuracy and speed of an 8-bit file with its float32 model on images, both in onnxruntime.
 
-    Each image is a query, and all other images, of any camera, are the gallery. The images include the calibration
-    images.
+    Each image is a query, and all other images of all cameras are the gallery. The images include those that calibrated
+    the 8-bit file.
     """
     paths, seconds, features = [image.path for image in images], [], []
     for model in (load_model(source, "cpu", engine="onnx"), load_model(file)):

@@ -1,4 +1,4 @@
-"""Score a saved gallery, in a file or in Milvus, with labelled queries and the same search as ``lreid search``."""
+"""Score a saved gallery, in a file or in Milvus, by labelled queries with the search of ``lreid search``."""
 
 import json
 import logging
@@ -37,20 +37,19 @@ def score_gallery(
     overrides: Sequence[str] = (),
     engine: Engine = "torch",
 ) -> dict[str, Any]:
-    """Search a gallery with labelled queries, score the matches, and write ``test.json`` into ``out``.
+    """Search a gallery with labelled queries, score the matches, and write ``test.json`` to the folder ``out``.
 
     Args:
         where: address of the gallery, see :func:`lreid.gallery.store.place_of`.
         query: folder or CSV file, see :func:`lreid.search.list_images`.
-        checkpoint: file of the gallery's model, if it has moved.
-        out: folder to write to.
-        overrides: ``KEY VALUE`` pairs that override the config of the model; only ``EVAL`` and ``DEVICE`` keys have an
-            effect.
-        engine: as in :func:`lreid.load_model`.
+        checkpoint: file of the gallery's model, if it was moved.
+        overrides: ``KEY VALUE`` pairs for the config of the model; only ``EVAL`` and ``DEVICE`` keys have an effect.
+        engine: see :func:`lreid.load_model`.
 
     Returns:
-        Results as from :func:`lreid.apps.test.score_checkpoints`, with a row ``gallery KIND``. If the gallery stores
-        features, the row ``plain`` has the exact ranking. Images without an identity are distractors.
+        Results in the form of :func:`lreid.apps.test.score_checkpoints`, with a row ``gallery KIND``. If the gallery
+        stores features, a row ``plain`` has the metrics of the exact ranking. Images without an identity are
+        distractors.
     """
     named = NamedGallery.load(where)
     cfg = model_config(checkpoint or named.checkpoint, overrides)
@@ -74,7 +73,7 @@ def score_gallery(
 
 
 def _results(checkpoint: Path, test: ListedTest, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the content of ``test.json``. The notes explain the last row of the results."""
+    """Return the content of ``test.json``. The notes in it explain the last row of the results."""
     return {
         "schema": 1,
         "checkpoints": {checkpoint.stem: str(checkpoint)},
@@ -90,7 +89,7 @@ def _results(checkpoint: Path, test: ListedTest, rows: list[dict[str, Any]]) -> 
 
 
 def _named(query: Path, sources: Sources) -> list[SearchImage]:
-    """The queries, each of which must have an identity."""
+    """Return the queries, each of which must have an identity."""
     listed = list_images([query], "query", sources)
     if nameless := [image.path for image in listed if image.identity is None]:
         raise InputError(
@@ -102,7 +101,7 @@ def _named(query: Path, sources: Sources) -> list[SearchImage]:
 
 @dataclass(frozen=True)
 class _Listed:
-    """The images of a gallery with the interface of a test set's images, but without pixels."""
+    """The images of a gallery without pixels, with the interface of the images of a test set."""
 
     records: Sequence[Record]
     pids: np.ndarray
@@ -110,7 +109,7 @@ class _Listed:
 
 
 def _test_of(where: str, images: Images, labels: Rows, rules: Rules) -> ListedTest:
-    """A test set of queries and all images of a gallery, in which images without an identity are distractors."""
+    """Make a test set of queries and all images of a gallery; images without an identity are distractors."""
     # Distractors get other numbers than -1, because -1 means junk in a test.
     ids = np.where(labels.ids == UNKNOWN, min(labels.ids.min() - 1, UNKNOWN - 1), labels.ids)
     records = [Record(*each) for each in zip(labels.paths, ids.tolist(), labels.cams.tolist(), strict=True)]

@@ -1,4 +1,4 @@
-"""Publish trained models in a zoo, and verify the figures on their cards."""
+"""Publish trained models in a zoo, and verify the metrics on their cards."""
 
 import argparse
 import hashlib
@@ -52,11 +52,11 @@ Figures = dict[str, dict[str, Any]]
 
 
 class ImagesElsewhere(InputError):
-    """Raised if the images on which a card was measured are not part of lreid and were not found."""
+    """The images on which a card was measured are not part of lreid and were not found."""
 
 
 def verify_cards(args: argparse.Namespace) -> None:
-    """Measure all models, or one model by name, and compare the metrics with the cards."""
+    """Measure all models or the named model, and compare the metrics with the cards."""
     faults, tests = [], TestSets()
     for card in [_card(args.name)] if args.name else cards():
         try:
@@ -95,15 +95,15 @@ def _card(name: str) -> Card:
 
 @dataclass(frozen=True)
 class Statement:
-    """Statements of the publisher about a model, for its :class:`lreid.zoo.Card`.
+    """What the publisher of a model states about it, for its :class:`lreid.zoo.Card`.
 
     Attributes:
-        title: title in one line; if empty, method and benchmark.
-        start_only: whether the model serves only as initial weights.
-        trained_on: source of the training images; if empty, the names of the data sets.
-        limits: limits of the model, and uses to avoid.
+        title: title in one line; if empty, the card names method and benchmark.
+        start_only: whether the model is only for initial weights.
+        trained_on: source of the training images; if empty, the card names the data sets.
+        limits: limits of the model, and uses that are not advised.
         licence: licence of the weights.
-        urls: addresses of the weights, if they are not next to the card.
+        urls: addresses of the weights, unless they are next to the card.
     """
 
     title: str = ""
@@ -117,19 +117,18 @@ class Statement:
 def publish(
     run: Path, name: str, statement: Statement = Statement(), *, half: bool = False, folder: Path = BUNDLED
 ) -> Card:
-    """Write weights and card of the last task of a run; replace an existing entry of this name in one step.
+    """Write weights and card of a run's last task; an existing entry of this name is replaced in one step.
 
     Args:
         run: the folder of a finished run.
-        name: name of the entry, in a-z, 0-9, ``-`` and ``_``.
-        statement: statements of the publisher about the model.
-        half: store matrices and kernels in 16 bits. Vectors, mostly of BatchNorm, are stored in 32 bits: vectors are
-            small, and 16 bits cannot represent very large or very small variances.
-        folder: folder to write to.
+        name: name of the entry, from the characters a-z, 0-9, ``-`` and ``_``.
+        statement: what the publisher states about the model.
+        half: whether to store matrices and kernels in 16 bits. Vectors, most of which belong to BatchNorm, stay in 32
+            bits, because they are small and 16 bits cannot represent very large or very small variances.
 
     Returns:
-        The card. The metrics on the card are measured with the stored weights on the benchmark of the run. The card
-        contains only the last part of each image path.
+        Card of the new entry. The metrics on the card are measured with the stored weights on the benchmark of the run.
+        The card contains only the last part of each image path.
 
     Raises:
         InputError: the name or the run is invalid, the images of the benchmark have changed since the run, or
@@ -163,7 +162,7 @@ def publish(
 
 
 def _measured(cfg: CfgNode, model: Embedder, results: Results, run: Path) -> dict[str, Any]:
-    """Return the card's keys about the stored network and the network's metrics."""
+    """Return the keys of a card about the stored network and its metrics."""
     tests = TestSets()
     figures, protocol = tests.measure(model, cfg)
     if protocol != results["protocol"]:
@@ -184,7 +183,7 @@ def _measured(cfg: CfgNode, model: Embedder, results: Results, run: Path) -> dic
 
 
 def _of_run(cfg: CfgNode, results: Results) -> dict[str, Any]:
-    """Return the card's keys about training, input and evaluation."""
+    """Return the keys of a card about training, input and evaluation."""
     shared, tasks = without_folders(cfg), len(results["tasks"])
     return {
         "method": method_title(cfg),
@@ -211,7 +210,7 @@ def _of_run(cfg: CfgNode, results: Results) -> dict[str, Any]:
 
 
 def _stated(statement: Statement, cfg: CfgNode) -> dict[str, Any]:
-    """Return the card's keys that the publisher states; keys without a statement get their defaults."""
+    """Return the keys of a card that the publisher states, with defaults for missing statements."""
     statements = asdict(statement)
     url, *mirrors = statements.pop("urls") or [""]
     return statements | {
@@ -223,7 +222,7 @@ def _stated(statement: Statement, cfg: CfgNode) -> dict[str, Any]:
 
 
 def stored(state: dict[str, Tensor], half: bool) -> dict[str, Tensor]:
-    """Convert a state dict to the precision of the stored file, see ``half`` in :func:`publish`."""
+    """Convert a state dict to the precision of the stored file, see ``half`` of :func:`publish`."""
     return {
         key: (value.half() if half and value.is_floating_point() and value.ndim > 1 else value).contiguous()
         for key, value in state.items()
@@ -231,7 +230,7 @@ def stored(state: dict[str, Tensor], half: bool) -> dict[str, Tensor]:
 
 
 class TestSets:
-    """Benchmarks for measuring models. Models with the same benchmark share the benchmark's loaded images."""
+    """Benchmarks on which models are measured. Models with the same benchmark share its loaded images."""
 
     __test__ = False  # tells pytest that this class is not a test
 
@@ -241,7 +240,7 @@ class TestSets:
     @naming_keys(**ARGUMENTS)
     @torch.inference_mode()
     def measure(self, model: Embedder, cfg: CfgNode) -> tuple[Figures, str]:
-        """Measure the ``figures`` of a :class:`lreid.zoo.Card`; also return the benchmark's fingerprint."""
+        """Measure the ``figures`` of a :class:`lreid.zoo.Card`; return them with the benchmark's fingerprint."""
         evaluator, protocol = self._evaluator(cfg)
         model = model.to(pick_device("auto")).to(memory_format=torch.channels_last)
         tests = [each.test for each in evaluator.tests]
@@ -252,7 +251,7 @@ class TestSets:
         }, protocol
 
     def _evaluator(self, cfg: CfgNode) -> tuple[Evaluator, str]:
-        """The evaluator of a config's benchmark, and the benchmark's fingerprint."""
+        """Return the evaluator of a config's benchmark, and the fingerprint of this benchmark."""
         key = json.dumps(
             [
                 (name, value)
@@ -267,7 +266,7 @@ class TestSets:
 
     @torch.inference_mode()
     def threshold(self, model: Embedder, cfg: CfgNode) -> dict[str, Any]:
-        """Measure the ``verification`` field of a card on the unseen galleries; without any, on the seen galleries."""
+        """Measure the ``verification`` threshold of a card on its unseen galleries, or without any on the seen ones."""
         evaluator = self._evaluator(cfg)[0]
         kinds = {each.test.kind for each in evaluator.tests}
         chosen = [each for each in evaluator.tests if each.test.kind == ("unseen" if "unseen" in kinds else "seen")]
@@ -297,11 +296,11 @@ class TestSets:
         """Measure a model on the benchmark of its card.
 
         Returns:
-            The measured metrics, and one text per difference from the card. mAP may differ by up to ``MAP_TOLERANCE``,
-            and other metrics by up to ``TOLERANCE``; kind and counts must be equal.
+            Measured metrics, and one text per difference from the card. mAP may differ by up to ``MAP_TOLERANCE``, and
+            other metrics by up to ``TOLERANCE``; kind and counts must be equal.
 
         Raises:
-            ImagesElsewhere: the card was measured on the publisher's custom images, which are missing.
+            ImagesElsewhere: the card was measured on custom images of the publisher, which are missing.
             InputError: weights or data sets are missing or damaged.
         """
         name = f"{PREFIX}{card.file}"
@@ -344,7 +343,7 @@ def from_imagenet(weights: str) -> bool:
 
 
 def _require_own_sets(card: Card, cfg: CfgNode) -> None:
-    """Raise ImagesElsewhere if a card's custom images are missing. A card does not record the folder of images."""
+    """Raise ImagesElsewhere if a card's custom images are missing; the card does not record their folder."""
     for name in (*cfg.BENCHMARK.LEARNED, *cfg.BENCHMARK.TRAIN, *cfg.BENCHMARK.UNSEEN):
         if not name.startswith(("csv:", "folder:", "own:")):
             continue

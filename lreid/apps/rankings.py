@@ -16,7 +16,7 @@ from lreid.results import METRICS
 
 
 class Shown:
-    """Creates tiles and rankings from the images of a test set."""
+    """Create tiles and rankings from the images of a test set."""
 
     def __init__(self, test: TestSet, blur: bool, look: Callable[[str], np.ndarray] = read_image) -> None:
         self.test, self.blur, self.look = test, blur, look
@@ -32,7 +32,7 @@ class Shown:
         return ranked.Tile(ranked.thumbnail(self.look(record.path), blur=self.blur), record.path, labels)
 
     def ranking(self, ranking: Ranking) -> ranked.RankedQuery:
-        """Create the tiles of a query and of the images at its first ranks."""
+        """Create the tiles of a query and of the first images in its ranking."""
         pid = self.query[ranking.query].pid
         return ranked.RankedQuery(
             self.tile(self.query[ranking.query]),
@@ -54,7 +54,7 @@ def page_section(
     blur: bool,
     look: Callable[[str], np.ndarray] = read_image,
 ) -> ranked.Section:
-    """Create a page section with the hardest queries of a test set and the images at the first ranks."""
+    """Create a page section with the hardest queries of a test set, and the first images of their rankings."""
     shown = Shown(test, blur, look)
     height, width = read_image(shown.query[0].path).shape[:2]
     figures = ", ".join(f"{metric.label} {number(metrics[metric.name])}" for metric in METRICS)

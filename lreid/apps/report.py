@@ -1,4 +1,4 @@
-"""Compare runs in a table, and write the report pages of the runs."""
+"""Compare runs in a table, and write their report pages."""
 
 import argparse
 import sys
@@ -61,16 +61,16 @@ def with_images(folder: Path) -> None:
 
 
 def _shows_images(folder: Path) -> bool:
-    """Whether the page of a run shows images, which take long to make again."""
+    """Whether the page of a run shows images, which take a long time to make."""
     page = folder / "report.html"
     return page.is_file() and b"<img" in page.read_bytes()
 
 
 def read_runs(folders: Sequence[Path]) -> list[Results]:
-    """Read the results of runs that are compared; config keys newer than a run get their defaults.
+    """Read the results of runs to compare; config keys that are newer than a run get their defaults.
 
-    If the runs of a method record different options, every run gets all options of the method. Runs of early versions
-    of lreid have no config.
+    If runs of a method record different options, every run gets all options of the method. Runs of early versions of
+    lreid contain no config.
 
     Raises:
         InputError: :func:`lreid.results.read` raises an error.
@@ -93,7 +93,7 @@ def read_runs(folders: Sequence[Path]) -> list[Results]:
 
 
 def _folders(named: list[Path]) -> list[Path]:
-    """Return the run folders without duplicates; other files and folders, which ``runs/*`` may match, are skipped."""
+    """Return the run folders, each once, and skip other files and folders that ``runs/*`` may match."""
     folders: dict[Path, Path] = {}
     others = []
     for path in named:
@@ -110,7 +110,7 @@ def _folders(named: list[Path]) -> list[Path]:
 
 
 def _images_of_runs(folders: list[Path], runs: list[Results], blur: bool) -> tuple[list[Panel], Pictures]:
-    """Sections about the first run of each group, and the images of identities."""
+    """Return page sections about the first run of each group, and images of identities."""
     from lreid.apps.visual import image_sections, pictures_of  # loads torch, which tables and charts do not need
 
     groups = grouped(runs)

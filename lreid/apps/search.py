@@ -60,7 +60,7 @@ def _build(args: argparse.Namespace) -> None:
 
 
 def _sources(args: argparse.Namespace) -> Sources:
-    """Return how to find images: the pattern of file names in folders, and the root of paths in CSV files."""
+    """Return how to find images: the pattern for paths in folders, and the root of paths in CSV files."""
     return Sources(args.root, pattern=args.pattern)
 
 
@@ -171,7 +171,7 @@ def _check(args: argparse.Namespace) -> int | None:
 
 
 def _per_cent(option: str, text: str | None) -> float | None:
-    """Parse a limit such as ``1%``."""
+    """Parse a limit in per cent, such as ``1%``."""
     if text is None:
         return None
     match = re.fullmatch(r"\s*([0-9]{1,3}(?:\.[0-9]+)?)\s*%\s*", text, re.ASCII)

@@ -13,10 +13,10 @@ STOPPING = 10  # seconds within which running requests must finish
 
 
 def run(args: argparse.Namespace) -> None:
-    """Serve until SIGTERM or SIGINT.
+    """Serve the gallery until SIGTERM or SIGINT.
 
     Raises:
-        InputError: the gallery, its model or an option cannot be used, or the address is taken.
+        InputError: the gallery, its model or an option cannot be used, or another program uses the address.
     """
     require(0 < args.max_mb <= 1000, "--max-mb", args.max_mb, "above 0 and at most 1000")
     require(args.rate > 0, "--rate", args.rate, "above 0")
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _listening(host: str, port: int) -> socket.socket:
-    """Open a socket at an address."""
+    """Open a listening socket at an address."""
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         return socket.create_server(address[:2], family=family, backlog=512)

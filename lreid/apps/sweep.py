@@ -1,4 +1,4 @@
-"""Train methods x benchmarks x seeds x values of keys; write one table and one plot of learning curves."""
+"""Train methods x benchmarks x seeds x values of keys; write one table, and one plot of learning curves."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> None:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run of a sweep: config files, ``KEY VALUE`` pairs that override them, and the run folder."""
+    """One run of a sweep: config files, ``KEY VALUE`` pairs that take precedence over them, and the run folder."""
 
     folder: Path
     files: tuple[Path, ...]
@@ -93,7 +93,7 @@ class PlannedRun:
 
     @property
     def cfg(self) -> Config:
-        """The resolved config."""
+        """The resolved config of the run."""
         return load_run_config(self.files, self.overrides, report=False)
 
     @property
@@ -104,7 +104,7 @@ class PlannedRun:
         return [*train, "--resume", "--out", str(self.folder), *files, *self.overrides]
 
     def is_finished(self) -> bool:
-        """Whether the folder contains the results of all tasks of a run with this config."""
+        """Whether the folder contains results of all tasks of a run with this config."""
         saved = self.folder / "config.yaml"
         if not (self.folder / "results.json").exists() or not saved.exists():
             return False
@@ -123,19 +123,19 @@ def plan(
     vary: Mapping[str, Sequence[str]] = MappingProxyType({}),
     overrides: Sequence[str] = (),
 ) -> list[PlannedRun]:
-    """The runs of a sweep; all runs of the first seed come first.
+    """Plan the runs of a sweep; all runs of the first seed come first.
 
     Args:
-        out: folder for the run folders, ``METHOD-seedN``, or ``METHOD-KEY=VALUE-seedN`` if keys are varied. With
-            several benchmarks, each benchmark has a subfolder with the name of its file.
+        out: folder of the run folders, which have names ``METHOD-seedN``, or ``METHOD-KEY=VALUE-seedN`` if keys vary.
+            With several benchmarks, each has a subfolder with the name of its file.
         methods, seeds: names of the methods, and seeds.
-        files, benchmarks: config files that all runs use, and benchmark files: one per run.
-        vary: values by key; all combinations are trained. Keys that are joined by commas vary together:
+        files, benchmarks: config files of all runs, and benchmark files, of which each run uses one.
+        vary: values by key, of which all combinations are trained. Keys that are joined by commas vary together, as in
             ``{"METHOD.ALPHA,METHOD.BETA": ["0,1", "1,0"]}``.
         overrides: ``KEY VALUE`` pairs for all runs.
 
     Raises:
-        InputError: a config is invalid, or a run occurs twice.
+        InputError: a config is invalid, or two runs are the same.
     """
     groups = [keys.split(",") for keys in vary]
     keys_of_config = [key for key, _ in leaves(load_config(files, overrides))]  # also refuses a key without a value
@@ -166,7 +166,7 @@ def plan(
 
 
 def _require_different(runs: Sequence[PlannedRun]) -> None:
-    """Build every method once, which checks its options, and require that no two runs are the same."""
+    """Build every method once, to check its options, and require that no two runs are the same."""
     same: dict[str, Path] = {}
     for run in runs:
         cfg = run.cfg
@@ -181,20 +181,20 @@ def _require_different(runs: Sequence[PlannedRun]) -> None:
 
 
 def sweep(runs: Sequence[PlannedRun], out: Path, *, jobs: int = 1, key: str = "") -> tuple[str, dict[str, str]]:
-    """Train runs, each in its own process, and compare them; finished runs are not repeated.
+    """Train runs, each in its own process, and compare them; finished runs are not trained again.
 
-    A run that fails does not stop the others.
+    A run that fails does not stop the other runs.
 
     Args:
-        runs: result of :func:`plan`.
-        out: folder to which ``table.md``, ``table.csv``, ``table.tex`` and ``curves.png`` of the finished runs are
+        runs: runs from :func:`plan`.
+        out: folder in which ``table.md``, ``table.csv``, ``table.tex`` and ``curves.png`` of the finished runs are
             written.
-        jobs: number of simultaneous runs. Simultaneous runs share the CPU cores, unless ``OMP_NUM_THREADS`` is set.
+        jobs: number of runs at the same time. Simultaneous runs share the CPU cores, unless ``OMP_NUM_THREADS`` is set.
             Each run uses one GPU.
-        key: the key that was varied; if its values are numbers, ``sensitivity.png`` is also written.
+        key: key with different values in the runs; if they are numbers, ``sensitivity.png`` is written too.
 
     Returns:
-        The table as text, and a mapping from the folder of each failed run to the reason in one line.
+        The table as text, and a dictionary from the folder of each failed run to the reason in one line.
     """
     failed: dict[str, str] = {}
     running: set[subprocess.Popen[str]] = set()
@@ -241,7 +241,7 @@ def _pairs(keys: Sequence[str], value: str) -> list[tuple[str, str]]:
 
 
 def visible_gpus() -> list[str]:
-    """Return the names of the visible GPUs for ``CUDA_VISIBLE_DEVICES``, without initialising CUDA."""
+    """Return the names of the visible GPUs, as for ``CUDA_VISIBLE_DEVICES``, without initialising CUDA."""
     named = os.environ.get("CUDA_VISIBLE_DEVICES")
     count = torch.cuda.device_count()
     return [each.strip() for each in named.split(",")][:count] if named else [str(gpu) for gpu in range(count)]
@@ -250,11 +250,10 @@ def visible_gpus() -> list[str]:
 def _make(
     run: PlannedRun, jobs: int, running: set[subprocess.Popen[str]], places: SimpleQueue[str], stopping: threading.Event
 ) -> str:
-    """Train a run in a separate process, and return the error in one line; "" means success.
+    """Train a run in a separate process, and return the error in one line, or "" if there is none.
 
-    The set ``running`` contains the new process until its end. The new process ends when the calling process ends, even
-    if the calling process is killed. If another process is training the same run, this function first waits for its
-    end.
+    Until it ends, the new process is in the set ``running``. The new process also ends when the calling process ends or
+    is killed. If another process is already training the run, this function first waits for its end.
     """
     if is_busy(run.folder):
         logger.info("%s: another process is using this folder; waiting for its end", run.folder)

@@ -1,4 +1,4 @@
-"""Test trained models: figures as a table and JSON, ranked images as a page."""
+"""Test trained models: print metrics as a table, and write them as JSON and ranked images as a page."""
 
 from __future__ import annotations
 
@@ -105,11 +105,11 @@ class Extras:
     """Measurements in addition to the plain ranking.
 
     Attributes:
-        adapt_norm: add a row with features standardised per camera.
-        rerank: add a row with k-reciprocal re-ranking.
-        expand: add a row with expanded queries.
-        cross_model: search the gallery of every model with the queries of every model.
-        growth: test random parts of the gallery, see :func:`lreid.retrieval.growth.gallery_growth`.
+        adapt_norm: whether to add a row with features that are standardised per camera.
+        rerank: whether to add a row with k-reciprocal re-ranking.
+        expand: whether to add a row with expanded queries.
+        cross_model: whether to search the gallery of every model with the queries of every model.
+        growth: whether to test random parts of the gallery, see :func:`lreid.retrieval.growth.gallery_growth`.
     """
 
     adapt_norm: bool = False
@@ -119,7 +119,7 @@ class Extras:
     growth: bool = False
 
     def require_cameras(self, tests: Sequence[QueryGallery]) -> None:
-        """Require known cameras in all test sets if features are standardised per camera.
+        """If features are standardised per camera, require that the cameras of all test sets are known.
 
         Raises:
             InputError: a camera is unknown.
@@ -143,26 +143,25 @@ def score_checkpoints(
 ) -> dict[str, Any]:
     """Score the models of checkpoints and write ``test.json`` and ``ranked.html``.
 
-    The first checkpoint's config determines the test sets, unless a config or images are given.
+    The first checkpoint's config determines the test sets, unless config files or images are given.
 
     Args:
         paths: models as in :func:`lreid.load_model`; a run folder means the checkpoints of all its finished tasks.
-        out: folder to write to; None means ``test/NAME`` in the run folder, or ``…-test/NAME`` next to the checkpoint.
+        out: output folder; None means ``test/NAME`` in the run folder, or ``…-test/NAME`` next to the checkpoint.
         config, overrides: config files that replace the test sets and ``EVAL`` keys of the run, and ``KEY VALUE`` pairs
-            that override config keys.
-        images: folders of queries and gallery, see :func:`lreid.data.listing.folders_test`, or a CSV file with the
-            splits query and gallery, see :func:`lreid.data.listing.csv_tests`.
-        extras: additional measurements.
-        blur: blur the images of the page.
-        engine: as in :func:`lreid.load_model`.
+            that take precedence.
+        images: folders of queries and gallery (see :func:`lreid.data.listing.folders_test`), or a CSV file with the
+            splits query and gallery (see :func:`lreid.data.listing.csv_tests`).
+        blur: whether to blur the images on the page.
+        engine: see :func:`lreid.load_model`.
 
     Returns:
-        The content of ``test.json``, with metrics in per cent. ``rows`` has one row per ``checkpoint``, ``test`` and
-        ``variant``, see :func:`lreid.evaluation.scoring.row_of`; a ``transductive`` variant uses all test images before
-        ranking. ``hardest`` lists the queries of the last checkpoint with the lowest AP. ``cross_model`` contains
-        matrices ``mAP`` and ``rank1`` with one row per query model. ``growth`` has the ``points`` of
-        :func:`lreid.retrieval.growth.gallery_growth` for each ``checkpoint`` and ``test``. Other keys are ``tests``,
-        ``metric``, ``ap`` and ``notes``.
+        The content of ``test.json``, with metrics in per cent. The list ``rows`` has a row per ``checkpoint``, ``test``
+        and ``variant``, see :func:`lreid.evaluation.scoring.row_of`. A ``transductive`` variant uses all test images
+        before it ranks. The list ``hardest`` contains the queries with the lowest AP by the last checkpoint. The entry
+        ``cross_model`` contains matrices ``mAP`` and ``rank1`` with a row per model that extracts queries. The entry
+        ``growth`` has the ``points`` of :func:`lreid.retrieval.growth.gallery_growth` for each ``checkpoint`` and
+        ``test``. Other keys are ``tests``, ``metric``, ``ap`` and ``notes``.
 
     Raises:
         InputError: a checkpoint, the config, the data or the combination of arguments is invalid.
@@ -185,7 +184,7 @@ def score_checkpoints(
 def _scored(
     suite: _Suite, checkpoints: dict[str, Path], extras: Extras, blur: bool
 ) -> tuple[dict[str, Any], list[ranked.Section]]:
-    """Return the content of ``test.json``, and page sections with the hardest queries of the last checkpoint."""
+    """Return the content of ``test.json``, and page sections with the last checkpoint's hardest queries."""
     queries = _queries_of_all(suite, checkpoints) if extras.cross_model else {}
     growth = []
     rows: list[dict[str, Any]] = []
@@ -219,7 +218,7 @@ def _scored(
 
 
 class _Suite:
-    """The test sets, with their images at the input size of a model."""
+    """The test sets of a test, with their images at the input size of a model."""
 
     def __init__(self, cfg: CfgNode, tests: Sequence[QueryGallery], engine: Engine) -> None:
         self.cfg, self.tests, self.engine = cfg, tests, engine
@@ -240,7 +239,7 @@ class _Suite:
 
     @property
     def loaded(self) -> Sequence[TestSet]:
-        """The test sets with loaded images, at the first input size that was used."""
+        """Return the test sets with loaded images, at the first input size that was used."""
         return next(iter(self.evaluators.values())).tests
 
     @property
@@ -249,7 +248,7 @@ class _Suite:
 
 
 def _tests_of(cfg: CfgNode, images: tuple[Path, Path] | Path | None) -> Sequence[QueryGallery]:
-    """Return the test sets of the given images, or by default the test sets of the benchmark in the config."""
+    """Return the test sets of the given images, or else those of the benchmark in the config."""
     if images is None:
         return benchmark_of(cfg).tests
     if not isinstance(images, tuple):
@@ -281,7 +280,7 @@ def _queries_of_all(suite: _Suite, checkpoints: dict[str, Path]) -> dict[str, li
 def _extracted(
     suite: _Suite, checkpoints: dict[str, Path], queries: dict[str, list[np.ndarray]]
 ) -> Iterator[tuple[str, Embedder, TestSet, Features, list[np.ndarray]]]:
-    """Yield each pair of model and test set with the model's features, and with query features of all models."""
+    """Yield each pair of model and test set, with the model's features and the query features of all models."""
     for name, path in checkpoints.items():
         model = suite.ready(path)
         evaluator = suite.evaluator(model)
@@ -293,7 +292,7 @@ def _extracted(
 
 
 def _rows(suite: _Suite, test: TestSet, features: Features, extras: Extras) -> list[dict[str, Any]]:
-    """Compute the metrics of all requested variants; the plain ranking comes first."""
+    """Compute the metrics of all requested variants, beginning with the plain ranking."""
     flat = suite.index if suite.index and suite.index.index == "flat" else None  # other kinds affect only their own row
     plain: dict[str, Any] = {"index": flat, "cost": False, "device": suite.device}
 
@@ -325,12 +324,12 @@ def _rows(suite: _Suite, test: TestSet, features: Features, extras: Extras) -> l
 
 
 def _column(test: TestSet, queries: Sequence[np.ndarray], gallery: np.ndarray) -> list[dict[str, float]]:
-    """The metrics for the queries (Q, D) of every model in the gallery (G, D) of one model."""
+    """Compute metrics for the queries (Q, D) of every model in the gallery (G, D) of one model."""
     return [figures_of(average_evaluations(score(test, (each, gallery)))) for each in queries]
 
 
 def _growth(test: TestSet, features: Features, device: torch.device) -> list[dict[str, Any]]:
-    """Measure mAP, Rank-1 and TPIR in per cent, and the threshold, on random parts of the gallery."""
+    """On random parts of the gallery, measure mAP, Rank-1 and TPIR in per cent, and the threshold."""
     from lreid.retrieval.growth import gallery_growth
 
     if test.test.splits or test.test.tracks or test.test.single_shot:
@@ -345,7 +344,7 @@ def _growth(test: TestSet, features: Features, device: torch.device) -> list[dic
 
 
 def _matrices(columns: dict[str, list[list[dict[str, float]]]], models: list[str]) -> list[dict[str, Any]]:
-    """Combine columns from :func:`_column` into matrices per test set; each row has the queries of one model."""
+    """Combine columns of :func:`_column` into a matrix per test set, with one row per model that extracts queries."""
     return [
         {"test": test, "checkpoints": models}
         | {metric: [[column[row][metric] for column in matrix] for row in range(len(models))] for metric in MATRICES}
@@ -355,7 +354,7 @@ def _matrices(columns: dict[str, list[list[dict[str, float]]]], models: list[str
 
 
 def _hardest(test: TestSet, rankings: Sequence[Ranking]) -> list[dict[str, Any]]:
-    """The rankings of the hardest queries, shortened for JSON."""
+    """Return the rankings of the hardest queries, shortened for JSON."""
     queries = [test.query.records[each.query] for each in rankings]
     return [
         {
@@ -402,7 +401,7 @@ def _checkpoints_in(paths: Sequence[Path]) -> list[Path]:
 
 
 def _named(paths: Sequence[Path]) -> dict[str, Path]:
-    """Return the checkpoints by name; the names are as short as possible without being equal."""
+    """Return the checkpoints by name, where names are as short as possible but different."""
     runs = [path.parent.parent if path.parent.name == "checkpoints" else path.parent for path in paths]
     candidates: tuple[Callable[[Path, Path], str], ...] = (
         lambda path, _: path.stem,
@@ -436,13 +435,13 @@ def _test_config(
 
 
 def _short(path: Path) -> str:
-    """Name a folder or a file by its last two parts: the parent folder and the name."""
+    """Name a folder or file by the last two parts of its path."""
     path = path.resolve()
     return f"{path.parent.name}-{path.stem}".strip("-")
 
 
 def _links(out: Path) -> list[tuple[str, str]]:
-    """Links from the page of a test to ``test.json``, and to the report of the run."""
+    """Return links from the page of a test to ``test.json`` and to the report of the run."""
     report = out.resolve().parents[1] / "report.html" if len(out.resolve().parents) > 1 else None
     in_run = report is not None and report.exists()
     return [("test.json", "test.json"), *([("report", "../../report.html")] if in_run else [])]
@@ -456,7 +455,7 @@ def _default_folder(checkpoint: Path) -> Path:
 
 
 def _notes(rows: Sequence[dict[str, Any]], suite: _Suite) -> list[str]:
-    """Notes below the table, one line each."""
+    """Return notes for below the table, one line each."""
     notes = []
     for test in suite.loaded:
         notes += notes_on(test, next(row for row in rows if row["test"] == test.name))

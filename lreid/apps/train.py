@@ -14,7 +14,7 @@ from lreid.training.signals import end_with_parent
 
 
 def run(args: argparse.Namespace) -> None:
-    """Train or resume a run. A run that is resumed without a config uses the config in the run folder."""
+    """Train or resume a run. To resume without a config, the config in the run folder is used."""
     if args.options:
         from lreid.apps.options import options_text
 
@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def typed(args: argparse.Namespace, images: Path) -> str:
-    """Return the command with which the user started a run on custom images."""
+    """Return the command by which the user started a run on custom images."""
     options = {"config": args.config, "data": args.data, "from": args.before, "out": args.out}
     options |= {option: getattr(args, option) for option in SHORT}
     words = ["lreid", "train", str(images)]
@@ -66,10 +66,10 @@ def typed(args: argparse.Namespace, images: Path) -> str:
 
 
 def require_run(folder: Path) -> None:
-    """Require an existing run for ``--resume`` without a config, to avoid training the built-in benchmark by mistake.
+    """For ``--resume`` without a config, require a run, to avoid training the built-in benchmark by mistake.
 
     Raises:
-        InputError: there is no run; the message names the runs next to the folder.
+        InputError: there is no run; the message names runs next to the folder.
     """
     if (folder / "config.yaml").exists():
         return

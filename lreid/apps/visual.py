@@ -1,7 +1,6 @@
 """Show images of a run: rankings, activation maps, and maps of features before and after a task.
 
-These images need the checkpoints and the data of the run, but :mod:`lreid.report`, which writes the page, needs only
-results.
+Making these images needs the checkpoints and the data of the run, unlike :mod:`lreid.report`, which needs only results.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,15 +42,15 @@ PER_IDENTITY = 12  # maximum number of images per identity
 
 @naming_keys(**ARGUMENTS)
 def image_sections(run: Path, *, blur: bool = False) -> list[Panel]:
-    """Sections about each test set of a run, for :func:`lreid.report.write_page`.
+    """Make sections about each test set of a run, for :func:`lreid.report.write_page`.
 
-    The sections show the hardest queries of the last model, with gallery images that are framed as right or wrong. The
-    sections also show activation maps for the hardest of these queries. Further maps show features of test identities,
-    by the models before and after the last task.
+    The sections show the hardest queries of the last model, with frames around gallery images that mark them as right
+    or wrong. The hardest of the queries are also shown with activation maps. Further maps show features of test
+    identities before and after the last task.
 
     Args:
-        run: a run folder with checkpoints; the data sets of the run must exist.
-        blur: blur the images.
+        run: run folder with checkpoints; the data sets of the run must exist.
+        blur: whether to blur the images.
 
     Raises:
         InputError: a checkpoint or the data is missing.
@@ -82,15 +81,15 @@ def image_sections(run: Path, *, blur: bool = False) -> list[Panel]:
 
 
 def pictures_of(groups: Sequence[Group], folders: Mapping[str, Path], *, blur: bool = False) -> Pictures:
-    """Create images of the hardest identities, and of the rankings of the most forgotten identities.
+    """Make images of the hardest identities, and of the rankings of the most forgotten identities.
 
     The rankings are shown after every task of each method.
 
     Args:
         groups: groups of all runs on a page.
-        folders: for each :attr:`Group.name`, the folder of the group's first run. The folder must have checkpoints, and
-            the data sets of the run must exist.
-        blur: blur the images.
+        folders: folder of the first run in each group, by :attr:`Group.name`. The folder must have checkpoints, and the
+            data sets of the run must exist.
+        blur: whether to blur the images.
     """
     faces: dict[Key, ranked.Tile] = {}
     rankings: dict[tuple[Key, str], list[tuple[int, ranked.RankedQuery]]] = {}
@@ -126,17 +125,17 @@ def pictures_of(groups: Sequence[Group], folders: Mapping[str, Path], *, blur: b
 
 @torch.inference_mode()
 def activation_maps(model: Embedder, images: Tensor) -> np.ndarray | None:
-    """The norm of a network's last feature map at each position, without gradients.
+    """Compute the norm of a network's last feature map at each position, without gradients.
 
     Source: Zagoruyko and Komodakis, "Paying More Attention to Attention", ICLR 2017, Section 3.1. The paper sums
-    ``|A|^p`` over the channels of the feature map A; this function computes the square root of that sum for ``p = 2``.
+    ``|A|^p`` over the channels of the feature map A; this function computes the root of this sum for ``p = 2``.
 
     Args:
         model: network in evaluation mode.
         images: (B, 3, H, W) float, normalised.
 
     Returns:
-        (B, h, w) float32 in [0, 1], scaled per image from the smallest to the largest norm (all 0 if all norms are
+        Maps (B, h, w) float32 in [0, 1], scaled from the smallest to the largest norm of each image (0 if all are
         equal); None if the backbone returns vectors.
     """
     features = model.backbone(images)
@@ -148,7 +147,7 @@ def activation_maps(model: Embedder, images: Tensor) -> np.ndarray | None:
 
 
 def overlay(image: np.ndarray, heat: np.ndarray) -> np.ndarray:
-    """Draw a map (h, w) in [0, 1] in colours over the grey image; take and return images (H, W, 3) uint8."""
+    """Draw a map (h, w) in [0, 1] in colours over a grey image; the argument and the result are (H, W, 3) uint8."""
     height, width = image.shape[:2]
     large = Image.fromarray(heat.astype(np.float32)).resize((width, height), Image.Resampling.BILINEAR)
     colours = 255 * Extra("matplotlib", "plots").colormaps["inferno"](np.asarray(large))[..., :3]  # (H, W, 3)
@@ -157,15 +156,15 @@ def overlay(image: np.ndarray, heat: np.ndarray) -> np.ndarray:
 
 
 def common_plane(*features: np.ndarray) -> tuple[list[np.ndarray], float]:
-    """Project several sets of features, normalised to unit length, onto the plane of their two principal components.
+    """Project sets of features of unit length onto the plane of their two principal components.
 
-    Each component has the sign that makes its largest entry positive, so the result is reproducible.
+    The sign of each component makes its largest entry positive, so that the result is reproducible.
 
     Args:
-        features: (n_i, D) float; they need not be unit vectors, D > 1.
+        features: sets of features (n_i, D) float, which this function scales to unit length; D > 1.
 
     Returns:
-        The points (n_i, 2) of each set, and the share of the variance in the plane, in [0, 1].
+        The points (n_i, 2) of each set, and the plane's share of the variance, in [0, 1].
     """
     together = np.concatenate([unit_rows(torch.from_numpy(each).double(), "features").numpy() for each in features])
     centred = together - together.mean(0)
@@ -179,7 +178,7 @@ def common_plane(*features: np.ndarray) -> tuple[list[np.ndarray], float]:
 
 
 class _Attended:
-    """Reads an image by its path, and draws the activation map of a model over the image."""
+    """Read an image by its path, and draw the activation map of a model over it."""
 
     def __init__(self, model: Embedder) -> None:
         self.model = model
@@ -194,7 +193,7 @@ class _Attended:
 
 
 def _feature_maps(test: TestSet, models: Mapping[str, Embedder]) -> Panel:
-    """Create a section with one map per model, which shows features of some identities of a test set."""
+    """Make a section with one map per model that shows features of some identities of a test set."""
     images, names = (test.query, test.gallery), test.test.names
     everybody = sorted(set(test.query.pids.tolist()))
     identities = everybody[:: max(1, len(everybody) // ON_THE_MAP)][:ON_THE_MAP]
@@ -228,7 +227,7 @@ def _feature_maps(test: TestSet, models: Mapping[str, Embedder]) -> Panel:
 
 
 def _checkpoints(run: Path) -> dict[int, Path]:
-    """The checkpoints of the finished tasks by task number, in order."""
+    """Return the checkpoints of the finished tasks by task number, in order."""
     files = task_checkpoints(run / "checkpoints")
     if not files:
         raise InputError(f"{run}: contains no checkpoints/task-01.pt …; remove --images, or pass a run with them")
@@ -236,11 +235,11 @@ def _checkpoints(run: Path) -> dict[int, Path]:
 
 
 def _config(checkpoints: Mapping[int, Path]) -> CfgNode:
-    """The config of the last checkpoint."""
+    """Return the config of the last checkpoint."""
     last = list(checkpoints.values())[-1]
     return config_from_text(load_checkpoint(last)["config"], str(last))
 
 
 def _on_device(checkpoint: Path) -> Embedder:
-    """Load a checkpoint's network onto a device of this machine; the run may have used a device of another machine."""
+    """Load a checkpoint's network onto a device of this machine, because the run may have used another machine."""
     return load_model(checkpoint).to(memory_format=torch.channels_last)

@@ -1,4 +1,4 @@
-"""List trained models by name, show their cards and find their weights, without loading torch."""
+"""List trained models by name, show their cards and find their weights, without importing torch."""
 
 import argparse
 from collections.abc import Iterable
@@ -45,13 +45,12 @@ Entry = TypeVar("Entry", Card, Published)
 
 
 def chosen(entries: Iterable[Entry], subject: str | None, licence: str | None) -> list[Entry]:
-    """Return the entries for a subject under a licence, with recommended entries first.
+    """Return the entries for a subject and a licence, recommended entries first.
 
     Args:
-        entries: entries of the zoo.
-        subject: ``people`` or ``vehicles``; both leave out models that are only initial weights. None lists everything.
-        licence: ``permissive`` for models under MIT, Apache or BSD whose training images are not for research only;
-            None lists everything.
+        subject: ``people`` or ``vehicles``, both without models that are only initial weights. None means all entries.
+        licence: ``permissive`` for models under MIT, Apache or BSD whose training images are not limited to research;
+            None means all entries.
     """
     matching = [
         each
@@ -63,7 +62,7 @@ def chosen(entries: Iterable[Entry], subject: str | None, licence: str | None) -
 
 
 def subject_of(entry: Card | Published) -> str:
-    """Return what a model re-identifies, people or vehicles, based on the training data of the model."""
+    """Return what a model re-identifies, people or vehicles, judged by its training data."""
     data = (entry.data if isinstance(entry, Published) else f"{entry.benchmark} {entry.trained_on}").lower()
     if isinstance(entry, Card) and "vehicle" not in entry.benchmark:
         return "people"

@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def without_pairs(options: Iterable[Sequence[str]]) -> tuple[list[list[str]], list[str]]:
-    """Separate the values of options with several values from the ``KEY VALUE`` pairs after these values."""
+    """Separate the values of options that take several values from ``KEY VALUE`` pairs after them."""
     from lreid.config_keys import is_key  # imported here, because it loads yacs, which --help does not need
 
     without: list[list[str]] = []

@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def split_checkpoints(args: argparse.Namespace) -> tuple[list[str], list[str]]:
-    """Return the models of ``--checkpoint`` and all ``KEY VALUE`` pairs, and pairs that argparse read as models."""
+    """Return the models of ``--checkpoint`` and all ``KEY VALUE`` pairs, even those that argparse took for models."""
     from lreid.config_keys import is_key  # imported here, because it loads yacs, which --help does not need
 
     files = list(takewhile(lambda word: not is_key(word), args.checkpoint))

@@ -41,9 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def split_words(words: Sequence[str]) -> tuple[Path | None, list[str]]:
-    """Separate the folder or file of images, if given, from the ``KEY VALUE`` pairs after it.
+    """Separate the folder or file of images, if there is one, from the ``KEY VALUE`` pairs after it.
 
-    The first word names images if it is not a config key, and either is an existing path or the only word.
+    The first word names images if it is not a config key and is an existing path or the only word.
     """
     from lreid.config_keys import is_key  # imported here, because it loads yacs, which --help does not need
 
@@ -53,7 +53,7 @@ def split_words(words: Sequence[str]) -> tuple[Path | None, list[str]]:
 
 
 def short_keys(args: argparse.Namespace) -> list[str]:
-    """The ``KEY VALUE`` pairs that the options ``SHORT`` set."""
+    """Return the ``KEY VALUE`` pairs that the short options in ``SHORT`` set."""
     pairs = [word for option, (key, _) in SHORT.items() if (value := getattr(args, option)) for word in (key, value)]
     if args.data:
         named = "+".join(Path(each.partition(":")[2] or each).stem for each in args.data)
