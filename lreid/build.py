@@ -1,4 +1,4 @@
-"""Build objects from a config; the classes of the objects accept plain arguments, never a config."""
+"""Build objects from a config; their classes accept plain arguments and never a config."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 
 def resolved(cfg: Config) -> Config:
-    """Add all options of the method and the input normalisation of the initial weights to a config, and freeze it.
+    """Add all options of the method and the initial weights' input normalisation to a config, and freeze it.
 
-    Weights from a package, the zoo or a model file always set the normalisation. Weights from timm's hub set the
-    normalisation only if the config has the default, which is ImageNet's.
+    Weights from a package, the zoo or a model file always determine the normalisation. Weights from timm's hub
+    determine the normalisation only if the config has the default values, which are ImageNet's.
     """
     cfg = cfg.clone()
     cfg.defrost()
@@ -49,7 +49,7 @@ def resolved(cfg: Config) -> Config:
 
 
 def _normalisation_in(weights: str) -> tuple[list[float], list[float]] | None:
-    """Read the mean and standard deviation that a model file of lreid records; None for other weights."""
+    """Read the mean and standard deviation that a model file of lreid contains; None for other weights."""
     if not os.path.isfile(weights):
         return None
     try:
@@ -68,7 +68,7 @@ def class_of(cfg: Config) -> type[Method]:
 
 
 def benchmark_of(cfg: Config) -> Benchmark:
-    """Build the benchmark that a config describes; its tasks are separate even for joint training."""
+    """Build the benchmark that a config describes; even for joint training, its tasks are separate."""
     bench = cfg.BENCHMARK
     with naming_keys("BENCHMARK", **{key.lower(): f"SYNTHETIC.{key}" for key in cfg.SYNTHETIC}):
         return build_benchmark(
@@ -91,7 +91,7 @@ def benchmark_of(cfg: Config) -> Benchmark:
 
 
 def sources_of(cfg: Config) -> Sources:
-    """Return the settings of a config for reading data sets."""
+    """Return the settings for reading data sets that a config contains."""
     return Sources(
         root=cfg.DATA.ROOT,
         cameras=cfg.BENCHMARK.CAMERAS,
@@ -102,12 +102,12 @@ def sources_of(cfg: Config) -> Sources:
 
 
 def learned(cfg: Config, benchmark: Benchmark) -> Benchmark:
-    """Return the benchmark on which the run trains; with ``BENCHMARK.JOINT``, all tasks are merged into one."""
+    """Return the benchmark on which the run trains; with ``BENCHMARK.JOINT``, all its tasks are merged into one."""
     return merge_tasks(benchmark) if cfg.BENCHMARK.JOINT else benchmark
 
 
 def model_of(cfg: Config, *, pretrained: bool) -> Embedder:
-    """Build the network of a config; its weights are random if ``pretrained`` is False."""
+    """Build the network of a config, with random weights if ``pretrained`` is False."""
     weights = cfg.MODEL.WEIGHTS if pretrained else "none"
     model = network_of(cfg, weights=weights, neck=class_of(cfg).neck)
     with naming_keys("TRAIN"):
@@ -124,18 +124,18 @@ def method_of(cfg: Config, device: torch.device, *, pretrained: bool) -> Method:
 
 
 def naming_index_keys() -> AbstractContextManager[None]:
-    """Replace argument names by config keys in errors that occur while an index is built or tested."""
+    """Replace argument names by config keys in errors that occur while an index is built or tried."""
     return naming_keys("EVAL", depth="EVAL.INDEX_DEPTH")
 
 
 def initial_model_of(cfg: Config, method: Method) -> Embedder:
-    """Return the initial model of a run: the zoo model that the config names, otherwise the method's network."""
+    """Return the initial model of a run: the zoo model that the config names, or else the method's network."""
     model = network_of_entry(cfg)
     return method.model if model is None else model.to(method.model.mean.device)
 
 
 def index_of(cfg: Config) -> FaissIndex | None:
-    """Build the index with which a config searches galleries; None for exact search."""
+    """Build the index with which a config searches galleries, or return None for exact search."""
     evaluation = cfg.EVAL
     if evaluation.BACKEND == "exact":
         return None
@@ -147,10 +147,8 @@ def evaluator_of(cfg: Config, benchmark: Benchmark, dim: int = 0, stored: Galler
     """Build the evaluator that a config describes, for the test sets of a benchmark.
 
     Args:
-        cfg: config of the run.
-        benchmark: benchmark with the test sets.
-        dim: length of the features, for an early test of the index ``EVAL.INDEX``; 0 skips this test.
-        stored: files for the gallery features after every task; None stores no features.
+        dim: length of the features, with which the index ``EVAL.INDEX`` is tried early; 0 skips this.
+        stored: files for the gallery features after every task, or None to store none.
     """
     evaluation, size = cfg.EVAL, _test_images(cfg)
     batch_size = size.pop("batch_size")
@@ -164,7 +162,7 @@ def evaluator_of(cfg: Config, benchmark: Benchmark, dim: int = 0, stored: Galler
 
 
 def accuracy_observer_of(cfg: Config, benchmark: Benchmark, method: Method, results: Results) -> Observer | None:
-    """Create the observer of classification accuracy; return None if ``EVAL.ACCURACY`` is False."""
+    """Create the observer of classification accuracy, or return None if ``EVAL.ACCURACY`` is False."""
     if not cfg.EVAL.ACCURACY:
         return None
     classification = importlib.import_module("lreid.classification")

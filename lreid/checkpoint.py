@@ -1,4 +1,4 @@
-"""Write and read checkpoints, from which a run can resume.
+"""Write and read checkpoints, from which runs can resume.
 
 A checkpoint is a dict of tensors and plain values:
 
@@ -13,7 +13,7 @@ A checkpoint is a dict of tensors and plain values:
     config      the resolved config, YAML
     results     the content of results.json so far
 
-A checkpoint stores neither the learning rate nor the order of images: the position and the seed determine both.
+A checkpoint contains neither the learning rate nor the order of images, because position and seed determine both.
 """
 
 import logging
@@ -50,10 +50,10 @@ FORM = {
 
 
 def save_checkpoint(path: Path, state: dict[str, Any], *, previous: Path | None = None) -> None:
-    """Write a checkpoint atomically; ``previous`` is the new path of an existing checkpoint (None deletes it).
+    """Write a checkpoint atomically; rename an existing file to ``previous``, or delete it with ``previous=None``.
 
     Raises:
-        InputError: the checkpoint cannot be written; an existing checkpoint at ``path`` does not change.
+        InputError: the checkpoint cannot be written; an existing checkpoint at ``path`` is unchanged.
     """
     state = {"format": FORMAT, "random": random_state(), **state}
     write_atomically(path, lambda file: torch.save(state, file), previous=previous, private=True)
@@ -76,7 +76,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def checkpoints_of(folder: Path) -> list[Path]:
-    """List the checkpoints of a run, newest first; empty if the folder does not exist.
+    """List the checkpoints of a run, newest first; the list is empty if the folder does not exist.
 
     Raises:
         InputError: the folder cannot be listed.
@@ -87,7 +87,7 @@ def checkpoints_of(folder: Path) -> list[Path]:
 
 
 def task_checkpoints(folder: Path) -> dict[int, Path]:
-    """Map the number of each finished task, from 1, to its checkpoint; files with other names are ignored.
+    """Map the number of each finished task (from 1) to its checkpoint, and ignore files with other names.
 
     Raises:
         InputError: the folder cannot be listed.
@@ -97,11 +97,11 @@ def task_checkpoints(folder: Path) -> dict[int, Path]:
 
 
 def load_newest(folder: Path) -> tuple[Path, dict[str, Any]] | None:
-    """Load the newest intact checkpoint of a run and return it with its path; None if the run has no checkpoint yet.
+    """Load the newest undamaged checkpoint of a run, and return it with its path; None if there is no checkpoint.
 
     Raises:
         NewerFormat: a later version of lreid wrote one of the checkpoints.
-        InputError: the run has checkpoints, but none of them is intact.
+        InputError: the run has checkpoints, but all of them are damaged.
     """
     faults = []
     for path in checkpoints_of(folder):
@@ -122,7 +122,7 @@ def load_newest(folder: Path) -> tuple[Path, dict[str, Any]] | None:
 
 
 def _require_whole(state: dict[str, Any], path: Path) -> None:
-    """Check that a run can resume from a checkpoint; the state of the method is not checked here."""
+    """Check that a run can resume from a checkpoint, except the state of the method."""
     fault = misfit(state, FORM | {"config": str})
     if fault is None:
         require_not_newer(path, state["results"].get("schema"), results.SCHEMA, f"not of schema {results.SCHEMA}")
@@ -143,10 +143,10 @@ def _require_whole(state: dict[str, Any], path: Path) -> None:
 
 @contextmanager
 def fitting(path: Path) -> Iterator[None]:
-    """Add the path of the checkpoint to errors that occur while its parts are restored.
+    """Add the path of the checkpoint to errors that occur while objects load parts of it.
 
     Raises:
-        InputError: a part of the checkpoint does not fit the object into which it is loaded.
+        InputError: a part of the checkpoint does not fit the object that loads it.
     """
     try:
         yield
@@ -162,7 +162,7 @@ def load_model_state(model: torch.nn.Module, state: dict[str, torch.Tensor], pat
     """Load the tensors of a checkpoint into a network.
 
     Raises:
-        InputError: the checkpoint has a different architecture, or is damaged.
+        InputError: the checkpoint is of another architecture, or is damaged.
     """
     if callable(make_room := getattr(getattr(model, "backbone", None), "make_room", None)):
         make_room(state)
@@ -182,7 +182,7 @@ def load_model_state(model: torch.nn.Module, state: dict[str, torch.Tensor], pat
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value is a dense tensor on the CPU with real, finite numbers."""
+    """Whether a value is a dense tensor on the CPU that contains only real, finite numbers."""
     return (
         isinstance(value, torch.Tensor)
         and value.device.type == "cpu"
@@ -193,7 +193,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def random_state() -> dict[str, Any]:
-    """Return the states of the random generators of torch, numpy, Python and the GPU, as tensors and plain values."""
+    """Return the states of the random number generators of torch, numpy, Python and the GPU, as plain values."""
     numpy_state: Any = np.random.get_state()  # noqa: NPY002  a tuple, because the global generator is a Mersenne Twister
     name, keys, position, has_gauss, gauss = numpy_state
     version, words, gauss_next = random.getstate()
@@ -206,11 +206,11 @@ def random_state() -> dict[str, Any]:
 
 
 def set_random_state(state: dict[str, Any]) -> None:
-    """Restore the states of :func:`random_state`.
+    """Restore the states that :func:`random_state` returned.
 
     Raises:
-        ValueError: the position of numpy's generator is out of range (numpy does not check this position). Other
-            invalid states raise errors of several types in torch and Python.
+        ValueError: the position of numpy's generator is out of range, which numpy does not check. Other invalid states
+            raise errors of several types in torch and Python.
     """
     torch.set_rng_state(state["torch"])
     if "cuda" in state and torch.cuda.is_initialized():  # a run may resume on a different machine

@@ -1,12 +1,11 @@
-"""Build a config: merge config files and command-line overrides with the defaults of :mod:`lreid.config_keys`.
+"""Build a config: merge config files and command-line values with the defaults of :mod:`lreid.config_keys`.
 
 A config file can extend other files, which it lists under ``_BASE_``. Each entry of ``_BASE_`` is a path relative to
-the file, or the name of one of lreid's own config files. A later source overrides an earlier one. For each file, lreid
-applies the files under ``_BASE_`` first, then the file itself. Benchmark files, which set ``BENCHMARK.TRAIN``, precede
-all other files, and the ``KEY VALUE`` pairs of the command line come last. In ``_BASE_``, the placeholder
-``{METHOD.RECIPE}`` stands for the recipe of the chosen method, so a benchmark trains each method as in the method's
-paper. The functions of :mod:`lreid.build` pass the values of a config to classes as plain arguments; no class accepts a
-config.
+the file, or the name of a config file of lreid. Later sources override earlier ones. lreid applies the files under
+``_BASE_`` before the file that lists them. Benchmark files, which set ``BENCHMARK.TRAIN``, come before all other files,
+and the ``KEY VALUE`` pairs of the command line come last. The placeholder ``{METHOD.RECIPE}`` in ``_BASE_`` stands for
+the recipe of the chosen method, so that a benchmark trains each method as its paper does. The functions of
+:mod:`lreid.build` pass values of the config to classes as plain arguments, because no class accepts a config.
 """
 
 import ast
@@ -55,22 +54,22 @@ Layer = tuple[str, dict[str, Any]]  # name of a source in messages, and the keys
 def load_config(files: Sequence[Source] = (), overrides: Sequence[str] = (), *, report: bool = True) -> Config:
     """Build a config from the defaults, config files and ``KEY VALUE`` pairs; later values override earlier ones.
 
-    Benchmark files are applied before all other files; apart from this rule, files are applied in the given order.
+    Benchmark files come before all other files; apart from this, files are applied in the given order.
 
     Args:
-        files: YAML files, or names of lreid's own config files; each file may extend others under ``_BASE_``. The first
-            entry may instead be a mapping of full key names to values.
+        files: YAML files, or names of lreid's config files; each file may extend others under ``_BASE_``. The first
+            entry may instead be a dictionary from full key names to values.
         overrides: flat list ``[key, value, key, value, …]``; values are Python literals or plain strings.
-        report: warn if a file changes a key that another file sets, unless the command line also sets it; also warn if
-            the command line sets a key twice to different values.
+        report: whether to warn in two cases: if a file changes a key that another file sets and the command line does
+            not set, and if the command line sets a key to two different values.
 
     Returns:
-        The resolved, frozen config.
+        The frozen config.
 
     Raises:
         InputError: a file is missing or is not a YAML mapping; a key is unknown, has no value or occurs twice in a
-            file; a value has the wrong type; or two files other than benchmarks name different methods, and the command
-            line names no method.
+            file; a value has the wrong type; or two files other than benchmarks name different methods and the command
+            line names none.
     """
     cfg = Config()
     given = _given(overrides, report=report)
@@ -95,7 +94,7 @@ def load_config(files: Sequence[Source] = (), overrides: Sequence[str] = (), *, 
 
 
 def layers(files: Sequence[Source] = (), overrides: Sequence[str] = ()) -> Iterator[Layer]:
-    """Yield the name of each source of :func:`load_config` with the keys that the source sets, in order of application.
+    """Yield the name of each source of :func:`load_config`, with the keys that it sets, in order of application.
 
     Raises:
         InputError: a file is missing or is not a YAML mapping, or a key has no value.
@@ -106,7 +105,7 @@ def layers(files: Sequence[Source] = (), overrides: Sequence[str] = ()) -> Itera
 
 
 def _given(overrides: Sequence[str], *, report: bool) -> dict[str, Any]:
-    """Return the keys that ``KEY VALUE`` pairs set; if a key occurs several times, its last value counts."""
+    """Return the keys that ``KEY VALUE`` pairs set; for a key that occurs several times, the last value counts."""
     if len(overrides) % 2:
         raise InputError(f"{overrides[-1]}: the key has no value; write KEY VALUE pairs")
     given: dict[str, Any] = {}
@@ -120,7 +119,7 @@ def _given(overrides: Sequence[str], *, report: bool) -> dict[str, Any]:
 
 
 def _stacks(files: Sequence[Source], given: dict[str, Any]) -> list[list[Layer]]:
-    """Return the layers of each file in order of application; a file comes after the files that it extends."""
+    """Return the layers of each file in order of application: first the files that it extends, then the file."""
     chosen = Config()  # used only to find the recipe
     for source, keys in (*chain.from_iterable(_stacks_for("", files)), (COMMAND_LINE, given)):
         _set_all(chosen, {name: keys[name] for name in ("METHOD.NAME", "METHOD.RECIPE") if name in keys}, source)
@@ -128,7 +127,7 @@ def _stacks(files: Sequence[Source], given: dict[str, Any]) -> list[list[Layer]]
 
 
 def _stacks_for(recipe: str, files: Sequence[Source]) -> list[list[Layer]]:
-    """Return the result of :func:`_stacks` for a recipe; an empty ``recipe`` leaves out the recipe files."""
+    """Return the result of :func:`_stacks` for a recipe; with an empty ``recipe``, recipe files are left out."""
     stacks = [
         [(CHOSEN, dict(file))] if isinstance(file, Mapping) else list(_file_layers(find_config(file), recipe))
         for file in files
@@ -141,10 +140,10 @@ def _is_benchmark(stack: list[Layer]) -> bool:
 
 
 def _changes(stacks: list[list[Layer]], states: list[dict[str, Any]]) -> Iterator[tuple[str, str, list[str]]]:
-    """Yield pairs of files, each with the keys that the earlier file sets itself and the later file changes.
+    """Yield pairs of files with the keys that the earlier file sets itself and the later file changes.
 
-    A file also counts as setting ``METHOD.NAME`` itself if it extends a file that sets this key. ``states`` lists the
-    values of all keys after each stack.
+    A file that extends a file with ``METHOD.NAME`` counts as setting this key itself. The argument ``states`` contains
+    the values of all keys after each stack.
     """
     own: dict[str, tuple[str, Any]] = {}  # for each key, the file that sets it itself, and the value
     for stack, state in zip(stacks, states, strict=True):
@@ -162,9 +161,9 @@ def find_config(name: str | Path, folder: Path = Path()) -> Path:
     """Find a file relative to a folder, or one of lreid's own config files.
 
     Args:
-        name: a path, or one of the names of a config file of lreid, such as ``configs/benchmarks/vehicles.yaml``,
+        name: a path, or the name of a config file of lreid, such as ``configs/benchmarks/vehicles.yaml``,
             ``benchmarks/vehicles`` or ``vehicles``.
-        folder: folder to which a path is relative.
+        folder: folder to which the path is relative.
 
     Raises:
         InputError: the file does not exist, or several config files of lreid have this name.
@@ -187,10 +186,10 @@ def find_config(name: str | Path, folder: Path = Path()) -> Path:
 
 
 def check_values(cfg: Config, group: str = "") -> None:
-    """Check the values of all keys whose names begin with ``group``, before a run starts.
+    """Before a run starts, check the values of all keys whose names begin with ``group``.
 
     Raises:
-        InputError: a value is out of range; the message names the first invalid key and its rule.
+        InputError: a value is out of range; the message names the first such key and its rule.
     """
     for name, value in leaves(cfg):
         if not name.startswith(group):
@@ -203,12 +202,11 @@ def check_values(cfg: Config, group: str = "") -> None:
 
 
 def config_from_text(text: str, source: str, overrides: Sequence[str] = ()) -> Config:
-    """Read the text of ``cfg.dump()`` and return a frozen config.
+    """Read text that ``cfg.dump()`` returned, and return a frozen config.
 
     Args:
-        text: YAML text.
-        source: name of the text in errors.
-        overrides: as in :func:`load_config`.
+        source: name of the text in error messages.
+        overrides: see :func:`load_config`.
     """
     cfg = Config()
     _set_all(cfg, _current(dict(leaves(_parsed(text, source))), source, of_run=True), source)
@@ -223,9 +221,9 @@ def method_options(cfg: Config) -> dict[str, Any]:
 
 
 def without_folders(cfg: Config) -> Config:
-    """Return a frozen copy for publication, without private folders: ``own:/home/anna/shop`` becomes ``own:shop``.
+    """Return a frozen copy without private folders, for publication: ``own:/home/anna/shop`` becomes ``own:shop``.
 
-    ``DATA.ROOT`` gets its default value. Paths in lreid's own benchmark files do not change.
+    ``DATA.ROOT`` gets its default value, and paths in lreid's own benchmark files do not change.
     """
     shared = cfg.clone()
     shared.defrost()
@@ -248,18 +246,18 @@ def _last_part(value: str) -> str:
 
 
 def method_title(cfg: Config) -> str:
-    """Return the name of the method in results and tables."""
+    """Return the name of a config's method as it appears in results and tables."""
     return cfg.METHOD.ALIAS or cfg.METHOD.NAME
 
 
 def differing_keys(one: Config, other: Config) -> list[str]:
-    """List the full names of all keys whose values differ between two configs, sorted."""
+    """List the full names of all keys whose values differ between two configs, in sorted order."""
     left, right = dict(leaves(one)), dict(leaves(other))
     return sorted(key for key in left.keys() | right.keys() if left.get(key) != right.get(key))
 
 
 def recorded_config(keys: dict[str, Any]) -> dict[str, Any]:
-    """Select the keys that affect results: all but the seed and keys for where and how often a run writes."""
+    """Select the keys that affect results, without the seed and keys for where and how often a run writes."""
     return {key: value for key, value in keys.items() if key not in ("SEED", *FREE_KEYS)}
 
 
@@ -298,7 +296,7 @@ def _file_layers(file: Path, recipe: str, seen: tuple[Path, ...] = ()) -> Iterat
 
 
 def _current(keys: dict[str, Any], source: str, *, of_run: bool = False) -> dict[str, Any]:
-    """Replace the key names of earlier versions by current names; refuse removed keys, unless a run wrote them."""
+    """Replace key names of earlier versions by current names; refuse removed keys unless a run wrote them."""
     for name in RENAMED.keys() & keys.keys():
         value = keys.pop(name)
         keys = dict.fromkeys(RENAMED[name], value) | keys
@@ -329,7 +327,7 @@ def _with_recipe(base: str, recipe: str) -> str:
 
 
 def _placed(name: str, value: Any, folder: Path) -> Any:
-    """Make paths in a value independent of the working directory, if they are relative to the folder of the file."""
+    """Make paths in a value absolute if they are relative to the folder of the file."""
     if isinstance(value, list):
         return [_placed(name, each, folder) for each in value]
     for kind in KEYS[name].paths if name in KEYS and isinstance(value, str) else ():
@@ -361,7 +359,7 @@ def _set_all(cfg: Config, keys: dict[str, Any], source: str) -> None:
 
 
 def _set(cfg: Config, name: str, value: Any, source: str) -> None:
-    """Set a key after checking that the key exists and that the value has the right type."""
+    """Set a key after checking that it exists and that the value has the right type."""
     group, _, last = name.rpartition(".")
     section = cfg.get(group) if group else cfg
     value = _decoded(value, name, source)
@@ -382,7 +380,7 @@ def _set(cfg: Config, name: str, value: Any, source: str) -> None:
 
 
 def _decoded(value: Any, name: str, source: str) -> Any:
-    """Convert text to the number, list or truth value that it represents; YAML reads some numbers (1e-4) as text."""
+    """Convert text to the number, list or boolean that it represents; YAML reads some numbers (1e-4) as text."""
     if not isinstance(value, str):
         return value
     try:
@@ -394,7 +392,7 @@ def _decoded(value: Any, name: str, source: str) -> Any:
 
 
 def method_file(name: Any) -> dict[str, Any]:
-    """Return all keys but ``METHOD.NAME`` of the file ``name`` in ``configs/methods``; {} if there is no such file."""
+    """Return all keys except ``METHOD.NAME`` of the file ``name`` in ``configs/methods``; {} without such a file."""
     file = CONFIGS / "methods" / f"{name}.yaml"
     if not (isinstance(name, str) and name.isidentifier() and file.exists()):
         return {}

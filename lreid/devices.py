@@ -1,4 +1,4 @@
-"""Choose the device and the arithmetic of computations, and measure the memory of a process."""
+"""Choose the device and the arithmetic of computations, and measure the memory of this process."""
 
 import ctypes
 import os
@@ -40,7 +40,7 @@ INSTRUCTION_LIMITS = (
 
 
 def pick_device(name: str) -> torch.device:
-    """Return the device with this name; ``auto`` is the first GPU, or the CPU if there is none.
+    """Return the device of this name; ``auto`` means the first GPU, or the CPU if there is no GPU.
 
     Raises:
         ArgumentError: the device does not exist or cannot be used.
@@ -60,7 +60,7 @@ def pick_device(name: str) -> torch.device:
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """Copy a tensor to a device; the host does not wait until a copy to a GPU is finished."""
+    """Copy a tensor to a device, without waiting until a copy to a GPU is finished."""
     if device.type == "cuda" and tensor.device.type == "cpu":
         return tensor.pin_memory().to(device, non_blocking=True)  # without pinned memory, the host would wait
     return tensor.to(device)
@@ -68,13 +68,13 @@ def to_device(tensor: Tensor, device: torch.device) -> Tensor:
 
 @contextmanager
 def computing(*, rounded: bool, deterministic: bool) -> Iterator[None]:
-    """Set torch's rounding and determinism within a context, and restore the previous settings at its end.
+    """Set torch's rounding and determinism within a context, and restore the previous settings afterwards.
 
     Args:
-        rounded: let GPUs round the factors of float32 products to TF32, except within
+        rounded: whether GPUs may round the factors of float32 products to TF32, except within
             :func:`lreid.float32.full_precision`. If ``rounded`` is False, all factors keep float32 precision. (By
-            torch's default, GPUs round the factors of convolutions.)
-        deterministic: use only deterministic algorithms on GPUs, even slow ones.
+            default, torch rounds the factors of convolutions on GPUs.)
+        deterministic: whether to use only deterministic algorithms on GPUs, even slow ones.
     """
     before = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
     if deterministic:
@@ -91,16 +91,16 @@ def computing(*, rounded: bool, deterministic: bool) -> Iterator[None]:
 
 
 def keep_freed_memory(most: int = ALL) -> bool:
-    """Make glibc's malloc keep freed memory for reuse.
+    """Make malloc of glibc keep freed memory, to use it again.
 
-    By default, malloc returns freed blocks above 32 MiB, and free memory at the end of the heap, to the system. A
-    training step or a forward pass allocates and frees all activations, so the system would map their memory again in
-    each pass, page by page. Mapping memory takes a third of the training time of a ResNet-50 with 48 images per batch,
-    and a tenth of the time of extraction.
+    By default, malloc returns freed blocks above 32 MiB and free memory at the end of the heap to the operating system.
+    A training step or forward pass allocates and frees all activations, so the system would map their memory again,
+    page by page, in every pass. Mapping memory takes a third of the training time of a ResNet-50 with 48 images per
+    batch, and a tenth of the time of extraction.
 
     Args:
-        most: number of free bytes at the end of the heap that the process does not return. With :data:`ALL`, the
-            process never returns memory. A call with a smaller value than an earlier call has no effect.
+        most: number of free bytes at the end of the heap that the process keeps. With :data:`ALL`, the process never
+            returns memory. A call with a smaller value than an earlier call has no effect.
 
     Returns:
         Whether the process uses glibc.
@@ -118,12 +118,12 @@ def keep_freed_memory(most: int = ALL) -> bool:
 
 
 def arithmetic(device: torch.device) -> dict[str, str]:
-    """Describe the hardware and settings that influence rounding (library versions are not included).
+    """Describe the hardware and settings that influence rounding, without library versions.
 
     Returns:
-        A dict with the keys ``threads`` (number of torch's threads), ``instructions`` (CPU instructions that torch
-        uses), ``instruction_limits`` (environment variables ``NAME=VALUE``, separated by commas, or ``none``),
-        ``processes`` (number of processes of torchrun) and ``device`` (``cpu`` or the name of the GPU).
+        A dictionary with ``threads`` (number of torch's threads), ``instructions`` (CPU instructions that torch uses),
+        ``instruction_limits`` (environment variables ``NAME=VALUE``, separated by commas, or ``none``), ``processes``
+        (number of processes of torchrun) and ``device`` (``cpu`` or the name of the GPU).
     """
     limits = [f"{name}={os.environ[name]}" for name in INSTRUCTION_LIMITS if name in os.environ]
     return {
@@ -136,7 +136,7 @@ def arithmetic(device: torch.device) -> dict[str, str]:
 
 
 def peak_memory_mib(device: torch.device) -> int:
-    """Return the peak memory of this process in MiB: GPU memory if ``device`` is a GPU, otherwise host memory."""
+    """Return the peak memory of this process in MiB, of the GPU if ``device`` is one, otherwise of the host."""
     if device.type == "cuda":
         return round(torch.cuda.max_memory_allocated(device) / 2**20)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in KiB; on macOS in bytes
@@ -144,7 +144,7 @@ def peak_memory_mib(device: torch.device) -> int:
 
 
 def has_instructions(device: torch.device, precision: str) -> bool:
-    """Whether a device has its own instructions for a precision, which is a key of ``PRECISIONS``.
+    """Whether a device has instructions for a precision, which is a key of ``PRECISIONS``.
 
     Without such instructions, torch emulates half precision, which is much slower, and computes TF32 as float32.
     """

@@ -1,17 +1,17 @@
-"""Train in several processes, each of which computes a share of the images of a batch.
+"""Train in several processes, each of which computes the features of a part of every batch.
 
     python -m torch.distributed.run --standalone --local_addr 127.0.0.1 --nproc_per_node 2 tools/train.py
 
 All processes run the same program with the same seed and compute the loss of the whole batch. Only the forward and
-backward passes of the network are divided. Process r of N computes the features of the rows r, r + N, r + 2 N … of a
-batch, and then all processes exchange their features. Episodes, memories and losses are therefore the same as with one
-process. Methods need no special code, and a run may resume with a different number of processes. In each process,
-features from other processes have no gradient; after ``backward`` the gradients of all processes are averaged.
-BatchNorm computes its statistics over all processes.
+backward passes of the network are divided among them. Process r of N computes the features of the batch rows r, r + N,
+r + 2 N …, and then all processes exchange their features. Episodes, memories and losses are therefore the same as in a
+single process. Methods need no special code, and a run may resume with another number of processes. In each process,
+features of other processes have no gradient; after ``backward``, gradients are averaged over all processes. BatchNorm
+computes its statistics over all processes.
 
-torch's DistributedDataParallel also averages gradients, but expects that a network is called once per step. Methods in
-lreid call their network several times per step and also call copies without gradients, so lreid averages the gradients
-itself, in one pass.
+DistributedDataParallel of torch averages gradients too, but expects one call of the network per step. Methods in lreid
+call their network several times per step, and also call copies without gradients. lreid therefore averages all
+gradients itself after the backward pass.
 """
 
 import os
@@ -34,9 +34,10 @@ WAIT = timedelta(hours=2)  # maximum time that processes wait for the first one,
 
 
 def take_gpu(name: str) -> None:
-    """Assign a separate GPU to each process of ``torchrun``; do nothing without ``torchrun`` or without a GPU.
+    """Assign a separate GPU to each process of ``torchrun``; without ``torchrun`` or a GPU, do nothing.
 
-    Call this function before any other use of a device; otherwise every process would use memory of the first GPU.
+    Call this function before any other use of a device, because every process would otherwise use memory of the first
+    GPU.
 
     Raises:
         ArgumentError: ``name`` is a numbered GPU such as ``cuda:1``, or there are more processes than GPUs.
@@ -56,7 +57,7 @@ def take_gpu(name: str) -> None:
 
 
 def join(device: torch.device) -> None:
-    """Connect to the other processes of ``torchrun``; do nothing without ``torchrun``.
+    """Connect to the other processes of ``torchrun``; without ``torchrun``, do nothing.
 
     Raises:
         InputError: the processes cannot connect to each other.
@@ -84,7 +85,7 @@ def leave() -> None:
 
 
 def speaks() -> bool:
-    """Whether this process prints messages; may be called before :func:`join` and after :func:`leave`."""
+    """Whether this process prints messages, even before :func:`join` and after :func:`leave`."""
     return int(os.environ.get("RANK", 0)) == 0
 
 
@@ -94,17 +95,17 @@ def rank() -> int:
 
 
 def world() -> int:
-    """The number of processes."""
+    """Return the number of processes."""
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
 def own_rows() -> slice:
-    """Return the slice of batch rows whose features this process computes."""
+    """Return the slice of the rows of a batch whose features this process computes."""
     return slice(rank(), None, world())
 
 
 def divide(model: Embedder) -> None:
-    """Divide a model's images among the processes; the model and its copies still return the features of all images."""
+    """Divide a model's images among the processes; the model and its copies still return features of all images."""
     if world() == 1:
         return
     model.backbone = _with_global_norms(model.backbone)
@@ -161,7 +162,7 @@ def _divided_maps(model: Embedder, images: Tensor) -> Tensor:
 
 
 class _Gather(torch.autograd.Function):
-    """Gathers the rows of all N processes into one tensor (n, …), in order; a process has about n / N of them."""
+    """Gather the rows of all N processes, about n / N of each, into one tensor (n, …) in the order of the batch."""
 
     @staticmethod
     def forward(ctx: Any, own: Tensor, count: int) -> Tensor:
@@ -179,7 +180,7 @@ class _Gather(torch.autograd.Function):
 
 
 def _with_global_norms(module: nn.Module) -> nn.Module:
-    """Make the BatchNorm layers of a network compute their statistics over the images of all processes."""
+    """Make the BatchNorm layers of a network compute statistics over the images of all processes."""
     if next(module.parameters()).is_cuda:
         if any(hasattr(each, "act") for each in module.modules() if isinstance(each, _BatchNorm)):  # timm's
             return Extra("timm.layers", "timm").convert_sync_batchnorm(module)
@@ -191,7 +192,7 @@ def _with_global_norms(module: nn.Module) -> nn.Module:
 
 
 def _global_norm(norm: _BatchNorm, inputs: Tensor) -> Tensor:
-    """Forward pass of a BatchNorm; in training mode, its statistics are computed over the images of all processes."""
+    """Compute a BatchNorm layer; in training mode, its statistics are over the images of all processes."""
     if not norm.training:
         return type(norm).forward(norm, inputs)
     batches, momentum = norm.num_batches_tracked, norm.momentum
@@ -216,7 +217,7 @@ def _global_norm(norm: _BatchNorm, inputs: Tensor) -> Tensor:
 
 
 class _Sum(torch.autograd.Function):
-    """Sums a value over all processes; the backward pass also sums the gradients of all processes."""
+    """Sum a value over all processes; the backward pass sums gradients over all processes too."""
 
     @staticmethod
     def forward(ctx: Any, value: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Exceptions for bad input by the user; bugs raise other exceptions."""
+"""Exceptions for bad input of a user; bugs raise other exceptions."""
 
 import re
 from collections.abc import Iterator
@@ -11,21 +11,21 @@ MOST_WORDS = 160  # maximum number of characters that are quoted from a library'
 class InputError(Exception):
     """Bad input: a file, a key or a value that the user can correct.
 
-    The message is one line: it names the file or key, the fault and the remedy. A command prints this line without a
-    traceback and ends with exit status 2.
+    The message is one line, which names the file or key, the fault and the remedy. Commands print this line without a
+    traceback and end with exit status 2.
     """
 
 
 class NotConfirmed(InputError):
-    """A file was changed, but the disk did not confirm the change; the message contains "done, but"."""
+    """A file was changed, but the disk did not confirm it; the message contains "done, but"."""
 
 
 class NewerFormat(InputError):
-    """A later version of lreid wrote the file; the file is not damaged, so lreid must not replace it."""
+    """A later version of lreid wrote this file, which is not damaged and must not be replaced."""
 
 
 class OutOfMemory(InputError):
-    """Memory ran out while lreid read its input; the input itself may be intact."""
+    """Memory ran out while lreid read input, which may be intact."""
 
 
 # Words in messages of torch, CUDA, cuBLAS, cuDNN, C++ and Linux's loader which say that memory ran out.
@@ -39,7 +39,7 @@ NO_MEMORY = re.compile(
 def refuse_out_of_memory(
     error: BaseException, where: object = "", remedy: str = "close other programs and try again"
 ) -> None:
-    """Raise OutOfMemory if an error means that memory ran out; call this before you blame a damaged file or a bug.
+    """Raise OutOfMemory if an error means that memory ran out; call this before reporting damage or a bug.
 
     Raises:
         OutOfMemory: ``error`` reports that memory ran out.
@@ -57,13 +57,12 @@ def refuse_out_of_memory(
 class ArgumentError(InputError):
     """An invalid argument of a function or class; the message begins with the name of the argument.
 
-    Library functions know only arguments, no config keys; :func:`naming_keys` replaces argument names in errors by
-    keys.
+    In errors, library functions name arguments instead of config keys; :func:`naming_keys` replaces arguments by keys.
 
     Args:
         argument: name of the argument, such as ``temperature``.
         fault: rest of the message after the name, such as ``is -1; it must be above 0``.
-        nearest: name of the argument that the user may have meant.
+        nearest: name of the argument that the caller may have meant.
     """
 
     def __init__(self, argument: str, fault: str, nearest: str = "") -> None:
@@ -72,7 +71,7 @@ class ArgumentError(InputError):
 
 
 def counted(count: int, noun: str) -> str:
-    """A number with its noun: ``1 task``, ``2 tasks``, ``2 identities``, ``2 boxes``."""
+    """Return a number with its noun: ``1 task``, ``2 tasks``, ``2 identities``, ``2 boxes``."""
     if count == 1:
         return f"1 {noun}"
     if noun.endswith(("ty", "ry")):
@@ -81,10 +80,10 @@ def counted(count: int, noun: str) -> str:
 
 
 def require(condition: bool, argument: str, value: object, rule: str) -> None:
-    """Check the condition that an argument must fulfil.
+    """Raise an error unless an argument fulfils a condition.
 
     Raises:
-        ArgumentError: the condition does not hold.
+        ArgumentError: the condition is false.
     """
     if not condition:
         text = repr(value)
@@ -94,19 +93,19 @@ def require(condition: bool, argument: str, value: object, rule: str) -> None:
 
 @contextmanager
 def naming_keys(group: str = "", **keys: str) -> Iterator[None]:
-    """Replace argument names in errors by config keys or command-line options; a context manager and decorator.
+    """Replace argument names in errors by config keys or command-line options, as a context manager or decorator.
 
-    An :class:`ArgumentError` begins with the name of an argument, and errors give advice in Python's form, such as
-    ``skip_bad=True``. Inside this context, the advice ``skip_bad=True`` becomes ``DATA.SKIP_BAD_IMAGES True`` or
-    ``--skip-bad``.
+    Without this context, an :class:`ArgumentError` begins with the name of an argument, and errors give advice in
+    Python's form, such as ``skip_bad=True``. Inside this context, the advice ``skip_bad=True`` becomes
+    ``DATA.SKIP_BAD_IMAGES True`` or ``--skip-bad``.
 
     Args:
-        group: group of config keys; in an ArgumentError, an argument ``temperature`` becomes ``GROUP.TEMPERATURE``.
-            Without a group, only arguments in ``keys`` are renamed.
+        group: group of config keys; in an ArgumentError, the argument ``temperature`` becomes ``GROUP.TEMPERATURE``.
+            Without a group, only the arguments in ``keys`` are renamed.
         keys: full config key or command-line option for each argument whose key has a different name.
 
     Raises:
-        InputError: the error from inside the context, with the new names; an :class:`ArgumentError` becomes an
+        InputError: an error from inside the context, with the new names; an :class:`ArgumentError` becomes an
             :class:`InputError`.
     """
 
@@ -132,11 +131,11 @@ def _key(group: str, argument: str) -> str:
 
 
 class Stopped(BaseException):
-    """A signal ended the run, after the run had saved its state.
+    """A signal ended the run after the run had saved its state.
 
-    A command then prints one line and ends with exit status 128 plus the signal's number, like a shell. Like
-    KeyboardInterrupt, this class is not a subclass of Exception. Some code treats every Exception as a sign of a
-    damaged file, and such code must not catch a signal.
+    A command then prints one line and ends with the exit status 128 plus the signal's number, like a shell. Like
+    KeyboardInterrupt, this class is not a subclass of Exception. Code that treats every Exception as a sign of a
+    damaged file must not catch a signal.
     """
 
     def __init__(self, signal: int) -> None:

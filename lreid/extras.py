@@ -8,20 +8,19 @@ from lreid.errors import InputError, refuse_out_of_memory
 
 
 class Extra:
-    """Import a module of an optional dependency at its first use; an error names the extra that installs the module.
+    """Import a module of an optional dependency when it is first used; errors name the extra to install.
 
-        cv2 = Extra("cv2", "opencv")
-        cv2.flip(image, 1)
+        cv2 = Extra("cv2", "opencv") cv2.flip(image, 1)
 
     Raises:
-        InputError: the module cannot be imported (raised at its first use); the message gives the pip command.
+        InputError: the module cannot be imported when it is first used; the message gives the pip command.
     """
 
     def __init__(self, module: str, extra: str) -> None:
         self._module, self._extra = module, extra
 
     def load(self) -> Any:
-        """Import and return the module now, so that a missing package is reported early."""
+        """Import and return the module now, so that errors about a missing package come early."""
         try:
             return import_module(self._module)
         except ImportError as error:
@@ -42,7 +41,7 @@ class Extra:
 
 
 def installed_version(package: str) -> str | None:
-    """Return the version of a package; None if the package is not installed."""
+    """Return the version of a package, or None if it is not installed."""
     try:
         return version(package)
     except PackageNotFoundError:

@@ -29,9 +29,9 @@ NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES)
 
 
 def lock(path: Path) -> filelock.BaseFileLock:
-    """Create a lock file and lock it, until this process releases the lock or ends in any way.
+    """Create a lock file and lock it until this process releases the lock or ends.
 
-    Only one process at a time can hold the lock. Child processes of the locking process do not hold the lock.
+    Only one process at a time can hold the lock. Child processes of this process do not hold it.
 
     Raises:
         filelock.Timeout: another process holds the lock.
@@ -47,14 +47,15 @@ def hold(descriptor: int, *, wait: bool = True) -> bool:
 
     Args:
         descriptor: descriptor of the open file or folder.
-        wait: wait until other processes release the lock.
+        wait: whether to wait until other processes release the lock.
 
     Returns:
-        False if ``wait`` is False and another process holds the lock; otherwise True. On a file system without locks,
-        the result is True.
+        False if another process holds the lock and ``wait`` is False; otherwise True. On a file system without locks,
+        the result is always True.
 
     Raises:
-        OSError: the file or folder cannot be locked, although the file system has locks and no other process holds it.
+        OSError: the file or folder cannot be locked, although the file system has locks and no other process holds this
+            lock.
     """
     try:
         return filelock.lock_descriptor(descriptor, blocking=wait)
@@ -66,7 +67,7 @@ def hold(descriptor: int, *, wait: bool = True) -> bool:
 
 @contextlib.contextmanager
 def only_one_process(folder: Path) -> Iterator[None]:
-    """Wait for the lock of a folder, without writing a file to it.
+    """Wait for the lock of a folder, without writing a lock file into it.
 
     Raises:
         OSError: the folder does not exist, or was replaced while this process waited.
@@ -83,7 +84,7 @@ def only_one_process(folder: Path) -> Iterator[None]:
 
 
 def real_path(path: str | Path) -> Path:
-    """Return the target of a symbolic link, even if the target does not exist; return other paths unchanged."""
+    """Return the target of a symbolic link, even one that does not exist; return other paths unchanged."""
     return Path(os.path.realpath(path) if os.path.islink(path) else path)
 
 
@@ -125,7 +126,7 @@ def _descriptor(path: Path) -> int | None:
 
 
 def _write_stream(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """Write content to a stream in one piece, after ``write`` has produced all of it."""
+    """Write content to a stream in one piece, after ``write`` has produced it completely."""
     content = io.BytesIO()
     write(content)
     number = _descriptor(path)
@@ -136,23 +137,24 @@ def _write_stream(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
 def write_atomically(
     path: str | Path, write: Callable[[IO[bytes]], Any], *, previous: Path | None = None, private: bool = False
 ) -> None:
-    """Write a file through a temporary file in the same folder, so that readers never see incomplete content.
+    """Write a file by way of a temporary file in the same folder, so that readers never see incomplete content.
 
-    After this function has returned, a power cut does not undo the change. If the path is a symbolic link, its target
-    is written. Devices and pipes are written to directly. The function deletes temporary files of the same path that
-    killed processes left behind.
+    Once this function has returned, a power cut does not undo the change. If the path is a symbolic link, its target is
+    written. Devices and pipes are written directly. The function also deletes temporary files for the same path that
+    killed processes have left.
 
     Args:
-        path: the file. If the file exists, the new file gets the old file's mode and owner, and replaces the old file
-            when complete.
-        write: function that writes the content; its argument is the open binary file.
-        previous: new path of the old file; None deletes the old file.
-        private: create a file that only its owner may read; if False, the umask determines its mode.
+        path: path of the file. A new file gets the mode and owner of an existing file, and replaces it only when
+            complete.
+        write: function that writes the content to the open binary file that it gets as argument.
+        previous: new path of an existing file, or None to delete it.
+        private: whether only the owner may read a file that did not exist before; otherwise, the umask determines its
+            mode.
 
     Raises:
-        InputError: the folder cannot be written to, the disk is full, or the path is a folder or a socket; the old file
-            does not change.
-        NotConfirmed: as in :func:`sync_folder`.
+        InputError: the folder cannot be written to, the disk is full, or the path is a folder or a socket; an existing
+            file is unchanged.
+        NotConfirmed: see :func:`sync_folder`.
     """
     try:
         if is_stream(Path(path)):
@@ -182,11 +184,11 @@ def write_atomically(
 
 
 def write_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """Write a file under a temporary name and rename it, without forcing it to disk; for files that can be recreated.
+    """Write a file under a temporary name and rename it; it is not forced to disk, because it can be made again.
 
     Raises:
         InputError: the path is a folder, a device, a pipe or a socket.
-        OSError: the file cannot be written; the caller handles this error.
+        OSError: the file cannot be written; the caller must handle this error.
     """
     require_replaceable(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -197,10 +199,10 @@ def write_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
 
 
 def require_writable(path: str | Path) -> None:
-    """Check that :func:`write_atomically` can write a file; call this function before long work on the content.
+    """Check that :func:`write_atomically` will be able to write a file, before long work on its content.
 
     Raises:
-        InputError: the folder cannot be created or written to, or the existing path cannot be replaced.
+        InputError: the folder cannot be created or written to, or an existing path cannot be replaced.
     """
     try:
         stream = is_stream(Path(path))
@@ -223,9 +225,9 @@ def write_text(path: str | Path, text: str) -> None:
 
 @contextlib.contextmanager
 def unfinished(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
-    """Open a new temporary file in the folder of ``path``; delete it at the end unless the caller has renamed it.
+    """Open a new temporary file in the folder of ``path``, and delete it at the end unless the caller renamed it.
 
-    The context locks the file, so other processes can distinguish it from a file that a killed process left behind.
+    The context locks this file, so that other processes can distinguish it from files of killed processes.
 
     Raises:
         OSError: the file cannot be created.
@@ -254,7 +256,7 @@ def unfinished(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
 
 
 def second_name(path: Path) -> Path:
-    """Give a file a second, temporary name (a hard link), which the caller can then rename.
+    """Give a file a second, temporary name (a hard link) that the caller can rename.
 
     Raises:
         OSError: the name cannot be created.
@@ -269,10 +271,10 @@ def _new_name(path: Path) -> str:
 
 
 def finish(file: IO[bytes], path: Path) -> None:
-    """Force a file to disk, and give it the mode and owner of the existing file at ``path``, if any.
+    """Force a file to disk, and give it the mode and owner of an existing file at ``path``.
 
     Raises:
-        OSError: the disk is full or broken.
+        OSError: the disk is full or defective.
     """
     file.flush()
     if path.exists():
@@ -284,10 +286,10 @@ def finish(file: IO[bytes], path: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder and its missing parents, and force all new folder names to disk.
+    """Create a folder and missing parent folders, and force their names to disk.
 
     Raises:
-        OSError: the folder cannot be created, or the disk does not confirm that the folder was created.
+        OSError: the folder cannot be created, or the disk does not confirm its creation.
     """
     missing = [each for each in (folder, *folder.parents) if not each.exists()]
     folder.mkdir(parents=True, exist_ok=True)
@@ -296,7 +298,7 @@ def make_folder(folder: Path) -> None:
 
 
 def sync_folder(folder: Path, changed: Path) -> None:
-    """Force the file names of a folder to disk, so that a power cut does not undo the renaming of a file.
+    """Force the file names in a folder to disk, so that a power cut does not undo the renaming of a file.
 
     Raises:
         NotConfirmed: the disk does not confirm that the file ``changed`` was renamed.
@@ -311,7 +313,7 @@ def sync_folder(folder: Path, changed: Path) -> None:
 
 
 def sync_below(folder: Path, top: Path) -> None:
-    """Force to disk all files and names below ``folder``, and the names of the folders between ``top`` and ``folder``.
+    """Force to disk all files and names below ``folder``, and the names of folders between ``top`` and ``folder``.
 
     Raises:
         OSError: the disk does not confirm that everything was written.
@@ -335,7 +337,7 @@ def _sync(path: Path) -> None:
 
 
 def list_folder(folder: Path, pattern: str = "*") -> list[Path]:
-    """List the paths in a folder that match a pattern of :mod:`fnmatch`, sorted; empty if the folder does not exist.
+    """List the paths in a folder that match an :mod:`fnmatch` pattern, sorted; empty if there is no such folder.
 
     Raises:
         InputError: the folder cannot be listed, so its content is unknown.
@@ -354,7 +356,7 @@ def files_below(folder: Path) -> list[Path]:
     """List all files in a folder and its subfolders, sorted; symbolic links to folders are not followed.
 
     Raises:
-        InputError: as in :func:`list_folder`.
+        InputError: see :func:`list_folder`.
     """
     tree = os.walk(folder, onerror=lambda error: _require_absent(error, error.filename or folder))
     return sorted(Path(above, name) for above, _, names in tree for name in names)
@@ -366,20 +368,20 @@ def _require_absent(error: OSError, folder: Path) -> None:
 
 
 def leftovers(folder: Path, name: str | None = None) -> list[Path]:
-    """List all temporary files in a folder (even locked ones), or only those for the final file name ``name``.
+    """List all temporary files in a folder (even locked ones), or only those for the final name ``name``.
 
     Raises:
-        InputError: as in :func:`list_folder`.
+        InputError: see :func:`list_folder`.
     """
     matches = ((path, UNFINISHED.fullmatch(path.name)) for path in list_folder(folder))
     return [path for path, match in matches if match and name in (None, match["name"])]
 
 
 def remove_leftovers(folder: Path, name: str | None = None) -> None:
-    """Delete temporary files of killed processes in a folder, or only those for the final file name ``name``.
+    """Delete the temporary files of killed processes in a folder, or only those for the final name ``name``.
 
-    Call this function only before writing to the folder. The function deletes nothing if the file system has no locks
-    or the folder cannot be listed.
+    Call this function only before writing to the folder. Nothing is deleted if the file system has no locks or the
+    folder cannot be listed.
     """
     with contextlib.suppress(InputError):
         for path in leftovers(folder, name):
@@ -391,16 +393,16 @@ def remove_leftovers(folder: Path, name: str | None = None) -> None:
 
 @contextlib.contextmanager
 def folder_at_once(folder: Path, *, empty: bool = False) -> Iterator[Path | None]:
-    """Yield a temporary folder and rename it to ``folder`` at the end of the context; yield None if ``folder`` exists.
+    """Yield a temporary folder and rename it to ``folder`` at the end; yield None if ``folder`` already exists.
 
     Args:
-        folder: the final folder. The temporary folder is called ``FOLDER.unfinished``.
-        empty: start with an empty temporary folder. If ``empty`` is False, the temporary folder still contains the
-            files of an earlier attempt that was killed.
+        folder: the final folder. The temporary folder has the name ``FOLDER.unfinished``.
+        empty: whether the temporary folder must be empty at first. If ``empty`` is False, the temporary folder still
+            contains the files of an earlier attempt that was killed.
 
     Raises:
-        InputError: with ``empty``, a ``FOLDER.unfinished`` exists that lreid did not create.
-        OSError: the folder cannot be created; the caller handles this error.
+        InputError: with ``empty``, there is a ``FOLDER.unfinished`` that lreid did not create.
+        OSError: the folder cannot be created; the caller must handle this error.
     """
     if folder.is_dir():
         logger.info("%s: already exists", folder)

@@ -1,4 +1,4 @@
-"""Set the precision of float32 matrix products and convolutions, which GPUs may compute with rounded factors."""
+"""Set the precision of float32 matrix products and convolutions, whose factors GPUs may round."""
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -8,7 +8,7 @@ import torch
 
 
 def full_precision() -> AbstractContextManager[None]:
-    """A context in which matrix products and convolutions have full float32 precision, as for features and rankings.
+    """Use full float32 precision for matrix products and convolutions within a context, as for features and rankings.
 
     The context overrides torch's settings (``torch.set_float32_matmul_precision``, ``allow_tf32``, ``fp32_precision``)
     and restores them afterwards.
@@ -17,7 +17,7 @@ def full_precision() -> AbstractContextManager[None]:
 
 
 def tf32() -> AbstractContextManager[None]:
-    """A context in which GPUs may round the factors of products to TF32, which has a fraction of 10 bits, not 23."""
+    """Within a context, let GPUs round the factors of products to TF32, which has 10 instead of 23 fraction bits."""
     return _set("tf32")
 
 

@@ -1,10 +1,10 @@
-"""Common rules for labels (identities and cameras): which labels are missing or junk, and which labels are equal.
+"""Common rules for labels (identities and cameras): which are missing, which are junk, and which are equal.
 
 * **Missing** labels are None, NaN, NaT, pandas' NA, masked values and blank text. Missing labels count as -1.
 * **Junk** is -1 in any spelling: ``-1``, ``-1.0``, ``"-1"``, ``"-01"``, ``" -1.0"``.
-* **Unknown labels equal no label**: a label of -1 differs from every label, even from another -1.
-* **Text is compared as written**: ``"007"`` and ``"7"`` are different labels; lreid warns about such labels.
-* **Numbers are compared as numbers**: 7.0 equals 7. A list that mixes numbers and text is refused.
+* **Unknown labels equal no label**: -1 differs from every label, even from another -1.
+* **Text is compared as written**: ``"007"`` and ``"7"`` are different labels, about which lreid warns.
+* **Numbers are compared as numbers**: 7.0 equals 7. Lists that mix numbers and text are refused.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def label_of(value: Any, name: str) -> int | str:
 
     Args:
         value: integer, float with an integer value, or text; None, NaN, NaT, NA, masked and blank values are missing.
-        name: name of the argument in messages, such as ``"query identities"``.
+        name: name of the argument in error messages, such as ``"query identities"``.
 
     Raises:
-        InputError: the value has a different type, is a fraction, or is too large for a signed 64-bit integer.
+        InputError: the value has another type, is a fraction, or is too large for a signed 64-bit integer.
     """
     if is_missing(value):
         return UNKNOWN
@@ -75,7 +75,7 @@ def is_missing(value: Any) -> bool:
 
 
 def is_junk(text: str) -> bool:
-    """Whether a text, such as a table cell or a part of a file name, means junk: -1 in any spelling."""
+    """Whether a text, such as a table cell or a part of a file name, means junk (-1 in any spelling)."""
     return JUNK_TEXT.fullmatch(text) is not None
 
 
@@ -88,7 +88,7 @@ def as_labels(values: Any, name: str, length: int) -> np.ndarray:
     """Convert integer labels to an ``(N,)`` int64 array; a missing label becomes -1.
 
     Raises:
-        InputError: as in :func:`as_names`, or a label is text.
+        InputError: :func:`as_names` raises an error, or a label is text.
     """
     labels = as_names(values, name, length)
     if labels.dtype != np.int64:
@@ -101,16 +101,15 @@ def as_names(values: Any, name: str, length: int) -> np.ndarray:
     """Convert labels to an ``(N,)`` int64 array, or to an array of strings (dtype object) if any label is text.
 
     Args:
-        values: N labels as in :func:`label_of`, in a list, array, tensor, masked array, or table column.
-        name: name of the argument in messages.
-        length: the required number N of labels.
+        values: N labels of the types of :func:`label_of`, in a list, array, tensor, masked array or table column.
+        name: name of the argument in error messages.
 
     Returns:
-        The array of labels. Missing and junk labels are -1, or ``"-1"`` if the array has text.
+        Array of the labels. Missing and junk labels are -1, or ``"-1"`` if the array contains text.
 
     Raises:
-        InputError: a value is not a label, numbers are mixed with text, the number of values is not ``length``, or
-            NumPy may have converted a missing value to text.
+        InputError: a value is not a label, numbers are mixed with text, there are not ``length`` values, or NumPy may
+            have converted a missing value to text.
     """
     if isinstance(values, np.ma.MaskedArray):
         values = values.tolist()  # masked values become None
@@ -150,16 +149,16 @@ def as_names(values: Any, name: str, length: int) -> np.ndarray:
 
 
 def as_numbers(queries: np.ndarray, gallery: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Convert query and gallery labels to integers that are equal if and only if the labels are equal.
+    """Convert query and gallery labels to integers; integers are equal exactly where the labels are equal.
 
-    Integer labels do not change. Text labels are numbered from 1; the text "-1" becomes -1.
+    Integer labels do not change. Text labels are numbered from 1, and the text "-1" becomes -1.
 
     Args:
         queries, gallery: labels from :func:`as_names`.
-        name: name of the labels in messages.
+        name: name of the labels in error messages.
 
     Raises:
-        InputError: query labels are text and gallery labels are integers, or vice versa.
+        InputError: one of query and gallery labels is text, and the other is integers.
     """
     if queries.dtype == gallery.dtype == np.int64:
         return queries, gallery
@@ -182,10 +181,10 @@ class Labels:
     """Identities, cameras and outfits of N images.
 
     Attributes:
-        ids: ``(N,)`` identities from :func:`as_names`; int64 after :func:`comparable`.
-        cameras: ``(N,)`` cameras or other sources of images; None disables the camera filter.
-        outfits: ``(N,)`` int64 outfits, numbered separately for each identity; None disables the outfit filter.
-        worn: which matches of a query count: images in the query's outfit (``same``), images in other outfits
+        ids: ``(N,)`` identities from :func:`as_names`, or int64 after :func:`comparable`.
+        cameras: ``(N,)`` cameras or other sources of images, or None to turn off the camera filter.
+        outfits: ``(N,)`` int64 outfits, numbered separately for each identity, or None to turn off the outfit filter.
+        worn: which matches of a query count: those in the query's outfit (``same``), those in other outfits
             (``changed``), or ``both``.
     """
 
@@ -207,11 +206,12 @@ def comparable(query: Labels, gallery: Labels, shape: tuple[int, int]) -> tuple[
     """Convert identities and cameras of queries and gallery to integers, see :func:`as_numbers`.
 
     Args:
-        query, gallery: labels of the queries and of the gallery. Cameras must be given for both or for neither.
-        shape: ``(Q, G)``, the numbers of queries and of gallery images.
+        query, gallery: labels of the queries and of the gallery. Either both must have cameras or none.
+        shape: numbers of queries and of gallery images, ``(Q, G)``.
 
     Raises:
-        InputError: as in :func:`as_names` and :func:`as_numbers`, or only ``query`` or only ``gallery`` has cameras.
+        InputError: :func:`as_names` or :func:`as_numbers` raises an error, or only one of ``query`` and ``gallery`` has
+            cameras.
     """
 
     def numbers(queries: Any, others: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
@@ -226,9 +226,9 @@ def comparable(query: Labels, gallery: Labels, shape: tuple[int, int]) -> tuple[
 
 
 def usable(query: Labels, gallery: Labels) -> np.ndarray:
-    """Decide which gallery images count in a query's ranking: all but junk and some images of the query's identity.
+    """Decide which gallery images are in a query's ranking: all except junk and filtered images.
 
-    The camera filter leaves out images of the query's identity from the query's camera. The outfit filter leaves out
+    The camera filter removes images of the query's identity that are from the query's camera. The outfit filter removes
     images of the query's identity in the query's outfit (``changed``) or in another outfit (``same``), as in MEVID's
     official evaluation.
 
@@ -237,7 +237,7 @@ def usable(query: Labels, gallery: Labels) -> np.ndarray:
             labels (cameras or outfits) are None.
 
     Returns:
-        Array of bool in the broadcast shape of the labels; True for images that count.
+        Boolean array in the broadcast shape of the labels, True for images that are in the ranking.
     """
     ranked = np.broadcast_to(gallery.ids != JUNK, np.broadcast_shapes(query.ids.shape, gallery.ids.shape))
     own = same(query.ids, gallery.ids)
@@ -249,7 +249,7 @@ def usable(query: Labels, gallery: Labels) -> np.ndarray:
 
 
 def ascending_ranks(names: Iterable[str]) -> dict[str, int]:
-    """Map each name to its rank from 0; the order is numerical if all names are integers, otherwise alphabetical."""
+    """Map each name to its rank (from 0); the order is numerical if all names are integers, otherwise alphabetical."""
     distinct = sorted(set(names))
     if all(re.fullmatch(r"[+-]?[0-9]{1,1000}", name) for name in distinct):
         distinct.sort(key=int)
@@ -257,7 +257,7 @@ def ascending_ranks(names: Iterable[str]) -> dict[str, int]:
 
 
 def warn_of_spellings(texts: Iterable[str], name: str) -> None:
-    """Log a warning if different text labels spell the same number, such as ``007`` and ``7``."""
+    """Warn in the log if different text labels spell the same number, such as ``007`` and ``7``."""
     by_number: dict[tuple[bool, str | None], list[str]] = {}
     for text in texts:
         if number := NUMBER_TEXT.fullmatch(text):

@@ -1,4 +1,4 @@
-"""Import the public names of a package at their first use, so that importing a single module stays fast."""
+"""Import the public names of a package when they are first used, so that importing single modules stays fast."""
 
 import importlib
 import importlib.util
@@ -13,9 +13,8 @@ def public_names(
     """Create the functions ``__getattr__`` and ``__dir__`` of a package.
 
     Args:
-        package: full name of the package.
-        homes: mapping from each public name to its module; if empty, the names come from the module ``api`` of the
-            package.
+        homes: dictionary from each public name to its module; if it is empty, the names come from the package's module
+            ``api``.
     """
     api = f"{package}.api"
 

@@ -34,24 +34,24 @@ HUB = "hub:"  # prefix for repositories on Hugging Face's hub
 
 
 def load_model(source: str | Path, device: str | torch.device = "auto", *, engine: Engine = "torch") -> Embedder:
-    """Load a trained network in evaluation mode; its method ``extract`` computes features.
+    """Load a trained network in evaluation mode; its method ``extract`` computes features of images.
 
-    The features are the same on all devices and with all engines, up to float32 rounding. The model's
-    :func:`~lreid.models.fingerprint.fingerprint` does not depend on the device and the engine. A gallery that was built
-    on one device can therefore be searched on another device.
+    On all devices and with all engines, the features are the same up to float32 rounding. The model's
+    :func:`~lreid.models.fingerprint.fingerprint` does not depend on the device or the engine. A gallery that was built
+    on one device can therefore be searched on another.
 
     Args:
-        source: a checkpoint ``.pt`` of a run; ``zoo:NAME`` for an entry of the zoo (see :mod:`lreid.zoo`), or ``NAME``
-            alone if no file has this name; a ``.safetensors`` file with its card next to it; an ``.onnx`` file of
-            :func:`lreid.export.export`; the folder of a run; a folder with exactly one ``.safetensors`` or ``.onnx``
-            file; or ``hub:OWNER/NAME`` or ``hub:OWNER/NAME@REVISION`` for a repository on Hugging Face's hub that
-            contains exactly one ``.safetensors`` or ``.onnx`` file.
+        source: one of these sources: a checkpoint ``.pt`` of a run; ``zoo:NAME`` for an entry of the zoo (see
+            :mod:`lreid.zoo`), or only ``NAME`` if no file has this name; a ``.safetensors`` file with its card next to
+            it; an ``.onnx`` file of :func:`lreid.export.export`; the folder of a run; a folder with exactly one
+            ``.safetensors`` or ``.onnx`` file; ``hub:OWNER/NAME`` or ``hub:OWNER/NAME@REVISION`` for a repository on
+            Hugging Face's hub with exactly one such file.
         device: ``auto`` (a GPU if there is one), ``cpu``, ``cuda:1`` …
         engine: ``torch``, or ``onnx`` for onnxruntime on the CPU.
 
     Raises:
-        InputError: the file or entry is missing, damaged, or not a model of lreid; or the device or the engine cannot
-            be used.
+        InputError: the file or entry is missing, damaged, or not a model of lreid; or the device or engine cannot be
+            used.
     """
     if engine not in ENGINES:
         raise ArgumentError("engine", f"is {engine!r}; use {' or '.join(ENGINES)}")
@@ -80,7 +80,7 @@ def load_model(source: str | Path, device: str | torch.device = "auto", *, engin
 
 
 def _torch_model(source: str | Path) -> Embedder:
-    """Load the network of a file or of a zoo entry to the CPU."""
+    """Load the network of a file or zoo entry onto the CPU."""
     entry = _entry(source)
     if entry is not None and isinstance(entry, zoo.Published):
         return _published_model(entry)
@@ -99,7 +99,7 @@ def _torch_model(source: str | Path) -> Embedder:
 
 
 def add_parts(model: Embedder, state: Mapping[str, Tensor]) -> None:
-    """Add the modules that a state dict has besides the network: one adapter per task, or PAD's prompts."""
+    """Add the modules that a state dict has in addition to the network: one adapter per task, or PAD's prompts."""
     if "backbone.values" in state:
         model.store_adapters()
     if "backbone.prompts.experts" in state:
@@ -130,10 +130,10 @@ def network_of_entry(cfg: CfgNode) -> Embedder | None:
     """Load the zoo model that ``MODEL.WEIGHTS`` names, including its neck, for the input size of a config.
 
     Returns:
-        The model in evaluation mode, on the CPU; None if ``MODEL.WEIGHTS`` names no entry of the zoo.
+        The model on the CPU in evaluation mode, or None if ``MODEL.WEIGHTS`` does not name an entry of the zoo.
 
     Raises:
-        InputError: as in :func:`load_model`, or the config describes a different network.
+        InputError: :func:`load_model` raises an error, or the config describes another network.
     """
     weights = cfg.MODEL.WEIGHTS
     if not weights.startswith(zoo.PREFIX):
@@ -149,7 +149,7 @@ def network_of(cfg: CfgNode, *, weights: str = "none", neck: bool | nn.Module = 
 
     Args:
         cfg: a resolved config.
-        weights, neck: as in :class:`~lreid.models.Embedder`.
+        weights, neck: see :class:`~lreid.models.Embedder`.
 
     Raises:
         InputError: the backbone does not exist, or its weights are not available.
@@ -177,11 +177,11 @@ def model_config(source: str | Path, overrides: Sequence[str] = ()) -> CfgNode:
     """Read the config with which a model was trained.
 
     Args:
-        source: as in :func:`load_model`.
-        overrides: ``KEY VALUE`` pairs that override the config.
+        source: see :func:`load_model`.
+        overrides: ``KEY VALUE`` pairs that replace values of the config.
 
     Raises:
-        InputError: as in :func:`load_model`, or an override is invalid.
+        InputError: :func:`load_model` raises an error, or a pair is invalid.
     """
     source = single_file(source)
     config = _onnx_model(source).config if _is_onnx(source) else read_checkpoint(source)["config"]
@@ -195,10 +195,10 @@ def read_checkpoint(source: str | Path) -> dict[str, Any]:
     checkpoint, ``model`` is the state dict of the network that :func:`load_model` builds.
 
     Args:
-        source: as in :func:`load_model`.
+        source: see :func:`load_model`.
 
     Raises:
-        InputError: as in :func:`load_model`.
+        InputError: see :func:`load_model`.
     """
     source = single_file(source)
     entry = _entry(source)
@@ -241,7 +241,7 @@ def single_file(source: str | Path) -> str | Path:
 
 
 def _from_hub(name: str) -> Path:
-    """Download the missing files of a repository, and return its folder in the cache of huggingface_hub."""
+    """Download a repository's missing files, and return its folder in the cache of huggingface_hub."""
     repository, _, revision = name.partition("@")
     hub = Extra("huggingface_hub", "hub").load()
     try:
@@ -255,7 +255,7 @@ def _from_hub(name: str) -> Path:
 
 
 def lasting_name(source: str | Path) -> str:
-    """Return a name that finds the model from every working directory: an absolute path, or ``zoo:NAME``."""
+    """Return a name that is valid in every working directory: an absolute path, or ``zoo:NAME``."""
     if str(source).startswith(HUB):
         return str(source)
     if not zoo.is_entry(source):
@@ -265,7 +265,7 @@ def lasting_name(source: str | Path) -> str:
 
 
 def _entry(source: str | Path) -> zoo.Card | zoo.Published | None:
-    """Find the card of a zoo entry or ``.safetensors`` file, or a third-party zoo entry; None for other files."""
+    """Find the card of a zoo entry or ``.safetensors`` file, or a third-party entry; None for other files."""
     if zoo.is_entry(source):
         return zoo.find(str(source).removeprefix(zoo.PREFIX))
     path = Path(source)

@@ -15,12 +15,12 @@ from lreid.errors import InputError, NewerFormat, refuse_out_of_memory
 
 
 def require_regular(path: str | Path) -> None:
-    """Refuse FIFOs, sockets and devices, because reading such a file may never end.
+    """Refuse pipes (FIFOs), sockets and devices, because reading them may never end.
 
-    Missing paths and folders are accepted, because reading such a path raises an error anyway.
+    Missing paths and folders are accepted, because reading them raises an error anyway.
 
     Raises:
-        InputError: the path is a FIFO, a socket or a device.
+        InputError: the path is a pipe (FIFO), a socket or a device.
     """
     try:
         mode = os.stat(path).st_mode
@@ -32,13 +32,12 @@ def require_regular(path: str | Path) -> None:
 
 
 def refuse_unreadable(error: Exception, path: str | Path, kind: str = "file", advice: str = "check the path") -> None:
-    """Raise an InputError if reading failed for another reason than damage; call this before you blame a damaged file.
+    """Raise an InputError if reading failed for another reason than damage; call this before reporting damage.
 
     Args:
         error: the exception that the reader raised.
-        path: the file.
-        kind: name of such a file in messages, such as ``CSV file``.
-        advice: what to do if the file is missing.
+        kind: name of this kind of file in error messages, such as ``CSV file``.
+        advice: advice for the case that the file is missing.
 
     Raises:
         InputError: ``error`` itself is an InputError; the file is missing, is a folder, or may not be read; or memory
@@ -56,13 +55,12 @@ def refuse_unreadable(error: Exception, path: str | Path, kind: str = "file", ad
 
 
 def require_not_newer(path: str | Path, version: Any, newest: int, fault: str) -> None:
-    """Refuse a file whose format number is too new; without this check, the file would be reported as damaged.
+    """Refuse a file whose format number is too new, which would otherwise be reported as damaged.
 
     Args:
-        path: the file, for the message.
-        version: format number in the file.
+        version: format number of the file.
         newest: largest supported format number.
-        fault: description of the file in the message, such as ``not a gallery of this version``.
+        fault: description of the file for the error message, such as ``not a gallery of this version``.
 
     Raises:
         NewerFormat: ``version`` is larger than ``newest``.
@@ -77,7 +75,7 @@ def read_bytes(path: str | Path) -> bytes:
     """Read the content of a file.
 
     Raises:
-        InputError: as in :func:`require_regular`.
+        InputError: see :func:`require_regular`.
         OSError: the file cannot be read.
     """
     require_regular(path)
@@ -85,10 +83,10 @@ def read_bytes(path: str | Path) -> bytes:
 
 
 def read_text(path: str | Path, *, errors: str = "strict") -> str:
-    """Read a UTF-8 text file, without its byte-order mark.
+    """Read a UTF-8 text file, without a byte-order mark.
 
     Raises:
-        InputError: as in :func:`require_regular`.
+        InputError: see :func:`require_regular`.
         OSError: the file cannot be read.
         ValueError: the file is not UTF-8.
     """
@@ -97,13 +95,12 @@ def read_text(path: str | Path, *, errors: str = "strict") -> str:
 
 
 def escaped(value: Any) -> Any:
-    r"""Replace lone surrogates in plain data by text such as ``\udcff``, so that all text can be written as UTF-8.
+    r"""Replace lone surrogates in plain data by text such as ``\udcff``, so that everything can be written as UTF-8.
 
-    If a file name is not UTF-8 (but GBK, for example), Python represents its bytes by lone surrogates.
+    Python represents a file name that is not UTF-8 (but GBK, for example) by lone surrogates.
 
     Args:
-        value: text, a number, None, or a list, tuple or dict of such values. Text without lone surrogates does not
-            change.
+        value: text, a number, None, or a list, tuple or dict of such values. Text without lone surrogates is unchanged.
     """
     if isinstance(value, str):
         return value.encode(errors="backslashreplace").decode()
@@ -115,15 +112,15 @@ def escaped(value: Any) -> Any:
 
 
 def sealed(content: bytes) -> bytes:
-    """Append a checksum to the content: four bytes of CRC-32."""
+    """Append a checksum to the content, four bytes of CRC-32."""
     return content + zlib.crc32(content).to_bytes(4, "little")
 
 
 def unsealed(content: bytes) -> bytes:
-    """Remove the checksum that :func:`sealed` appended, after verifying it.
+    """Verify and remove the checksum that :func:`sealed` appended.
 
     Raises:
-        ValueError: the checksum is wrong, so the content was changed or truncated.
+        ValueError: the checksum is wrong because the content was changed or truncated.
     """
     if sealed(content[:-4]) != content:
         raise ValueError("its checksum is wrong")
@@ -131,11 +128,11 @@ def unsealed(content: bytes) -> bytes:
 
 
 def compare_checksums(path: str | Path, *, legacy: bool = True) -> None:
-    """Verify the checksum of every part of a file that ``torch.save`` wrote, without torch.
+    """Verify the checksum of every part of a file that ``torch.save`` wrote, without using torch.
 
     Args:
-        path: the file.
-        legacy: accept a file that is not a zip archive, without any check. torch before version 1.6 wrote such files.
+        legacy: whether to accept a file that is not a zip archive, without any check. torch before version 1.6 wrote
+            such files.
 
     Raises:
         InputError: the file is a TorchScript archive.
@@ -164,7 +161,7 @@ def read_json(path: Path) -> Any:
     """Read a JSON file and apply :func:`escaped` to its content.
 
     Raises:
-        InputError: as in :func:`require_regular`.
+        InputError: see :func:`require_regular`.
         OSError: the file cannot be read.
         ValueError: the file is not JSON, is nested too deeply, or contains a key twice.
     """
@@ -183,12 +180,12 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def parse_yaml(text: str, *, aliases: bool = False) -> Any:
-    """Parse YAML to plain values; refuse duplicate keys, and also aliases if ``aliases`` is False.
+    """Parse YAML to plain values; refuse duplicate keys, and aliases too unless ``aliases`` is True.
 
-    Aliases are refused by default because nine lines with aliases can expand to a billion values.
+    By default, aliases are refused because nine lines with aliases can expand to a billion values.
 
     Raises:
-        ValueError: the text is invalid; the message has one line and, for a duplicate key, both line numbers.
+        ValueError: the text is invalid; the message is one line, with both line numbers of a duplicate key.
     """
     try:
         return yaml.load(text, _Loader if aliases else _NoAliasLoader)
@@ -210,7 +207,7 @@ class _Loader(yaml.SafeLoader):
         return node
 
     def _names(self, node: yaml.Node | None, name: str, seen: set[int]) -> Iterator[tuple[str, int]]:
-        """Yield the full name and the line of every key; the key ``B`` of a mapping ``A`` is called ``A.B``."""
+        """Yield the full name and the line of every key; key ``B`` of a mapping ``A`` has the full name ``A.B``."""
         if id(node) in seen:  # the node is an alias
             return
         seen.add(id(node))
@@ -235,18 +232,18 @@ class _NoAliasLoader(_Loader):
 
 
 def misfit(value: Any, form: Any, key: str = "") -> str | None:
-    """Find the first position at which plain data does not have the required form.
+    """Find the first position at which plain data does not have a required form.
 
     Args:
         value: plain data: numbers, text, lists and dicts.
-        form: a type or a tuple of types (``True`` is not an ``int``); ``[form]`` for a list of values of this form; or
-            a dict from keys to forms. A question mark after a key makes the key optional. The form under the key
-            ``str`` (the type) applies to all keys that the dict does not list. Without a form under ``str``, the values
+        form: required form: a type or a tuple of types (``True`` is not an ``int``); ``[form]`` for a list of values of
+            this form; or a dict from keys to forms. A question mark after a key makes it optional. The form under the
+            key ``str`` (the type) applies to all keys that the dict does not list. Without a form under ``str``, values
             of unlisted keys are not checked. All keys must be text.
-        key: name of the value in the message.
+        key: name of the value for the message.
 
     Returns:
-        Text with the position and the fault; None if the data have the required form.
+        Text with the position and the fault, or None if the data have the required form.
     """
     if isinstance(form, dict):
         if not isinstance(value, dict):

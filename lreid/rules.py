@@ -10,7 +10,7 @@ DEVICES = re.compile(r"auto|(cpu|cuda|hip|hpu|maia|meta|mps|mtia|npu|xla|xpu)(:\
 
 
 def device_fault(name: object) -> str:
-    """Return "" for a valid device name (the device need not exist), otherwise a text with the valid names."""
+    """Return "" for a valid device name (even without such a device), otherwise a text with the valid names."""
     return "" if DEVICES.fullmatch(str(name)) else "it must be auto, cpu, cuda, or a numbered GPU such as cuda:1"
 
 
@@ -19,11 +19,11 @@ class Rule:
     """The meaning of a config key or option, and the values that it may have.
 
     Args:
-        about: meaning of the value, in words.
+        about: meaning of the value in words.
         least, most: inclusive limits of a number.
         above, below: exclusive limits of a number.
-        choices: the allowed values of a text, or of the texts in a list.
-        check: function that returns "" for a valid value, otherwise a text such as ``it must be a list of files``.
+        choices: allowed values of a text, or of the texts in a list.
+        check: function that returns "" for valid values, and otherwise a text such as ``it must be a list of files``.
     """
 
     about: str
@@ -35,7 +35,7 @@ class Rule:
     check: Callable[[Any], str] | None = None
 
     def fault(self, value: Any) -> str:
-        """Return "" for a valid value, otherwise the violated rule as text; the value must have the right type."""
+        """Return "" for a valid value, otherwise the rule that it breaks; the value must have the right type."""
         if self.least is not None and value < self.least:
             return f"it must be {self.least} or more"
         if self.above is not None and value <= self.above:

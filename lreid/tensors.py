@@ -1,4 +1,4 @@
-"""Read tensors from untrusted files, without running code from a file or filling the memory."""
+"""Read tensors from untrusted files, without running code in a file or filling the memory."""
 
 import re
 from pathlib import Path
@@ -11,13 +11,13 @@ from lreid.reading import compare_checksums, refuse_unreadable, require_regular
 
 
 def read_tensors(path: str | Path) -> dict[str, Any]:
-    """Read a dictionary of tensors and plain values from a ``torch.save`` file to the CPU, without running code.
+    """Read a dictionary of tensors and plain values from a ``torch.save`` file onto the CPU, without running code.
 
     ``torch.save`` writes a zip archive with a checksum of every part. ``torch.load`` does not verify the checksums of a
-    file. ``read_tensors`` verifies all checksums, so it refuses a corrupted file.
+    file. This function verifies all checksums, so it refuses a file with changed bytes.
 
     Raises:
-        InputError: the file is missing, damaged, or contains anything else.
+        InputError: the file is missing or damaged, or contains something else.
     """
     require_regular(path)
     try:
@@ -39,9 +39,10 @@ def read_tensors(path: str | Path) -> dict[str, Any]:
 
 
 def _not_all_there(content: Any) -> str | None:
-    """Describe the first tensor that has more numbers than the file contains; None if no tensor has.
+    """Describe the first tensor that has more numbers than the file contains; None if there is none.
 
-    A small file can describe a tensor of any size (expanded, sparse or meta), which would fill the memory when used.
+    A small file can describe a tensor of any size (expanded, sparse or meta) that would fill the memory when it is
+    used.
     """
     waiting = [("", content)]
     while waiting:
@@ -58,7 +59,7 @@ def _not_all_there(content: Any) -> str | None:
 
 
 def _reason(error: Exception) -> str:
-    """Return torch's reason for not loading a file in one line, without torch's advice to allow code in the file."""
+    """Return torch's reason for not loading a file in one line, without its advice to allow code in the file."""
     text = str(error).strip()
     if "weights_only" not in text:
         return text.splitlines()[0] if text else type(error).__name__

@@ -1,4 +1,4 @@
-"""Export of models for other programs: ONNX, torch.export, and the formats of trackers."""
+"""Export of models to other programs: as ONNX, by torch.export, and in the formats of trackers."""
 
 from lreid.export.formats import export
 from lreid.export.trackers import export_for

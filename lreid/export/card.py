@@ -1,4 +1,4 @@
-"""Write the card of an exported model: its description, its use and its limits."""
+"""Write the card of an exported model, which describes it, its use and its limits."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ USE = {
 
 
 def card_text(tool: str, model: Embedder, out: Path, config: str, source: str) -> str:
-    """The card of an exported model, in Markdown: what the model is, how to use it, and what its limits are."""
+    """Write the card of an exported model in Markdown: what it is, how to use it, and what its limits are."""
     cfg = config_from_text(config, source) if config else None
     mean, std = (
         " ".join(f"{value / 255:.4g}" for value in each.flatten().tolist()) for each in (model.mean, model.std)
@@ -46,7 +46,7 @@ def card_text(tool: str, model: Embedder, out: Path, config: str, source: str) -
 
 
 def _trained(cfg: CfgNode | None, source: str) -> list[str]:
-    """Describe the training of the model, as lines of Markdown."""
+    """Describe how the model was trained, as lines of Markdown."""
     if source.startswith(zoo.PREFIX):
         entry = zoo.find(source.removeprefix(zoo.PREFIX))
         if isinstance(entry, zoo.Published):

@@ -15,13 +15,13 @@ logger = logging.getLogger("lreid")
 
 
 def onnx_model(model: Embedder) -> OnnxEmbedder:
-    """Return a version of the model that onnxruntime runs on the CPU.
+    """Return a version of the model that runs in onnxruntime on the CPU.
 
-    The first call for a model exports it, which takes some seconds, to ``onnx/FINGERPRINT.onnx`` in the folder of
-    downloads, see :func:`lreid.zoo.weights.cache_folder`. Later calls load this file.
+    The first call for a model takes some seconds, because it exports the model to ``onnx/FINGERPRINT.onnx`` in the
+    folder of downloads (:func:`lreid.zoo.weights.cache_folder`). Later calls load this file.
 
     Args:
-        model: the model, which does not change.
+        model: the model, which this function does not change.
 
     Raises:
         InputError: onnxruntime is not installed, or :func:`lreid.export.export` raises an error.

@@ -1,4 +1,4 @@
-"""Write a model as a file that other programs can run. The exported network maps images to features."""
+"""Write a model to a file that other programs can run. The exported network maps images to features."""
 
 import io
 import json
@@ -37,25 +37,26 @@ def export(
     opset: int = OLDEST_OPSET,
     config: str = "",
 ) -> float:
-    """Write a network with pooling and neck to a file whose features equal those of :meth:`Embedder.extract`.
+    """Write a network with pooling and neck to a file that computes the same features as :meth:`Embedder.extract`.
 
-    The file is written only if its features equal torch's features, for one image and for several images. The input
-    ``images`` is a batch of RGB images, of any size; the output ``features`` is (n, dim) float32. The file has
-    properties: ``backbone``, ``height`` and ``width`` in pixels, ``mean`` and ``std`` of values in [0, 1], ``images``
-    (the kind of input), ``fingerprint``, ``config`` and the version of ``lreid``. An ONNX file stores the properties as
-    metadata, sealed by :func:`lreid.models.exported.seal`. A ``.pt2`` file stores the properties as the extra file
-    ``lreid.json``.
+    Before the file is written, its features are compared with torch's features, for one image and for several images.
+    The input ``images`` is a batch of RGB images of any number; the output ``features`` is (n, dim) float32. The file
+    has these properties: ``backbone``, ``height`` and ``width`` in pixels, ``mean`` and ``std`` of values in [0, 1],
+    ``images`` (the kind of input), ``fingerprint``, ``config`` and the version of ``lreid``. An ONNX file contains the
+    properties as metadata, sealed by :func:`lreid.models.exported.seal`. A ``.pt2`` file contains the properties in the
+    extra file ``lreid.json``.
 
     Args:
-        model: the model, which does not change.
-        file, form: the file to write, and its format: ``.onnx`` for ``onnx``, ``.pt2`` for ``torch``.
-        normalise: ``inside``: the input is uint8 images (n, H, W, 3), which the network normalises; ``outside``: the
-            input is normalised float images (n, 3, H, W), see :meth:`Embedder.normalise`.
+        model: the model, which this function does not change.
+        file, form: path and format of the file: ``.onnx`` for ``onnx``, ``.pt2`` for ``torch``.
+        normalise: where images are normalised. With ``inside``, the input is uint8 images (n, H, W, 3), which the
+            network normalises. With ``outside``, the input is normalised float images (n, 3, H, W), see
+            :meth:`Embedder.normalise`.
         opset: version of ONNX's operators, at least 18.
-        config: config of the run that trained the network, YAML.
+        config: config of the run that trained the network, as YAML.
 
     Returns:
-        The largest difference from torch's features, relative to the largest number in torch's features.
+        Largest difference from torch's features, relative to their largest absolute value.
 
     Raises:
         InputError: an option is invalid, a package is missing, the network cannot be exported, the features differ, or

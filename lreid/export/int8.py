@@ -1,4 +1,4 @@
-"""Quantise a network to 8 bits, calibrated on images, and write it as an ONNX file for CPUs."""
+"""Quantise a network to 8-bit integers, calibrated on images, and write it as an ONNX file for CPUs."""
 
 import hashlib
 import logging
@@ -37,21 +37,21 @@ def _quantise(prepared: Path, small: Path, reader: Any) -> None:
 
 
 def export_int8(model: Embedder, file: Path, images: Sequence[str], **options: Any) -> None:
-    """Write a network whose convolutions compute with 8-bit integers (onnxruntime's static quantisation).
+    """Write a network whose convolutions compute with 8-bit integers (static quantisation of onnxruntime).
 
-    Weights have only 7 bits, with one scale per channel, because 8 bits would overflow the 16-bit sums of processors
-    without VNNI instructions. The file has its own fingerprint: its features differ slightly from the model's features,
-    and a gallery should not mix the two.
+    Weights have only 7 bits, with a scale per channel, because 8 bits would overflow the 16-bit sums of processors
+    without VNNI instructions. The file has a fingerprint of its own, because its features differ slightly from the
+    model's and should not be in the same gallery.
 
     Args:
-        model: the model, which does not change.
+        model: the model, which this function does not change.
         file: the file to write, ``.onnx``.
-        images: paths of at least one image; up to 128 of them calibrate the ranges of activations.
-        options: ``normalise``, ``opset`` and ``config`` of :func:`lreid.export.export`.
+        images: paths of one or more images; up to 128 of them calibrate the ranges of activations.
+        options: options ``normalise``, ``opset`` and ``config`` of :func:`lreid.export.export`.
 
     Raises:
-        InputError: as in :func:`lreid.export.export`, an image cannot be read, or onnxruntime cannot quantise the
-            network.
+        InputError: :func:`lreid.export.export` raises an error, an image cannot be read, or onnxruntime cannot quantise
+            the network.
     """
     if file.suffix != ".onnx":
         raise InputError(f"{file}: an 8-bit network is written as ONNX; name the file *.onnx")
@@ -84,14 +84,14 @@ def export_int8(model: Embedder, file: Path, images: Sequence[str], **options: A
 
 
 def _batches(model: Embedder, raw: bool, images: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Batches of images as inputs of the ONNX file."""
+    """Return batches of images as inputs of the ONNX file."""
     for first in range(0, len(images), STEP):
         batch = model._decoded(images[first : first + STEP])
         yield {"images": (batch if raw else model.normalise(batch)).numpy()}
 
 
 def _reader(batches: Iterator[dict[str, Any]]) -> Any:
-    """Wrap batches in an object from which onnxruntime reads calibration data."""
+    """Wrap batches in an object that onnxruntime reads calibration data from."""
 
     class Reader(quantization.CalibrationDataReader):  # type: ignore[name-defined]
         def get_next(self) -> dict[str, Any] | None:

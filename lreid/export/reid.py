@@ -21,7 +21,7 @@ OSNETS = ("osnet_x0_25", "osnet_x0_5", "osnet_x0_75", "osnet_x1_0")  # names tha
 
 
 def write_for_reid(model: Embedder, out: Path, card: str) -> float:
-    """Write a model for the package reid; return the difference of features, as in :func:`lreid.export.export`.
+    """Write a model for the package reid; return the largest difference of features, as :func:`lreid.export.export`.
 
     Raises:
         InputError: the folder already exists or cannot be written, or reid cannot build this network.
@@ -59,7 +59,7 @@ def write_for_reid(model: Embedder, out: Path, card: str) -> float:
 
 
 def _as_reid_builds_it(model: Embedder) -> tuple[str, nn.Module]:
-    """The name of a network in reid, and the network that reid builds for this name, with random weights."""
+    """Return a network's name in reid, and the network that reid builds for this name, with random weights."""
     kind, _, name = model.name.partition(":")
     if kind == "torchreid" and name in OSNETS:
         models = Extra("torchreid", "torchreid").models

@@ -1,4 +1,4 @@
-"""Trace and convert a network, and write the result only if it computes the same features as the network."""
+"""Trace and convert a network; write the result only if it computes the same features as the network."""
 
 # Both formats are converted from a program that torch.export traces for any number of images. For ONNX, torch has an
 # exporter for such programs. torch's older exporter, based on TorchScript, gives equal features in a tenth of the time,
@@ -33,16 +33,16 @@ def write_traced(
     file: Path,
     convert: Callable[[ExportedProgram], tuple[bytes, Network]],
 ) -> float:
-    """Trace and convert a network, and write the result if it computes the same features as the network.
+    """Trace and convert a network; write the result if it computes the same features as the network.
 
     Args:
         network: network that maps images to features (n, dim).
         images: function that returns a given number of images, in the network's input format.
         file: the file to write.
-        convert: function that returns the content of the file, and a network that runs this content.
+        convert: function that returns the content of the file, and a network that runs it.
 
     Returns:
-        The largest difference from the network's features, relative to the largest number in the network's features.
+        Largest difference from the network's features, relative to their largest absolute value.
 
     Raises:
         InputError: the network cannot be exported, the features differ, or the file cannot be written. After an error,
@@ -66,11 +66,11 @@ def write_traced(
 
 
 class ImagesToFeatures(nn.Module):
-    """The computation of :meth:`Embedder.extract` for a batch of images of the input size.
+    """The computation of :meth:`Embedder.extract` for a batch of images that have the input size.
 
     Args:
-        model: the model; this class copies it to the CPU, in evaluation mode.
-        raw: True for uint8 images (B, H, W, 3) as input, False for normalised images (B, 3, H, W).
+        model: the model, which this class copies to the CPU in evaluation mode.
+        raw: whether the input is uint8 images (B, H, W, 3) instead of normalised images (B, 3, H, W).
     """
 
     def __init__(self, model: Embedder, *, raw: bool) -> None:
@@ -107,7 +107,7 @@ def check_onnx(opset: int) -> None:
 
 
 def converted_to_onnx(program: ExportedProgram, opset: int, output: str) -> Any:
-    """An ONNX model whose input is called ``images`` and whose output is called ``output``."""
+    """Convert a program to an ONNX model with the input name ``images`` and the output name ``output``."""
     for name in ("onnxscript", "onnx_ir"):  # torch's exporter logs its steps to these loggers
         logging.getLogger(name).setLevel(logging.WARNING)
     converted = torch.onnx.export(
@@ -125,6 +125,6 @@ def converted_to_onnx(program: ExportedProgram, opset: int, output: str) -> Any:
 
 @torch.no_grad()
 def difference_of(network: Network, exported: Network, batches: list[Tensor]) -> float:
-    """Largest difference of features, relative to the network's largest feature value; NaN if a feature is NaN."""
+    """Return the largest difference of features relative to the network's largest value; NaN if a feature is NaN."""
     features, others = (torch.cat([each(images) for images in batches]) for each in (network, exported))
     return ((features - others).abs().max() / features.abs().max()).item()

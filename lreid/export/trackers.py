@@ -22,27 +22,27 @@ from lreid.models.exported import OnnxEmbedder
 
 
 def export_for(tool: str, model: Embedder, out: Path, *, config: str, source: str, opset: int) -> float:
-    """Write a model in the format of a tool, with a card (``FILE.md``, or ``README.md`` in a folder).
+    """Write a model in the format of another tool, with a card (``FILE.md``, or ``README.md`` in a folder).
 
-    * ``boxmot``: an ONNX file for images (n, 3, H, W), normalised by ImageNet's mean and standard deviation.
-    * ``ultralytics``: an ONNX file for images (n, 3, S, S) with values in [0, 1]. S is the larger of height and width,
-      because earlier releases of Ultralytics pass only square images.
-    * ``deep-sort-realtime``: a file of :func:`lreid.export.export`, for :class:`lreid.models.crops.CropEmbedder`.
+    * ``boxmot``: an ONNX file whose input is images (n, 3, H, W), normalised by ImageNet's mean and standard deviation.
+    * ``ultralytics``: an ONNX file whose input is images (n, 3, S, S) with values in [0, 1]. S is the larger one of
+      height and width, because earlier releases of Ultralytics only pass square images.
+    * ``deep-sort-realtime``: a file of :func:`lreid.export.export` for :class:`lreid.models.crops.CropEmbedder`.
     * ``reid``: a folder with ``reid_config.json`` and ``weights.safetensors``.
 
     Args:
-        tool: name of the tool, see the list.
-        model: the model, which does not change.
+        tool: name of the tool, from this list.
+        model: the model, which this function does not change.
         out: the file ``.onnx`` to write, or the folder to create.
-        config: config of the run that trained the model, YAML.
+        config: config of the run that trained the model, as YAML.
         source: name from which the model was loaded, for the card.
         opset: version of ONNX's operators.
 
     Returns:
-        The difference of features, as in :func:`lreid.export.export`.
+        Largest difference of features, as for :func:`lreid.export.export`.
 
     Raises:
-        InputError: the tool does not support the model, or as in :func:`lreid.export.export`.
+        InputError: the tool does not support the model, or :func:`lreid.export.export` raises an error.
     """
     if isinstance(model, OnnxEmbedder):
         raise InputError(f"{model.file}: is exported already; pass the model from which it was made")
@@ -62,14 +62,14 @@ def export_for(tool: str, model: Embedder, out: Path, *, config: str, source: st
 
 
 def _runnable(opset: int, program: ExportedProgram) -> tuple[bytes, Network]:
-    """An ONNX file with the output name that trackers expect, and a network that runs the file."""
+    """Return an ONNX file with the output name that trackers expect, and a network that runs the file."""
     content = converted_to_onnx(program, opset, "output0").SerializeToString()
     session = Extra("onnxruntime", "export").InferenceSession(content, providers=["CPUExecutionProvider"])
     return content, lambda images: torch.from_numpy(session.run(None, {"images": images.numpy()})[0])
 
 
 class ForBoxmot(nn.Module):
-    """Features of images (n, 3, H, W) that BoxMOT has normalised by ImageNet's mean and deviation."""
+    """Features of images (n, 3, H, W) that BoxMOT has normalised by ImageNet's mean and standard deviation."""
 
     scale: Tensor
     shift: Tensor
@@ -88,12 +88,12 @@ class ForBoxmot(nn.Module):
         return self.inner(images * self.scale + self.shift)
 
     def images(self, number: int) -> Tensor:
-        """Random inputs of this network."""
+        """Return random inputs for this network."""
         return torch.randn(number, 3, *self.size, generator=torch.Generator().manual_seed(number))
 
 
 class ForUltralytics(nn.Module):
-    """Features of square images (n, 3, S, S) in [0, 1], which this module resizes and normalises."""
+    """Features of square images (n, 3, S, S) in [0, 1], which are resized and normalised first."""
 
     def __init__(self, model: Embedder) -> None:
         super().__init__()
@@ -109,5 +109,5 @@ class ForUltralytics(nn.Module):
         return self.inner((255 * images - model.mean) / model.std)
 
     def images(self, number: int) -> Tensor:
-        """Random inputs of this network."""
+        """Return random inputs for this network."""
         return torch.rand(number, 3, self.side, self.side, generator=torch.Generator().manual_seed(number))

@@ -1,1 +1,1 @@
-"""An HTTP server for one gallery, with a page for image search; needs the extra ``serve``."""
+"""An HTTP server for one gallery, with a page to search it by image; needs the extra ``serve``."""

@@ -30,7 +30,7 @@ LONGEST = 4096  # maximum length of a path
 
 
 async def _content(request: Request) -> bytes:
-    """The image that a request sends."""
+    """Return the image that a request contains."""
     if content := await request.body():
         return content
     raise HTTPException(422, "the body is empty; send the content of an image file")
@@ -41,12 +41,12 @@ Name = Annotated[str | None, Query(max_length=LONGEST)]
 
 
 def create_app(gallery: ServedGallery, *, token: str | None = None, limits: Limits = Limits()) -> FastAPI:  # noqa: B008
-    """Create the application of the server.
+    """Create the web application of the server.
 
     Args:
         gallery: the gallery to serve.
-        token: token that every request must send, except for the paths ``guard.OPEN``; None accepts all requests, but
-            only from this machine.
+        token: token that every request must contain, except for the paths ``guard.OPEN``; None accepts all requests,
+            but only from this machine.
         limits: limits of the requests of each client.
     """
     app = FastAPI(
@@ -72,12 +72,12 @@ def create_app(gallery: ServedGallery, *, token: str | None = None, limits: Limi
 
     @app.get("/health")
     async def health() -> dict[str, str]:
-        """Whether the server answers."""
+        """Check that the server answers."""
         return {"status": "ok"}
 
     @app.get("/metrics", response_class=PlainTextResponse)
     def metrics() -> PlainTextResponse:
-        """Get counts of requests, their seconds and the number of images, in the text format of Prometheus."""
+        """Get the counts and seconds of requests and the number of images, in the text format of Prometheus."""
         return PlainTextResponse(generate_latest(registry), media_type="text/plain; version=0.0.4")
 
     @app.get("/docs", include_in_schema=False)
@@ -90,17 +90,17 @@ def create_app(gallery: ServedGallery, *, token: str | None = None, limits: Limi
 
 
 def _routes(gallery: ServedGallery) -> APIRouter:
-    """The routes that search and change a gallery."""
+    """Create the routes that search and change a gallery."""
     router = APIRouter()
 
     @router.post("/search", openapi_extra=BODY)
     def search(content: Content, top: Annotated[int, Query(ge=1, le=100)] = 10, camera: Name = None) -> dict[str, Any]:
-        """Find who is in an image: returns identity, unknown (null without a threshold) and matches, best first."""
+        """Find who is in an image; the answer has identity, unknown (null without a threshold) and matches."""
         return gallery.search(content, top, camera)
 
     @router.post("/images", openapi_extra=BODY)
     def add(content: Content, identity: Name = None, camera: Name = None) -> dict[str, Any]:
-        """Add an image to the gallery. The answer has the name of the change, with which the change can be undone."""
+        """Add an image to the gallery. The answer contains the name of the change, by which it can be undone."""
         return gallery.add(content, identity, camera)
 
     @router.delete("/images")
@@ -122,14 +122,14 @@ def _routes(gallery: ServedGallery) -> APIRouter:
 
     @router.get("/info")
     def info() -> dict[str, Any]:
-        """Get the properties of the gallery, with its threshold."""
+        """Get the properties of the gallery, including its threshold."""
         return gallery.info()
 
     return router
 
 
 def _count(gallery: ServedGallery) -> float:
-    """The number of images; NaN if the gallery cannot be read, because the other metrics are needed then, too."""
+    """Return the number of images; NaN if the gallery cannot be read, so that the other metrics stay available."""
     try:
         return len(gallery.current().gallery)
     except InputError:

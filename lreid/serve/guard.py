@@ -29,9 +29,10 @@ class Limits:
     """Limits of a client's requests.
 
     Attributes:
-        body: maximum size of a request's body, bytes.
-        rate: maximum requests per second and client; a short burst may have twice as many, and at least one.
-        waiting: maximum number of requests of all clients that run or wait at the same time.
+        body: maximum size of a request's body in bytes.
+        rate: maximum number of requests per second and client. A short burst may have twice as many requests, and at
+            least one.
+        waiting: maximum number of requests of all clients together that run or wait.
     """
 
     body: int = 10_000_000
@@ -40,17 +41,16 @@ class Limits:
 
 
 class Guard:
-    """Refuses invalid requests before they reach the routes, and counts all requests.
+    """Refuse forbidden requests before they reach the routes, and count all requests.
 
-    Without a token, only this machine may use the server. Without a token, the host name in a request must be a name of
-    this machine. This rule prevents web pages of other sites from reaching the server by DNS rebinding. Requests from
-    web pages of another origin are always refused.
+    Without a token, only this machine may use the server. Without a token, the host name in a request must also be a
+    name of this machine. Web pages of other sites could otherwise reach the server by DNS rebinding. Requests from web
+    pages of another origin are always refused.
 
     Args:
-        app: application that handles accepted requests.
-        limits: limits of the requests.
-        token: token that a request must send; None accepts all requests.
-        registry: registry of the metrics.
+        app: application that handles the requests that are allowed.
+        token: token that a request must contain, or None to accept all requests.
+        registry: registry of the metrics, in which requests are counted.
     """
 
     def __init__(self, app: ASGIApp, limits: Limits, token: str | None, registry: CollectorRegistry) -> None:
@@ -64,7 +64,7 @@ class Guard:
         self._seconds = Histogram("lreid_request_seconds", "Seconds until the answer", ("path",), registry=registry)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
+        """Pass a request on to the application, or refuse it."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -113,7 +113,7 @@ class Guard:
         return None
 
     def _in_time(self, client: str) -> bool:
-        """Count a request of a client, and return whether the client stays within its rate limit."""
+        """Count a request of a client, and return whether the client is within its rate limit."""
         now, most = time.monotonic(), max(2 * self.limits.rate, 1.0)
         left, before = self._clients.pop(client, (most, now))
         left = min(left + (now - before) * self.limits.rate, most)
@@ -124,7 +124,7 @@ class Guard:
         return accepted
 
     def _bounded(self, receive: Receive) -> Receive:
-        """Limit the size of a request's body without a length in the header, and the time to wait for its next part."""
+        """Limit the size of a request whose header has no length, and the waiting time for its next part."""
         size, ended = 0, False
 
         async def read() -> Message:
@@ -155,7 +155,7 @@ def is_local(host: str) -> bool:
 
 
 def _name(host: str) -> str:
-    """The name in a header ``Host``, without its port."""
+    """Return the name in a header ``Host`` without its port."""
     return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
 
 

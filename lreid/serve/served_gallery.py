@@ -1,4 +1,4 @@
-"""A gallery that many clients can search at once, while one client at a time can change it."""
+"""A gallery that many clients can search at the same time, and that one client at a time can change."""
 
 import hashlib
 import io
@@ -40,18 +40,18 @@ class Absent(InputError):
 
 
 class Conflict(InputError):
-    """The gallery already has the image to add, or no longer has the image to remove."""
+    """The gallery already has the image to be added, or no longer has the image to be removed."""
 
 
 class Unavailable(InputError):
-    """The file of the gallery cannot be read or written at present."""
+    """The file of the gallery cannot be read or written at the moment."""
 
 
 class Images(NamedTuple):
     """Images of a gallery.
 
     Attributes:
-        labels: paths, identities, cameras and times, as arguments of :meth:`lreid.gallery.Gallery.add`.
+        labels: paths, identities, cameras and times, in the form of arguments of :meth:`lreid.gallery.Gallery.add`.
         features: (n, D) float32.
         files: contents of uploaded files, by path.
     """
@@ -64,15 +64,15 @@ class Images(NamedTuple):
 class ServedGallery:
     """A gallery file in memory, with its model.
 
-    A change reads the file again, writes the new file and then replaces the gallery in memory, so that a search never
-    waits for a change and never sees half of a change. The server notices changes that other processes make to the
-    file. Uploaded images are stored in the folder ``GALLERY.images`` next to the file, under names derived from their
-    content.
+    A change reads the file again, writes a new file, and then replaces the gallery in memory. Searches therefore never
+    wait for a change and never see an incomplete change. The server also notices when other processes change the file.
+    Uploaded images are stored in the folder ``GALLERY.images`` next to the file, under names that are derived from
+    their content.
 
     Args:
         where: the gallery file.
-        checkpoint: the file of the gallery's model, if this file has moved.
-        device: as in :func:`lreid.devices.pick_device`.
+        checkpoint: the file of the gallery's model, if it was moved.
+        device: see :func:`lreid.devices.pick_device`.
 
     Raises:
         InputError: the gallery is in Milvus, or the gallery or its model cannot be read.
@@ -93,10 +93,10 @@ class ServedGallery:
         self._undo: OrderedDict[str, tuple[bool, Images]] = OrderedDict()  # whether a change added images, and these
 
     def current(self) -> NamedGallery:
-        """The current content of the gallery file, for searching only.
+        """Return the current content of the gallery file, for searches only.
 
         Raises:
-            Unavailable: the file is missing, damaged, or contains features of a different model.
+            Unavailable: the file is missing, damaged, or contains features of another model.
         """
         with self._reading:
             try:
@@ -107,12 +107,12 @@ class ServedGallery:
             return self._named
 
     def search(self, content: bytes, top: int = 10, camera: str | None = None) -> dict[str, Any]:
-        """Search the gallery; return the result of :func:`lreid.search.findings.findings`, with the threshold.
+        """Search the gallery; return the result of :func:`lreid.search.findings.findings` and the threshold.
 
         Args:
             content: content of an image file.
             top: number of matches, 1 or more.
-            camera: camera that took the image; None if unknown.
+            camera: camera that took the image, or None if unknown.
 
         Raises:
             InputError: the image cannot be read.
@@ -124,18 +124,18 @@ class ServedGallery:
         return finding | {"threshold": about.threshold, "false_accept_rate": about.false_accept_rate}
 
     def add(self, content: bytes, identity: str | None = None, camera: str | None = None) -> dict[str, Any]:
-        """Add an image to the gallery, and store the image file.
+        """Add an image to the gallery, and store its file.
 
         Args:
             content: content of an image file.
-            identity, camera: names; None if unknown.
+            identity, camera: names of identity and camera, or None if unknown.
 
         Returns:
-            ``path`` of the image, the number of ``images`` in the gallery, and ``undo``, the name of the change for
+            The ``path`` of the image, the number of ``images`` in the gallery, and ``undo``, the name of the change for
             :meth:`undo`.
 
         Raises:
-            Conflict: the gallery already has the image.
+            Conflict: the gallery already contains the image.
             InputError: the image or a name is invalid; the gallery does not change.
         """
         path = str(self.folder / (hashlib.sha256(content).hexdigest()[:32] + _suffix(content)))
@@ -146,12 +146,12 @@ class ServedGallery:
         return {"path": path, "images": len(named.gallery), "undo": self._undoable(True, images)}
 
     def remove(self, path: str | None = None, identity: str | None = None) -> dict[str, Any]:
-        """Remove one image, or all images of an identity. Only files of uploaded images are deleted.
+        """Remove one image, or all images of an identity. Image files are deleted only if they were uploaded.
 
         Returns:
             The number of ``removed`` images, the number of remaining ``images``, and ``undo``, the name of the change
-            for :meth:`undo`. ``undo`` is None for an ``ivfpq`` gallery, which stores no features and so cannot restore
-            images. Until the server stops, the last 20 changes can be undone.
+            for :meth:`undo`. The value of ``undo`` is None for an ``ivfpq`` gallery, which stores no features and
+            therefore cannot restore images. The last 20 changes can be undone until the server stops.
 
         Raises:
             Absent: the gallery has no such image or identity.
@@ -177,7 +177,7 @@ class ServedGallery:
         """Undo one of the last changes, and return the number of ``images`` in the gallery.
 
         Raises:
-            Absent: the change does not exist, or was already undone.
+            Absent: there is no such change, or it was already undone.
             Conflict: later changes make the undo impossible.
         """
         added, images = self._undo.pop(change, (False, None))
@@ -194,17 +194,17 @@ class ServedGallery:
         return {"images": len(named.gallery)}
 
     def info(self) -> dict[str, Any]:
-        """Properties of the gallery: counts, ``kind``, ``model``, and the threshold with its false accept rate."""
+        """Return the properties of the gallery: counts, ``kind``, ``model``, threshold and false accept rate."""
         about, labels = (named := self.current()).gallery.about, named.gallery.store.labels()
         counts = {"images": len(labels), "identities": _different(labels.ids), "cameras": _different(labels.cams)}
         shown = ("kind", "model", "threshold", "false_accept_rate", "calibrated_on")
         return {"gallery": self.path.name, **counts} | {name: getattr(about, name) for name in shown}
 
     def thumbnail(self, path: str) -> bytes:
-        """Return a small JPEG of an image in the gallery; files that are not in the gallery are never read.
+        """Return a small JPEG of an image in the gallery; other files are never read.
 
         Raises:
-            Absent: the gallery has no such image, or the image file cannot be read.
+            Absent: the gallery has no such image, or its file cannot be read.
         """
         if not self.current().gallery.holds([path])[0]:
             raise Absent("the gallery has no such image")
@@ -214,7 +214,7 @@ class ServedGallery:
             raise Absent("the file of this image is missing or damaged") from None
 
     def _features(self, named: NamedGallery, content: bytes, camera: str | None) -> np.ndarray:
-        """Extract features ``(1, D)`` of an image, which is decoded in the same way as by ``lreid search``."""
+        """Extract features ``(1, D)`` of an image, which is decoded as in ``lreid search``."""
         _suffix(content)
         with self._extracting, tempfile.TemporaryDirectory() as folder:
             file = Path(folder, "image")
@@ -237,7 +237,7 @@ class ServedGallery:
 
     @contextmanager
     def _changed(self) -> Iterator[NamedGallery]:
-        """Read the gallery file for a change; after the change is saved, searches use the changed gallery."""
+        """Read the gallery file for a change; once the change is saved, searches use the changed gallery."""
         with self._changing:
             named = self._read()
             yield named
@@ -245,7 +245,7 @@ class ServedGallery:
                 self._named = named
 
     def _put(self, named: NamedGallery, images: Images) -> None:
-        """Write the image files, then the gallery that contains their features."""
+        """Write the image files, then the gallery with their features."""
         paths = images.labels[0]
         if named.gallery.holds(paths).any():
             raise Conflict(f"{paths[0]}: is already in the gallery; remove it first")
@@ -260,7 +260,7 @@ class ServedGallery:
             raise
 
     def _take(self, named: NamedGallery, images: Images) -> None:
-        """Write the gallery without some images, then delete their uploaded files."""
+        """Write the gallery without some images, then delete those of their files that were uploaded."""
         paths = images.labels[0]
         if not named.gallery.holds(paths).all():
             raise Conflict(f"{paths[0]}: is no longer in the gallery")
@@ -274,7 +274,7 @@ class ServedGallery:
         return Path(path).parent == self.folder and os.path.exists(path)
 
     def _undoable(self, added: bool, images: Images) -> str:
-        """Store a change so that :meth:`undo` can revert it, and return the name of the change."""
+        """Store a change so that :meth:`undo` can revert it, and return its name."""
         self._undo[name := secrets.token_hex(16)] = added, images
         if len(self._undo) > UNDOABLE:
             self._undo.popitem(last=False)
@@ -283,7 +283,7 @@ class ServedGallery:
 
 @contextmanager
 def _available() -> Iterator[None]:
-    """Raise :class:`Unavailable` if a file cannot be written, so that the client may try again."""
+    """Raise :class:`Unavailable` if a file cannot be written, so that the client can try again later."""
     try:
         yield
     except NotConfirmed:
@@ -298,12 +298,12 @@ def _delete(paths: Iterable[str]) -> None:
 
 
 def _different(labels: np.ndarray) -> int:
-    """The number of different labels."""
+    """Return the number of different labels."""
     return len({*labels.tolist()} - {UNKNOWN})
 
 
 def _suffix(content: bytes) -> str:
-    """Choose the file suffix of an image from the image format in its header.
+    """Choose the file suffix of an image by the format in its header.
 
     Raises:
         InputError: the content is not an image, or the image is too large.
@@ -324,10 +324,10 @@ def _suffix(content: bytes) -> str:
 
 
 def _name(name: str | None, what: str) -> str | None:
-    """Return a name without leading and trailing spaces; None if the name is empty.
+    """Return a name without spaces around it; None if it is empty.
 
     Raises:
-        InputError: the name is too long, or contains unprintable characters.
+        InputError: the name is too long or contains characters that cannot be printed.
     """
     name = escaped(name.strip()) if name else None
     if name and (len(name) > MOST_LETTERS or not name.isprintable()):
