@@ -91,7 +91,7 @@ def benchmark_of(cfg: Config) -> Benchmark:
 
 
 def sources_of(cfg: Config) -> Sources:
-    """Return the settings for reading data sets that a config contains."""
+    """Return a config's settings for reading data sets."""
     return Sources(
         root=cfg.DATA.ROOT,
         cameras=cfg.BENCHMARK.CAMERAS,

@@ -140,8 +140,8 @@ def write_atomically(
     """Write a file by way of a temporary file in the same folder, so that readers never see incomplete content.
 
     Once this function has returned, a power cut does not undo the change. If the path is a symbolic link, its target is
-    written. Devices and pipes are written directly. The function also deletes temporary files for the same path that
-    killed processes have left.
+    written. Devices and pipes are written directly. The function also deletes temporary files that killed processes
+    have left for the same path.
 
     Args:
         path: path of the file. A new file gets the mode and owner of an existing file, and replaces it only when
@@ -184,7 +184,7 @@ def write_atomically(
 
 
 def write_file(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """Write a file under a temporary name and rename it; it is not forced to disk, because it can be made again.
+    """Write a file that can be made again: write a temporary file and rename it, without forcing it to disk.
 
     Raises:
         InputError: the path is a folder, a device, a pipe or a socket.

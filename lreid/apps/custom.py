@@ -162,7 +162,7 @@ def _inherited(checkpoint: Path, notes: list[str]) -> tuple[dict[str, Any], set[
 
 
 def _names(data_set: DataSet) -> set[str]:
-    """Return the names of those training identities that have one."""
+    """Return the names of all training identities that have a name."""
     named = data_set.names.identities
     return {named[record.pid] for record in data_set.train if record.pid in named}
 

@@ -57,7 +57,7 @@ def refuse(command: str, args: argparse.Namespace) -> None:
 
 
 def _outputs(command: str, args: argparse.Namespace) -> list[Path]:
-    """Return the files that a command writes after long work, except those that it checks itself."""
+    """Return the files that a command writes after long work, except files that the command checks itself."""
     if command == "link" and args.action == "add":
         return [args.folder / "identities.json"]
     if command == "sweep" and not args.dry_run:

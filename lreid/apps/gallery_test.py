@@ -42,7 +42,7 @@ def score_gallery(
     Args:
         where: address of the gallery, see :func:`lreid.gallery.store.place_of`.
         query: folder or CSV file, see :func:`lreid.search.list_images`.
-        checkpoint: file of the gallery's model, if it was moved.
+        checkpoint: file of the gallery's model, if the file was moved.
         overrides: ``KEY VALUE`` pairs for the config of the model; only ``EVAL`` and ``DEVICE`` keys have an effect.
         engine: see :func:`lreid.load_model`.
 

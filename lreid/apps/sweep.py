@@ -129,7 +129,7 @@ def plan(
         out: folder of the run folders, which have names ``METHOD-seedN``, or ``METHOD-KEY=VALUE-seedN`` if keys vary.
             With several benchmarks, each has a subfolder with the name of its file.
         methods, seeds: names of the methods, and seeds.
-        files, benchmarks: config files of all runs, and benchmark files, of which each run uses one.
+        files, benchmarks: config files that all runs use, and benchmark files; each run uses one benchmark file.
         vary: values by key, of which all combinations are trained. Keys that are joined by commas vary together, as in
             ``{"METHOD.ALPHA,METHOD.BETA": ["0,1", "1,0"]}``.
         overrides: ``KEY VALUE`` pairs for all runs.

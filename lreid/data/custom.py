@@ -114,9 +114,9 @@ def splits_of(images: Sequence[Listed]) -> list[str]:
     four identities have several images, there are no test identities.
 
     If cameras are known (:func:`cameras_of`), only identities that several cameras saw become test identities. If a
-    camera took several images of a test identity, the first of them is a query. The first image of a test identity is
-    its only query if cameras are unknown, or if no camera took several images of it. All other images of test
-    identities form the gallery, together with the images of identities that have a single image.
+    camera took several images of a test identity, the first image is a query. The first image of a test identity is its
+    only query if cameras are unknown, or if no camera took several images of it. All other images of test identities
+    form the gallery, together with the images of identities that have a single image.
 
     Args:
         images: images in a stable order, for example sorted by path. Images without identity are distractors.

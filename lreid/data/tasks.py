@@ -33,9 +33,9 @@ class Cut:
         order: order of the identities before cutting: ``"ascending"``, as in DwoPP's official split, or ``"random"``.
         order_seed: seed of the random order. The random order of a data set does not depend on other data sets.
         scenario: In ``"class-incremental"``, no two tasks share a class or identity. In ``"domain-incremental"``, every
-            data set is one task, and all have the same classes.
+            data set is one task, and all data sets have the same classes.
         groups: tasks of a single data set; each group is a name, followed by cameras or dates. An identity may be in
-            several tasks, with the same label in all of them. Images that belong to no group are left out.
+            several tasks, with the same label in all these tasks. Images that belong to no group are left out.
         group_by: ``"camera"`` or ``"date"``, see :attr:`lreid.data.records.DataSet.dates`.
     """
 
@@ -74,7 +74,7 @@ class Learned:
 
     Attributes:
         names: names of the data sets, empty if they are no longer available for testing. If the run also uses a data
-            set with the name of one of them, the test set of the earlier training is called "NAME before".
+            set with one of these names, the test set of the earlier training is called "NAME before".
         identities: number of classes that the initial model learned.
     """
 

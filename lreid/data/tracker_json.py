@@ -21,7 +21,7 @@ def json_lines(file: Path) -> Iterator[tuple[int, str]]:
             an element is the list that ``Results.summary()`` returns for one frame.
 
     Returns:
-        Pairs of the position in the file (from 1) and the line.
+        Pairs of a line's position in the file (from 1) and the line.
 
     Raises:
         InputError: the file has neither supervision's nor Ultralytics' form.

@@ -146,7 +146,7 @@ class Place(Protocol):
         """
 
     def build(self, vectors: np.ndarray, labels: Rows, about: About) -> Store:
-        """Create a gallery of these rows; it exists after ``save``, or with ``about.whole=False`` after ``finish``."""
+        """Create a gallery of these rows; ``save`` completes it, or ``finish`` if ``about.whole`` is False."""
 
     def bytes(self) -> int | None:
         """Size of the gallery on disk, or None if it is unknown."""

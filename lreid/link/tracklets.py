@@ -34,7 +34,7 @@ class Tracklets:
         return Tracklets(self.cameras[rows], self.starts[rows], self.ends[rows], self.features[rows])
 
     def followed_by(self, later: Tracklets) -> Tracklets:
-        """Return the cameras and times of these tracklets, followed by those of later ones, without features."""
+        """Return the cameras and times of these tracklets and then of later tracklets, without features."""
         pairs = ((self.cameras, later.cameras), (self.starts, later.starts), (self.ends, later.ends))
         cameras, starts, ends = map(np.concatenate, pairs)
         return Tracklets(cameras, starts, ends, np.zeros((len(cameras), 0), np.float32))

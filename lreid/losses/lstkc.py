@@ -19,11 +19,12 @@ def lstkc_rskt_loss(
     Row ``i`` of an affinity matrix is the softmax of the cosines between image ``i`` and all images of the batch,
     including itself. An entry of the row's own identity is *right* if it is above all entries of other identities in
     the row. The diagonal entry is always right. An entry of another identity is right if it is not above the smallest
-    off-diagonal entry of the row's own identity. The target takes the teacher's entry if it is right, and otherwise the
-    student's entry if that is right. Where both models are wrong about an image of the row's identity, the target is
-    the largest entry of both models for other identities in the row. Where both models are wrong about an image of
-    another identity, the target is the smallest off-diagonal entry of both models for the row's identity in the row.
-    Each row of the target is then normalised to sum 1. The loss is ``KL(target || student)``, mean over the rows.
+    off-diagonal entry of the row's own identity. The target takes the teacher's entry if this entry is right; otherwise
+    it takes the student's entry if the student's is right. Where both models are wrong about an image of the row's
+    identity, the target is the largest entry of both models for other identities in the row. Where both models are
+    wrong about an image of another identity, the target is the smallest off-diagonal entry of both models for the row's
+    identity in the row. Each row of the target is then normalised to sum 1. The loss is ``KL(target || student)``, mean
+    over the rows.
 
     Source: Xu et al., "LSTKC: Long Short-Term Knowledge Consolidation for Lifelong Person Re-identification", AAAI
     2024, in the form of its official code. As in LSTKC's official code, gradients also flow through student entries in

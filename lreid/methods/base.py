@@ -162,7 +162,7 @@ class Method:
         """Compute the named loss terms of a batch (scalars, not yet weighted); the model is in training mode.
 
         The trainer calls this method ``STREAM.ITERATIONS`` times per batch, once per update. With ``TRAIN.ACCUMULATE``,
-        the trainer calls this method for several batches and then :meth:`end_step` for each of them.
+        the trainer calls this method for several batches and then :meth:`end_step` for each batch.
         """
         raise NotImplementedError
 

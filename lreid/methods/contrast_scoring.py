@@ -32,7 +32,7 @@ class ContrastScoring(Method):
     Contrast Scoring has no official code. Contrast Scoring's paper does not say whether the network is in evaluation
     mode while it scores images; in lreid it is. :class:`~lreid.memory.StreamMemory` defines the age of a new image and
     the order of images with equal scores. If a stream is repeated, as in Contrast Scoring's paper, an image can be in
-    the buffer twice. If several updates use the same segment, only the first of them changes the buffer.
+    the buffer twice. If several updates use the same segment, only the first update changes the buffer.
 
     Attributes:
         memory: the image buffer, a :class:`~lreid.memory.StreamMemory`. With ``buffer=0``, the first segment determines

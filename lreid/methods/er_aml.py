@@ -20,8 +20,8 @@ class ERAML(ER):
     another identity. Positive and negative images come from the batch or the memory. By default, negatives only have
     identities of the incoming batch (``incoming`` negatives), which protects old identities. Stored images are trained
     by cross-entropy; their logits are cosines times 10. While the memory is empty, incoming images are also trained by
-    cross-entropy, as in ER-AML's official code. If an image has no other image of its identity, the metric loss leaves
-    it out.
+    cross-entropy, as in ER-AML's official code. The metric loss leaves out an image if the batch and the memory contain
+    no other image of its identity.
 
     Positives and negatives from the memory are augmented and pass through the network together with the batch.
     """

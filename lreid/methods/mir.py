@@ -65,7 +65,7 @@ class MIR(ER):
         return Replay(drawn.images[chosen], drawn.labels[chosen], drawn.rows[chosen.cpu().numpy()])
 
     def losses(self, drawn: Replay, moved: dict[Tensor, Tensor]) -> Tensor:
-        """Compute the loss (n,) of each drawn image, with the parameters in ``moved`` replaced by their values."""
+        """Compute the loss (n,) of each drawn image; ``moved`` maps parameters to the values to use instead."""
 
         def call(module: torch.nn.Module, values: Tensor) -> Tensor:
             tensors = {name: moved.get(part, part) for name, part in module.named_parameters()}

@@ -1,8 +1,8 @@
 """Sections of charts: metrics after every task, loss terms, and the first updates of a task.
 
 In every chart, a line is a group of runs. A function that makes a section gets the groups of one benchmark, and a
-suffix for titles that names this benchmark. Such a function returns a list with one section, or an empty list if the
-runs have no values for the section.
+suffix for titles that names this benchmark. A function that makes a section returns a list with this section, or an
+empty list if the runs have no values for it.
 """
 
 import math
@@ -341,7 +341,7 @@ def _loss_term(runs: Sequence[Results], name: str, total: int) -> Points:
 
 
 def _updates(runs: Sequence[Results], key: str, path: tuple[str, ...]) -> Points:
-    """Return values under a key for every update after each switch to a new task, for all runs.
+    """Return values that runs recorded under a key, for every update after each switch to a new task.
 
     A short task has fewer values; updates without images of the requested kind are left out.
     """

@@ -49,7 +49,8 @@ def gallery_growth(
 
     Each part contains all images of the drawn identities, and the same share of the images without a query. With more
     enrolled identities, the accuracy of every model falls and its threshold for a fixed FPIR rises (Grother et al.,
-    NIST IR 8271, 2019; distractors: Zheng et al., ICCV 2015). Therefore compare models at the same gallery size only.
+    NIST IR 8271, 2019; distractors: Zheng et al., ICCV 2015). Therefore compare the accuracy of models only at the same
+    gallery size.
 
     Args:
         features: features ``(Q, D)`` of the queries and ``(G, D)`` of the gallery.

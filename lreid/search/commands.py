@@ -110,7 +110,7 @@ def add(
 
     Args:
         images: images from :func:`list_images`.
-        checkpoint: the file of the gallery's model, if it was moved.
+        checkpoint: the file of the gallery's model, if the file was moved.
         skip_bad, device, engine: see :func:`build`.
 
     Returns:
@@ -134,7 +134,7 @@ def add(
 def remove(where: Where, paths: Sequence[str] = (), identity: str | None = None, *, everywhere: bool = False) -> int:
     """Delete images and their features from a gallery: images of given paths, or all images of an identity.
 
-    With its last image, the name of an identity is deleted too.
+    If the last image of an identity is deleted, the name of the identity is deleted too.
 
     Args:
         identity: name of the identity whose images are deleted.
@@ -278,7 +278,7 @@ def query(
     Args:
         images: image files, folders or CSV files that contain the queries.
         wanted: options of the query.
-        checkpoint: the file of the gallery's model, if it was moved.
+        checkpoint: the file of the gallery's model, if the file was moved.
         cross_model: whether to use another model with compatible features. Features of another model are not normalised
             per camera, because the gallery's statistics belong to the gallery's model.
         sources: pattern for paths in folders, and root folder of the image paths in CSV files.

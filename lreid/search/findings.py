@@ -130,7 +130,7 @@ def verdict(finding: dict[str, Any], threshold: float | None, false_accept_rate:
 
 
 def short_names(paths: Sequence[str]) -> list[str]:
-    """Remove from paths the leading folders that all of them have in common."""
+    """Remove from paths the leading folders that all paths have in common."""
     parts = [path.split("/") for path in paths]
     same = takewhile(lambda each: len(set(each)) == 1, zip(*(folders for *folders, _ in parts), strict=False))
     shared = sum(1 for _ in same)

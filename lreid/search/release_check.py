@@ -132,7 +132,7 @@ class Models(NamedTuple):
 
     Attributes:
         new: checkpoint of the new model.
-        old: file of the gallery's model, if it was moved.
+        old: file of the gallery's model, if the file was moved.
         device, engine: see :func:`lreid.load_model`.
     """
 

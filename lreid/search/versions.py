@@ -208,7 +208,7 @@ def migrate(source: str | Path, target: str | Path, *, kind: str | None = None, 
 
     Returns:
         The number of images, and the share of ``SAMPLE * DEPTH`` compared matches that are the same in both galleries.
-        The share is 1 unless one of the galleries has an approximate index.
+        This share is 1 unless one of the galleries has an approximate index.
 
     Raises:
         InputError: there is already a gallery at the target, the source has no features (``ivfpq``) or no images, or

@@ -71,7 +71,7 @@ class ServedGallery:
 
     Args:
         where: the gallery file.
-        checkpoint: the file of the gallery's model, if it was moved.
+        checkpoint: the file of the gallery's model, if the file was moved.
         device: see :func:`lreid.devices.pick_device`.
 
     Raises:

@@ -183,7 +183,7 @@ def card_beside(weights: Path) -> Card:
 
 
 def cards() -> list[Card]:
-    """Read the cards of lreid and those in ``LREID_ZOO_CARDS``, which replace cards of the same name.
+    """Read lreid's cards and the cards in ``LREID_ZOO_CARDS``, which replace lreid's cards of the same name.
 
     Raises:
         InputError: the folder in ``LREID_ZOO_CARDS`` is missing or cannot be listed, or a file in it is not a card.

@@ -182,7 +182,7 @@ class _Resuming:
 
 @dataclass
 class _Bounded:
-    """An open file with a maximum size in bytes; lreid deletes the file if it becomes larger."""
+    """An open file with a maximum size in bytes; lreid deletes the file if it exceeds this size."""
 
     file: IO[bytes]
     most: int

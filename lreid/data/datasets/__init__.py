@@ -99,11 +99,11 @@ def load_datasets(name: str, sources: Sources = Sources(), *, split: int = 0) ->
 
     Args:
         name: a name in :func:`specs`, or a name with one of the schemes below. ``csv:PATH`` means all domains of a CSV
-            file, and ``csv:PATH#DOMAIN`` one of them. ``folder:PATH`` is a folder of classes. ``own:PATH`` is a folder
-            of identities, or a CSV file without splits (:mod:`lreid.data.custom`). ``synthetic:DOMAIN`` means synthetic
-            images, and ``rendered:DOMAIN`` the rendered people that lreid includes. ``rotated:DEGREES:NAME`` is a data
-            set of image files, rotated by an angle. ``torchreid:NAME`` is an image data set that torchreid reads.
-            Relative paths are relative to the current folder or to ``sources.root``.
+            file, and ``csv:PATH#DOMAIN`` means a single domain. ``folder:PATH`` is a folder of classes. ``own:PATH`` is
+            a folder of identities, or a CSV file without splits (:mod:`lreid.data.custom`). ``synthetic:DOMAIN`` means
+            synthetic images, and ``rendered:DOMAIN`` the rendered people that lreid includes. ``rotated:DEGREES:NAME``
+            is a data set of image files, rotated by an angle. ``torchreid:NAME`` is an image data set that torchreid
+            reads. Relative paths are relative to the current folder or to ``sources.root``.
         sources: settings for reading data sets, such as the folder of all data sets.
         split: number of the split, counted from 0, for a data set with several splits.
 

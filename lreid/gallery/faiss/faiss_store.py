@@ -237,7 +237,7 @@ class FilePlace:
         return [each for each in (self.next(), self.previous()) if each.exists()]
 
     def beside(self) -> list[str]:
-        """The other versions, and the unfinished files of running or killed processes."""
+        """The other versions of the gallery, and the unfinished files of running or killed processes."""
         unfinished = [leftovers(each.path.parent, each.path.name) for each in (self, self.next(), self.previous())]
         return [str(each) for each in self.others()] + [str(path) for each in unfinished for path in each]
 

@@ -2,8 +2,9 @@
 
 Milvus Lite in this process listens on 127.0.0.1 without a password, and only one process can open its database at a
 time. The server of Milvus Lite (``milvus-lite server --host 127.0.0.1``) accepts several processes. However, two
-simultaneous writers damage the server's log, and rows that it has acknowledged are lost after a restart (version
-3.2.2). A writer therefore first takes a lock: it creates a collection of a fixed name, which only one process can do.
+simultaneous writers damage the server's log, and rows that the server has acknowledged are lost after a restart
+(version 3.2.2). A writer therefore first takes a lock: it creates a collection of a fixed name, which only one process
+can do.
 """
 
 from __future__ import annotations
