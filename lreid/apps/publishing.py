@@ -5,7 +5,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from yacs.config import CfgNode
 from lreid.build import benchmark_of, evaluator_of, model_of
 from lreid.checkpoint import load_model_state
 from lreid.config import ARGUMENTS, leaves, method_title, recorded_config, without_folders
+from lreid.data.datasets import find as find_dataset
 from lreid.data.datasets import load_datasets
 from lreid.data.fingerprint import protocol_fingerprint
 from lreid.data.schemes import Sources, is_address
@@ -44,6 +45,8 @@ logger = logging.getLogger("lreid")
 # Allowed differences in points. Rounding differs between processors, and with few queries, a single changed rank
 # changes Rank-k.
 TOLERANCE, MAP_TOLERANCE = 1.0, 0.1
+
+RESEARCH = "research-only"  # licence of weights that were trained on images for research
 
 FALSE_ACCEPTS = 0.01  # share of impostor pairs that may reach the threshold
 MOST_QUERIES = 500  # maximum number of queries per gallery from which the threshold is computed
@@ -102,7 +105,7 @@ class Statement:
         start_only: whether the model is only for initial weights.
         trained_on: source of the training images; if empty, the card names the data sets.
         limits: limits of the model, and uses that are not advised.
-        licence: licence of the weights.
+        licence: licence of the weights; if empty, see :func:`licence_of`.
         urls: addresses of the weights, unless they are next to the card.
     """
 
@@ -110,7 +113,7 @@ class Statement:
     start_only: bool = False
     trained_on: str = ""
     limits: str = ""
-    licence: str = "MIT"
+    licence: str = ""
     urls: Sequence[str] = ()
 
 
@@ -143,6 +146,8 @@ def publish(
         raise InputError(f"{run}: only {done} of {counted(tasks, 'task')} done; finish the run with --resume first")
     checkpoint = run / "checkpoints" / f"task-{tasks:02d}.pt"
     cfg = model_config(checkpoint)
+    if not statement.licence:
+        statement = replace(statement, licence=licence_of(cfg))
     state = stored(load_model(checkpoint, "cpu").state_dict(), half)
     model = model_of(cfg, pretrained=False)
     load_model_state(model, state, checkpoint)
@@ -340,6 +345,51 @@ def from_imagenet(weights: str) -> bool:
         except InputError:  # the weights are not a model of lreid
             return False
     return weights == "imagenet" or weights.startswith("package:")
+
+
+def licence_of(cfg: CfgNode) -> str:
+    """Return a licence for weights that respects the terms of the training images and of the initial weights.
+
+    Returns:
+        ``MIT`` if lreid made all training images; ``CC-BY-4.0`` if all other images are under CC BY 4.0; and
+        ``research-only`` for other data sets. Initial weights that are under another licence than MIT pass it on.
+
+    Raises:
+        InputError: lreid does not know the terms of the images or of the initial weights.
+    """
+    weights = cfg.MODEL.WEIGHTS
+    licences = {_licence_of_images(name) for name in (*cfg.BENCHMARK.LEARNED, *cfg.BENCHMARK.TRAIN)}
+    if weights.startswith(PREFIX):
+        entry = find(weights.removeprefix(PREFIX))
+        licences.add(entry.licence if isinstance(entry, Card) else RESEARCH if entry.terms else "MIT")
+    elif weights not in ("none", "imagenet", "hub") and not weights.startswith("package:"):
+        try:
+            licences.add(licence_of(model_config(weights)))
+        except OutOfMemory:
+            raise
+        except InputError:
+            raise _unknown_terms(f"the initial weights {weights}") from None
+    restricted = sorted(licences - {"MIT"}, key=lambda licence: licence != RESEARCH)
+    return restricted[0] if restricted else "MIT"
+
+
+def _licence_of_images(name: str) -> str:
+    """Return the licence that the images of a data set require for weights that were trained on them."""
+    while name.startswith("rotated:"):
+        name = name.split(":", 2)[2]
+    if is_address(name):
+        return "MIT"
+    spec = find_dataset(name)
+    if spec is None or spec.licence == "none stated":
+        raise _unknown_terms(f"the training images of {name}")
+    return "CC-BY-4.0" if spec.licence == "CC BY 4.0" else RESEARCH
+
+
+def _unknown_terms(what: str) -> InputError:
+    return InputError(
+        f"--licence: lreid does not know the terms of {what}; pass --licence with a licence that they allow, such as "
+        f"MIT or {RESEARCH}"
+    )
 
 
 def _require_own_sets(card: Card, cfg: CfgNode) -> None:

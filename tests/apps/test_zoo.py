@@ -19,7 +19,7 @@ from tiny import TINY, words
 import lreid
 from lreid import zoo
 from lreid.apps.arguments.zoo import add_arguments
-from lreid.apps.publishing import ImagesElsewhere, Statement, TestSets, from_imagenet, publish, stored
+from lreid.apps.publishing import ImagesElsewhere, Statement, TestSets, from_imagenet, licence_of, publish, stored
 from lreid.apps.zoo import run as zoo_command
 from lreid.build import benchmark_of
 from lreid.config import load_config
@@ -106,6 +106,40 @@ def test_what_a_model_began_with_is_known_from_its_start(run: Path, tmp_path: Pa
     assert not from_imagenet(str(tmp_path / "theirs.pth"))
 
 
+@pytest.mark.parametrize(
+    ("keys", "licence"),
+    [
+        ({}, "MIT"),
+        ({"BENCHMARK.TRAIN": "['synthetic:plaza', 'rendered:hall']"}, "MIT"),
+        ({"BENCHMARK.TRAIN": "['synthetic:plaza', 'mpdd']"}, "CC-BY-4.0"),
+        ({"BENCHMARK.TRAIN": "['mpdd', 'market1501']"}, "research-only"),
+        ({"BENCHMARK.TRAIN": "['rotated:90.0:market1501']"}, "research-only"),
+        ({"BENCHMARK.LEARNED": "['dukemtmc_reid']"}, "research-only"),
+        ({"MODEL.WEIGHTS": "zoo:people"}, "Apache-2.0"),
+        ({"MODEL.WEIGHTS": "zoo:people", "BENCHMARK.TRAIN": "['msmt17_v1']"}, "research-only"),
+        ({"MODEL.WEIGHTS": "zoo:osnet_x1_0-msmt17"}, "research-only"),
+        ({"MODEL.WEIGHTS": "zoo:resnet50-imagenet"}, "MIT"),  # the card records ImageNet's terms apart
+    ],
+)
+def test_the_licence_respects_images_and_initial_weights(keys: dict[str, str], licence: str) -> None:
+    assert licence_of(load_config([], words(keys))) == licence
+
+
+def test_unknown_terms_need_a_licence(run: Path, tmp_path: Path) -> None:
+    own, theirs = tmp_path / "shop", tmp_path / "theirs.pth"
+    torch.save({"conv1.weight": torch.zeros(1)}, theirs)
+    for keys, unknown in [
+        ({"BENCHMARK.TRAIN": f"['own:{own}']"}, f"the training images of own:{own}"),
+        ({"BENCHMARK.TRAIN": "['viper']"}, "the training images of viper"),
+        ({"MODEL.WEIGHTS": str(theirs)}, f"the initial weights {theirs}"),
+        ({"MODEL.WEIGHTS": str(tmp_path / "gone.pt")}, f"the initial weights {tmp_path / 'gone.pt'}"),
+    ]:
+        with pytest.raises(InputError, match=f"^--licence: lreid does not know the terms of {unknown}; pass --licence"):
+            licence_of(load_config([], words(keys)))
+    checkpoint = run / "checkpoints" / "task-03.pt"
+    assert licence_of(load_config([], words({"MODEL.WEIGHTS": checkpoint}))) == "MIT"
+
+
 @pytest.mark.slow
 def test_a_card_tells_no_folders_and_verify_says_where_images_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -118,7 +152,7 @@ def test_a_card_tells_no_folders_and_verify_says_where_images_go(
     keys = TINY | {"TRAIN.EPOCHS": 1, "DEVICE": "cpu", "BENCHMARK.TASKS_PER_DATASET": 1}
     keys |= {"BENCHMARK.NAME": "shop", "BENCHMARK.TRAIN": f"['own:{home / 'shop'}']", "DATA.ROOT": home}
     train(load_config([], words(keys)), home / "run")
-    card = publish(home / "run", "mine", folder=tmp_path / "zoo")
+    card = publish(home / "run", "mine", Statement(licence="CC0-1.0"), folder=tmp_path / "zoo")
     assert card.config["BENCHMARK.TRAIN"] == ["own:shop"] and "own:shop" in card.command
     assert card.trained_on == "the training images of own:shop; see their licences"
     assert not any(b"anna" in file.read_bytes() for file in (tmp_path / "zoo").iterdir())

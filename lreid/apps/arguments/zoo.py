@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub.add_argument("--start-only", action="store_true", help="mark the model as initial weights, not for search")
     option(sub, "--trained-on TEXT", "source of the training images (default: names of the data sets)", "")
     option(sub, "--limits TEXT", "limits of the model, and uses to avoid", "")
-    option(sub, "--licence", "licence of the weights", "MIT")
+    option(sub, "--licence", "licence of the weights (default: the licence that the training images allow)", "")
     option(sub, "--url", "address from which lreid downloads the weights; repeat the option for mirrors", [])
     option(sub, "--out DIR", "folder of the entry (default: lreid/weights)", type=Path)
     option(sub, "--hub OWNER/NAME", "also upload the entry to the Hugging Face Hub; needs --out")
