@@ -18,13 +18,16 @@ BLAS_FROM = 4096
 TABLE_BYTES = 48 * 2**10  # shared memory of a GPU block, which holds the lookup tables of codes for one query
 
 
-def import_faiss() -> Any:
+def import_faiss(extra: str = "cpu") -> Any:
     """Import the faiss module.
+
+    Args:
+        extra: the extra to install if faiss is missing, ``cpu`` or ``gpu``; both contain the same module.
 
     Raises:
         InputError: faiss is not installed.
     """
-    faiss = Extra("faiss", "cpu").load()  # or lreid[gpu]; both ship the same module
+    faiss = Extra("faiss", extra).load()
     if faiss.cvar.distance_compute_blas_threshold > BLAS_FROM:
         faiss.cvar.distance_compute_blas_threshold = BLAS_FROM
     return faiss
@@ -115,7 +118,7 @@ def gpus_of(device: str) -> list[int]:
         ArgumentError: ``device`` is invalid, or names a GPU that faiss does not see. The message names the argument
             ``index_device``.
     """
-    count = import_faiss().get_num_gpus()
+    count = import_faiss("gpu" if device.startswith("cuda") else "cpu").get_num_gpus()
     if device == "auto":
         import torch
 
@@ -138,7 +141,7 @@ def require_gpu(gpu: int, argument: str) -> None:
     Raises:
         ArgumentError: faiss does not see the GPU. The message names ``argument``.
     """
-    count = import_faiss().get_num_gpus()
+    count = import_faiss("gpu").get_num_gpus()
     if gpu >= count:
         fault = f"is GPU {gpu}, but faiss sees {count} GPUs" if count else "is a GPU, but faiss sees none"
         raise ArgumentError(argument, f"{fault}; install lreid[gpu] on a machine that has it, or use cpu")

@@ -110,7 +110,7 @@ class FaissIndex:
             return
         random = np.random.default_rng(0).standard_normal((count, width), dtype=np.float32)
         index = new_index(self.index, random)
-        if gpus and self.device != "auto":
+        if gpus and (self.device != "auto" or self.float16):
             _require_gpu_copy(index)
             copies_on_gpu([index], gpus[:1], "index_device", float16=self.float16)
         try:
@@ -127,14 +127,17 @@ class FaissIndex:
             ArgumentError: the GPU does not exist, a GPU cannot return ``depth`` images, or ``float16`` is set for the
                 CPU.
         """
-        if self.float16 and self.device == "cpu":
-            raise ArgumentError("index_float16", "is True, but the CPU stores 32 bits; set it to False")
         gpus = gpus_of(self.device)
         if gpus and self.index != "flat" and self.depth > MOST_ON_GPU:
-            if self.device == "auto":
-                return []
+            if self.device != "auto":
+                raise ArgumentError(
+                    "depth",
+                    f"is {self.depth}, but a GPU finds {MOST_ON_GPU} images at most; lower it, or search on cpu",
+                )
+            gpus = []
+        if self.float16 and not gpus:
             raise ArgumentError(
-                "depth", f"is {self.depth}, but a GPU finds {MOST_ON_GPU} images at most; lower it, or search on cpu"
+                "index_float16", "is True, but faiss searches on the CPU, which stores 32 bits; set it to False"
             )
         return gpus
 
@@ -167,6 +170,7 @@ class FaissSearch:
 
     def __init__(self, kind: FaissIndex, gallery: Any, metric: Metric) -> None:
         self.kind, self.euclidean = kind, metric != "cosine"
+        gpus = kind.gpus()
         features = as_features(gallery, "gallery features", "cpu")
         self.scale = 1.0
         if self.euclidean:
@@ -181,18 +185,17 @@ class FaissSearch:
             self.index = new_index(kind.index, vectors, euclidean=self.euclidean)
             self.index.add(vectors)
         self.exhaustive = isinstance(self.index, import_faiss().IndexFlat)
-        self.copies: list[tuple[int, Any]] = self._on_gpus(vectors)  # first gallery row and index of each copy
+        self.copies: list[tuple[int, Any]] = self._on_gpus(vectors, gpus)  # first gallery row and index of each copy
         self.seconds = time.perf_counter() - start
 
-    def _on_gpus(self, vectors: np.ndarray) -> list[tuple[int, Any]]:
+    def _on_gpus(self, vectors: np.ndarray, gpus: list[int]) -> list[tuple[int, Any]]:
         """Copies of the index on GPUs; an empty list means the CPU."""
-        gpus = self.kind.gpus()
         if not gpus:
             return []
         try:
             return self._copied(vectors, gpus)
         except ArgumentError:  # faiss has no graphs on GPUs, and only some lengths of codes
-            if self.kind.device == "auto":
+            if self.kind.device == "auto" and not self.kind.float16:
                 return []
             raise
 

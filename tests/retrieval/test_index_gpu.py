@@ -1,5 +1,6 @@
 """Figures from an index on GPUs, on a machine that pretends to have some."""
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from lreid.retrieval.scores import Scorer
 
 faiss = pytest.importorskip("faiss")
 from faiss_gpus import OnGpu, pretend_gpus  # noqa: E402
+
+FEW = np.eye(8, dtype=np.float32)
 
 
 def problem(num_gallery: int, width: int = 8) -> tuple[np.ndarray, ...]:
@@ -98,7 +101,18 @@ def test_vectors_in_16_bits_are_ranked_as_such(monkeypatch: pytest.MonkeyPatch) 
             {"INDEX_DEVICE": "cuda", "INDEX": "IVF4,Flat", "INDEX_DEPTH": "2049"},
             "EVAL.INDEX_DEPTH is 2049, but a GPU finds 2048 images at most",
         ),
-        (2, {"INDEX_DEVICE": "cpu", "INDEX_FLOAT16": "True"}, "EVAL.INDEX_FLOAT16 is True, but the CPU stores 32 bits"),
+        (
+            2,
+            {"INDEX_DEVICE": "cpu", "INDEX_FLOAT16": "True"},
+            "EVAL.INDEX_FLOAT16 is True, but faiss searches on the CPU",
+        ),
+        (0, {"INDEX_FLOAT16": "True"}, "EVAL.INDEX_FLOAT16 is True, but faiss searches on the CPU"),
+        (
+            2,
+            {"INDEX": "IVF4,Flat", "INDEX_DEPTH": "2049", "INDEX_FLOAT16": "True"},
+            "EVAL.INDEX_FLOAT16 is True, but faiss searches on the CPU",
+        ),
+        (2, {"INDEX": "hnsw", "INDEX_FLOAT16": "True"}, "EVAL.INDEX_DEVICE is a GPU, but IndexHNSWFlat runs only on"),
     ],
 )
 def test_what_a_gpu_cannot_do_is_refused_before_training(
@@ -111,6 +125,23 @@ def test_what_a_gpu_cannot_do_is_refused_before_training(
         assert index is not None
         index.check(200, 8)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("device", "extra"), [("cuda", "gpu"), ("cuda:1", "gpu"), ("cpu", "cpu"), ("auto", "cpu")])
+def test_the_device_decides_which_faiss_to_install(monkeypatch: pytest.MonkeyPatch, device: str, extra: str) -> None:
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    for use in (lambda: FaissIndex(device=device).check(200, 8), lambda: FaissIndex(device=device).over(FEW, "cosine")):
+        with pytest.raises(InputError, match=rf"^faiss cannot be imported .*pip install 'lreid\[{extra}\]'$"):
+            use()
+
+
+def test_16_bits_are_never_ignored_silently(monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend_gpus(monkeypatch, 0)
+    with pytest.raises(InputError, match=r"^index_float16 is True, but faiss searches on the CPU"):
+        FaissIndex(float16=True).over(FEW, "cosine")
+    pretend_gpus(monkeypatch, 1)
+    with pytest.raises(InputError, match=r"^index_device is a GPU, but IndexHNSWFlat runs only on the CPU"):
+        FaissIndex("hnsw", float16=True).over(FEW, "cosine")
 
 
 def test_what_faiss_cannot_copy_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
