@@ -24,9 +24,7 @@ def run(args: argparse.Namespace) -> None:
     uvicorn = Extra("uvicorn", "serve").load()
     for module in ("fastapi", "prometheus_client"):
         Extra(module, "serve").load()
-    from lreid.serve.app import create_app
     from lreid.serve.guard import Limits, is_local
-    from lreid.serve.served_gallery import ServedGallery
 
     token = os.environ.get("LREID_TOKEN") or None
     if token is not None and len(token) < SHORTEST:
@@ -38,6 +36,9 @@ def run(args: argparse.Namespace) -> None:
                 f"--host {args.host}: others can reach this address; set the environment variable LREID_TOKEN to a "
                 f"token of {SHORTEST} characters or more"
             )
+        from lreid.serve.app import create_app  # loads torch
+        from lreid.serve.served_gallery import ServedGallery
+
         gallery = ServedGallery(args.gallery, args.checkpoint, args.device)
         app = create_app(gallery, token=token, limits=Limits(int(args.max_mb * 1e6), args.rate))
         config = uvicorn.Config(

@@ -43,6 +43,8 @@ search query . . --device CUDA
 search build g . --checkpoint people-small.safetensors
 link add x . --device cuda0
 serve . --device gpu
+serve . --max-mb 0
+serve . --host 0.0.0.0 --port 0
 export nope --out x.onnx
 zoo show nope
 train . --pattern x
