@@ -17,6 +17,10 @@ PEDESTRIAN = 1  # class in the gt.txt of MOT16 and later, whose lines have nine 
 LARGEST = 2**53  # limit of frame and track numbers; above it, floats cannot hold every whole number
 
 
+class NoTracks(InputError):
+    """Raised if a recording has no tracks, as of a camera that saw nobody."""
+
+
 class Box(NamedTuple):
     """One line of a tracker's file: a person's bounding box in a frame.
 
@@ -52,6 +56,7 @@ def read_tracks(file: Path, classes: Sequence[int] = ()) -> list[Box]:
         InputError: the file cannot be read, or a line is faulty: values are missing, a frame number is below 1, width
             or height is not positive, ``classes`` are given but the line has no class, or two boxes of a frame have the
             same track.
+        NoTracks: the file has no boxes of these classes.
     """
     boxes: list[Box] = []
     places: dict[tuple[int, int], int] = {}
@@ -102,7 +107,7 @@ def _report(file: Path, left_out: Mapping[str, int], taken: Mapping[float, int],
     omitted = ", ".join(f"{reason}: {count}" for reason, count in sorted(left_out.items()))
     if empty:
         content = f" except boxes that lreid leaves out ({omitted}; pass --class N to take a class)" if omitted else ""
-        raise InputError(
+        raise NoTracks(
             f"{file}: holds no tracks{content}; expected lines of frame,track,left,top,width,height,confidence"
         )
     if omitted:

@@ -23,6 +23,7 @@ import numpy as np
 
 from lreid.data.images import Images
 from lreid.data.records import Record as ImageRecord
+from lreid.data.tracker_boxes import NoTracks
 from lreid.data.tracks import Choice
 from lreid.data.videos import shown
 from lreid.errors import InputError, NotConfirmed, counted
@@ -87,6 +88,8 @@ def add(
 ) -> Record:
     """Link the tracklets of new recordings with each other and with the tracklets in the folder.
 
+    A recording without tracklets is left out of the record, with a warning.
+
     Args:
         folder: output folder, see :mod:`lreid.link.commands`; it is created if it does not exist. Tracklets of people
             whom ``lreid search`` enrolled in its gallery get the names of these people.
@@ -97,18 +100,23 @@ def add(
         device: see :func:`lreid.load_model`.
 
     Raises:
-        InputError: an argument is invalid; nothing changes.
+        InputError: an argument is invalid, or no recording has tracklets; nothing changes.
     """
     _require_days(keep_days)
     if keep_days is not None and any(clip.start == 0 for clip in clips):
         raise InputError("--keep-days needs the time of each recording; give each camera its start")
     with _changing(folder, f"add {', '.join(clip.name for clip in clips)}", new=True) as (record, later):
         cuts: list[Cut] = []
+        empty: dict[str, NoTracks] = {}
         named, model, flip = _opened(folder, checkpoint, device)  # raises errors before the videos are read
         for clip in clips:
             _require_later(record, clip)
         for clip in clips:
-            cuts += (clip_cuts := cut(clip, folder / CROPS, choice))
+            try:
+                cuts += (clip_cuts := cut(clip, folder / CROPS, choice))
+            except NoTracks as error:  # a camera may see nobody
+                empty[clip.name] = error
+                continue
             end = max(each.end for each in clip_cuts)
             row = {
                 "name": clip.name,
@@ -118,6 +126,10 @@ def add(
                 "end": end,
             }
             record.content["clips"].append(row)
+        if empty and not cuts:
+            raise next(iter(empty.values()))
+        for name, error in empty.items():
+            logger.warning("%s: left out, because nobody was seen (%s)", name, error)
         given = {frozenset(each[:2]): [*each] for each in [*record.content["travel"], *travel]}
         record.content["travel"] = [*given.values()]
         earlier = len(record.tracklets)
@@ -129,8 +141,8 @@ def add(
             )
         _require_threshold(record, record.tracklets[earlier:], record.tracklets[:earlier], named, options)
         named = _with_features(folder, record.tracklets[earlier:], named, checkpoint, model, flip)
-        for clip in clips:
-            sync_below(folder / CROPS / clip.name, folder)
+        for name in dict.fromkeys(each.key.rpartition("/")[0] for each in cuts):
+            sync_below(folder / CROPS / name, folder)
         _link(record, named, record.tracklets[earlier:], record.tracklets[:earlier], options)
         later(named)
     if keep_days is not None:

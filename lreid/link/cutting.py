@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from lreid.data.tracker_boxes import Box, read_tracks
+from lreid.data.tracker_boxes import Box, NoTracks, read_tracks
 from lreid.data.tracks import BestCrops, Choice, crop, sharpness, stretches_of
 from lreid.data.videos import FASTEST, RATE, SLOWEST, Tracked, open_video, shown
 from lreid.errors import InputError, counted
@@ -126,6 +126,7 @@ def cut(clip: Clip, folder: Path, choice: Choice) -> list[Cut]:
 
     Raises:
         InputError: the video or the tracks cannot be read, or the tracks do not fit the video.
+        NoTracks: there are no tracks, or no box shows enough of a person; no file is written.
     """
     video = shown(clip.video)
     listed = clip.tracks or video
@@ -163,7 +164,7 @@ def cut(clip: Clip, folder: Path, choice: Choice) -> list[Cut]:
         start, end = (clip.start + (box.frame - 1) / rate for box in (seen[0], seen[-1]))
         cuts.append(Cut(key, start, end, dict(sorted(crops[track].items()))))
     if not cuts:
-        raise InputError(f"{listed}: no box shows enough of a person in {video}; pass the tracks of this video")
+        raise NoTracks(f"{listed}: no box shows enough of a person in {video}; pass the tracks of this video")
     if omitted := len(by_track) - len(cuts):
         logger.warning(
             "%s: %s left out, because no frame shows enough of the person", clip.name, counted(omitted, "tracklet")

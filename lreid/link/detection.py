@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from lreid.data.tracker_boxes import Box
+from lreid.data.tracker_boxes import Box, NoTracks
 from lreid.data.videos import Tracked, open_video, shown
-from lreid.errors import InputError
 from lreid.extras import Extra
 
 cv2 = Extra("cv2", "link")
@@ -30,7 +29,8 @@ def detect(tracked: Tracked) -> list[Box]:
     """Detect and track moving objects; return their boxes with track numbers, sorted by frame.
 
     Raises:
-        InputError: the video cannot be read, or nothing moves.
+        InputError: the video cannot be read.
+        NoTracks: nothing moves.
     """
     rate, frames = open_video(tracked)
     subtractor = cv2.createBackgroundSubtractorMOG2(history=500, varThreshold=25, detectShadows=True)
@@ -52,7 +52,7 @@ def detect(tracked: Tracked) -> list[Box]:
         tracks += new
     tracks_shown = [each for each in tracks if each[-1].frame - each[0].frame >= SHORTEST * rate]
     if not tracks_shown:
-        raise InputError(
+        raise NoTracks(
             f"{shown(tracked.frames)}: no object moves for {SHORTEST:g} s; pass a tracker's file as its tracks"
         )
     boxes = [box._replace(track=number) for number, track in enumerate(tracks_shown, start=1) for box in track]

@@ -291,6 +291,34 @@ def test_crops_are_on_the_disk_before_the_record_lists_them(
     assert {str(each) for each in (tmp_path / "linked" / "tracklets").rglob("*")} <= {*before}
 
 
+def test_a_camera_that_saw_nobody_is_left_out_of_its_day(
+    films: Path, linked: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = {file: file.read_bytes() for file in linked.rglob("*") if file.suffix in (".json", ".txt", ".html")}
+    (films / "empty.txt").write_text("")
+    (films / "outside.txt").write_text(f"1,1,{5 * WIDTH},0,{WIDTH},{HEIGHT},1")
+    still = cv2.VideoWriter(str(films / "still.avi"), cv2.VideoWriter_fourcc(*"MJPG"), 1, (WIDTH, HEIGHT))
+    for _ in range(SECONDS):
+        still.write(np.zeros((HEIGHT, WIDTH, 3), np.uint8))
+    still.release()
+    for files, reason in (
+        ({"video": "a-2.avi", "tracks": "empty.txt"}, "empty.txt: holds no tracks"),
+        ({"video": "a-2.avi", "tracks": "outside.txt"}, "outside.txt: no box shows enough of a person"),
+        ({"video": "still.avi"}, "still.avi: no object moves"),
+    ):
+        seen = yaml.safe_load((films / "day-2.yaml").read_text())["cameras"]
+        cameras = {"c": files | {"start": "2026-03-02T08:00:00"}, **seen}
+        (films / "day-4.yaml").write_text(yaml.safe_dump({"cameras": cameras}, sort_keys=False))
+        caplog.clear()
+        assert add(films, linked, 4) == 0
+        (line,) = [each for each in caplog.messages if "left out" in each]
+        assert line.startswith("c/20260302T080000: left out, because nobody was seen (") and reason in line
+        assert len(identities(linked)) == 12 and {each["camera"] for each in content(linked)["clips"]} == {"a", "b"}
+        assert not (linked / "tracklets" / "c").exists() and len([*(linked / "tracks").iterdir()]) == 4
+        assert lreid("undo", linked) == 0
+        assert {file: file.read_bytes() for file in before} == before
+
+
 def test_a_url_is_read_as_a_video_and_its_password_is_not_stored(films: Path, tmp_path: Path) -> None:
     clip = {"video": f"file://{films}/a-1.avi", "tracks": "a-1.txt", "start": "2026-03-01T08:00:00"}
     (films / "url.yaml").write_text(yaml.safe_dump({"cameras": {"a": clip}}))
@@ -311,7 +339,8 @@ def test_a_video_with_a_damaged_middle_is_named(films: Path, tmp_path: Path, cap
 
 def no_tracks(films: Path, cameras: dict) -> None:
     (films / "empty.txt").write_text("")
-    cameras["b"]["tracks"] = "empty.txt"  # found when a is cut
+    for each in cameras.values():
+        each["tracks"] = "empty.txt"
 
 
 def cut_off(films: Path, cameras: dict) -> None:
