@@ -42,6 +42,7 @@ ARGUMENTS = {  # config keys that replace names of arguments in errors, for lrei
     "index_device": "EVAL.INDEX_DEVICE",
     "index_float16": "EVAL.INDEX_FLOAT16",
     "resume": "--resume",
+    "root": "DATA.ROOT",
     "skip_bad": "DATA.SKIP_BAD_IMAGES",
     "workers": "DATA.WORKERS",
 }

@@ -76,7 +76,8 @@ def _refuse_training(args: argparse.Namespace) -> None:
     if images is not None:
         from lreid.data.custom import source_of
 
-        source_of(images, Path(cfg.DATA.ROOT))
+        with naming_keys(root="DATA.ROOT"):
+            source_of(images, Path(cfg.DATA.ROOT))
 
 
 def _refuse_test(args: argparse.Namespace) -> None:

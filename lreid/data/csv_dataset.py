@@ -74,13 +74,6 @@ def load(file: Path, *, cameras: CameraPolicy = "apart", root: Path | None = Non
             domain has only one of query and gallery.
     """
     rows = read_rows(file, root=root)
-    # One existing path proves that the base folder is right. The others need not exist: a user may have deleted the
-    # images of past tasks before resuming a run.
-    if not any(os.path.exists(file.parent / row.path) for row in rows):  # exists() is False for impossible paths
-        raise InputError(
-            f"{file}:{rows[0].line}: none of the images exists, for instance {file.parent / rows[0].path}; "
-            f"paths must be relative to {file.parent}, or absolute"
-        )
     return [_data_set(file, domain, rows, cameras) for domain in dict.fromkeys(row.domain for row in rows)]
 
 
@@ -160,6 +153,14 @@ def read_rows(file: Path, *, splits: bool = True, named: bool = True, root: Path
             rows.append(row)
     if not rows:
         raise InputError(f"{file}: holds no images; write one line per image below the header")
+    # One existing path proves that the base folder is right. The others need not exist: a user may have deleted the
+    # images of past tasks before resuming a run.
+    if not any(os.path.exists(file.parent / row.path) for row in rows):  # exists() is False for impossible paths
+        tried = dict.fromkeys(str(folder / rows[0].path) for folder in (file.parent, root) if folder is not None)
+        raise InputError(
+            f"{file}:{rows[0].line}: none of the images exists, for instance {' or '.join(tried)}; pass root='DIR', "
+            "the folder to which the paths are relative"
+        )
     return rows
 
 

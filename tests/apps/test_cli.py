@@ -260,6 +260,31 @@ def test_an_unknown_option_is_told_with_the_nearest(capsys: pytest.CaptureFixtur
     assert "--epoch" in (error := capsys.readouterr().err.splitlines()[-1]) and "--epochs" in error
 
 
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        ("data check own:list.csv", "--root"),
+        ("data check csv:split.csv", "--root"),
+        ("data check list.csv", "--root"),
+        ("search build g list.csv --checkpoint zoo:people-small", "--root"),
+        ("train list.csv", "DATA.ROOT"),
+        ("train BENCHMARK.TRAIN csv:split.csv --out run", "DATA.ROOT"),
+        ("test --checkpoint zoo:people-small --csv split.csv", "DATA.ROOT"),
+    ],
+)
+def test_a_list_whose_images_are_elsewhere_is_told_with_the_option_for_their_folder(
+    command: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "list.csv").write_text("path,pid,camid\na.jpg,anna,1\nb.jpg,ben,1\n")
+    (tmp_path / "split.csv").write_text("path,pid,split\na.jpg,anna,train\nb.jpg,ben,query\nc.jpg,ben,gallery\n")
+    name, *words = command.split()
+    assert run_command(name, words, prog=f"lreid {name}") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "csv:2: none of the images exists, for instance " in line
+    assert f"or datasets/a.jpg; pass {option} DIR, the folder to which" in line
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_on_windows_what_does_not_work_is_refused_by_name(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -211,7 +211,10 @@ FAULTS = {
     ),
     "missing columns": (["path,camid"], "csv:1: the header lacks pid, split; .* found path,camid$"),
     "empty domain": (["path,pid,camid,split,domain", "a.jpg,1,0,train,"], "csv:2: domain is empty"),
-    "wrong base folder": ([f"images/{row}" for row in ROWS], "csv:2: none of the images exists, .*images/b.jpg"),
+    "wrong base folder": (
+        [f"images/{row}" for row in ROWS],
+        "csv:2: none of the images exists, .*images/b.jpg; pass root='DIR'",
+    ),
 }
 
 

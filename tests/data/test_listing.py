@@ -180,7 +180,7 @@ def test_two_folders_agree_on_how_they_are_labelled(tmp_path: Path) -> None:
 
 
 def test_csv_by_domain(tmp_path: Path) -> None:
-    file = tmp_path / "index.csv"
+    file = touch(tmp_path, "q.jpg") / "index.csv"
     file.write_text(
         "path,pid,camid,split,domain\nq.jpg,10,1,query,north\ng.jpg,9,2,gallery,north\nj.jpg,-1,2,gallery,north\n"
         "s.jpg,a,x,query,south\nt.jpg,a,y,gallery,south\n"
@@ -201,7 +201,7 @@ def test_csv_by_domain(tmp_path: Path) -> None:
 
 
 def test_junk_is_left_out_however_it_is_spelled(tmp_path: Path) -> None:
-    file = tmp_path / "index.csv"
+    file = touch(tmp_path, "q.jpg") / "index.csv"
     file.write_text("path,pid,camid,split\nq.jpg,0.0,1.0,query\ng.jpg,0.0,2.0,gallery\nj.jpg,-1.0,2.0,gallery\n")
     (own,) = csv_tests(file)
     assert own.gallery == (Record(str(tmp_path / "g.jpg"), 1, 2),) and own.has_cameras

@@ -39,7 +39,7 @@ def test_a_list_in_a_folder_tells_more_than_its_folders(tmp_path: Path) -> None:
 
 def test_who_is_not_known_may_be_in_a_list(tmp_path: Path) -> None:
     lines = ["path,pid,camid", "a.jpg,,2", "b.jpg,anna,", "c.jpg,anna,-1.0", "d.jpg,-1.0,2"]
-    (tmp_path / "list.csv").write_text("\n".join(lines))
+    (touch(tmp_path, "a.jpg") / "list.csv").write_text("\n".join(lines))
     images = list_images([tmp_path / "list.csv"], "gallery")
     assert told(images) == [("a.jpg", None, "2"), ("b.jpg", "anna", None), ("c.jpg", "anna", None)]
     (tmp_path / "list.csv").write_text("\n".join([*lines, "e.jpg,nan,2"]))
@@ -74,12 +74,12 @@ def test_an_image_that_is_listed_twice_keeps_its_name(tmp_path: Path) -> None:
 
 
 def test_queries_keep_the_names_that_they_were_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(touch(tmp_path, "q/cam1/anna/1.jpg", "q/0002_c3.jpg", "c9/2.jpg"))
-    (tmp_path / "list.csv").write_text("path,pid,camid,split\nq/a.jpg,1,4,query\nq/b.jpg,1,5,gallery\n")
+    monkeypatch.chdir(touch(tmp_path, "q/cam1/anna/1.jpg", "q/0002_c3.jpg", "c9/2.jpg", "r/a.jpg"))
+    (tmp_path / "list.csv").write_text("path,pid,camid,split\nr/a.jpg,1,4,query\nr/b.jpg,1,5,gallery\n")
     with pytest.raises(InputError, match="gone.jpg: no such folder or file"):
         list_queries([Path("gone.jpg")])
     queries = list_queries([Path("q"), Path("c9/2.jpg"), Path("list.csv")])
-    expected = {"q/0002_c3.jpg": "3", "q/cam1/anna/1.jpg": "1", "c9/2.jpg": None, "q/a.jpg": "4"}
+    expected = {"q/0002_c3.jpg": "3", "q/cam1/anna/1.jpg": "1", "c9/2.jpg": None, "r/a.jpg": "4"}
     assert {query.path: query.camera for query in queries} == expected
 
 

@@ -304,6 +304,7 @@ def test_the_share_of_same_matches_is_that_of_the_finished_index(tmp_path):
 
 
 def test_faulty_times_are_told(world, tmp_path):
+    (tmp_path / "a.jpg").touch()
     (tmp_path / "index.csv").write_text("path,pid,camid,split,time\na.jpg,1,1,gallery,noon\n")
     with pytest.raises(InputError, match=r"index.csv: time of .*a.jpg is 'noon'; write whole seconds"):
         search.list_images([tmp_path / "index.csv"], "gallery")
