@@ -78,11 +78,10 @@ class Undrawn:
 @pytest.fixture(scope="session", autouse=True)
 def _undrawn_charts() -> Iterator[None]:
     """Drawing takes longer than a tiny run, so only tests with the fixture ``drawn`` do it."""
-    from lreid.report import chart_sections
-    from lreid.training import run_folder as used_in
+    from lreid.report import chart_sections, plots
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(used_in, "learning_curve", lambda results: Undrawn())
+        patch.setattr(plots, "learning_curve", lambda results: Undrawn())
         patch.setattr(chart_sections, "line_chart", lambda lines, title, axis: Markup("<svg></svg>"))
         yield
 

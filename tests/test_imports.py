@@ -101,6 +101,13 @@ def test_loading_a_model_brings_no_more_than_it_needs() -> None:
     assert not heavy & {name.split(".")[0] for name in loaded}
 
 
+def test_training_loads_the_report_when_a_run_writes_it() -> None:
+    code = "import sys, lreid.apps.train; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=PACKAGE.parent, text=True, capture_output=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "lreid.training.run" in loaded and not {"lreid.report", "jinja2"} & loaded
+
+
 OFFLINE = (
     "search info gallery",
     "search rollback gallery",

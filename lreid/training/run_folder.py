@@ -1,5 +1,7 @@
 """The run folder: checkpoints, results, log and report."""
 
+from __future__ import annotations
+
 import logging
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -14,12 +16,10 @@ from lreid import results as ledger
 from lreid.checkpoint import CURRENT, PREVIOUS, save_checkpoint
 from lreid.errors import InputError
 from lreid.files import lock, make_folder, remove_leftovers, write_atomically, write_text
-from lreid.report.page import Progress, links_in, write_page, write_report
-from lreid.report.plots import learning_curve
-from lreid.report.tables import task_table
 from lreid.results import Results
 
 if TYPE_CHECKING:
+    from lreid.report.page import Progress
     from lreid.training.loggers import Logger
 
 logger = logging.getLogger("lreid")
@@ -103,7 +103,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         if self.live is not None:  # the run stopped early: the page stops refreshing
             with suppress(InputError):
                 self.require_ours()
-                write_page(self.path / "report.html", [self.live], links=links_in(self.path))
+                self._write_page(self.live)
         for each in self.loggers:
             each.close()
         if self.handler is not None:
@@ -188,6 +188,10 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         """Print the table of finished tasks, and write the learning curve and the report."""
         if not self.writes:
             return
+        from lreid.report.page import write_report
+        from lreid.report.plots import learning_curve
+        from lreid.report.tables import task_table
+
         self.live = None
         self.require_ours()
         logger.info("\n%s\n", task_table(results))
@@ -213,9 +217,14 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         self.live = results
         try:
             self.require_ours()
-            write_page(self.path / "report.html", [results], links=links_in(self.path), progress=progress)
+            self._write_page(results, progress)
         except InputError as error:  # saving a checkpoint will report the problem
             logger.debug("%s", error)
+
+    def _write_page(self, results: Results, progress: Progress | None = None) -> None:
+        from lreid.report.page import links_in, write_page  # imported here, because only a run needs reports
+
+        write_page(self.path / "report.html", [results], links=links_in(self.path), progress=progress)
 
     def log_scalars(self, entry: Mapping[str, float], step: int) -> None:
         """Send the loss terms and the learning rate of an epoch to the loggers."""

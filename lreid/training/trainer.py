@@ -27,8 +27,6 @@ from lreid.evaluation.evaluator import Evaluator, TestFigures
 from lreid.evaluation.observer import Observer
 from lreid.methods import Method
 from lreid.models.embedder import Embedder
-from lreid.report.page import Progress
-from lreid.report.tables import duration
 from lreid.results import Results
 from lreid.training.batches import Batching
 from lreid.training.history import History
@@ -407,6 +405,8 @@ class Trainer:
 
     def _show_progress(self) -> None:
         """Write the progress to the log and the report page as soon as the time per step is known."""
+        from lreid.report.page import Progress
+
         task, done = self.at.task, self._steps_done - self.steps_then
         if not done:
             return
@@ -428,6 +428,8 @@ class Trainer:
 
     def _show_status(self) -> None:
         """Show the remaining time and the last loss terms to the right of the progress bar."""
+        from lreid.report.tables import duration
+
         entry = self.results["loss_history"][-1:] or [{}]
         terms = {name: f"{value:.3f}" for name, value in entry[0].items() if name not in ("task", "epoch", "lr")}
         self.bar.set_postfix({"left": duration(self._left())} | terms, refresh=False)

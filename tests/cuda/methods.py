@@ -23,7 +23,7 @@ from tiny import FEW, broken_off, tiny_config
 from torch.optim import Adam
 
 from lreid.methods import dask
-from lreid.training import run_folder
+from lreid.report import page
 from lreid.training.run import train
 from lreid.training.run_folder import RunFolder
 from lreid.training.trainer import Trainer
@@ -78,7 +78,7 @@ logging.getLogger("lreid").setLevel(logging.ERROR)
 RunFolder.report_task = lambda self, results: None  # type: ignore[method-assign]  # drawing takes longer than the run
 os.fsync = os.fstat  # as in conftest.py, and the next
 look_up_and_draw_once(pytest.MonkeyPatch())
-run_folder.write_page = lambda *args, **more: None  # type: ignore[assignment]
+page.write_page = lambda *args, **more: None  # type: ignore[assignment]
 
 if __name__ == "__main__":
     out, *names = sys.argv[1:]

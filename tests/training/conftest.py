@@ -8,7 +8,7 @@ from PIL import Image
 from tiny import FEW, tiny_config
 
 from lreid.data.synthetic import draw, load_synthetic
-from lreid.training import run_folder
+from lreid.report import page
 from lreid.training.run import train
 
 
@@ -23,8 +23,8 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def unwritten_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     """To write the page of a tiny run takes longer than the steps between."""
-    monkeypatch.setattr(run_folder, "write_page", lambda *args, **options: None)
-    monkeypatch.setattr(run_folder, "write_report", lambda path: None)
+    monkeypatch.setattr(page, "write_page", lambda *args, **options: None)
+    monkeypatch.setattr(page, "write_report", lambda path: None)
 
 
 @pytest.fixture
