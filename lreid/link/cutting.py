@@ -18,12 +18,13 @@ from lreid.errors import InputError, counted
 from lreid.files import write_file
 from lreid.link.detection import detect
 from lreid.link.tracklets import crop_quality
-from lreid.reading import misfit, parse_yaml, read_text
+from lreid.reading import misfit, parse_yaml, read_text, refuse_unreadable
 
 logger = logging.getLogger("lreid")
 
 BOXES = "boxes.csv"  # file with the boxes of a tracklet; its columns are frame, left, top, width, height
-FORM = {"cameras": {str: {"video": str, "tracks?": str, "start?": object, "rate?": (int, float)}}, "travel?": [list]}
+CAMERA: dict[str, Any] = {"video": str, "tracks?": str, "start?": object, "rate?": (int, float)}
+FORM: dict[str, Any] = {"cameras": {str: CAMERA}, "travel?": [list]}
 UTC = datetime.timezone.utc
 
 
@@ -70,15 +71,23 @@ def read_cameras(file: Path) -> tuple[list[Clip], list[tuple[str, str, float]]]:
     """Read recordings and minimum travel times between cameras (A, B, seconds) from a YAML file.
 
     Raises:
-        InputError: the file cannot be read, a camera occurs twice, a file is missing, or a value is invalid.
+        InputError: the file cannot be read, a camera occurs twice, a key is unknown, a file is missing, or a value is
+            invalid.
     """
     try:
         content = parse_yaml(read_text(file))
         fault = misfit(content, FORM)
     except (OSError, ValueError) as error:
-        fault = getattr(error, "strerror", None) or str(error)
+        refuse_unreadable(error, file, "list of cameras")
+        fault = str(error)
     if fault or not content["cameras"]:
         raise InputError(f"{file}: {fault or 'lists no camera'}; write cameras: NAME: {{video: …, tracks: …}}")
+    mappings: list[tuple[str, dict[str, Any], dict[str, Any]]] = [("", content, FORM)]
+    mappings += [(f"cameras.{camera}.", of, CAMERA) for camera, of in content["cameras"].items()]
+    for where, keys, form in mappings:
+        allowed = [name.removesuffix("?") for name in form]
+        if unknown := [key for key in keys if key not in allowed]:
+            raise InputError(f"{file}: {where}{unknown[0]} is unknown; it may have the keys {', '.join(allowed)}")
     clips = []
     for camera, of in content["cameras"].items():
         if "/" in camera or not camera.strip() or not camera.isprintable() or camera.startswith("."):

@@ -364,6 +364,10 @@ BAD = {
         "start is '1970-01-01T00:00:00+01:00'",
     ),
     "a start that is yes": (lambda films, cameras: cameras["a"].update(start=True), "start is True"),
+    "a key of a camera that is unknown": (
+        lambda films, cameras: cameras["a"].update(track=cameras["a"].pop("tracks")),
+        "cameras.a.track is unknown; it may have the keys video, tracks, start, rate",
+    ),
     "a rate that is none": (lambda films, cameras: cameras["a"].update(rate=0), "rate is 0"),
     "no file of tracks": (lambda films, cameras: cameras["b"].update(tracks="none.txt"), "none.txt: no such file"),
     "no video": (lambda films, cameras: cameras["a"].update(video="none.avi"), "none.avi: no such video"),
@@ -405,5 +409,8 @@ def test_corrections_that_contradict_are_refused(films: Path, linked: Path, tmp_
         assert lreid(*words) == 2
         error = capsys.readouterr().err
         assert message in error and error.count("\n") == 1
+    (films / "keys.yaml").write_text("cameras:\n  a: {video: a-1.avi}\ntravels: []\n")
+    for name, message in (("keys.yaml", "travels is unknown"), (".", "is a folder; name a list of cameras in it")):
+        assert lreid("add", linked, films / name) == 2 and message in capsys.readouterr().err
     (films / "twice.yaml").write_text("cameras:\n  a: {video: a-1.avi}\n  a: {video: a-1.avi}\n")
     assert lreid("add", linked, films / "twice.yaml") == 2 and "is in line 2" in capsys.readouterr().err
