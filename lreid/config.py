@@ -347,7 +347,7 @@ def _parsed(text: str, source: str) -> dict[str, Any]:
     try:
         content = parse_yaml(text)
     except ValueError as error:
-        raise InputError(f"{source}: not valid YAML: {error}") from None
+        raise InputError(f"{source}: not valid YAML: {error}; correct it, or name another file") from None
     if not isinstance(content, dict):
         raise InputError(f"{source}: must contain lines KEY: value, not a {type(content).__name__}")
     return content

@@ -23,7 +23,7 @@ from lreid.data.schemes import file_of, image_scheme
 from lreid.errors import InputError, OutOfMemory, refuse_out_of_memory
 from lreid.extras import Extra
 from lreid.files import write_file
-from lreid.reading import require_regular
+from lreid.reading import refuse_unreadable, require_regular
 
 # The formats that PIL may use, whatever the suffix of a file. Of PIL's other formats, EPS would start Ghostscript.
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP") + ("AVIF",) * bool(find_spec("PIL.AvifImagePlugin"))
@@ -291,7 +291,7 @@ def decode(path: str | Path, content: BytesIO | None = None) -> np.ndarray:
                 ImageOps.exif_transpose(image, in_place=True)
             return rgb_of(image)
     except Exception as error:  # PIL's decoders raise many kinds of exceptions for damaged files
-        refuse_out_of_memory(error, path)
+        refuse_unreadable(error, path)
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"{path}: image cannot be decoded ({reason}); replace it") from None
 

@@ -159,7 +159,8 @@ def image_files(folder: Path) -> list[Path]:
         InputError: the folder does not exist or contains no image, or a subfolder cannot be read.
     """
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder; check the path")
+        fault = "is a file; name the folder of the images" if folder.exists() else "no such folder; check the path"
+        raise InputError(f"{folder}: {fault}")
     others: Counter[str] = Counter()
     try:
         images = _images_below(folder, frozenset(), others)
@@ -169,7 +170,7 @@ def image_files(folder: Path) -> list[Path]:
         ) from None
     warn_of_others(folder, others)
     if not images:
-        raise InputError(f"{folder}: holds no images ({' '.join(SUFFIXES)}), directly or in subfolders")
+        raise InputError(f"{folder}: holds no images ({' '.join(SUFFIXES)}), directly or in subfolders; check the path")
     return sorted(images)
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from PIL import Image
 
 from lreid.data.records import DataSet
-from lreid.errors import ArgumentError
+from lreid.errors import ArgumentError, counted
 from lreid.reading import require_regular
 
 LARGEST, FEWEST = 24, 2  # maximum and minimum number of identities per batch
@@ -82,7 +82,9 @@ def propose(
     smallest = number // tasks
     if smallest < FEWEST:
         raise ArgumentError(
-            "tasks", f"is {tasks}, but {short} has {number} identities to train on, and a task needs two or more"
+            "tasks",
+            f"is {tasks}, but {short} has {counted(number, 'identity')} to train on, and a task needs two or more; "
+            "lower it, or add identities",
         )
     each = int(median(images for count in counts for images in count.values()))
     typical = typical_size(data_sets)

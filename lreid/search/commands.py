@@ -71,6 +71,8 @@ def build(
         InputError: the gallery already exists, or an argument is invalid; nothing is written.
     """
     place = place_of(where)
+    if isinstance(place, FilePlace) and place.path.is_dir():
+        raise InputError(f"{where}: is a folder; pass the name of the new gallery first, and then the images")
     if place.exists():
         raise InputError(f"{where}: already exists; add images to it, or choose a different name")
     if isinstance(place, FilePlace):

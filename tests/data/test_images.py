@@ -247,6 +247,18 @@ def test_no_thread_is_just_about_to_end_when_a_loader_process_may_be_forked(reco
         assert set(os.listdir("/proc/self/task")) <= before
 
 
+def test_an_image_is_not_damaged_where_it_may_not_be_read(tmp_path, monkeypatch):
+    path = tmp_path / "a.png"
+    Image.new("RGB", (8, 16)).save(path)
+
+    def load(self):
+        raise PermissionError(13, "Permission denied")  # a test that runs as root may read every file
+
+    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", load)
+    with pytest.raises(InputError, match=r"a.png: cannot be read \(Permission denied\); correct its permissions"):
+        read_image(path)
+
+
 def test_an_image_is_not_damaged_where_memory_ran_out(tmp_path, monkeypatch):
     """Neither is it skipped: it may be whole."""
     path = tmp_path / "a.png"

@@ -225,6 +225,8 @@ def test_numbers_are_sorted_as_numbers() -> None:
 def test_what_is_wrong_with_folders(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="gone: no such folder"):
         list_folder(tmp_path / "gone")
+    with pytest.raises(InputError, match="0001_c1.jpg: is a file; name the folder of the images"):
+        folders_test(touch(tmp_path, "0001_c1.jpg") / "0001_c1.jpg", tmp_path)
     with pytest.raises(InputError, match="holds no images"):
         list_folder(touch(tmp_path / "empty", "notes.txt"))
     with pytest.raises(InputError, match="no query images except junk"):

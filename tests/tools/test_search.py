@@ -100,6 +100,7 @@ def damage(world: Path) -> dict[Path, bytes]:
         ("calibrate empty.gallery q", "empty.gallery: contains no images; add some"),
         ("build new.gallery nothing --checkpoint model.pt", "nothing: holds no images"),
         ("build good.gallery q --checkpoint model.pt", "good.gallery: already exists"),
+        ("build q g --checkpoint model.pt", "q: is a folder; pass the name of the new gallery first, and then the"),
         (
             "build new.gallery g --checkpoint diverged.pt",
             "diverged.pt: backbone.0.weight is not a tensor of finite numbers",

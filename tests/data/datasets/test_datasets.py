@@ -80,6 +80,14 @@ def test_unknown_name_names_the_nearest(name, nearest):
         load_datasets(name, Sources("datasets"))
 
 
+@pytest.mark.parametrize("name", ["shop", "my/shop"])
+def test_a_folder_is_named_with_its_scheme(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).mkdir(parents=True)
+    with pytest.raises(InputError, match=f"^{name}: is not the name of a data set; write own:{name}, or csv:{name} "):
+        load_datasets(name)
+
+
 @pytest.mark.parametrize("name", ["dukemtmc", "DukeMTMC-reID", "dukemtmcreid"])
 def test_duke_is_withdrawn(name):
     with pytest.raises(InputError, match="withdrawn.*lreid-order1-noduke, lreid-order2-noduke and lpw-order1"):
