@@ -24,11 +24,12 @@ def asymmetric_supcon_loss(
     of the other rows of its class. The loss is the sum of the anchors' loss terms, divided by the number of *all* rows
     and multiplied by ``temperature / base_temperature``.
 
-    Source: Cha et al., "Co²L: Contrastive Continual Learning", ICCV 2021, Eq. 10. The divisor and the factor come from
-    Co²L's official code, where they balance this loss with the distillation. Co²L's paper prints a sum over the
-    anchors, which is ``B * V`` times this loss with ``base_temperature=temperature``. If ``current_classes`` contains
-    all labels, the loss is the usual SupCon loss (Khosla et al., NeurIPS 2020). If a class has only one row, the loss
-    term of this row is 0; in Co²L's official code, it is NaN. The loss is computed in float64 from log-probabilities.
+    Source: Cha et al., "Co²L: Contrastive Continual Learning", ICCV 2021, Eq. 10. Co²L's official code also divides by
+    the number of rows and multiplies by ``temperature / base_temperature``, which weights this loss relative to the
+    distillation loss. Co²L's paper prints a sum over the anchors, which is ``B * V`` times this loss with
+    ``base_temperature=temperature``. If ``current_classes`` contains all labels, the loss is the usual SupCon loss
+    (Khosla et al., NeurIPS 2020). If a class has only one row, the loss term of this row is 0; in Co²L's official code,
+    it is NaN. The loss is computed in float64 from log-probabilities.
 
     Args:
         projections: ``(B, V, D)`` float unit vectors, ``V >= 1`` views of each image.

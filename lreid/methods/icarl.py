@@ -30,8 +30,8 @@ class ICaRL(LwF):
       :class:`BoTFineTuning`.
     * The loss is a sum over identities, as in iCaRL's paper; the code of mammoth uses the mean.
     * With K identities, both models use the shifted sigmoid ``g(z) = 1 / (1 + (K - 1) exp(-z))``, so that ``z = 0``
-      gives 1 / K. iCaRL's linear layer has a bias for this purpose. BoT's linear layer has no bias and its input
-      features have mean 0, so the layer cannot compute mostly negative logits.
+      gives 1 / K. In iCaRL's official code, the bias of the linear layer learns such a shift. BoT's linear layer
+      has no bias and its input features have mean 0, so the layer cannot compute mostly negative logits.
     * Retrieval compares features, as in every method of lreid. The nearest-mean classifier of iCaRL's paper covers only
       training identities, which never occur in a re-ID test set.
 

@@ -147,7 +147,7 @@ class PAD(Method):
 
     @property
     def later(self) -> int:
-        """Index into pairs of values for the first and for later tasks: 0 in the first task, otherwise 1."""
+        """Return 0 during the first task and 1 during later tasks: the position of a value in options with two values."""
         return min(self.finished, 1)
 
     # ------------------------------------------------------------ stage 1
