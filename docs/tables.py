@@ -56,6 +56,7 @@ COLUMNS = {
     "stored_networks_mib": ("stored networks, MiB", ".1f"),
     "stored_domain_mib": ("stored per domain, MiB", ".1f"),
     "stored_identity_kib": ("stored per identity, KiB", ".0f"),
+    "adapter_kib": ("size of an adapter, KiB", ""),
 }  # column of a list of runs: heading, format of its figures ("" for a setting, printed as it stands)
 OVER_TASKS = {"mean_over_tasks_mAP", "forgetting", "plasticity", "reindex_free_mAP"}  # joint training has one task
 COUNTS = ",.0f"  # the format of counts, which have no spread
