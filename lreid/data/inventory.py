@@ -112,7 +112,7 @@ def faults(data_set: DataSet, *, renumbered: bool = False) -> list[str]:
     camera.
 
     Args:
-        renumbered: whether a number in training and test lists means different people.
+        renumbered: whether an identity number means different people in the training list and in the test lists.
     """
     trained = {record.pid for record in data_set.train}
     cameras: dict[int, set[int]] = {}

@@ -222,7 +222,7 @@ def batch_loader(batches: TaskBatches, *, workers: int, pin_memory: bool) -> Ite
 
 @contextmanager
 def naming_dead_workers(workers: int) -> Iterator[None]:
-    """Replace torch's error about a dead worker by a one-line error, wherever in the block torch raises it.
+    """Within a context, replace torch's error about a dead worker process by a one-line error.
 
     Raises:
         InputError: a worker has died.

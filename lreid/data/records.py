@@ -113,8 +113,8 @@ class Task:
     Attributes:
         index: position in the sequence, counted from 0.
         name: name in tables, for example ``market1501 3/10``.
-        records: training images; ``pid`` is the class label. The labels of all tasks are the numbers ``0 .. C-1``,
-            ascending from task to task. If tasks are groups of cameras or dates, an identity has the same label in all
+        records: training images; ``pid`` is the class label. The C class labels of a benchmark are 0 to C - 1; later
+            tasks have higher labels. If tasks are groups of cameras or dates, an identity has the same label in all
             tasks.
         held_out: test images of the task's classes, with class labels; empty in re-identification.
         shared_classes: number of classes that all tasks of a domain-incremental sequence share; 0 if tasks have

@@ -101,7 +101,7 @@ class Sampler(data.Sampler[list[int]]):
         raise NotImplementedError
 
     def _dealt(self, deck: np.ndarray, own: int) -> np.ndarray:
-        """Deal the exemplars in ``deck`` in turn to batches of ``own`` task images: indices (batches, n)."""
+        """Deal the exemplars in ``deck`` in turn to all batches of ``own`` task images, as indices (batches, n)."""
         count = min(max(round(self.ratio * own), 1), len(deck))
         return np.resize(deck, (self.batches_per_epoch, count))  # np.resize starts again at the end of the deck
 
@@ -184,7 +184,7 @@ class IdentitySampler(Sampler):
         ]
 
     def _groups(self, shuffled: np.ndarray) -> list[np.ndarray]:
-        """Cut the images of one identity into disjoint blocks of K images: at least one, at most one per batch."""
+        """Cut the images of one identity into disjoint blocks of K images: one block or more, at most one per batch."""
         size = self.images_each
         count = min(max(len(shuffled) // size, 1), self.batches_per_pass)
         return [self._block(shuffled[number * size :][:size]) for number in range(count)]
@@ -198,8 +198,8 @@ class CameraSampler(IdentitySampler):
 
     An identity occurs at most once per pass over the task. For each identity, the sampler draws one image, and K - 1
     images of the same identity from other cameras. If no other camera saw the identity, the K - 1 images are drawn from
-    all its other images. If the identity has too few images, images are repeated. With ``passes="images"``, an epoch
-    has as many batches as the task has images, divided by the batch size.
+    all its other images. If the identity has too few images, images are repeated. With ``passes="images"``, the number
+    of batches per epoch is the number of the task's images divided by the batch size.
 
     Source: ``RandomMultipleGallerySampler`` in the official code of LSTKC, DKP and DASK. If an identity has a single
     image, the official sampler draws it once, which shifts the rest of the batch by K - 1 places. lreid's sampler draws

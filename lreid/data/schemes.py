@@ -49,7 +49,7 @@ class Sources:
     synthetic: Mapping[str, Any] = field(default_factory=dict)
 
     def existing(self, path: str, kind: str) -> Path:
-        """Return the path if it exists, otherwise the same path in ``root``; errors call a missing path a ``kind``.
+        """Return the path if it exists, otherwise the same path in ``root``; ``kind`` is a noun for it in errors.
 
         Raises:
             InputError: the path exists neither in the working directory nor in ``root``.
@@ -69,7 +69,7 @@ class Scheme:
             ``SCHEME:``, the sources and the number of the split.
         read: function that returns the image (H, W, 3) uint8 RGB at a path, or None if images are plain files.
         file: function that returns the file from which the image at a path is computed, or None if there is none.
-        content: function that returns all bytes besides the file that determine the image at a path.
+        content: function that returns all bytes that determine the image at a path, except those of ``file``.
     """
 
     load: Callable[[str, Sources, int], list[DataSet]]

@@ -107,8 +107,8 @@ class Spec:
             with None, whole archives are unpacked.
         splits: number of random splits over which figures are averaged.
         cameras: whether file names contain cameras.
-        renumbered: whether test identities are numbered from 0 again, so that a number means different people in
-            training and test lists.
+        renumbered: whether test identities are numbered from 0 again, so that a number means different people in the
+            training list and in the test lists.
         published: published counts of identities, images and cameras.
         remark: remark for the table of all data sets.
     """

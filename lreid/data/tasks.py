@@ -93,7 +93,7 @@ def build_benchmark(
 ) -> Benchmark:
     """Build a sequence of tasks, and test sets of ``learned``, ``train`` and ``unseen``, in this order.
 
-    The class label of an identity is its position in the sequence. Without ``cut.groups``, tasks share no identities.
+    Identities get class labels in the order of the tasks. Without ``cut.groups``, tasks share no identities.
 
     Args:
         name: name of the benchmark in tables.

@@ -24,8 +24,8 @@ def load(name: str, sources: Sources, split: int = 0) -> list[DataSet]:
     The data set must be in ``sources.root``, in a folder with the name that torchreid expects. If the folder of the
     data set is missing, lreid raises an error, so that torchreid does not try to download it. Records are sorted by
     path. Test identities have the numbers of the data set's authors. torchreid numbers training identities in the
-    arbitrary order of a ``set``. lreid numbers them in the order of their first paths instead, beginning after the last
-    test identity. Junk (-1) is dropped, and distractors (0) stay in the gallery.
+    arbitrary order of a ``set``. lreid instead sorts training identities by the path of their first image, and gives
+    them the numbers after the last test identity. Junk (-1) is dropped, and distractors (0) stay in the gallery.
 
     Args:
         name: name of an image data set of torchreid.

@@ -18,7 +18,7 @@ LARGEST = 2**53  # limit of frame and track numbers; above it, floats cannot hol
 
 
 class NoTracks(InputError):
-    """Raised if a recording has no tracks, as of a camera that saw nobody."""
+    """Raised if a recording has no tracks, for example because the camera saw nobody."""
 
 
 class Box(NamedTuple):
@@ -49,8 +49,8 @@ def read_tracks(file: Path, classes: Sequence[int] = ()) -> list[Box]:
 
     Args:
         file: results of a tracker, or a ``gt.txt`` file of MOT Challenge.
-        classes: classes of the boxes to read. If ``classes`` is empty, boxes of all classes are read; from a ``gt.txt``
-            with nine values per line, only pedestrians (class 1).
+        classes: classes of the boxes to read. If ``classes`` is empty, boxes of all classes are read, but only
+            pedestrians (class 1) from a ``gt.txt`` with nine values per line.
 
     Raises:
         InputError: the file cannot be read, or a line is faulty: values are missing, a frame number is below 1, width

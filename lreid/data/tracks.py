@@ -60,9 +60,9 @@ def from_tracks(
 ) -> int:
     """Write images ``out/images/CAMERA/TRACK/FRAME.jpg`` and their list, ``out/index.csv``.
 
-    Every camera becomes a domain with identities of its own, which :func:`lreid.data.custom.splits_of` splits. The list
-    has no column for cameras in this case, because each identity has a single camera. With ``same``, all cameras form
-    one domain, and the list has a column for cameras.
+    Without ``same``, every camera becomes a domain with identities of its own, and the list has no column for cameras,
+    because each identity has a single camera. With ``same``, all cameras form one domain, and the list has a column for
+    cameras. :func:`lreid.data.custom.splits_of` later splits the identities of each domain.
 
     Args:
         sources: videos, folders of frames, folders of MOT Challenge (``img1``) or MTMC (``vdo.avi``) with their
@@ -178,7 +178,7 @@ def _images(sequence: Tracked, choice: Choice, folder: Path) -> list[tuple[str, 
 
 
 def _cut(sequence: Tracked, choice: Choice, folder: Path) -> Iterator[tuple[str, str, str, int]]:
-    """Write a video's images one by one; yield the relative path, identity, camera and second of each image."""
+    """Write a video's images one by one; yield each image's relative path, identity, camera and time in seconds."""
     boxes = read_tracks(sequence.tracks, choice.classes)
     rate, frames = open_video(sequence)
     best = BestCrops(stretches_of(boxes, choice, rate))

@@ -9,9 +9,9 @@
     ├── images_labeled/     1_001_1_01.png …   (14096)
     └── classic_test_sets.json
 
-`lreid data prepare cuhk03_detected` writes all files that are listed below the line. Images that torchreid has prepared
-also work. The two config files are from <https://github.com/zhunzhong07/person-re-ranking>. `cuhk-03.mat` may be a
-MATLAB file of version 7.3 or of an older version. Reading an older file needs several GiB of memory.
+`lreid data prepare cuhk03_detected` writes all files below the horizontal line. Images that torchreid has prepared also
+work. The two config files are from <https://github.com/zhunzhong07/person-re-ranking>. `cuhk-03.mat` may be a MATLAB
+file of version 7.3 or of an older version. Reading an older file needs several GiB of memory.
 
 A file name gives the pair of cameras, the person, the view (which lreid uses as the camera) and the number of the
 image. A detector found the `detected` boxes; humans drew the `labeled` boxes. In a classic test set, every image of 100

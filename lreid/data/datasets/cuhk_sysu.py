@@ -9,7 +9,7 @@
         └── gallery/
 
 CUHK-SYSU is a data set for person search: it consists of scenes with bounding boxes of people. lreid needs the release
-with `Train.mat` and `TestG50.mat`; another release has no identities. `lreid data prepare cuhk_sysu` writes crops of
+with `Train.mat` and `TestG50.mat`; the other release has no identities. `lreid data prepare cuhk_sysu` writes crops of
 the boxes to `cuhksysu4reid/`, with the file names and the JPEG quality of AKA's code. lreid also reads crops in this
 layout that other code wrote. The folder `cuhksysu4reid/` may also be placed directly in the folder of all data sets.
 

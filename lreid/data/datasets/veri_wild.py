@@ -1,6 +1,8 @@
 """VERI-Wild (Lou et al., A Large Dataset and a New Method for Vehicle Re-Identification in the Wild, CVPR 2019).
 
-    datasets/VERI-Wild/ ├── images/00001/000001.jpg … └── train_test_split/
+    datasets/VERI-Wild/
+    ├── images/00001/000001.jpg …
+    └── train_test_split/
         ├── train_list.txt           (277797 lines)
         ├── test_3000_query.txt, test_3000.txt, …
         └── vehicle_info.txt

@@ -84,9 +84,9 @@ def load_synthetic(
 
     Args:
         domain: a key of :data:`DOMAINS`.
-        train_identities, test_identities: number of identities; ``pid`` is the identity's number in the address.
+        train_identities, test_identities: numbers of identities; the ``pid`` is the identity's number in an address.
         images_per_identity: number of images per identity, at least 3, which up to ``SEEN_BY`` cameras take in turn.
-        distractors: number of distractors: gallery images with pid 0, each of another identity that is not a query.
+        distractors: number of distractors: gallery images with pid 0, each of a different identity without a query.
         seed: seed of the population; other seeds give other identities in the same domain.
 
     Raises:
