@@ -52,8 +52,8 @@ class Matches:
     Attributes:
         scores: ``(Q, k)`` float32 cosine similarities.
         keys: ``(Q, k)`` int64 keys of the images in the gallery, see :meth:`Gallery.labels`.
-        ids, cams: ``(Q, k)`` identities and cameras in the form that the gallery was given: int64 (-1 if unknown), or
-            text (dtype object, ``None`` if unknown).
+        ids, cams: ``(Q, k)`` identities and cameras: int64 (-1 if unknown) if the gallery was built with integers, text
+            (dtype object, ``None`` if unknown) if it was built with text.
         times: ``(Q, k)`` int64.
         paths: ``(Q, k)`` strings.
         known: ``(Q, k)`` bool, whether a match has an identity and its score reaches the gallery's threshold. Without a
@@ -94,9 +94,9 @@ class Matches:
 class Gallery:
     """Features of images as unit vectors, with the identity, camera, time and path of each image.
 
-    Create a gallery with :meth:`build` or :meth:`load`. Identities and cameras are integers or text and are returned in
-    the form in which they were given. This class checks all arguments and passes only numbers to its store. The number
-    of a text label is a hash of the text, so that all processes use the same number.
+    Create a gallery with :meth:`build` or :meth:`load`. Identities and cameras are integers or text; searches return
+    the type with which the gallery was built. This class checks all arguments and passes only numbers to its store. The
+    number of a text label is a hash of the text, so that all processes use the same number.
 
     Attributes:
         store: the storage engine: faiss in this process, or Milvus.
@@ -196,7 +196,8 @@ class Gallery:
     ) -> Gallery:
         """Build a gallery of images.
 
-            gallery = lreid.Gallery.build("my/images", model="zoo:people") gallery.search("my/new").to_frame()
+            gallery = lreid.Gallery.build("my/images", model="zoo:people")
+            gallery.search("my/new").to_frame()
 
         Args:
             images: N images in any form of :meth:`lreid.models.Embedder.extract`, or their features, an array or tensor
@@ -205,10 +206,10 @@ class Gallery:
             ids, cams: ``(N,)`` identities and cameras, all integers or all text, see :mod:`lreid.identities`. A missing
                 value or -1 means unknown; ``None`` means that all are unknown. If ``ids`` and ``cams`` are both
                 ``None`` and ``images`` is a folder, lreid reads identities and cameras from the paths in it.
-            times: ``(N,)`` integers in seconds; -1 or ``None`` as for ``ids``.
-            model: the network of the features. For images, pass the network or its name for :func:`lreid.load_model`;
-                for features, pass the fingerprint of the network. The gallery accepts only features of the same network
-                afterwards.
+            times: ``(N,)`` integers in seconds; -1 means unknown, and ``None`` means that all are unknown.
+            model: the network that computes the features. For images, pass the network or its name for
+                :func:`lreid.load_model`; for features, pass the fingerprint of the network. The gallery accepts only
+                features of the same network afterwards.
             at: place of the gallery, see :func:`lreid.gallery.store.place_of`; with ``None``, the gallery stays in
                 memory until :meth:`save` names a file.
             device: see :meth:`load`.
@@ -270,12 +271,13 @@ class Gallery:
             raise
 
     def remove(self, paths: Files) -> None:
-        """Delete images with their features; with its last image, the name of an identity is deleted too.
+        """Delete images with their features; an identity without remaining images loses its name.
 
         After a removal, an ``hnsw`` gallery of faiss is built again from the remaining images.
 
         Args:
-            paths: names of images in the gallery, or the relative paths of images that were added without names.
+            paths: names of images in the gallery. The name of an image that was added without a name is its absolute
+                path, for which a relative path is accepted too.
 
         Raises:
             InputError: a path is not in the gallery, or the gallery is memory-mapped; in both cases, nothing is
@@ -311,8 +313,8 @@ class Gallery:
             images: Q images, or their features ``(Q, D)``, in the same forms as in :meth:`build`.
             k: number of matches per query, at most the size of the gallery or 10,000; missing matches are empty.
             query_ids, query_cams: ``(Q,)`` integers or text, needed only with ``exclude_same_camera``.
-            model: the network of the features as in :meth:`build`; for images, ``None`` means the network that built
-                the gallery.
+            model: the network that computes the features, as in :meth:`build`; for images, ``None`` means the network
+                that built the gallery.
             where: filter that limits cameras, identities and times.
             exclude_same_camera: whether to exclude images from the query's camera that show the query's identity;
                 without ``query_ids``, all images from the query's camera are excluded. For a query with an unknown

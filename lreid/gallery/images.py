@@ -18,7 +18,7 @@ Model: TypeAlias = "str | Embedder"  # the fingerprint of a network for features
 
 
 class Named(NamedTuple):
-    """Images or features with paths, identities and cameras; None if all identities or all cameras are unknown."""
+    """Images or features with paths, identities and cameras; ``ids`` or ``cams`` is None if all of them are unknown."""
 
     images: Any
     paths: Any

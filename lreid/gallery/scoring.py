@@ -17,9 +17,9 @@ from lreid.retrieval.scores import Metric
 
 
 class GallerySearch:
-    """Search for an evaluation that uses an existing gallery (cosine similarity) instead of building an index.
+    """Let an evaluation search an existing gallery by cosine similarity, instead of building an index.
 
-    This class has the interface of :class:`lreid.retrieval.FaissIndex`, and of the search that it builds.
+    An object of this class can replace a :class:`lreid.retrieval.FaissIndex` and the search that a FaissIndex builds.
 
     Args:
         gallery: gallery in faiss or Milvus.
@@ -28,7 +28,7 @@ class GallerySearch:
     Attributes:
         index: kind of index of the gallery.
         labels: labels of all images as numbers; a search returns row numbers of ``labels``.
-        seconds, megabytes: None, because lreid does not know the size of the index and the time to build it.
+        seconds, megabytes: None, because the size of the gallery's index and the time to build it are unknown.
     """
 
     seconds = None

@@ -158,7 +158,7 @@ class Place(Protocol):
         """Places of all other versions that exist, older and newer ones."""
 
     def beside(self) -> list[str]:
-        """Names of other stored data, which are other versions and unfinished files."""
+        """Names of the gallery's other versions and unfinished files."""
 
     def next(self) -> Place:
         """The place of the next version."""

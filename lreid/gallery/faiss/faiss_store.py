@@ -34,7 +34,7 @@ class FaissStore:
     Attributes:
         next_key: key that the next added image will get.
         path: path of the gallery's file, or None if it has no file yet.
-        seen: stamp of the file when it was last read or written, or None if there was no file.
+        seen: result of ``gallery_file.stamp`` when the file was last read or written; None if there was no file.
         read_only: whether the file is memory-mapped, in which case images cannot be added or removed.
     """
 
@@ -263,8 +263,8 @@ class FilePlace:
     def _take(self, chosen: Path, aside: Path, seen: Stamp | None) -> None:
         """Rename the chosen file to the name of this place, and the current file to ``aside``.
 
-        If a call is killed, the same call completes the renaming later. A file that is not a gallery is never replaced.
-        ``seen=None`` means that there must be no current file.
+        If a call is killed, another call with the same arguments completes the renaming. A file that is not a gallery
+        is never replaced. ``seen=None`` means that there must be no current file.
         """
         try:
             require_replaceable(self.path)

@@ -44,7 +44,7 @@ Stamp = tuple[int, ...]  # identity and state of a file, as the operating system
 
 
 def stamp(path: str | Path | int) -> Stamp:
-    """Return a stamp of a file, given by path or descriptor; it changes when the file is replaced or changed.
+    """Return a value that changes when a file, given by path or descriptor, is replaced or changed.
 
     Raises:
         OSError: the file does not exist.
@@ -58,7 +58,7 @@ def unchanged(path: str | Path, seen: Stamp | None) -> Iterator[None]:
     """Lock a file within a context, so that no other process of lreid can replace it.
 
     Raises:
-        InputError: the file was replaced or changed, because its stamp is not ``seen``.
+        InputError: the file was replaced or changed: its stamp is not ``seen``.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY)

@@ -10,8 +10,8 @@ ivfpq     searches the nearest of many lists of codes     D / 4 + 8             
 
 An index may consist of several parts, which are searched in parallel (:class:`Shards`). Parts and selectors use the
 keys of the whole gallery. lreid does not use ``IndexShards`` of faiss, because it returns images that a selector
-forbids (faiss issue 5581). With ``successive_ids``, ``IndexShards`` numbers the images of each part from 0, but passes
-the selector on unchanged.
+forbids (faiss issue 5581). With ``successive_ids``, ``IndexShards`` numbers the images of each part from 0, but does
+not adapt the selector to these numbers.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def require_kind(index: Any, kind: str) -> None:
 
 
 def keys_in(index: Any, kind: str) -> np.ndarray:
-    """Return the keys ``(N,)`` int64 of all images in the order of rows; ascending for ``ivfpq``, without rows."""
+    """Return the keys ``(N,)`` int64 of all images by row, or in ascending order for ``ivfpq``, which has no rows."""
     faiss = import_faiss()
     if kind != "ivfpq":
         return faiss.vector_to_array(index.id_map)

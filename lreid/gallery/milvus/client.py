@@ -109,7 +109,7 @@ class Connection:
 
     @contextmanager
     def writing(self, name: str) -> Iterator[None]:
-        """Surround a single request that writes; on a server of Milvus Lite, this context locks out other writers.
+        """Create a context for a single writing request; on a server of Milvus Lite, it locks out other writers.
 
         After an error, the lock is not released but expires, because the last request may still be running.
 

@@ -45,7 +45,7 @@ class Meta:
         self.write_header(About(about.model, about.kind, about.recall, whole=False), width)
 
     def write_header(self, about: About, width: int) -> None:
-        """Replace the row that contains the threshold and the state."""
+        """Replace the row that contains the threshold, and whether the gallery is complete."""
         header = {name: value for name, value in vars(about).items() if name not in ("names", "extras")}
         header |= {"recall": list(about.recall.items()), "width": width, "format": FORMAT}
         self._write([header], HEADER)

@@ -5,7 +5,7 @@ several processes may add rows. Filters contain only integers, because paths are
 
 If a process is killed, the gallery is unchanged or contains some of the rows that the process was adding. Names are
 written before rows that use them. A new gallery gets its alias last; without its alias, nobody can find it. The
-threshold and the state are in the same row, so that both are replaced in one step.
+threshold, and whether the gallery is complete, are in the same row, so that both are replaced in one step.
 """
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ class MilvusStore:
 
 
 def expression(where: Filter) -> str:
-    """Write a filter as an expression of Milvus from field names and integers, without any text of users."""
+    """Convert a filter to an expression of Milvus that contains only field names and integers, no text of users."""
     parts = []
     for field, only, none in (
         ("camera", where.cameras, where.not_cameras),

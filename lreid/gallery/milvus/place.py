@@ -110,7 +110,7 @@ class MilvusPlace:
         return [each for each in places if each.exists()]
 
     def beside(self) -> list[str]:
-        """The other versions of the gallery, because Milvus leaves no unfinished files."""
+        """Only the other versions of the gallery, because Milvus leaves no unfinished files."""
         return [str(each) for each in self.others()]
 
     def next(self) -> MilvusPlace:
