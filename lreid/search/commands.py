@@ -183,7 +183,7 @@ def calibrate(
     device: str = "auto",
     engine: Engine = "torch",
 ) -> dict[str, Any]:
-    """Set the threshold of a gallery by labelled images, see :meth:`lreid.gallery.Gallery.calibrate`.
+    """Set the threshold of a gallery from labelled images, see :meth:`lreid.gallery.Gallery.calibrate`.
 
     Args:
         where: place of a gallery whose images have identities.

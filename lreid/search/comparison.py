@@ -88,7 +88,7 @@ def _pairs(
 
 
 def _impostor_scores(named: NamedGallery) -> np.ndarray | None:
-    """Compute cosine similarities of impostor pairs among some gallery images; None without features or such pairs."""
+    """Compute the scores of impostor pairs of gallery images; None if there are no features or no such pairs."""
     labels = named.gallery.store.labels()
     rows = np.flatnonzero(labels.ids != UNKNOWN)
     if named.gallery.about.kind == "ivfpq" or len(rows) < 2:

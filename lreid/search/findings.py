@@ -141,7 +141,7 @@ def write_findings(results: dict[str, Any], out: Path, *, blur: bool = False) ->
     """Write the results of :func:`lreid.search.query` to ``matches.json``, ``matches.html``, ``matches-2.html`` ….
 
     Queries with a wrong match come first, then unknown people, then all others; links at the top of each page lead to
-    these groups. The images of a page have about ``PAGE_BYTES`` bytes.
+    these groups. The images of a page have about ``PAGE_BYTES`` bytes in total.
 
     Args:
         out: folder to write to. Pages of an earlier search that are not overwritten are deleted.

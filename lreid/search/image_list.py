@@ -55,7 +55,7 @@ def list_images(
         split: the split to list, if a CSV file has splits. Images of all domains of this split are listed.
         where: pattern for paths in folders, and root folder of the image paths in CSV files.
         identities: whether to read identities; pass False if folders are not named after people.
-        identity: the person in all images, instead of the identities in paths and CSV files.
+        identity: the person whom all images show; if it is given, identities in paths and CSV files are ignored.
 
     Raises:
         InputError: a source cannot be read or contains no image, or two sources give one image different labels.
@@ -100,9 +100,9 @@ def read_images(
 
     Args:
         images: images from :func:`list_images` or :func:`list_queries`.
-        names: names in the gallery, see :class:`lreid.gallery.store.About`. The returned images have the numbers that
-            identities and cameras have in the gallery. A new name already has the number that it will get in the
-            gallery.
+        names: names in the gallery, see :class:`lreid.gallery.store.About`. The records of the pixels contain the
+            numbers that identities and cameras have in the gallery. A name that is not in the gallery has the number
+            that it will get there.
         skip_bad: whether to skip images that cannot be read, with a warning, even if no image remains.
 
     Raises:

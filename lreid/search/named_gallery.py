@@ -30,7 +30,7 @@ class NamedGallery:
     Attributes:
         where: place of the gallery, see :func:`lreid.gallery.store.place_of`; error messages begin with it.
         checkpoint: checkpoint of the model that built the gallery.
-        flip: whether features of mirrored images are added (``EVAL.FLIP`` of the checkpoint).
+        flip: whether each feature is the sum of the features of an image and its mirror image (``EVAL.FLIP``).
         norm: statistics that normalise features of gallery and queries, or None if features are not normalised.
     """
 
@@ -184,7 +184,7 @@ def extract(model: Embedder, images: Images, flip: bool, norm: CameraNorm | None
 
 
 def flips(checkpoint: Path) -> bool:
-    """Whether the config of a checkpoint adds features of mirrored images (``EVAL.FLIP``)."""
+    """Whether the config of a checkpoint adds the feature of the mirrored image to each feature (``EVAL.FLIP``)."""
     from lreid.loading import model_config
 
     return model_config(checkpoint).EVAL.FLIP

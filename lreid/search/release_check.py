@@ -61,7 +61,7 @@ class Ranked:
     Attributes:
         score: function that returns the scores of a slice of the queries.
         query, gallery: labels of queries and gallery, from :func:`lreid.identities.comparable`.
-        rows: labels of the gallery images, with names.
+        rows: labels of the gallery images, as names instead of numbers.
         own, others: best scores ``(Q,)`` for the query's own and for other identities, see
             :func:`lreid.retrieval.open_set.best_scores`.
         ap: average precision ``(Q,)``; NaN if a query has no match.
@@ -190,10 +190,12 @@ def check(
     Returns:
         The comparison, with metrics in per cent. In ``results``, the entry ``today`` describes the gallery's model, and
         ``ways`` the three options. The entry ``today`` and each option have ``threshold``, ``mAP``, ``rank1``,
-        ``true_positive_rate`` and ``fpir`` (None without unknown people). An option also has the people ``lost`` and
-        ``gained`` (with and without the threshold), ``lost_share``, and its cost in ``seconds`` and ``bytes``. An
-        option that is impossible has a ``reason`` instead. The entry ``people`` has the number of recognised queries of
-        each person. The entries ``by_camera`` and ``by_enrolment`` have the metrics of groups of queries.
+        ``true_positive_rate`` and ``fpir`` (None without unknown people). An option also lists the people whom the new
+        model no longer recognises (``lost``), and those whom only the new model recognises (``gained``). The lists
+        ``lost_rank1`` and ``gained_rank1`` ignore the threshold. An option also has ``lost_share``, and its cost in
+        ``seconds`` and ``bytes``. An option that is impossible has a ``reason`` instead. The entry ``people`` has the
+        number of recognised queries of each person. The entries ``by_camera`` and ``by_enrolment`` have the metrics of
+        groups of queries.
 
     Raises:
         InputError: the gallery is not calibrated, no query has a match, there is a limit on FPIR but no image of
@@ -423,7 +425,7 @@ def _by(both: tuple[Ranked, Ranked], queries: Queries, groups: dict[str, np.ndar
 
 
 def _enrolment(rows: Rows, names: np.ndarray) -> dict[str, np.ndarray]:
-    """Group queries by the time at which their person was enrolled, the earliest time of the person's gallery images.
+    """Group queries by the time at which their person was enrolled: the earliest time of the person's gallery images.
 
     Each group has about the same number of people.
     """

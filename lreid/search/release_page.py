@@ -27,7 +27,7 @@ SHOWN = {"rank1": "Rank-1", "true_positive_rate": "TPIR", "mAP": "mAP", "fpir": 
 
 
 def write_check(comparison: Comparison, out: Path, *, blur: bool = False) -> str:
-    """Write the pages ``check.html`` and ``check.json``.
+    """Write the results as the page ``check.html`` and as ``check.json``.
 
     Args:
         comparison: the result of :func:`lreid.search.release_check.check`.

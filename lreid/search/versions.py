@@ -268,6 +268,6 @@ def _rows(labels: Rows) -> set[tuple[Any, ...]]:
 
 
 def _parts(images: Sequence[SearchImage], total: int = 0) -> Iterator[Sequence[SearchImage]]:
-    """Divide images into batches. The whole file is written after each batch."""
+    """Divide images into a few batches, because the whole gallery file is written after each batch."""
     step = max(FEWEST_KEPT_AT_ONCE, max(total, len(images)) // 16)
     return (images[start : start + step] for start in range(0, len(images), step))
