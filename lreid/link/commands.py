@@ -95,7 +95,7 @@ def add(
             whom ``lreid search`` enrolled in its gallery get the names of these people.
         clips, travel: recordings and travel times, from :func:`lreid.link.cutting.read_cameras`.
         checkpoint: checkpoint of the model, or None for the model of the folder's gallery.
-        choice: rule that selects the boxes of which crops are stored.
+        choice: rules that select the boxes whose crops are stored.
         keep_days: number of days after which tracklets are deleted.
         device: see :func:`lreid.load_model`.
 
@@ -248,7 +248,7 @@ def remove(folder: Path, identity: str | None = None, *, keep_days: float | None
 def _changing(folder: Path, action: str, *, new: bool = False) -> Iterator[tuple[Record, Callable[..., None]]]:
     """Lock a folder, and yield its record and a function that stores changes of the record.
 
-    The arguments of this function are the gallery to save and, optionally, paths of enrolled images to delete.
+    The arguments of the yielded function are the gallery to save and, optionally, paths of enrolled images to delete.
     """
     if not new and not folder.is_dir():
         raise InputError(f"{folder}: no such folder; create it with lreid link add")
@@ -391,7 +391,7 @@ def _link(record: Record, named: NamedGallery, new: Sequence[Json], old: Sequenc
 
 
 def _travel(record: Record) -> tuple[dict[str, int], np.ndarray]:
-    """Number the cameras, and return the travel times that the user gave; enrolled images count as a camera."""
+    """Number the cameras, and return the user's travel times; all enrolled images count as one more camera."""
     place = {name: number for number, name in enumerate(dict.fromkeys(e["camera"] for e in record.content["clips"]))}
     times = [(place[a], place[b], seconds) for a, b, seconds in record.content["travel"] if {a, b} <= place.keys()]
     return place, least_times(len(place) + 1, times)

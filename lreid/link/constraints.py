@@ -16,7 +16,7 @@ QUANTILE, SHARE = (
 
 
 def gaps(left: Tracklets, right: Tracklets) -> np.ndarray:
-    """Compute seconds from the end of the earlier to the start of the later tracklet of each pair, (L, R).
+    """Compute the seconds between the tracklets of each pair, (L, R): the later start minus the earlier end.
 
     The value is negative if both tracklets overlap in time.
     """

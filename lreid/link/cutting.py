@@ -184,9 +184,9 @@ def cut(clip: Clip, folder: Path, choice: Choice) -> list[Cut]:
 def _best(
     by_frame: dict[int, list[Box]], ends: dict[int, int], stretch_of: Any, frames: Iterator[np.ndarray]
 ) -> Iterator[tuple[int, int | None, str, float, np.ndarray]]:
-    """Yield the best crop of each interval of a track: frames read so far, track, file name, quality, pixels.
+    """Yield the best crop of each interval of a track: number of frames read, track, file name, quality, pixels.
 
-    The last item has the number of all frames, and None as its track.
+    The last item is not a crop: it contains the number of all frames, and None as the track.
     """
     best = BestCrops(stretch_of)
     end, number = max(by_frame, default=0), 0

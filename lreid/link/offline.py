@@ -222,7 +222,7 @@ def link(
 
 
 def impostors(tracklets: Tracklets, least: np.ndarray) -> np.ndarray:
-    """Return similarities (P,) of impostor pairs, tracklets that cannot be one person because of their times.
+    """Return similarities (P,) of impostor pairs: two tracklets that cannot be one person because of their times.
 
     Raises:
         InputError: there are fewer than ``FEWEST`` impostor pairs.
