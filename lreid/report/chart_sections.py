@@ -107,7 +107,7 @@ def accuracy_within_tasks(groups: Sequence[Group], where: str) -> list[Panel]:
 
 
 def alignment(groups: Sequence[Group], where: str) -> list[Panel]:
-    """Chart how similar held-out and stored images of the same class are, as the mean over tasks in the memory."""
+    """Chart how similar held-out and stored images of the same class are, averaged over the tasks in the memory."""
     lines = lines_of(groups, _alignment)
     note = (
         "Highest cosine similarity of a held-out image to the stored images of its class (ER-ACE, Appendix B), "
@@ -284,7 +284,7 @@ def entries(run: Results, key: str) -> list[dict[str, Any]]:
 
 
 def _names_in(groups: Sequence[Group], key: str, other: Sequence[str]) -> list[str]:
-    """List the keys of the entries of all runs once each, without the keys in ``other``."""
+    """List the keys that occur in the entries of any run, each once, without the keys in ``other``."""
     recorded = [entry for group in groups for run in group.runs for entry in entries(run, key)]
     return list(dict.fromkeys(name for entry in recorded for name in entry if name not in other))
 
@@ -328,7 +328,7 @@ def _changes(runs: Sequence[Results], side: int) -> Points:
 
 
 def _loss_term(runs: Sequence[Results], name: str, total: int) -> Points:
-    """Return the mean of a loss term per epoch, at the middle of the epoch; joint training spans all tasks."""
+    """Return the mean of a loss term per epoch, at the middle of the epoch; epochs of joint training span all tasks."""
     points: dict[float, list[float]] = {}
     for run in runs:
         history = entries(run, "loss_history")

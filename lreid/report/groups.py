@@ -31,7 +31,7 @@ class Group(NamedTuple):
     Attributes:
         benchmark, method: names from :func:`group_names`.
         ap: convention of average precision.
-        tasks: number of tasks, as ``10``, or as ``5/10`` for unfinished runs.
+        tasks: number of tasks as text: ``10``, or ``5/10`` if the runs have finished 5 of 10 tasks.
         seed: the seed, if every run is a group of its own; otherwise empty.
         runs: contents of ``results.json``.
     """

@@ -57,7 +57,7 @@ def growth_in(folder: Path) -> list[dict[str, Any]]:
 
 
 def growth_panels(growth: Sequence[Mapping[str, Any]]) -> list[Panel]:
-    """Make a section of charts per test set, in which a line is a checkpoint over the number of enrolled identities."""
+    """Make a section per test set with charts over the number of enrolled identities; each line is a checkpoint."""
     panels = []
     for test in dict.fromkeys(each["test"] for each in growth):
         models = [each for each in growth if each["test"] == test]

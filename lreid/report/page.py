@@ -138,7 +138,7 @@ def write_page(
         path, runs: path of the page, and the content of each ``results.json``.
         folders: folders of the runs to which the page links, one per run, or empty.
         pictures, more, links: images of identities, more sections, and links to other files.
-        progress: progress of an unfinished run. The page then reloads itself, and shows a warning if updates stop.
+        progress: progress of an unfinished run, whose page reloads itself and warns if updates stop.
 
     Raises:
         InputError: the page cannot be written.

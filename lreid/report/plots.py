@@ -123,7 +123,7 @@ def averages(runs: Sequence[Results], metric: str, kind: Kind) -> Points:
 
 
 def learning_curve(runs: Results | Sequence[Results]) -> Figure:
-    """Draw mAP and Rank-1 after every task, averaged over seen and over unseen test sets, without a display.
+    """Draw mAP and Rank-1 after every task, averaged over seen and over unseen test sets; no display is needed.
 
     A line is a group of :func:`lreid.report.groups.grouped`: the mean of its runs, with a band of one standard
     deviation (n - 1).
@@ -288,7 +288,7 @@ def _draw(axes: Axes, lines: Sequence[Line], *, dots: bool = True) -> None:
 
 
 def _banded(line: Line) -> list[tuple[Point, float]]:
-    """Return the points of a line, each with half the height of the band there."""
+    """Pair each point of a line with half the height of the band at this point; 0 for a line without a band."""
     return list(zip(line.points, line.band or [0.0] * len(line.points), strict=True))
 
 

@@ -92,7 +92,7 @@ def inside(title: str, name: str, panels: Sequence[Panel]) -> Panel:
 
 
 def once(page: str) -> str:
-    """Store an image that a page shows several times only once; ``script.js`` copies it to the other places."""
+    """If a page shows an image several times, store it once; ``script.js`` copies it to the other places."""
     first: dict[str, int] = {}
 
     def put(image: re.Match[str]) -> str:

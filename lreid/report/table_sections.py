@@ -1,7 +1,7 @@
 """Sections of metrics and facts: tables, results matrices, hardest identities, protocol and settings.
 
-Functions with an argument ``where`` show the groups of one benchmark, which this suffix for titles names. Functions
-that return a list of sections return an empty list if there is nothing to show.
+A function with an argument ``where`` shows the groups of one benchmark. The argument is a suffix for titles, which
+names the benchmark. Functions that return a list of sections return an empty list if there is nothing to show.
 """
 
 from collections.abc import Iterable, Sequence
@@ -143,7 +143,7 @@ def past_galleries(groups: Sequence[Group], where: str) -> list[Panel]:
 
 
 def mean_results(runs: Sequence[Results]) -> Results:
-    """Return the first run with the means over all runs as its matrices ``mAP`` and ``rank1``."""
+    """Copy the results of the first run, and replace the matrices ``mAP`` and ``rank1`` by means over all runs."""
     means: Any = {
         metric: [
             [sum(values) / len(values) for values in zip(*rows, strict=True)]
