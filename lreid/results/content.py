@@ -23,7 +23,7 @@ KINDS: tuple[Kind, ...] = ("seen", "unseen")  # kinds that are averaged over sev
 
 
 class Gallery(TypedDict, total=False):
-    """A test set, one column of every matrix; ``first_task`` is None if no task trains on its domain."""
+    """A test set; each matrix has a column for it. ``first_task`` is None if no task trains on its domain."""
 
     name: str
     kind: Kind

@@ -122,8 +122,8 @@ def add_accuracies(results: Results, rows: Mapping[str, Mapping[str, Sequence[fl
 
     Args:
         results: content of ``results.json``. Every matrix in the entry ``accuracy`` of the results gets another row,
-            and the entry ``accuracy_summary`` is replaced (:func:`summarise_accuracies`). Both entries are dictionaries
-            by classifier, then by ``class`` or ``task``.
+            and the entry ``accuracy_summary`` is replaced (:func:`summarise_accuracies`). In both entries, the first
+            key is the classifier, and the second key is ``class`` or ``task``.
         rows: rows from :meth:`lreid.classification.AccuracyEvaluator.evaluate`.
     """
     for name, kinds in rows.items():

@@ -21,13 +21,13 @@ def curve(results: Results, metric: str, kind: Kind) -> list[float | None]:
 
 
 def identity_changes(results: Results, name: str, row: int) -> np.ndarray:
-    """Return the change of AP of each identity of a gallery in task ``row``, (identities,) in points; may be empty."""
+    """Return the change of AP in points for each identity of a gallery in task ``row``, (identities,); may be empty."""
     history = results.get("identity_ap", {}).get(name, {"ap": []})["ap"]
     return np.subtract(history[row], history[row - 1]) if 0 < row < len(history) else np.empty(0)
 
 
 def falls_and_rises(changes: np.ndarray) -> tuple[float, float] | None:
-    """Return the mean fall (0 or less) and the mean rise (0 or more), each over all changes; None without changes."""
+    """Return the mean of falls (0 or less) and of rises (0 or more) over all changes; None without changes."""
     if not len(changes):
         return None
     return float(np.minimum(changes, 0).mean()), float(np.maximum(changes, 0).mean())
@@ -118,7 +118,7 @@ def cross_average(results: Results, metric: str, row: int, past: int) -> float |
 
 
 def _reindex_free(results: Results, crossed: Mapping[str, Any], metric: str) -> float | None:
-    """Compute a metric of the last model's queries in gallery features that were never updated, over seen galleries."""
+    """Average a metric over seen galleries: the last model's queries search features that were never updated."""
     last = len(results["mAP"]) - 1
     seen = [results["galleries"][column] for column in columns(results, last, "seen")]
     values = [crossed[gallery["name"]][metric][last][gallery["first_task"] or 0] for gallery in seen]
