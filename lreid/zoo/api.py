@@ -1,4 +1,4 @@
-"""Public names of :mod:`lreid.zoo` that need its files."""
+"""Public names of :mod:`lreid.zoo` that are imported when they are first used."""
 
 from lreid.zoo.card import Card, card_beside, cards, find, read_card
 from lreid.zoo.hosted import Published, published
