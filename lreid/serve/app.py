@@ -77,7 +77,7 @@ def create_app(gallery: ServedGallery, *, token: str | None = None, limits: Limi
 
     @app.get("/metrics", response_class=PlainTextResponse)
     def metrics() -> PlainTextResponse:
-        """Get the counts and seconds of requests and the number of images, in the text format of Prometheus."""
+        """Get the number and the duration of requests, and the number of images, in the text format of Prometheus."""
         return PlainTextResponse(generate_latest(registry), media_type="text/plain; version=0.0.4")
 
     @app.get("/docs", include_in_schema=False)

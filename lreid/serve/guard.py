@@ -44,7 +44,7 @@ class Guard:
     """Refuse forbidden requests before they reach the routes, and count all requests.
 
     Without a token, only this machine may use the server. Without a token, the host name in a request must also be a
-    name of this machine. Web pages of other sites could otherwise reach the server by DNS rebinding. Requests from web
+    name of this machine, so that web pages of other sites cannot reach the server by DNS rebinding. Requests from web
     pages of another origin are always refused.
 
     Args:
