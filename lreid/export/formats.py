@@ -40,7 +40,7 @@ def export(
     """Write a network with pooling and neck to a file that computes the same features as :meth:`Embedder.extract`.
 
     Before the file is written, its features are compared with torch's features, for one image and for several images.
-    The input ``images`` is a batch of RGB images of any number; the output ``features`` is (n, dim) float32. The file
+    The input ``images`` is a batch of any number of RGB images; the output ``features`` is (n, dim) float32. The file
     has these properties: ``backbone``, ``height`` and ``width`` in pixels, ``mean`` and ``std`` of values in [0, 1],
     ``images`` (the kind of input), ``fingerprint``, ``config`` and the version of ``lreid``. An ONNX file contains the
     properties as metadata, sealed by :func:`lreid.models.exported.seal`. A ``.pt2`` file contains the properties in the

@@ -26,7 +26,7 @@ def export_for(tool: str, model: Embedder, out: Path, *, config: str, source: st
 
     * ``boxmot``: an ONNX file whose input is images (n, 3, H, W), normalised by ImageNet's mean and standard deviation.
     * ``ultralytics``: an ONNX file whose input is images (n, 3, S, S) with values in [0, 1]. S is the larger one of
-      height and width, because earlier releases of Ultralytics only pass square images.
+      height and width, because older releases of Ultralytics pass only square images.
     * ``deep-sort-realtime``: a file of :func:`lreid.export.export` for :class:`lreid.models.crops.CropEmbedder`.
     * ``reid``: a folder with ``reid_config.json`` and ``weights.safetensors``.
 
