@@ -11,7 +11,7 @@ Array = np.ndarray | Tensor
 
 
 def task_accuracies(scores: Array, labels: Array, tasks: Array, class_tasks: Array | None = None) -> list[float]:
-    """Compute the accuracy on the test images of each task so far, one row of the accuracy matrix.
+    """Compute one row of the accuracy matrix: the accuracy on the test images of each task so far.
 
     Source: Chaudhry et al., "Riemannian Walk for Incremental Learning", ECCV 2018. Class-incremental and
     task-incremental learning (class-IL, task-IL) are as in Co²L (ICCV 2021, Section 3 and official code) and CCLIS

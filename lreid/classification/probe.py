@@ -110,8 +110,8 @@ def linear_probe_scores(
     0.1) and train on raw features of newly augmented images. lreid trains on fixed features, which it centres and
     divides by their root mean square distance from the centre. Centring and scaling do not change which linear
     classifiers are possible, and make one learning rate suit all networks. Second, the initial weights of the
-    classifier are 0. Third, Contrast Scoring (Appendix A.1) trains the classifier by Adam (``adam``) with a constant
-    learning rate of 0.0003 over 500 epochs.
+    classifier are 0. Third, Contrast Scoring (Appendix A.1) uses Adam with a constant learning rate of 0.0003 over 500
+    epochs; the defaults of lreid are those of Co²L.
 
     Args:
         train_features, train_labels, test_features: see :func:`knn_scores`.

@@ -8,10 +8,10 @@
 
 The data set is for classification: 100 classes of objects with 600 images per class. The usual lists (Ravi and
 Larochelle, ICLR 2017) divide the *classes* into 64, 16 and 20, for few-shot learning. A class-incremental benchmark
-trains on all 100 classes and tests the same classes on other images. lreid therefore joins the lists. By name, the last
-sixth of the images of each class are test images, which gives 500 training and 100 test images per class. ER-ACE's
-paper does not say how it divides the images. One folder per class is supported too, either directly in `mini-imagenet/`
-or in its `train/`, `val/` and `test/`. The order of the classes in training is the order of their names.
+trains on all 100 classes and tests the same classes on other images. lreid therefore joins the lists, and sorts the
+images of each class by name. The first 500 are training images, and the last 100 are test images. ER-ACE's paper does
+not say how it divides the images. One folder per class is supported too, either directly in `mini-imagenet/` or in its
+`train/`, `val/` and `test/`. The order of the classes in training is the order of their names.
 """
 
 import csv

@@ -1,6 +1,8 @@
 """SVHN (Netzer et al., Reading Digits in Natural Images with Unsupervised Feature Learning, NIPS Workshop 2011).
 
-    datasets/svhn/ ├── train_32x32.mat └── test_32x32.mat
+    datasets/svhn/
+    ├── train_32x32.mat
+    └── test_32x32.mat
 
 The data set is for classification: ten digits of house numbers, 32 x 32 pixels ("format 2", cropped). On first use,
 lreid unpacks the images as PNG files into `images/train/DIGIT/` and `images/test/DIGIT/` next to these files. The digit
