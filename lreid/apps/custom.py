@@ -62,8 +62,8 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
         path: the folder or CSV file, see :func:`lreid.data.custom.source_of`.
         files, overrides: config files and pairs as in :func:`lreid.config.load_config`, which take precedence over the
             choices.
-        before: a finished run, or a checkpoint of a finished task, from which the run fine-tunes. The config of that
-            run then determines network, method and settings.
+        before: a finished run, or a checkpoint of a finished task, from which the run fine-tunes. The config of the
+            earlier run determines network, method and settings.
 
     Raises:
         InputError: the images, the run or a key cannot be used.
@@ -170,8 +170,8 @@ def _names(data_set: DataSet) -> set[str]:
 def _start(cfg: CfgNode, given: Collection[str], data_sets: Sequence[DataSet]) -> dict[str, Any]:
     """Return the keys of the initial model: a zoo model, or ImageNet weights if the user chose another network.
 
-    For upright images, this is the model for people, otherwise the model for vehicles. The small model is chosen if the
-    images are not larger than its input.
+    For upright images, the zoo model is the one for people, otherwise the one for vehicles. The small model is chosen
+    if the images are not larger than its input.
     """
     models = (PEOPLE, SMALL_PEOPLE, VEHICLES, SMALL_VEHICLES)
     cards = {name: zoo.find(name.removeprefix(zoo.PREFIX)) for name in models}
@@ -215,7 +215,7 @@ def _plan_text(path: Path, cfg: CfgNode, own: Sequence[CustomSet], proposal: Pro
 
 
 def gains(results: Results) -> str:
-    """Make a table of each test set before and after a run on the same queries, with the smallest visible difference.
+    """Make a table of the metrics on each test set before and after a run, with the smallest visible difference.
 
     "Before" means the initial model of the run. :func:`lreid.results.intervals.gain_interval` computes the confidence
     interval of a gain. An identity counts as better if its AP rises by more than :data:`CLEAR` points, and as worse if

@@ -1,4 +1,4 @@
-"""Score a saved gallery, in a file or in Milvus, by labelled queries with the search of ``lreid search``."""
+"""Score a saved gallery (in a file or in Milvus) with labelled queries, by the same search as ``lreid search``."""
 
 import json
 import logging
@@ -73,7 +73,7 @@ def score_gallery(
 
 
 def _results(checkpoint: Path, test: ListedTest, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the content of ``test.json``. The notes in it explain the last row of the results."""
+    """Return the content of ``test.json``. The notes in ``test.json`` explain the last row."""
     return {
         "schema": 1,
         "checkpoints": {checkpoint.stem: str(checkpoint)},

@@ -271,7 +271,7 @@ class TestSets:
 
     @torch.inference_mode()
     def threshold(self, model: Embedder, cfg: CfgNode) -> dict[str, Any]:
-        """Measure the ``verification`` threshold of a card on its unseen galleries, or without any on the seen ones."""
+        """Measure the ``verification`` threshold of a card on unseen galleries, or on seen ones if none is unseen."""
         evaluator = self._evaluator(cfg)[0]
         kinds = {each.test.kind for each in evaluator.tests}
         chosen = [each for each in evaluator.tests if each.test.kind == ("unseen" if "unseen" in kinds else "seen")]
@@ -352,7 +352,7 @@ def licence_of(cfg: CfgNode) -> str:
 
     Returns:
         ``MIT`` if lreid made all training images; ``CC-BY-4.0`` if all other images are under CC BY 4.0; and
-        ``research-only`` for other data sets. Initial weights that are under another licence than MIT pass it on.
+        ``research-only`` for other data sets. A stricter licence of the initial weights applies instead.
 
     Raises:
         InputError: lreid does not know the terms of the images or of the initial weights.

@@ -455,7 +455,7 @@ def _default_folder(checkpoint: Path) -> Path:
 
 
 def _notes(rows: Sequence[dict[str, Any]], suite: _Suite) -> list[str]:
-    """Return notes for below the table, one line each."""
+    """Return the notes to print below the table, one line each."""
     notes = []
     for test in suite.loaded:
         notes += notes_on(test, next(row for row in rows if row["test"] == test.name))
