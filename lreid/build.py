@@ -34,7 +34,7 @@ def resolved(cfg: Config) -> Config:
     """Add all options of the method and the initial weights' input normalisation to a config, and freeze it.
 
     Weights from a package, the zoo or a model file always determine the normalisation. Weights from timm's hub
-    determine the normalisation only if the config has the default values, which are ImageNet's.
+    determine the normalisation only if the config has the default mean and standard deviation, which are ImageNet's.
     """
     cfg = cfg.clone()
     cfg.defrost()
@@ -68,7 +68,7 @@ def class_of(cfg: Config) -> type[Method]:
 
 
 def benchmark_of(cfg: Config) -> Benchmark:
-    """Build the benchmark that a config describes; even for joint training, its tasks are separate."""
+    """Build the benchmark that a config describes; :func:`learned` merges its tasks for joint training."""
     bench = cfg.BENCHMARK
     with naming_keys("BENCHMARK", **{key.lower(): f"SYNTHETIC.{key}" for key in cfg.SYNTHETIC}):
         return build_benchmark(
@@ -147,7 +147,8 @@ def evaluator_of(cfg: Config, benchmark: Benchmark, dim: int = 0, stored: Galler
     """Build the evaluator that a config describes, for the test sets of a benchmark.
 
     Args:
-        dim: length of the features, with which the index ``EVAL.INDEX`` is tried early; 0 skips this.
+        dim: length of the features. The index ``EVAL.INDEX`` is tried with features of this length before the run
+            starts; 0 skips this test.
         stored: files for the gallery features after every task, or None to store none.
     """
     evaluation, size = cfg.EVAL, _test_images(cfg)

@@ -122,7 +122,7 @@ def load_newest(folder: Path) -> tuple[Path, dict[str, Any]] | None:
 
 
 def _require_whole(state: dict[str, Any], path: Path) -> None:
-    """Check that a run can resume from a checkpoint, except the state of the method."""
+    """Check that a run can resume from a checkpoint; only the state of the method is not checked."""
     fault = misfit(state, FORM | {"config": str})
     if fault is None:
         require_not_newer(path, state["results"].get("schema"), results.SCHEMA, f"not of schema {results.SCHEMA}")

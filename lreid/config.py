@@ -258,7 +258,7 @@ def differing_keys(one: Config, other: Config) -> list[str]:
 
 
 def recorded_config(keys: dict[str, Any]) -> dict[str, Any]:
-    """Select the keys that affect results, without the seed and keys for where and how often a run writes."""
+    """Return the keys of a config, except the seed and the keys that do not affect results."""
     return {key: value for key, value in keys.items() if key not in ("SEED", *FREE_KEYS)}
 
 
@@ -297,7 +297,7 @@ def _file_layers(file: Path, recipe: str, seen: tuple[Path, ...] = ()) -> Iterat
 
 
 def _current(keys: dict[str, Any], source: str, *, of_run: bool = False) -> dict[str, Any]:
-    """Replace key names of earlier versions by current names; refuse removed keys unless a run wrote them."""
+    """Replace key names of earlier versions by current ones; refuse removed keys, except in the config of a run."""
     for name in RENAMED.keys() & keys.keys():
         value = keys.pop(name)
         keys = dict.fromkeys(RENAMED[name], value) | keys

@@ -312,7 +312,7 @@ class Method(Section):
 
 
 class Train(Section):
-    """Keys for the training of each task. A key with a name in brackets, such as (steps), needs this SCHEDULE."""
+    """Keys for training each task. If a schedule is in brackets, such as (steps), only this SCHEDULE uses the key."""
 
     EPOCHS = key(30, "number of epochs per task", least=1)
     FIRST_EPOCHS = key(0, "number of epochs of the first task; 0 means the value of EPOCHS", least=0)
@@ -474,8 +474,8 @@ class Removed:
     Args:
         names: names of the removed keys.
         instead: replacement that an error message suggests.
-        translate: function that returns the new keys for a run of an earlier version. Arguments of ``translate`` are
-            the values of the removed keys and the values of all other keys.
+        translate: function that returns the new keys for a run of an earlier version. Its first argument contains the
+            values of the removed keys, its second argument the values of all other keys.
     """
 
     names: tuple[str, ...]
@@ -523,7 +523,7 @@ _FILES = {  # pipelines that replace values of the removed keys
 
 
 def _pipeline(values: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the pipeline that replaces removed keys, or the name of a missing file if no pipeline fits."""
+    """Return the pipeline that replaces removed keys; if none fits, return a file name that does not exist."""
     flip, pad, erasing, probability = (values.get(name, default) for name, default in _AUGMENTATION.items())
     wanted = (flip, pad, erasing and (probability or "growing"))
     names = _FILES.get(wanted, ["flip {}, pad {}, erasing {}".format(*wanted)])

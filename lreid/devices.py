@@ -94,9 +94,9 @@ def keep_freed_memory(most: int = ALL) -> bool:
     """Make malloc of glibc keep freed memory, to use it again.
 
     By default, malloc returns freed blocks above 32 MiB and free memory at the end of the heap to the operating system.
-    A training step or forward pass allocates and frees all activations, so the system would map their memory again,
-    page by page, in every pass. Mapping memory takes a third of the training time of a ResNet-50 with 48 images per
-    batch, and a tenth of the time of extraction.
+    Every training step and every forward pass allocates and frees all activations. Without this function, the system
+    maps the memory of the activations again, page by page, in every pass. For a ResNet-50 with 48 images per batch,
+    mapping memory takes a third of the time of training, and a tenth of the time of feature extraction.
 
     Args:
         most: number of free bytes at the end of the heap that the process keeps. With :data:`ALL`, the process never
@@ -136,7 +136,7 @@ def arithmetic(device: torch.device) -> dict[str, str]:
 
 
 def peak_memory_mib(device: torch.device) -> int:
-    """Return the peak memory of this process in MiB, of the GPU if ``device`` is one, otherwise of the host."""
+    """Return the peak memory of this process in MiB: GPU memory if ``device`` is a GPU, otherwise host memory."""
     if device.type == "cuda":
         return round(torch.cuda.max_memory_allocated(device) / 2**20)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # in KiB; on macOS in bytes

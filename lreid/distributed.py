@@ -85,7 +85,7 @@ def leave() -> None:
 
 
 def speaks() -> bool:
-    """Whether this process prints messages, even before :func:`join` and after :func:`leave`."""
+    """Whether this process prints messages; the result is also valid before :func:`join` and after :func:`leave`."""
     return int(os.environ.get("RANK", 0)) == 0
 
 
@@ -162,7 +162,7 @@ def _divided_maps(model: Embedder, images: Tensor) -> Tensor:
 
 
 class _Gather(torch.autograd.Function):
-    """Gather the rows of all N processes, about n / N of each, into one tensor (n, …) in the order of the batch."""
+    """Gather about n / N rows from each of N processes into one tensor (n, …), in the order of the batch."""
 
     @staticmethod
     def forward(ctx: Any, own: Tensor, count: int) -> Tensor:

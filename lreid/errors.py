@@ -25,7 +25,7 @@ class NewerFormat(InputError):
 
 
 class OutOfMemory(InputError):
-    """Memory ran out while lreid read input, which may be intact."""
+    """Memory ran out while lreid read a file; the file may be intact."""
 
 
 # Words in messages of torch, CUDA, cuBLAS, cuDNN, C++ and Linux's loader which say that memory ran out.
@@ -57,7 +57,7 @@ def refuse_out_of_memory(
 class ArgumentError(InputError):
     """An invalid argument of a function or class; the message begins with the name of the argument.
 
-    In errors, library functions name arguments instead of config keys; :func:`naming_keys` replaces arguments by keys.
+    Errors of library functions name arguments, not config keys; :func:`naming_keys` replaces arguments by keys.
 
     Args:
         argument: name of the argument, such as ``temperature``.

@@ -10,7 +10,8 @@ from lreid.errors import InputError, refuse_out_of_memory
 class Extra:
     """Import a module of an optional dependency when it is first used; errors name the extra to install.
 
-        cv2 = Extra("cv2", "opencv") cv2.flip(image, 1)
+        cv2 = Extra("cv2", "opencv")
+        cv2.flip(image, 1)
 
     Raises:
         InputError: the module cannot be imported when it is first used; the message gives the pip command.

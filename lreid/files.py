@@ -31,7 +31,7 @@ NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES)
 def lock(path: Path) -> filelock.BaseFileLock:
     """Create a lock file and lock it until this process releases the lock or ends.
 
-    Only one process at a time can hold the lock. Child processes of this process do not hold it.
+    Only one process at a time can hold the lock. Child processes of this process do not hold the lock.
 
     Raises:
         filelock.Timeout: another process holds the lock.
@@ -368,7 +368,7 @@ def _require_absent(error: OSError, folder: Path) -> None:
 
 
 def leftovers(folder: Path, name: str | None = None) -> list[Path]:
-    """List all temporary files in a folder (even locked ones), or only those for the final name ``name``.
+    """List all temporary files in a folder, even locked ones; with ``name``, only those of the file ``name``.
 
     Raises:
         InputError: see :func:`list_folder`.
@@ -378,7 +378,7 @@ def leftovers(folder: Path, name: str | None = None) -> list[Path]:
 
 
 def remove_leftovers(folder: Path, name: str | None = None) -> None:
-    """Delete the temporary files of killed processes in a folder, or only those for the final name ``name``.
+    """Delete the temporary files of killed processes in a folder; with ``name``, only those of the file ``name``.
 
     Call this function only before writing to the folder. Nothing is deleted if the file system has no locks or the
     folder cannot be listed.

@@ -8,7 +8,7 @@ import torch
 
 
 def full_precision() -> AbstractContextManager[None]:
-    """Use full float32 precision for matrix products and convolutions within a context, as for features and rankings.
+    """Within a context, compute matrix products and convolutions with full float32 precision.
 
     The context overrides torch's settings (``torch.set_float32_matmul_precision``, ``allow_tf32``, ``fp32_precision``)
     and restores them afterwards.

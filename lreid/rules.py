@@ -10,7 +10,7 @@ DEVICES = re.compile(r"auto|(cpu|cuda|hip|hpu|maia|meta|mps|mtia|npu|xla|xpu)(:\
 
 
 def device_fault(name: object) -> str:
-    """Return "" for a valid device name (even without such a device), otherwise a text with the valid names."""
+    """Return "" for a valid device name, even if there is no such device; otherwise a text with the valid names."""
     return "" if DEVICES.fullmatch(str(name)) else "it must be auto, cpu, cuda, or a numbered GPU such as cuda:1"
 
 

@@ -17,7 +17,7 @@ def read_tensors(path: str | Path) -> dict[str, Any]:
     file. This function verifies all checksums, so it refuses a file with changed bytes.
 
     Raises:
-        InputError: the file is missing or damaged, or contains something else.
+        InputError: the file is missing or damaged, or contains other objects than tensors and plain values.
     """
     require_regular(path)
     try:
