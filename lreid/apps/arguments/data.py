@@ -1,9 +1,9 @@
 """List data sets, compare them with published counts, unpack archives, and cut images of people out of videos.
 
     lreid data list                                     # all data sets and their folders
-    lreid data check market1501 viper                   # every difference from the published counts
-    lreid data check csv:shop/index.csv                 # all problems of your own list
-    lreid data check my/folder                          # your images: one folder per person
+    lreid data check market1501 viper                   # prints every difference from the published counts
+    lreid data check csv:shop/index.csv                 # prints all problems of your own list
+    lreid data check my/folder                          # checks your images: one folder per person
     lreid data check my/folder --pattern "{pid}/{camid}_{n}.png"       # your own pattern of file names
     lreid data from-tracks gate.mp4 --tracks gate.txt --out gate     # a video with a tracker's results
     lreid data prepare cuhk_sysu --archive ~/Downloads/CUHK-SYSU.zip

@@ -69,11 +69,11 @@ def _add_linking(commands: Any) -> None:
     option(add, "--device", DEVICE, "auto")
     option(add, "--every S", "seconds between the crops of a tracklet", 1.0)
     option(add, "--most N", "maximum number of crops per tracklet", 8)
-    which = "class of the boxes in track files, the eighth value of a line; repeat the option for more (default: all)"
+    which = "class of the boxes to link (eighth value of a line); repeat the option for more (default: all)"
     option(add, "--class N", which, [], type=int, dest="classes")
     option(add, "--keep-days N", OLD, type=float)
-    add.add_argument("--online", action="store_true", help="link each tracklet when it ends, without later tracklets")
-    option(add, "--delay S", "with --online: maximum seconds from the end of a tracklet to its link", 10.0)
+    add.add_argument("--online", action="store_true", help="link each tracklet after its end, without later tracklets")
+    option(add, "--delay S", "with --online: maximum seconds from the end of a tracklet until it is linked", 10.0)
     relink = _command(commands, "relink", "link all tracklets again, and apply the corrections")
     for sub in (add, relink):
         linked = "minimum mean cosine similarity of linked tracklets (default: calibrated)"

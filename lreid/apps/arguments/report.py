@@ -2,12 +2,13 @@
 
     lreid report runs/synthetic-10/*                        # a table in the terminal
     lreid report runs/synthetic-10/* --format markdown      # or csv, latex
-    lreid report runs/synthetic-10/* --cost                 # adds exemplars, time and memory
+    lreid report runs/synthetic-10/* --cost                 # adds columns for exemplars, time and memory
     lreid report runs/synthetic-10/* --html compared.html   # one page about all runs
     lreid report runs/synthetic-10-dwopp-seed0 --images     # adds images to the report.html of the run
 
 Runs that differ in protocol (identities, splits, cameras), config or AP convention are in separate rows.
-lreid train on your own images writes a report.html with images. lreid report rewrites this page only with --images.
+If a run's report.html already shows images, as after lreid train on your own images, lreid report rewrites this page
+only if you pass --images.
 """
 
 import argparse
@@ -33,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--images",
         action="store_true",
-        help="add ranked matches, activation maps and a feature map of the first seed to the page; needs checkpoints "
+        help="add ranked matches, activation maps and a feature map of the run with the first seed; needs checkpoints "
         "and data",
     )
     parser.add_argument("--blur", action="store_true", help="blur the images on the page")

@@ -14,8 +14,8 @@ lreid search migrate people.gallery milvus:http://127.0.0.1:19530/people
 A gallery is a file or a Milvus collection (milvus:FILE.db or milvus:http://host:port/NAME). lreid reads identity and
 camera from file names like 0002_c1s1_000451_03.jpg. With other file names, each subfolder is an identity (anna/07.jpg),
 or each subfolder is a camera with one folder per identity (cam1/anna/07.jpg). A CSV file has the columns path and pid,
-and optionally camid, split and time. If a CSV file has a column split, build reads only the rows of the split gallery;
-calibrate and query read only the rows of the split query.
+and optionally camid, split and time. If a CSV file has a column split, build reads only the rows with
+the value gallery; calibrate and query read only the rows with the value query.
 """
 
 import argparse
@@ -50,7 +50,9 @@ def _command(commands: Any, name: str, what: str, images: str = "", *, model: st
         sub.add_argument("images", type=Path, nargs="+", metavar=images, help="folders, CSV files or images")
         _add_sources(sub)
     if model:
-        own = "model: a checkpoint or zoo:NAME" if model == "required" else "the gallery's model, if the file has moved"
+        own = (
+            "model: a checkpoint or zoo:NAME" if model == "required" else "path of the gallery's model, if it was moved"
+        )
         option(sub, "--checkpoint FILE", own, type=Path, required=model == "required")
         _add_device(sub)
     return sub
@@ -95,7 +97,9 @@ def _add_indexing(commands: Any) -> None:
 
 
 def _add_query(commands: Any) -> None:
-    query = _command(commands, "query", "find out who is in images", "IMAGE|DIR|CSV", model="optional")
+    query = _command(
+        commands, "query", "search the gallery for the people in images", "IMAGE|DIR|CSV", model="optional"
+    )
     option(query, "--top K", "number of matches per image", 10)
     option(query, "--camera NAME", "name of the camera that took all query images")
     query.add_argument("--other-cameras", action="store_true", help="leave out gallery images from the query's camera")
@@ -115,11 +119,11 @@ def _add_query(commands: Any) -> None:
 
 
 def _add_compare(commands: Any) -> None:
-    compare = commands.add_parser("compare", help="say whether images show the same identity")
+    compare = commands.add_parser("compare", help="report whether images show the same identity")
     compare.set_defaults(action="compare")
     compare.add_argument("images", type=Path, nargs="+", metavar="IMAGE", help="two or more images, compared in pairs")
     option(compare, "--gallery GALLERY", "use the model and the threshold of this gallery")
-    model = "model (default: that of --gallery; without it, zoo:people for upright images and zoo:vehicles for others)"
+    model = "model (default: that of --gallery; without --gallery, zoo:people for upright images and zoo:vehicles for others)"
     option(compare, "--checkpoint FILE", model, type=Path)
     _add_device(compare)
 
@@ -132,12 +136,13 @@ def _add_versions(commands: Any) -> None:
     restart = "discard an earlier, unfinished reindexing with a different model"
     reindex.add_argument("--restart", action="store_true", help=restart)
     reindex.add_argument("--skip-bad", action="store_true", help=SKIP_BAD)
-    check = _command(commands, "check", "measure what a new model would change, before you use it", model="optional")
+    check = _command(commands, "check", "measure what a new model would change in a gallery", model="optional")
     option(check, "--new MODEL", "new model: a checkpoint or zoo:NAME", type=Path, required=True)
     labelled = "labelled images of people, enrolled or not"
     option(check, "--images DIR|CSV", labelled, type=Path, nargs="+", required=True)
     _add_sources(check)
-    lost, accepted = "enrolled people whom the new model no longer recognises", "unknown people whom it accepts"
+    lost = "enrolled people whom the new model no longer recognises"
+    accepted = "unknown people whom the new model takes for enrolled people"
     for name, who in (("lost", lost), ("fpir", accepted)):
         option(check, f"--max-{name} P%", f"maximum share of {who}; above this share, the exit status is 3")
     option(check, "--out DIR", "folder for the results", Path("check"))

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``lreid sweep``."""
     parser.epilog = EPILOG
     add_config(
-        parser, "config file of all runs (default: built-in benchmark)", "config keys of all runs with their values"
+        parser, "config file for all runs (default: built-in benchmark)", "config keys for all runs, with their values"
     )
     files = "config files of benchmarks; each run uses one of these files and the files of --config"
     option(parser, "--benchmarks FILE", files, [], nargs="+", type=Path)

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cross-model",
         action="store_true",
-        help="also report the mAP of every model's queries in every model's gallery",
+        help="also report the mAP for each pair of a model that extracts the queries and a model of the gallery",
     )
     parser.add_argument(
         "--growth",

@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub.add_argument("name", metavar="NAME", help="name of the entry")
     option(sub, "--title", "one-line title of the model (default: method and benchmark)", "")
     sub.add_argument("--half", action="store_true", help="store the weights as 16-bit floats")
-    sub.add_argument("--start-only", action="store_true", help="mark the model as initial weights, not for search")
+    sub.add_argument("--start-only", action="store_true", help="mark the model as initial weights for training")
     option(sub, "--trained-on TEXT", "source of the training images (default: names of the data sets)", "")
     option(sub, "--limits TEXT", "limits of the model, and uses to avoid", "")
     option(sub, "--licence", "licence of the weights (default: the licence that the training images allow)", "")
