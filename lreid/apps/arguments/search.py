@@ -123,7 +123,7 @@ def _add_compare(commands: Any) -> None:
     compare.set_defaults(action="compare")
     compare.add_argument("images", type=Path, nargs="+", metavar="IMAGE", help="two or more images, compared in pairs")
     option(compare, "--gallery GALLERY", "use the model and the threshold of this gallery")
-    model = "model (default: that of --gallery; without --gallery, zoo:people for upright images and zoo:vehicles for others)"
+    model = "model (default: that of --gallery, or else zoo:people for upright images and zoo:vehicles for others)"
     option(compare, "--checkpoint FILE", model, type=Path)
     _add_device(compare)
 
