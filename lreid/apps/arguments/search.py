@@ -14,8 +14,8 @@ lreid search migrate people.gallery milvus:http://127.0.0.1:19530/people
 A gallery is a file or a Milvus collection (milvus:FILE.db or milvus:http://host:port/NAME). lreid reads identity and
 camera from file names like 0002_c1s1_000451_03.jpg. With other file names, each subfolder is an identity (anna/07.jpg),
 or each subfolder is a camera with one folder per identity (cam1/anna/07.jpg). A CSV file has the columns path and pid,
-and optionally camid, split and time. If a CSV file has a column split, build reads only the rows with
-the value gallery; calibrate and query read only the rows with the value query.
+and optionally camid, split and time. If a CSV file has a column split, build reads only the rows with the
+value gallery; calibrate and query read only the rows with the value query.
 """
 
 import argparse
@@ -50,9 +50,7 @@ def _command(commands: Any, name: str, what: str, images: str = "", *, model: st
         sub.add_argument("images", type=Path, nargs="+", metavar=images, help="folders, CSV files or images")
         _add_sources(sub)
     if model:
-        own = (
-            "model: a checkpoint or zoo:NAME" if model == "required" else "path of the gallery's model, if it was moved"
-        )
+        own = "model: a checkpoint or zoo:NAME" if model == "required" else "new path of the gallery's model, if moved"
         option(sub, "--checkpoint FILE", own, type=Path, required=model == "required")
         _add_device(sub)
     return sub
@@ -97,9 +95,7 @@ def _add_indexing(commands: Any) -> None:
 
 
 def _add_query(commands: Any) -> None:
-    query = _command(
-        commands, "query", "search the gallery for the people in images", "IMAGE|DIR|CSV", model="optional"
-    )
+    query = _command(commands, "query", "search the gallery for people in images", "IMAGE|DIR|CSV", model="optional")
     option(query, "--top K", "number of matches per image", 10)
     option(query, "--camera NAME", "name of the camera that took all query images")
     query.add_argument("--other-cameras", action="store_true", help="leave out gallery images from the query's camera")
