@@ -36,8 +36,8 @@ ON_WINDOWS = ("data", "zoo")  # commands for Windows, too, because they neither 
 REMOVED = {  # by command, words that earlier versions accepted, with the advice that the error message gives
     ("data", "--sheet"): "check prints every fault; open the folder to see its images",
     ("data", "render"): "python tools/render in a source checkout renders people",
-    ("search", "--share"): "use reindex to extract a gallery's images with a new model",
-    ("search", "--through"): "use reindex to extract a gallery's images with a new model",
+    ("search", "--share"): "use reindex to extract the features of a gallery's images with a new model",
+    ("search", "--through"): "use reindex to extract the features of a gallery's images with a new model",
     ("search", "--adapt-norm gallery"): "--adapt-norm features standardises features by camera",
     ("search", "--adapt-norm camera"): "--adapt-norm features standardises features by camera",
     ("zoo", "threshold"): "publish measures a model's threshold",
