@@ -1,4 +1,4 @@
-"""Distillation of affinities, probability distributions over an image's cosines to all images of the batch."""
+"""Distillation of affinities: an image's affinities are the softmax of its cosines to all images of the batch."""
 
 from torch import Tensor
 

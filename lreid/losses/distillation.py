@@ -162,7 +162,7 @@ def _with_uniform(log_probs: Tensor) -> Tensor:
 
 
 def floored_kl(log_old: Tensor, log_new: Tensor, prob_floor: float) -> Tensor:
-    """Compute the mean KL divergence of rows ``(Q, C)``; rows do not sum to 1 after probabilities were raised."""
+    """Raise probabilities to at least ``prob_floor``; compute the mean KL divergence of the rows ``(Q, C)``."""
     if not 0 <= prob_floor < 1:
         raise ValueError(f"prob_floor must be in [0, 1), got {prob_floor}")
     floor = math.log(prob_floor) if prob_floor else -math.inf

@@ -79,7 +79,7 @@ def dkp_pkt_loss(
     temperature: float = 0.1,
     detach_target: bool = False,
 ) -> Tensor:
-    """Compute DKP's knowledge transfer from prototypes, by which past identities shape similarities in a batch.
+    """Compute DKP's knowledge transfer from prototypes, a loss on the similarities between images of a batch.
 
     From each past identity, this function computes one sample ``mean + deviation * noise``. The vector ``r`` of an
     image, a softmax over its cosines to these samples, describes its similarities to past identities. The target is the

@@ -46,8 +46,8 @@ def dmml_loss(
         margin: number subtracted from the distances to other classes, in units of the metric.
         metric: ``sqeuclidean`` (official code), ``euclidean`` (paper), or ``cosine``. As in the official code,
             ``cosine`` is the negative dot product of unscaled features, without margin or clamp.
-        clamp: whether to raise distances to 0 that are negative after the margin is subtracted; raised distances get no
-            gradient.
+        clamp: whether to raise a distance to 0 if it is negative after the margin is subtracted; a raised distance gets
+            no gradient.
         feature_penalty: weight of the mean squared norm of the features.
         mining: supports to compare with. ``hard`` uses the farthest support of the query's own class and the nearest
             support of each other class; ``center`` uses the mean support of each class, without margin and clamp.

@@ -17,14 +17,14 @@ def lstkc_rskt_loss(
     """Compute LSTKC's "rectification-based short-term knowledge transfer": distillation of corrected affinities.
 
     Row ``i`` of an affinity matrix is the softmax of the cosines between image ``i`` and all images of the batch,
-    including itself. An entry of the row's own identity is *right* if it is above all entries of other identities in
-    the row. The diagonal entry is always right. An entry of another identity is right if it is not above the smallest
-    off-diagonal entry of the row's own identity. The target takes the teacher's entry if this entry is right; otherwise
-    it takes the student's entry if the student's is right. Where both models are wrong about an image of the row's
-    identity, the target is the largest entry of both models for other identities in the row. Where both models are
-    wrong about an image of another identity, the target is the smallest off-diagonal entry of both models for the row's
-    identity in the row. Each row of the target is then normalised to sum 1. The loss is ``KL(target || student)``, mean
-    over the rows.
+    including itself. The row's identity is the label of image ``i``. An entry for an image of the row's identity is
+    *right* if it is above all entries for other identities in the row. The diagonal entry is always right. An entry for
+    an image of another identity is right if it is not above the smallest off-diagonal entry for the row's identity. The
+    target takes the teacher's entry if this entry is right; otherwise it takes the student's entry if the student's is
+    right. Where both models are wrong about an image of the row's identity, the target is the largest entry of both
+    models for other identities in the row. Where both models are wrong about an image of another identity, the target
+    is the smallest off-diagonal entry of both models for the row's identity in the row. Each row of the target is then
+    normalised to sum 1. The loss is ``KL(target || student)``, mean over the rows.
 
     Source: Xu et al., "LSTKC: Long Short-Term Knowledge Consolidation for Lifelong Person Re-identification", AAAI
     2024, in the form of its official code. As in LSTKC's official code, gradients also flow through student entries in
@@ -55,10 +55,11 @@ def lstkc_rskt_loss(
 def lstkcpp_single_loss(
     student: Tensor, teacher: Tensor, labels: Tensor, *, temperature: float = 0.1, weighted: bool = False
 ) -> Tensor:
-    """Compute the distillation of one teacher's corrected affinities, which LSTKC++ uses in the second task.
+    """Compute LSTKC++'s loss for the second task, the distillation of one teacher's corrected affinities.
 
-    Unlike the target of :func:`lstkc_rskt_loss`, this target depends only on the teacher. The target keeps right
-    entries of the teacher; wrong entries are replaced by bounds from the same row of the teacher.
+    Unlike the target of :func:`lstkc_rskt_loss`, this target depends only on the teacher. The target keeps the
+    teacher's right entries. It replaces each wrong entry by a bound from the same row, as :func:`lstkcpp_dual_loss`
+    does for two teachers.
 
     Source, arguments and errors are those of :func:`lstkcpp_dual_loss`.
     """
@@ -72,7 +73,7 @@ def lstkcpp_single_loss(
 def lstkcpp_dual_loss(
     student: Tensor, short: Tensor, long: Tensor, labels: Tensor, *, temperature: float = 0.1, weighted: bool = False
 ) -> Tensor:
-    """Compute the distillation of two teachers' corrected affinities, which LSTKC++ uses from the third task on.
+    """Compute LSTKC++'s loss from the third task on, the distillation of two teachers' corrected affinities.
 
     :func:`lstkc_rskt_loss` defines right and wrong entries. Unlike the target of :func:`lstkc_rskt_loss`, this target
     depends only on the teachers and has no gradient. Where both teachers are right, the target is the mean of their
