@@ -34,7 +34,7 @@ def __getattr__(name: str) -> Any:
 def register(name: str) -> Callable[[type[Method]], type[Method]]:
     """Register a class outside this package as ``METHOD.NAME`` for this process.
 
-    lreid can load the models that a registered class has trained without the class itself. To resume a run of a
+    To load a model that was trained with a registered class, lreid does not need the class. To resume a run with a
     registered class, register the class again first. Registering the same name again replaces the class, so a notebook
     cell may run twice.
 

@@ -39,11 +39,11 @@ class Method:
             ``STREAM.SEGMENT``).
         views: number of views of every image in a batch, each with its own augmentation.
         pixels: whether the method reads ``batch.pixels`` and ``batch.paths``.
-        keeps: kind of each entry of :meth:`state_dict`, by which :meth:`stored` counts bytes. The kinds are
+        keeps: kind of each entry of :meth:`state_dict`; :meth:`stored` adds up the bytes of each kind. The kinds are
             ``network``, ``domain`` (style of a domain), ``identity`` (one row per identity), and ``template`` (one row
             per identity, computed from features of people). Exemplars and single numbers have no kind.
-        saves: names of additional attributes that :meth:`state_dict` contains; for a dotted name, the key is the last
-            part. A subclass lists only its own names.
+        saves: names of attributes that :meth:`state_dict` contains in addition. If a name has dots, its key in the
+            state is the part after the last dot. A subclass lists only the names that it adds.
         copies: names of attributes that hold a frozen copy of a network, or None. Each name maps to the name of the
             function that makes the copy; :meth:`state_dict` contains all copies.
         neck: whether the model has a BatchNorm neck (BoT) after the features; the classifier and retrieval then use the
@@ -53,7 +53,8 @@ class Method:
         unused: inherited options that have no effect in this method; lreid refuses a config that changes one of them.
         divisible: whether a batch can be divided among several processes.
         relabels: whether the labels of a task may change between epochs, as pseudo-labels do.
-        selections: rules that the method supports to select exemplars; ``importance`` is for methods that score images.
+        selections: names of the rules by which the method can select exemplars; ``importance`` is for methods that
+            score images.
         finishing: short description of what :meth:`finish_task` does, for log lines.
         keeps_teacher: whether the method needs :attr:`teacher` from the second task on.
         teacher_in_training: whether the teacher is in training mode, so that its BatchNorm uses the statistics of the
@@ -107,7 +108,7 @@ class Method:
             ),
         ] = "herding",
         fill_memory: Annotated[
-            bool, Rule("give the part of the memory that equal shares leave unused to identities with more images")
+            bool, Rule("use the whole memory: identities with more images fill what equal shares leave unused")
         ] = False,
         least_images: Annotated[
             int, Rule("minimum number of images per stored identity; a small memory stores fewer identities", least=1)
@@ -145,7 +146,7 @@ class Method:
 
     @property
     def needs_past(self) -> bool:
-        """Whether the method needs its state after earlier tasks before it can continue to train a network."""
+        """Whether a trained network is not enough to continue: the method also needs its state after the last task."""
         return set(self.state_dict()) != {"teacher", "memory"} or self.memory.budget > 0
 
     def begin_task(self, task: Task) -> None:
@@ -234,10 +235,10 @@ class Method:
             identities: number of identities trained so far.
 
         Returns:
-            Number of bytes by kind: ``networks`` for previous networks and training-only modules, ``domain`` per
-            domain, ``identity`` per identity, including templates. The entry ``templates`` is 1 if the method stores
-            features of people, and 0 otherwise. For a network with an adapter, the entry ``adapter`` is the size of the
-            adapter in bytes; a task changes only the adapter.
+            Number of bytes by kind. ``networks`` counts previous networks and modules that only training uses;
+            ``domain`` counts bytes per domain, and ``identity`` bytes per identity, including templates. The entry
+            ``templates`` is 1 if the method stores features of people, and 0 otherwise. For a network with an adapter,
+            the entry ``adapter`` is the size of the adapter in bytes; a task changes only the adapter.
         """
         state = self.state_dict()
         by_kind: dict[str, list[Tensor]] = {}
@@ -261,7 +262,7 @@ class Method:
         return 0
 
     def finish_task(self, task: Task) -> None:
-        """Change the model after the last update of a task and before its evaluation, such as by averaging."""
+        """Change the model between the last update of a task and its evaluation; for example, average weights."""
 
     def end_task(self, task: Task) -> None:
         """Store the teacher and exemplars after the evaluation of a task, while its images can still be read."""
@@ -321,7 +322,7 @@ class Method:
 
     @property
     def _saved(self) -> list[tuple[Any, str]]:
-        """Owner and name of every attribute that :attr:`saves` lists, in this class and its base classes."""
+        """All attributes that :attr:`saves` lists in this class and its base classes, as pairs (object, name)."""
         names = [name for cls in reversed(type(self).__mro__) for name in vars(cls).get("saves", ())]
         paths = [name.rpartition(".") for name in names]
         return [(attrgetter(owner)(self) if owner else self, name) for owner, _, name in paths]

@@ -30,9 +30,9 @@ class CCLIS(Co2L):
     both the replay buffer and the current task" (Appendix B). CCLIS's official code instead draws images in proportion
     to the sizes of memory and task; ``exemplar_share=0`` does the same. Every identity has a prototype, a vector that
     is scaled to unit length before every step. The loss, Sample-NCE, trains the prototype of each identity to recognise
-    the images of this identity in the batch. In the terms between past identities, an exemplar is weighted by the
-    inverse of the probability that it was drawn into the memory. The distillation ``prd`` preserves the cosines between
-    images and the prototypes of the previous model. The distillations of Co²L are available for comparison with
+    the images of this identity in the batch. In the terms that compare two past identities, an exemplar is weighted by
+    the inverse of the probability that it was drawn into the memory. The distillation ``prd`` preserves the cosines
+    between images and the prototypes of the previous model. The distillations of Co²L are available for comparison with
     ``prd``.
 
     After a task, lreid scores all images of the task and the memory by their similarity to other identities
@@ -73,7 +73,7 @@ class CCLIS(Co2L):
         ] = 0.5,
         prototype_rate: Annotated[
             float,
-            Rule("factor of the learning rate for prototypes; CCLIS's official code uses 0.01 (at rate 1.0)", least=0),
+            Rule("factor of the learning rate for prototypes; CCLIS's official code uses 0.01 (and LR 1.0)", least=0),
         ] = 0.01,
         passes: Annotated[int, Rule("number of passes over the images to compute their scores", least=1)] = 5,
         weighted: Annotated[
@@ -117,7 +117,7 @@ class CCLIS(Co2L):
         return self.network.head(super().features_of(task).to(self.prototypes.weight)).cpu()
 
     def parameters(self) -> list[dict[str, Any]]:
-        """The network, and the prototypes at a learning rate of their own."""
+        """The network, and the prototypes with a separate learning rate."""
         return [
             {"params": list(self.network.parameters())},
             {"params": list(self.prototypes.parameters()), "rate_factor": self.prototype_rate},

@@ -33,10 +33,10 @@ class Co2L(Method):
     * ``none``: no distillation.
 
     The memory stores random images of every identity; the numbers of images per identity differ by at most one. The
-    scale factors and means of the loss follow Co²L's official code, see :mod:`lreid.losses.supcon`. Co²L's official
-    code keeps the previous model in training mode, where BatchNorm uses the statistics of the batch and its running
-    statistics drift. In lreid, the previous model is in evaluation mode. Each task begins with a new optimiser.
-    Retrieval and the linear probe compare features, not projections, as in Co²L's paper.
+    loss is scaled and averaged as in Co²L's official code, see :mod:`lreid.losses.supcon`. Co²L's official code keeps
+    the previous model in training mode, where BatchNorm uses the statistics of the batch and its running statistics
+    drift. In lreid, the previous model is in evaluation mode. Each task begins with a new optimiser. Retrieval and the
+    linear probe compare features, not projections, as in Co²L's paper.
     """
 
     keeps: ClassVar = {**Method.keeps, "head": "network"}

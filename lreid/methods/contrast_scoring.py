@@ -38,8 +38,9 @@ class ContrastScoring(Method):
         memory: the image buffer, a :class:`~lreid.memory.StreamMemory`. With ``buffer=0``, the first segment determines
             the size of the buffer.
         rescored: number of times so far that the score of a buffer image was computed again.
-        replayed: number of buffer views in training so far, minus the number of incoming images. The trainer adds the
-            incoming images, so ``images_trained`` in the results equals the number of buffer views.
+        replayed: number of views of buffer images on which the method has trained so far, minus the number of incoming
+            images. The trainer adds the incoming images again, so ``images_trained`` in the results is the number of
+            these views.
     """
 
     keeps: ClassVar = {**Method.keeps, "head": "network"}

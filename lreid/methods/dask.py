@@ -31,13 +31,14 @@ class StyleRehearser:
 
     To train a small style network, the colours of the past domain's images are changed at random
     (:func:`~lreid.losses.dask.dask_color_resample`). The style network learns to restore the original images. For each
-    image, the style network computes a 3 x 3 convolution (:func:`~lreid.losses.dask.dask_decode`). Applied to images of
-    another domain, the trained style network gives them the colours of the past domain. As in DASK's official code, the
-    style network is trained by Adam with a learning rate of 2e-4 and betas of 0 and 0.999. The loss of the style
-    network is the mean absolute error of normalised pixel values. The BatchNorm layers of the style network always use
-    the statistics of the batch. DASK's official code trains the style network before the run, on batches of P x K
-    flipped and cropped images. DASK's official code stores one style network per domain but uses only the last one.
-    lreid stores only the last style network, and trains it on random images without augmentation.
+    image, the style network outputs the weights of a 3 x 3 convolution, which changes the image
+    (:func:`~lreid.losses.dask.dask_decode`). Applied to images of another domain, the trained style network gives them
+    the colours of the past domain. As in DASK's official code, the style network is trained by Adam with a learning
+    rate of 2e-4 and betas of 0 and 0.999. The loss of the style network is the mean absolute error of normalised pixel
+    values. The BatchNorm layers of the style network always use the statistics of the batch. DASK's official code
+    trains the style network before the run, on batches of P x K flipped and cropped images. DASK's official code stores
+    one style network per domain but uses only the last one. lreid stores only the last style network, and trains it on
+    random images without augmentation.
 
     Args:
         model: the re-ID network, which defines image size, normalisation and device.
@@ -120,12 +121,12 @@ class StyleRehearser:
 class DASK(FusedFineTuning):
     """Distribution rehearsing via adaptive style kernels (DASK, AAAI 2025), in the form of its official code.
 
-    After a task, a :class:`StyleRehearser` learns the style of the task's images. Besides networks, DASK stores only
-    one style network of 4.4 MB per run. In the next task, each update also trains on a copy of the batch in the style
-    of the previous domain (the rehearsed batch). The loss is ``L(batch) + rehearsal * L(rehearsed batch)`` with ``L =
-    softmax + triplet + distill``. The term ``distill`` is :func:`~lreid.losses.affinity.affinity_kl_loss`; the teacher
-    is the previous network after weight averaging. After a task, the weights of the new and the old network are
-    averaged with equal shares.
+    After a task, a :class:`StyleRehearser` learns the style of the task's images. In addition to the previous network,
+    DASK stores only one style network (4.4 MB), however many tasks there are. In the next task, each update also trains
+    on a copy of the batch in the style of the previous domain (the rehearsed batch). The loss is ``L(batch) + rehearsal
+    * L(rehearsed batch)`` with ``L = softmax + triplet + distill``. The term ``distill`` is
+    :func:`~lreid.losses.affinity.affinity_kl_loss`; the teacher is the previous network after weight averaging. After a
+    task, the weights of the new and the old network are averaged with equal shares.
 
     The triplet loss compares features without scaling to unit length, so set ``EVAL.METRIC`` to ``euclidean``.
     """

@@ -15,9 +15,10 @@ from lreid.rules import Rule
 class Decoupled(DwPP):
     """DwoPP's ablation (BMVC 2022, Table 3): ``alpha`` weights positive pairs, and ``beta`` weights negative pairs.
 
-    With ``alpha = 0`` and ``beta = 1``, the loss equals DwoPP without its minimum probability. With ``beta = -1``, a
-    query has the weight ``1 - rho``; the teacher assigns the query's own prototype the probability ``rho``. With
-    ``alpha = 1`` and ``beta = -1``, the loss equals DwPP without its minimum probability.
+    With ``alpha = 0`` and ``beta = 1``, the loss equals DwoPP's loss without a minimum for probabilities. With ``beta =
+    -1``, the negative pairs of a query have the weight ``1 - rho``, where ``rho`` is the teacher's probability of the
+    query's own prototype. With ``alpha = 1`` and ``beta = -1``, the loss equals DwPP's loss without a minimum for
+    probabilities.
     """
 
     unused = ("prob_floor",)

@@ -78,5 +78,5 @@ class DER(ER):
             self.memory.extras["logits"][rows] = logits.cpu().numpy()
 
     def extras(self, paths: Sequence[str]) -> dict[str, np.ndarray]:
-        """Return the logits (k, identities) that images had when they were trained on for the first time."""
+        """Return the logits (k, identities) that the model computed in the first training step on each image."""
         return {"logits": np.stack([self.first_logits.pop(path) for path in paths])}  # (k, identities)

@@ -75,7 +75,7 @@ class DKP(FusedFineTuning):
         return terms if self.teacher is None else terms | self.retention_terms(features, batch)
 
     def retention_terms(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """Compute the distillation from prototypes for ``features``, means and samples (B, 1 + S, dim)."""
+        """Compute the distillation from prototypes; ``features`` (B, 1 + S, dim) are a mean and S samples per image."""
         if self.prototypes is None:
             return {}
         means, deviations = self.prototypes["means"], self.prototypes["deviations"]
@@ -83,7 +83,7 @@ class DKP(FusedFineTuning):
         return {"transfer": dkp_pkt_loss(features[:, 0], means, deviations, noise, **self.temperatures)}
 
     def distribution_terms(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """Compute the cross-entropy and the set triplet loss of ``features``, means and samples (B, 1 + S, dim)."""
+        """Compute cross-entropy and set triplet loss of features (B, 1 + S, dim), a mean and S samples per image."""
         labels = batch.labels.to(features.device, non_blocking=True)
         logits = self.network.logits(features.flatten(0, 1))  # (B * (1 + S), classes)
         repeated = labels.repeat_interleave(features.shape[1])
@@ -93,7 +93,7 @@ class DKP(FusedFineTuning):
         }
 
     def drawn(self, images: Tensor) -> Tensor:
-        """Compute means and samples (B, 1 + S, dim) of unit length from normalised images (B, 3, H, W)."""
+        """Compute one mean and S samples (B, 1 + S, dim), of unit length, per normalised image (B, 3, H, W)."""
         means, deviations = self.network.distributions(images)  # (B, dim)
         noise = self._noise((len(means), self.samples, means.shape[1]), means)
         samples = F.normalize(means[:, None] + deviations[:, None] * noise, dim=2)

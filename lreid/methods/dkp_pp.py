@@ -23,8 +23,8 @@ class DKPpp(DKP):
     domain (:class:`~lreid.methods.dask.StyleRehearser`). DKP++ computes the loss terms of :class:`DKP` for the original
     and for the rehearsed images. DKP++ adds two loss terms:
 
-    * ``triplet_both``: the set triplet loss of each rehearsed image's mean feature and of samples from both versions of
-      the image;
+    * ``triplet_both``: the set triplet loss on the features of both versions of each image; the mean feature is that of
+      the rehearsed version;
     * ``distill_rehearsed``: distillation of the affinities between rehearsed images; the teacher is the previous
       network after weight averaging. DKP++ swaps the two arguments of DASK's KL divergence (``reverse=True`` in
       :func:`~lreid.losses.affinity.affinity_kl_loss`).

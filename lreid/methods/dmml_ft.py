@@ -34,7 +34,7 @@ class DMMLFineTuning(Method):
             ),
         ] = "sqeuclidean",
         clamp: Annotated[
-            bool, Rule("raise distances to 0 if subtracting the margin makes them negative, without gradient")
+            bool, Rule("raise a distance to 0, without gradient, if subtracting the margin makes it negative")
         ] = True,
         feature_penalty: Annotated[float, Rule("weight of the mean squared norm of the features")] = 5e-4,
         mining: Annotated[

@@ -23,7 +23,7 @@ from lreid.rules import Rule
 
 
 class Replay(NamedTuple):
-    """Stored images: augmented (n, 3, H, W), with labels (n,), both on the model's device, and memory rows (n,)."""
+    """Augmented stored images (n, 3, H, W), their labels (n,) on the same device, and their memory rows (n,)."""
 
     images: Tensor
     labels: Tensor
@@ -177,7 +177,7 @@ class ER(Method):
         return Replay(images, labels.to(images.device, non_blocking=True), rows)
 
     def end_step(self, batch: Batch) -> None:
-        """Offer those images of the batch to the memory that were not offered before."""
+        """Offer the images of the batch to the memory, except images that were offered before."""
         last = {path: row for row, path in enumerate(batch.paths) if path not in self.offered}
         self.offered.update(last)
         if not last:

@@ -20,8 +20,8 @@ class ERD(DwPP):
     task and the remaining identities from the memory. Two distillation terms are added to the DMML loss, each with the
     weight 0.5, as in ERD's official code:
 
-    * ``distill`` covers the queries of the previous part. The term compares the current with the previous model: their
-      distributions over the previous part's prototypes, which each model computes itself.
+    * ``distill`` covers the queries of the previous part. The term compares two distributions over the prototypes of
+      the previous part: one of the current and one of the previous model. Each model computes its own prototypes.
     * ``align`` covers all images of the current part. The term compares the same distributions as ``distill``, but the
       previous model computes the prototypes for both models.
 

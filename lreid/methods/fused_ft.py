@@ -133,7 +133,7 @@ class FusedFineTuning(BoTFineTuning):
             self.network.load_state_dict(linear_combination(self.network.state_dict(), old.state_dict(), alpha))
 
     def measured_alpha(self, new: Tensor, old: Tensor) -> float:
-        """Compute alpha, the weight of the new network, from features (n, dim) of a task's images by both networks."""
+        """Compute alpha, the weight of the new network, from both networks' features (n, dim) of the task's images."""
         return lstkc_alpha(new, old)
 
     def figures(self) -> dict[str, float]:

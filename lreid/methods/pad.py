@@ -52,9 +52,9 @@ class PAD(Method):
 
     From the second task on, stage 1 has an additional loss term, which keeps the text features close to those of a text
     teacher. In PAD's official code, the text teacher is copied before stage 1, so its tokens for new identities are
-    random. The official text teacher therefore pulls towards untrained sentences, not towards old knowledge.
-    ``text_teacher="initial"`` reproduces the text teacher of the official code, and ``text_teacher="none"`` leaves out
-    the term.
+    random. The official text teacher therefore pulls the text features towards untrained sentences, not towards old
+    knowledge. ``text_teacher="initial"`` reproduces the text teacher of the official code, and ``text_teacher="none"``
+    leaves out the term.
 
     lreid differs from PAD's official code in three points. First, lreid computes in float32 instead of mixed precision.
     Second, all tasks after the first have the same schedule; the official code has separate schedules for MSMT17 and
@@ -81,14 +81,14 @@ class PAD(Method):
         distillation_weight: Annotated[float, Rule("weight of each distillation term", least=0)] = 0.5,
         temperature: Annotated[float, Rule("temperature of the logits in the distillation", above=0)] = 4.0,
         momentum: Annotated[float, Rule("weight of the old value in the moving average", least=0, most=1)] = 0.997,
-        last_blocks: Annotated[int, Rule("number of last blocks that train after the first task", least=0)] = 4,
+        last_blocks: Annotated[int, Rule("number of last blocks that are trained after the first task", least=0)] = 4,
         prompt_rate: Annotated[float, Rule("factor of the prompts' learning rate in later tasks", above=0)] = 1000.0,
         first_prompt_rate: Annotated[float, Rule(
             "factor of the prompts' learning rate in the first task", above=0)] = 400.0,
         slots: Annotated[int, Rule("number of prompt slots per block, for all tasks together", least=1)] = 36,
         new_slots: Annotated[int, Rule("number of prompt slots that each task opens", least=1)] = 8,
         chosen_slots: Annotated[int, Rule("number of prompt slots that an image uses", least=1)] = 4,
-        prompt_length: Annotated[int, Rule("number of general prompts per block, and per slot", least=1)] = 6,
+        prompt_length: Annotated[int, Rule("number of prompts per slot, and of general prompts per block", least=1)] = 6,
         text_epochs: Annotated[int, Rule("number of epochs of stage 1 after the first task", least=0)] = 12,
         first_text_epochs: Annotated[int, Rule("number of epochs of stage 1 in the first task", least=0)] = 20,
         text_batch: Annotated[int, Rule("number of images per batch of stage 1", least=1)] = 64,
@@ -147,13 +147,13 @@ class PAD(Method):
 
     @property
     def later(self) -> int:
-        """Return 0 during the first task and 1 during later tasks: the position of a value in options with two values."""
+        """Return 0 in the first task and 1 in later tasks; some options have a separate value for later tasks."""
         return min(self.finished, 1)
 
     # ------------------------------------------------------------ stage 1
 
     def begin_task(self, task: Task) -> None:
-        """Create heads, open prompt slots, copy the network as the teacher, and run stage 1."""
+        """Create heads, add prompt slots, copy the network as the teacher, and run stage 1."""
         self._new_heads(len(task.classes))
         self.labels = torch.tensor(task.classes)
         self.prompts.begin_task(self.new_slots)
@@ -191,7 +191,7 @@ class PAD(Method):
         return self._encoded(learned.detach())
 
     def text_loss(self, learned: Tensor, images: Tensor, labels: Tensor, anchors: Tensor | None) -> Tensor:
-        """Compute the loss of stage 1 for image features (B, dim); the text teacher gives ``anchors`` (C, dim)."""
+        """Compute stage 1's loss for image features (B, dim); ``anchors`` (C, dim) are the text teacher's features."""
         loss = pad_image_text_loss(images, self.text(learned[labels]), labels)
         if anchors is None:
             return loss

@@ -28,8 +28,8 @@ class PASS(BoTFineTuning):
       degrees. Rotation ``k`` of identity ``y`` is a separate class ``4y + k``.
     * ``m`` is the prototype of a past identity: the mean feature of its unrotated images in evaluation mode. Prototypes
       are computed once, after the task of the identity. For each image of the batch, lreid draws one prototype. The
-      vector ``e`` is normal noise. The scale ``r`` of the noise is the root of the mean variance within identities, per
-      feature dimension, measured after the first task.
+      vector ``e`` is normal noise. The scale ``r`` of the noise is the square root of the variance within identities,
+      averaged over identities and feature dimensions; it is measured after the first task.
     * ``F`` and ``F'`` are the features that the new and the previous model compute for all rotated images. The norm
       ``|F - F'|`` is over the entire batch, neither squared nor averaged; ``w`` is its weight.
 

@@ -45,7 +45,7 @@ class PerTaskAdapters(TaskHeadFineTuning):
         self.right = (chosen == len(self.bank) - 1).float().mean().item()
 
     def finishing_images(self, task: Task) -> int:
-        """Count each image of the task once."""
+        """Return the number of images of the task, because each passes through the network once."""
         return len(task.records)
 
     def figures(self) -> dict[str, float]:

@@ -123,7 +123,7 @@ class Retrace(TaskHeadFineTuning):
         logger.info(line, task.name, self.share, 100 * before, 100 * after)
 
     def finishing_images(self, task: Task) -> int:
-        """Count each measured image once per value of alpha, and once more for the mean feature."""
+        """Count forward passes of the measured images: one per tried value of alpha, and one for the mean feature."""
         return (BISECTIONS + 3) * len(_sample(task)[0])
 
     def end_task(self, task: Task) -> None:

@@ -39,7 +39,7 @@ class SimpleCIL(Start):
         self.learn(features, torch.tensor([record.pid for record in task.records]))
 
     def finishing_images(self, task: Task) -> int:
-        """Count each image of the task once."""
+        """Return the number of images of the task, because each passes through the network once."""
         return len(task.records)
 
     def learn(self, features: Tensor, labels: Tensor) -> None:
