@@ -214,9 +214,9 @@ class ExemplarMemory(ExemplarStore):
     every old identity at random and leaves the rest to new identities.
 
     The selection ``importance`` follows CCLIS (AAAI 2024). The selection draws images with probabilities in proportion
-    to their scores. Every :meth:`add` also draws again among the images in the memory, by new scores. For each image,
-    ``extras["weights"]`` contains its share of its identity's scores when it was last drawn, as in CCLIS's official
-    code. The weights of an identity sum to less than 1 if some of its images were removed.
+    to their scores. Every :meth:`add` also draws the stored images again, by new scores. For each image,
+    ``extras["weights"]`` contains the image's score divided by the sum of its identity's scores, both from the last
+    draw, as in CCLIS's official code. The weights of an identity sum to less than 1 if some of its images were removed.
 
     Args:
         budget: maximum number of images.

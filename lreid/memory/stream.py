@@ -16,7 +16,8 @@ class StreamMemory(ExemplarStore):
     * ``reservoir``: every image of the stream is kept with the same probability (Vitter, ACM TOMS 1985, Algorithm R),
       as in ER, ER-ACE and ER-AML. The selection does not depend on the batch size or on calls of :meth:`draw`;
     * ``fifo``: the newest images are kept;
-    * ``random``: a uniform random choice among the stored and the incoming images, so old images gradually disappear;
+    * ``random``: a uniform random choice of the stored and the incoming images is kept, so old images gradually
+      disappear;
     * ``scored``: the images with the highest ``extras["scores"]`` among the stored and the incoming images are kept;
     * ``balanced``: all identities have about the same number of images (GDumb, Prabhu et al., ECCV 2020). If the memory
       is full, an incoming image replaces a random image of the identity that has the most images. An incoming image of
@@ -108,7 +109,8 @@ class StreamMemory(ExemplarStore):
 
         Args:
             count: number of images to draw, if there are enough.
-            each: maximum number of images per identity, drawn by identity; 0 draws images regardless of identity.
+            each: if above 0, draw random identities and up to ``each`` images of each identity; 0 draws images
+                regardless of identity.
             exclude: labels to exclude, for example those of the current task.
 
         Returns:
@@ -164,7 +166,7 @@ class StreamMemory(ExemplarStore):
         return np.array(list(last), np.int64), np.array(list(last.values()), np.int64)
 
     def _ordered(self, count: int, extras: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-        """Sort all images by the policy, keep the first ones, and return the same as :meth:`_reservoir`."""
+        """Sort all images by the policy and keep the first ones; return positions and rows as in :meth:`_reservoir`."""
         stored = len(self)
         if stored + count <= self.budget:
             return stored + np.arange(count), np.arange(count)
