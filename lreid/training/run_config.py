@@ -118,7 +118,7 @@ def command_of(cfg: Config, method: str | None = None, *, before: Path | None = 
 
 
 def changed_by(cfg: Config) -> dict[str, Any]:
-    """Map each key that a config changes to its value in the files of benchmark and method, or to None.
+    """Map each key that a config changes to its value in the files of benchmark and method, None if not there.
 
     The seed, options of other methods, and keys that only affect where and how often a run writes are left out.
     """

@@ -133,7 +133,7 @@ class Trainer:
             raise ValueError(f"position {checkpoint['position']} is beyond the end of the task")
 
     def take_over(self) -> None:
-        """Evaluate and save a model of another run as the result of the first task, which that run has trained."""
+        """Evaluate the model that another run trained on the first task, and save it as the result of this task."""
         self._evaluate(self.benchmark.tasks[0])
         self.at = Position(1)
         self.folder.save_task(0, self._state())

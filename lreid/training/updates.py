@@ -189,7 +189,7 @@ class Schedule:
         self.train = train
 
     def rate(self, task: int, epoch: int, epochs: Sequence[int], *, first: int = 0) -> float:
-        """Compute the learning rate of an epoch; ``epochs`` has each task's number of epochs, and counts start at 0.
+        """Compute the learning rate of an epoch; ``epochs`` are the numbers of epochs of all tasks. Counts start at 0.
 
         If one schedule covers all tasks (``TRAIN.RESTARTS False``), it begins with the task ``first``.
         """
