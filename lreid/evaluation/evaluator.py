@@ -32,8 +32,8 @@ class TestFigures:
         identity_ap: for each identity (in ascending order), the mean average precision of its queries.
         identity_queries: for each identity, the number of its queries that have a match.
         num_valid: number of queries that have a match in the gallery of at least one split.
-        cross_model: for each task so far, ``metrics`` of current query features in the gallery features of that task's
-            model; empty if not requested.
+        cross_model: for each task so far, ``metrics`` of a search with the current model's query features among the
+            gallery features of that task's model; empty if not requested.
     """
 
     __test__ = False  # pytest: not a test

@@ -1,4 +1,4 @@
-"""Measure the norm of the loss gradient at features of stored and new images during training.
+"""Measure the norm of the loss gradient with respect to the features of stored and new images in training.
 
 Source: Caccia et al., "Reducing Representation Drift in Online Continual Learning" (ER-ACE, ER-AML), 2021.
 """
@@ -18,13 +18,13 @@ from lreid.evaluation.observer import Learner
 
 
 class GradientRecorder:
-    """Record norms of the loss gradient at features of stored and incoming images after a task switch (Fig. 8).
+    """Record the norms of the loss gradient with respect to features after a switch to a new task (Fig. 8).
 
-    Features are the outputs of the network, or features that a method itself pools from the network's maps. Gradients
-    that reach the maps on other ways are ignored. A method may call its network several times per step. If the first
-    rows of a call are the batch, stored images are the exemplars in the batch and all rows after the batch. If a call
-    does not begin with the batch, all its rows are stored images. For methods without a memory, all images are incoming
-    images. Calls without a gradient are ignored.
+    The features are those of stored and of incoming images. They are the outputs of the network, or a method itself
+    pools them from the network's maps. Gradients that reach the maps in other ways are ignored. A method may call its
+    network several times per step. If the first rows of a call are the batch, stored images are the exemplars in the
+    batch and all rows after the batch. If a call does not begin with the batch, all its rows are stored images. For
+    methods without a memory, all images are incoming images. Calls without a gradient are ignored.
 
     Args:
         steps: number of updates to measure; later updates are not measured.
@@ -109,7 +109,7 @@ def _are_stored(images: Tensor, batch: Batch) -> Tensor:
 
 
 def gradient_norms(loss: Tensor, features: Tensor) -> Tensor:
-    """Compute the norms of the loss gradient at features, ``|d loss / d f(x)|``.
+    """Compute the norms of the loss gradient with respect to features, ``|d loss / d f(x)|``.
 
     Source: Fig. 8 in Appendix C of ER-ACE's paper; it shows the mean over images of the first task during training on
     the second task. ER-ACE's paper does not say how the loss is averaged or whether ``f`` is scaled to unit length. In

@@ -27,7 +27,7 @@ Searches = Sequence[Search | None]  # one per split; None compares with every im
 
 
 class Index(Protocol):
-    """Interface of settings of an index, such as :class:`lreid.retrieval.FaissIndex`, or of a gallery with an index.
+    """Interface of objects that create an index, such as :class:`lreid.retrieval.FaissIndex` or a stored gallery.
 
     Attributes:
         index: name of the kind of index.

@@ -28,7 +28,7 @@ class SwitchObserver(Observer):
         self.gradients: GradientRecorder | None = None
 
     def before_task(self, task: Task) -> None:
-        """From the second task on, select the stored and held-out images to measure."""
+        """From the second task on, select images from the memory and held-out images, to measure their drift."""
         self.task = task.index
         if self.task:
             stored = self.method.memory.images if self.method.memory else []
