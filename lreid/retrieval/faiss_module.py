@@ -148,10 +148,10 @@ def require_gpu(gpu: int, argument: str) -> None:
 
 
 def copies_on_gpu(indexes: list[Any], gpus: list[int], argument: str, *, float16: bool = False) -> list[Any]:
-    """Copy indexes to the memory of GPUs; the GPUs take turns if there are more indexes.
+    """Copy indexes to the memory of GPUs; if there are more indexes than GPUs, a GPU gets several indexes.
 
     Args:
-        argument: name of the argument that error messages name.
+        argument: name of the argument that error messages refer to.
         float16: whether to store vectors and lookup tables in 16 bits, which halves the memory and keeps three digits.
             Float32 lookup tables that exceed a GPU's shared memory are stored in 16 bits in any case.
 

@@ -18,7 +18,7 @@ class OpenSetRate:
     """The true positive identification rate at one false accept rate.
 
     Attributes:
-        false_accept_rate: share of impostors that reach the threshold at most, in [0, 1].
+        false_accept_rate: maximum share of impostors that reach the threshold, in [0, 1].
         threshold: lowest cosine similarity at which a query is accepted.
         true_positive_rate: share of the enrolled queries whose best-scoring image is a match and reaches the threshold.
     """

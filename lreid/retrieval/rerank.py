@@ -102,7 +102,7 @@ class ReRankedScores:
         return products.mul_(-2).add_(self.squares).add_(self.squares[here, None]).clamp_(min=0)
 
     def _nearest(self, count: int) -> tuple[np.ndarray, Tensor]:
-        """Return the ``count`` nearest images of each image, including itself, and its largest distance."""
+        """Return each image's ``count`` nearest images, including itself, and its distance to the farthest image."""
         neighbours, furthest = [], []
         for chunk in blocks(len(self.features), len(self.features)):
             distances = self._distances(chunk)
@@ -113,7 +113,7 @@ class ReRankedScores:
         return np.concatenate(neighbours), torch.cat(furthest).clamp_(min=torch.finfo(distances.dtype).tiny)
 
     def _reciprocal_vectors(self, neighbours: np.ndarray, half: int) -> SparseRows:
-        """Return each image's expanded k-reciprocal neighbours, with weights exp(-distance) of sum 1 (eq. 5-7)."""
+        """Return each image's expanded k-reciprocal neighbours, weighted by exp(-distance) with sum 1 (Eq. 5-7)."""
         num_images = len(neighbours)
         mutual = _is_mutual(neighbours)  # (N, K)
         near = neighbours[:, :half]  # (N, H)
@@ -146,7 +146,7 @@ class ReRankedScores:
 
 
 def _is_mutual(neighbours: np.ndarray) -> np.ndarray:
-    """Check whether an image is among the neighbours of its k-th neighbour: ``(N, K)`` bool for N images."""
+    """Check whether each image is a neighbour of each of its K neighbours: ``(N, K)`` bool for N images."""
     mutual = np.empty(neighbours.shape, dtype=bool)
     for chunk in blocks(len(neighbours), neighbours.shape[1] ** 2):
         images = np.arange(chunk.start, chunk.stop)[:, None, None]
@@ -179,7 +179,7 @@ def _transpose_gallery(vectors: SparseRows, num_queries: int) -> SparseRows:
 
 
 def _bounds(rows: np.ndarray, num_rows: int) -> np.ndarray:
-    """Return the positions at which each row begins in ascending row numbers, and the end of the last row."""
+    """Return the position of each row's first entry in ascending row numbers, and the end of the last row."""
     return np.searchsorted(rows, np.arange(num_rows + 1))
 
 

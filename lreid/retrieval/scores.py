@@ -112,12 +112,12 @@ class Scorer:
             self.scale[self.repeats] = self.scale[self.originals]
 
     def __call__(self, here: slice) -> Tensor:
-        """Return the scores ``(B, G)`` of a slice of the queries, which the next call overwrites."""
+        """Return the scores ``(B, G)`` of a slice of the queries; the next call overwrites these scores."""
         scores = self.unscaled(here)
         return scores if self.scale is None else scores.mul_(self.scale)
 
     def unscaled(self, here: slice) -> Tensor:
-        """Return scores ``(B, G)`` before the multiplication by ``scale``, which the next call overwrites."""
+        """Return scores ``(B, G)`` before the multiplication by ``scale``; the next call overwrites them."""
         queries = self.queries[here]  # (B, D)
         if len(self.buffer) < len(queries):
             self.buffer = self.gallery.new_empty(len(queries), len(self.gallery))
