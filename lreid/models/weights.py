@@ -27,8 +27,9 @@ def load_weights(network: nn.Module, weights: str, norm: str = "batch") -> None:
     instance norms are added to the backbone. Weights of a network with instance norms are loaded afterwards.
 
     Args:
-        network: the backbone. If the backbone wraps another network, the names of the inner network's tensors begin
-            with its attribute ``inner``. If the backbone has a method ``adapted``, this method converts the state dict.
+        network: the backbone. If the backbone wraps another network, the backbone's attribute ``inner`` is the prefix
+            of the wrapped network's tensor names. If the backbone has a method ``adapted``, this method converts the
+            state dict.
         weights: ``zoo:NAME``, ``package:NAME`` or a file.
         norm: places of instance norms, see :func:`lreid.models.norms.put_norms`.
 

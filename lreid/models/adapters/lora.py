@@ -12,10 +12,10 @@ from lreid.models.adapters import Place, require_narrow
 
 
 def insert(network: nn.Module, places: list[Place], rank: int) -> None:
-    """With peft, add a matrix ``B A`` of the given rank to all linear layers that are at least as wide as the rank.
+    """With peft, add a matrix ``B A`` of the given rank to the weight of each linear layer that is wide enough.
 
     At first, ``A`` is random and ``B`` is zero. LoRA's scale is always 1, so that a suitable learning rate does not
-    depend on the rank.
+    depend on the rank. A layer is wide enough if its numbers of inputs and outputs are both at least the rank.
 
     Source: Hu et al., ICLR 2022.
     """
