@@ -132,7 +132,7 @@ class Benchmark(Section):
     LEARNED: list[str] = key(
         [], "data sets on which an earlier run trained (lreid train --from); they are tested again", **_SOURCES
     )
-    LEARNED_IDENTITIES = key(0, "number of identities on which an earlier run trained, as the first task", least=0)
+    LEARNED_IDENTITIES = key(0, "number of identities of the first task, if an earlier run trained on it", least=0)
     TASKS_PER_DATASET = key(10, "number of tasks into which lreid splits the identities of each data set", least=1)
     POOL = key(False, "merge the data sets of TRAIN into one before it is split into tasks")
     GROUPS: list[list[Any]] = key(
@@ -234,7 +234,7 @@ class Batch(Section):
 
     IDENTITIES = key(24, "number of identities per P x K batch", least=1)
     IMAGES = key(5, "number of images per identity in a P x K batch", least=1)
-    OTHER_CAMERAS = key(False, "per identity, draw one random image, and its other images from other cameras (LSTKC)")
+    OTHER_CAMERAS = key(False, "per identity, draw a random image, then images of other cameras than its own (LSTKC)")
     NEIGHBOURS = key(1, "number of identities of a batch that come from the same cameras; 1 ignores cameras", least=1)
 
 
@@ -312,7 +312,7 @@ class Method(Section):
 
 
 class Train(Section):
-    """Keys for training each task. If a schedule is in brackets, such as (steps), only this SCHEDULE uses the key."""
+    """Keys for the training of each task. Keys marked (steps), for example, only have an effect with SCHEDULE steps."""
 
     EPOCHS = key(30, "number of epochs per task", least=1)
     FIRST_EPOCHS = key(0, "number of epochs of the first task; 0 means the value of EPOCHS", least=0)
@@ -336,7 +336,7 @@ class Train(Section):
     FROZEN_LAYERS = key(0, "number of layers, counted from the input of the backbone, that are not trained", least=0)
     LAYER_DECAY = key(
         1.0,
-        "ratio of the learning rates of a backbone layer and the next layer; the parts after the backbone have LR",
+        "learning rate of a backbone layer divided by that of the next layer; parts after the backbone have LR",
         above=0,
         most=1,
     )
@@ -348,7 +348,7 @@ class Train(Section):
     END_FACTOR = key(
         0.005, "learning rate in the last epoch, relative to LR (exponential, cosine); 1 = constant", above=0, most=1
     )
-    STEP_FACTOR = key(0.1, "factor of the learning rate at each epoch in MILESTONES (steps)", above=0, most=1)
+    STEP_FACTOR = key(0.1, "factor applied to LR at each epoch in MILESTONES (steps)", above=0, most=1)
     MILESTONES: list[int] = key([], "epochs at which the learning rate falls (steps)", check=_epoch_numbers)
     FIRST_MILESTONES: list[int] = key(
         [], "MILESTONES of the first task, if RESTARTS is True; [] = MILESTONES", check=_epoch_numbers
@@ -475,7 +475,7 @@ class Removed:
         names: names of the removed keys.
         instead: replacement that an error message suggests.
         translate: function that returns the new keys for a run of an earlier version. Its first argument contains the
-            values of the removed keys, its second argument the values of all other keys.
+            values of the removed keys, and its second argument the values of all other keys.
     """
 
     names: tuple[str, ...]
