@@ -88,7 +88,7 @@ class PAD(Method):
         slots: Annotated[int, Rule("number of prompt slots per block, for all tasks together", least=1)] = 36,
         new_slots: Annotated[int, Rule("number of prompt slots that each task opens", least=1)] = 8,
         chosen_slots: Annotated[int, Rule("number of prompt slots that an image uses", least=1)] = 4,
-        prompt_length: Annotated[int, Rule("number of prompts per slot, and of general prompts per block", least=1)] = 6,
+        prompt_length: Annotated[int, Rule("number of prompts per slot and of general prompts per block", least=1)] = 6,
         text_epochs: Annotated[int, Rule("number of epochs of stage 1 after the first task", least=0)] = 12,
         first_text_epochs: Annotated[int, Rule("number of epochs of stage 1 in the first task", least=0)] = 20,
         text_batch: Annotated[int, Rule("number of images per batch of stage 1", least=1)] = 64,
