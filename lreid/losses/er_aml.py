@@ -138,7 +138,7 @@ def er_aml_triplet_loss(anchors: Tensor, positives: Tensor, negatives: Tensor, *
         anchors: ``(V, D)`` float.
         positives: ``(V, D)`` float.
         negatives: ``(V, D)`` float.
-        margin: in units of the distance, above 0.
+        margin: margin of the loss in units of the distance, above 0.
 
     Returns:
         Scalar in the dtype of ``anchors`` (float32 for half precision); 0, with a gradient of 0, if V is 0.

@@ -1,4 +1,4 @@
-"""Both distillation terms of episodic replay distillation (ERD)."""
+"""The two distillation terms of episodic replay distillation (ERD)."""
 
 from typing import Any
 
@@ -20,8 +20,8 @@ def erd_losses(
        distributions over the prototypes of the previous part. For the first term, each model computes its own
        prototypes.
     2. The second term covers all images of the current part. This term is the KL divergence between both models'
-       distributions over the prototypes of the *previous* part. For the second term, the teacher computes the
-       prototypes of both models.
+       distributions over the prototypes of the *previous* part. For the second term, both models use the prototypes
+       that the teacher computes.
 
     Source: Wang et al., "Incremental Meta-Learning via Episodic Replay Distillation for Few-Shot Image Recognition"
     (ERD), CVPR Workshops 2022; its official code weights each term by 0.5. As in ERD's official code, both terms are

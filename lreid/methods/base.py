@@ -44,7 +44,7 @@ class Method:
             per identity, computed from features of people). Exemplars and single numbers have no kind.
         saves: names of attributes that :meth:`state_dict` contains in addition. If a name has dots, its key in the
             state is the part after the last dot. A subclass lists only the names that it adds.
-        copies: names of attributes that hold a frozen copy of a network, or None. Each name maps to the name of the
+        copies: names of attributes whose value is a frozen copy of a network or None. Each name maps to the name of the
             function that makes the copy; :meth:`state_dict` contains all copies.
         neck: whether the model has a BatchNorm neck (BoT) after the features; the classifier and retrieval then use the
             neck's output.

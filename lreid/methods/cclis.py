@@ -101,7 +101,7 @@ class CCLIS(Co2L):
         self.generator = torch.Generator().manual_seed(torch.initial_seed())
 
     def begin_task(self, task: Task) -> None:
-        """Add prototypes for new identities; an image gets the weight 1 / number of its identity's images."""
+        """Add prototypes for new identities; weight each image of the task by 1 / number of its identity's images."""
         super().begin_task(task)
         self.prototypes.cover(task.classes)
         if self.reid_head:

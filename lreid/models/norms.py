@@ -40,7 +40,7 @@ class InstanceNorm(nn.InstanceNorm2d):
         self.act = getattr(batch, "act", nn.Identity())
 
     def forward(self, maps: Tensor) -> Tensor:
-        """Normalised maps (B, C, h, w)."""
+        """Normalise maps (B, C, h, w)."""
         return self.act(super().forward(maps))
 
 
@@ -63,7 +63,7 @@ class HalfInstanceNorm(nn.Module):
         self.act = self.IN.act
 
     def forward(self, maps: Tensor) -> Tensor:
-        """Normalised maps (B, C, h, w)."""
+        """Normalise maps (B, C, h, w)."""
         half = self.IN.num_features
         first, second = maps[:, :half].contiguous(), maps[:, half:].contiguous()
         return torch.cat([self.IN(first), self.act(self.BN(second))], 1)
@@ -84,7 +84,7 @@ class _MergedHalfNorm(nn.Module):
         self.shift = batch.bias - batch.running_mean * self.scale
 
     def forward(self, maps: Tensor) -> Tensor:
-        """Normalised maps (B, C, h, w)."""
+        """Normalise maps (B, C, h, w)."""
         half, count = self.instance.num_features, len(maps)
         first = maps[:, :half]
         mean, square = maps.mean((2, 3))[:, :half], (first * first).mean((2, 3))  # (B, half)

@@ -26,7 +26,7 @@ class Whitening(nn.Module):
         return F.normalize(features.sign() * features.abs().pow(self.power.to(features)), dim=1)
 
     def forward(self, features: Tensor) -> Tensor:
-        """Transformed features (n, dim)."""
+        """Transform features (n, dim) to features (n, dim)."""
         return self.expand(features) @ self.matrix
 
 
@@ -51,5 +51,5 @@ class RandomProjection(nn.Module):
         return F.relu(features @ self.projection.to(features))
 
     def forward(self, features: Tensor) -> Tensor:
-        """Transformed features (n, width)."""
+        """Transform features (n, dim) to features (n, width)."""
         return self.expand(features) @ self.matrix
