@@ -123,7 +123,7 @@ def pad_ema(
 
 
 def _row_mean(new: Tensor, old: Tensor, scale: float, *, overlap: bool) -> float:
-    """Compute the mean over ``i`` of ``sum_j A_ij B_ij`` (``j != i``) or, without ``overlap``, ``sum_j |A_ij - B_ij|``."""
+    """Compute the mean over ``i`` of ``sum_j A_ij B_ij`` (``j != i``); without ``overlap``, ``sum_j |A_ij - B_ij|``."""
     if new.ndim != 2 or old.ndim != 2 or len(new) != len(old):
         raise ValueError(f"new and old must be (n, D) and (n, D'), got {tuple(new.shape)} and {tuple(old.shape)}")
     if not scale > 0:
