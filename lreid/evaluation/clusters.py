@@ -28,8 +28,8 @@ def cluster(features: np.ndarray, units: np.ndarray, cameras: np.ndarray, size: 
         cameras: (n,) integers, -1 if unknown. With several cameras, features are standardised per camera
             (:class:`lreid.retrieval.CameraNorm`), because images would otherwise cluster by camera instead of by
             identity.
-        size: approximate number of units per identity. It is the k1 of the k-reciprocal neighbours, and k2 is 30 % of
-            k1. For about 20 images per identity, SpCL uses k1 = 30 and k2 = 6.
+        size: approximate number of units per identity. The k-reciprocal neighbours are computed with k1 = ``size`` and
+            k2 = 30 % of k1. For about 20 images per identity, SpCL uses k1 = 30 and k2 = 6.
 
     Returns:
         Cluster numbers (n,) int64, -1 for images in no cluster. A unit with several images is always in a cluster.

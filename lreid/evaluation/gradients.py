@@ -20,11 +20,11 @@ from lreid.evaluation.observer import Learner
 class GradientRecorder:
     """Record the norms of the loss gradient with respect to features after a switch to a new task (Fig. 8).
 
-    The features are those of stored and of incoming images. They are the outputs of the network, or a method itself
-    pools them from the network's maps. Gradients that reach the maps in other ways are ignored. A method may call its
-    network several times per step. If the first rows of a call are the batch, stored images are the exemplars in the
-    batch and all rows after the batch. If a call does not begin with the batch, all its rows are stored images. For
-    methods without a memory, all images are incoming images. Calls without a gradient are ignored.
+    The recorded features are those of stored and of incoming images: the outputs of the network or, if a method pools
+    the network's maps itself, the results of this pooling. Gradients that reach the maps in other ways are ignored. A
+    method may call its network several times per step. If the first rows of a call are the batch, stored images are the
+    exemplars in the batch and all rows after the batch. If a call does not begin with the batch, all its rows are
+    stored images. For methods without a memory, all images are incoming images. Calls without a gradient are ignored.
 
     Args:
         steps: number of updates to measure; later updates are not measured.

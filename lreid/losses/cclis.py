@@ -71,8 +71,8 @@ def prototype_relation_loss(
     """Prototype-instance relation distillation (PRD), which preserves each image's similarities to old prototypes.
 
     The loss is the cross-entropy between the teacher's and the student's softmax over prototypes of previous classes,
-    mean over all images of the batch. The loss of equal models is above 0, because the teacher's entropy is not
-    subtracted.
+    mean over all images of the batch. If teacher and student are equal, the loss is still above 0, because the
+    teacher's entropy is not subtracted.
 
     Source: CCLIS, Eqs. 13 and 14, as in the official code. CCLIS's paper instead prints a sum over the batch, and its
     softmax includes the prototypes of current classes.

@@ -42,9 +42,9 @@ def sample_pairs(
         labels: ``(B,)`` integers, the labels of the incoming batch.
         memory_labels: ``(M,)`` integers, the labels of the stored images.
         generator: random number generator on the CPU; the same state draws the same pairs.
-        negatives: ``incoming`` draws a negative from images in batch and memory, with a different label that occurs in
-            the batch. ``all`` draws a negative with any different label, so the features of old classes change more
-            (ER-AML, Section 3.3).
+        negatives: ``incoming`` draws a negative from those images in batch and memory whose label differs from the
+            anchor's and occurs in the batch. ``all`` draws a negative with any different label, so the features of old
+            classes change more (ER-AML, Section 3.3).
 
     Returns:
         Row numbers, on the CPU. Row ``i < B`` is image i of the batch, and row ``B + j`` is image j in the memory.

@@ -28,7 +28,8 @@ def lstkc_rskt_loss(
 
     Source: Xu et al., "LSTKC: Long Short-Term Knowledge Consolidation for Lifelong Person Re-identification", AAAI
     2024, in the form of its official code. As in LSTKC's official code, gradients also flow through student entries in
-    the target. For equal models, the loss is above 0 as soon as one entry is wrong. The loss is computed in float64.
+    the target. If teacher and student are equal, the loss is above 0 as soon as one entry is wrong. The loss is
+    computed in float64.
 
     Args:
         student: ``(B, D)`` float features of the model in training; they need not be unit vectors.

@@ -12,8 +12,9 @@ def relation_distillation_loss(
     """Compute instance-wise relation distillation (IRD): distil each image's similarities to the rest of the batch.
 
     For each row, a model's distribution is the softmax of the cosines to all other rows, divided by a temperature. The
-    loss is the cross-entropy between the teacher's and the student's distribution, mean over the rows. The loss of
-    equal models is above 0, because the teacher's entropy is not subtracted and the two temperatures differ.
+    loss is the cross-entropy between the teacher's and the student's distribution, mean over the rows. If teacher and
+    student are equal, the loss is still above 0, because the teacher's entropy is not subtracted and the two
+    temperatures differ.
 
     Source: Cha et al., "Co²L: Contrastive Continual Learning", ICCV 2021, Eqs. 11-13. Co²L's paper prints the sum over
     the rows. This function uses the mean, like Co²L's official code. Applied to outputs of the projection head, the

@@ -1,4 +1,4 @@
-"""AKA: LwF with a knowledge graph that all tasks share; the metric loss compares features plus the graph's output."""
+"""AKA: LwF with a knowledge graph for all tasks; the metric loss compares sums of feature and graph output."""
 
 from collections.abc import Iterable
 from itertools import chain

@@ -221,7 +221,7 @@ class Method:
         return rows
 
     def features_of(self, task: Task) -> Tensor:
-        """The model's features (n, dim) float32 of all images of a task, without augmentation, on the CPU."""
+        """Extract the features (n, dim) float32 of a task's images, without augmentation, as a tensor on the CPU."""
         return torch.from_numpy(self.model.extract([record.path for record in task.records]))
 
     def figures(self) -> dict[str, float]:

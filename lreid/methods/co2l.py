@@ -26,8 +26,8 @@ class Co2L(Method):
     previous network *and its projection head* process the same views. One of the following distillations (Table 6 of
     Co²L) keeps the new outputs close to the previous outputs:
 
-    * ``ird``: the distilled distribution is a softmax over the cosines of one projection with all others of the batch
-      (the paper's choice);
+    * ``ird``: the distilled distribution is a softmax over the cosines between a projection and all other projections
+      of the batch (the paper's choice);
     * ``seed``: the same distillation with the encoder's features instead of projections;
     * ``embedding``, ``projection``: the squared distance between old and new features or projections;
     * ``none``: no distillation.

@@ -161,7 +161,7 @@ class DASK(FusedFineTuning):
         self.rehearser = StyleRehearser(model, style_steps=style_steps, style_batch=style_batch, style_pad=style_pad)
 
     def retention_terms(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """Compute the distillation of the original images, and all loss terms of the rehearsed images."""
+        """Compute the distillation loss of the original images, and all loss terms of the rehearsed images."""
         terms = {"distill": self.distillation(features, batch.images)}
         if self.rehearsal_weight and self.rehearser.kernels is not None:
             assert batch.pixels is not None

@@ -61,7 +61,7 @@ class DKPpp(DKP):
         self.rehearser = StyleRehearser(model, style_steps=style_steps, style_batch=style_batch, style_pad=style_pad)
 
     def retention_terms(self, features: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """Compute the distillation from prototypes, and all loss terms of the rehearsed images."""
+        """Compute the distillation loss with prototypes, and all loss terms of the rehearsed images."""
         terms = super().retention_terms(features, batch)
         if self.rehearser.kernels is None:
             return terms

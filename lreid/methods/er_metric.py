@@ -72,7 +72,7 @@ class ERMetric(ER):
         }
 
     def anchored(self, features: Tensor, labels: Tensor, anchors: slice) -> Tensor:
-        """Compute the mean metric loss of the rows ``anchors`` of features (n, dim) against all rows; 0 without any."""
+        """Compute the mean metric loss of the rows ``anchors`` of features (n, dim), compared with all rows."""
         chosen = torch.zeros(len(labels), dtype=torch.bool)  # (n,)
         chosen[anchors] = True
         if self.metric_loss == "triplet":

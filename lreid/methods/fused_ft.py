@@ -87,7 +87,7 @@ class FusedFineTuning(BoTFineTuning):
                 self.classifier.weight[task.classes] = self.mean_directions(task).to(self.classifier.weight)
 
     def parameters(self) -> Iterable[Parameter] | list[dict[str, Any]]:
-        """The embedder, the neck and the classifier; their learning rate is multiplied by the factor of the task."""
+        """The embedder, neck and classifier; after the first task, ``later_rate`` multiplies their learning rate."""
         factor = 1.0 if self.teacher is None else self.later_rate
         return [{"params": list(self.network.parameters()), "rate_factor": factor}]
 

@@ -24,8 +24,8 @@ class IDA(DwPP):
     IDA has no official code, and DwoPP's authors did not publish their changes for re-ID. The following choices are
     therefore lreid's. The DMML loss replaces the prototypical loss of IDA's paper. The distribution covers all anchors
     at once; IDA's paper draws one anchor per class of an episode. An anchor is the mean feature of all images of an
-    identity, in evaluation mode. The distillation is the mean over the images of a batch; as in DwoPP's code,
-    probabilities have a minimum (:func:`~lreid.losses.discriminant_alignment_loss`).
+    identity, in evaluation mode. The distillation is the mean over the images of a batch; as in DwoPP's code, small
+    probabilities are raised to a minimum (:func:`~lreid.losses.discriminant_alignment_loss`).
     """
 
     keeps: ClassVar = {**DwPP.keeps, "anchors": "template"}

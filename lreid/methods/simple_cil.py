@@ -16,8 +16,8 @@ class SimpleCIL(Start):
     """Classify by the cosine to class means of frozen features (Zhou et al., IJCV 2024).
 
     The network does not change, so its retrieval results equal those of the initial model (method ``start``). Only the
-    accuracy of the classifier differs from the method ``start``. Subclasses transform the features by statistics of all
-    images so far. SimpleCIL trains nothing; it extracts the features of each image once, at the end of the task.
+    accuracy of the classifier differs from the method ``start``. Subclasses transform the features with statistics of
+    all images so far. SimpleCIL trains nothing; it extracts the features of each image once, at the end of the task.
     """
 
     finishing = "computing statistics"

@@ -56,7 +56,7 @@ def gallery_growth(
         features: features ``(Q, D)`` of the queries and ``(G, D)`` of the gallery.
         metric, ap, device: as in :func:`lreid.retrieval.evaluate`.
         false_accept_rate: false positive identification rate (FPIR) for which the threshold is set, in [0, 1). Every
-            query is also searched as an impostor, in the gallery without its identity
+            query is also searched as an impostor, in the gallery without the images of its identity
             (:func:`lreid.retrieval.open_set_rates`).
         draws: number of random parts of each size. Every call draws the same parts.
 

@@ -34,7 +34,7 @@ class PseudoLabels:
 
     A cluster gets the label of the cluster in the previous epoch with which it shares the most images. A classifier row
     therefore represents the same cluster from epoch to epoch. Each task reserves as many labels as it can have
-    clusters. All images of a tracklet get the same label. A tracklet in no cluster is an identity of its own.
+    clusters. All images of a tracklet get the same label. A tracklet in no cluster is a separate identity.
 
     Args:
         batching: options of the training batches.
