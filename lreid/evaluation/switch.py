@@ -83,7 +83,7 @@ class SwitchObserver(Observer):
             self.gradients.norms = state["norms"]
 
     def _held_out(self) -> dict[str, np.ndarray]:
-        """Read query images (n, H, W, 3) of each domain that was trained before the current task."""
+        """Read query images (n, H, W, 3) of each domain on which the model was trained before the current task."""
         return {
             f"held out: {test.name}": _evenly_spread(test.query)
             for test, first in ((each, each.test.first_task) for each in self.evaluator.tests)

@@ -16,9 +16,8 @@ def asymmetric_cross_entropy(logits: Tensor, labels: Tensor, seen: Tensor | None
     Source: Caccia et al., "Reducing Representation Drift in Online Continual Learning" (ER-ACE), Section 3.4, where the
     loss is a sum over images. In ER-ACE's official code, the denominator also includes the highest class so far
     (including this batch) and all classes above it. These additional classes depend only on how the classes are
-    numbered. A growing classifier has hardly any classes above the highest class so far. By default, this function
-    computes the paper's form; with ``seen``, it computes the form of the official code. The loss is computed in
-    float64.
+    numbered, and a growing classifier has hardly any of them. By default, this function computes the paper's form; with
+    ``seen``, it computes the form of the official code. The loss is computed in float64.
 
     Args:
         logits: ``(B, K)`` float.

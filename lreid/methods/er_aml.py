@@ -17,11 +17,11 @@ class ERAML(ER):
     """Asymmetric metric learning (Caccia et al., ER-ACE and ER-AML, ICLR 2022, Section 3.2).
 
     The metric loss pulls each incoming image towards one image of its identity and pushes it away from one image of
-    another identity. Positive and negative images come from the batch or the memory. By default, negatives only have
-    identities of the incoming batch (``incoming`` negatives), which protects old identities. Stored images are trained
-    by cross-entropy; their logits are cosines times 10. While the memory is empty, incoming images are also trained by
-    cross-entropy, as in ER-AML's official code. The metric loss leaves out an image if the batch and the memory contain
-    no other image of its identity.
+    another identity. Positive and negative images come from the batch or the memory. By default, all negatives show
+    identities of the incoming batch (``incoming`` negatives), so the loss does not push old identities away. Stored
+    images are trained by cross-entropy; their logits are cosines times 10. While the memory is empty, incoming images
+    are also trained by cross-entropy, as in ER-AML's official code. The metric loss leaves out an image if the batch
+    and the memory contain no other image of its identity.
 
     Positives and negatives from the memory are augmented and pass through the network together with the batch.
     """

@@ -340,8 +340,8 @@ class IndexCost:
     """Speed, accuracy and size of an index.
 
     Attributes:
-        queries_per_second: number of queries per second, searched as one batch on all CPU cores for ``depth`` images
-            each.
+        queries_per_second: number of queries per second if all are searched as one batch on all CPU cores, for
+            ``depth`` images each.
         recall: ``{k: recall@k}`` in [0, 1]: the share of the k nearest images that are among the first k results.
         megabytes: size of the index, or None if it is not known.
         build_seconds: time to build the index, or None if it is not known.

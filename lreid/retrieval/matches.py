@@ -73,10 +73,10 @@ def _count_by_sorting(
 ) -> np.ndarray:
     """Implementation of :func:`count_ahead` for CPUs, where numpy sorts values at a few nanoseconds each.
 
-    Among the sorted scores, the position of a match's score gives the number of images with higher scores and with
-    equal scores. Only images with equal scores are also compared by position in the gallery. Scores below the lowest
-    match are left out; if many remain, they are set to one value, which sorts fast. For a few matches of very low rank,
-    comparing all images is faster than sorting.
+    The position of a match's score among the sorted scores gives two numbers: that of images with higher scores and
+    that of images with equal scores. Only images with equal scores are also compared by position in the gallery. Scores
+    below the lowest match are left out; if many remain, they are set to one value, which sorts fast. For a few matches
+    of very low rank, comparing all images is faster than sorting.
     """
     targets = scores[rows, columns] if scale is None else scores[rows, columns] * scale[columns]  # (P,)
     order = np.lexsort((targets, rows))

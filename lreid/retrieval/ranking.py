@@ -98,8 +98,8 @@ def evaluate(
         query_features: ``(Q, D)`` floats, array or tensor. float64 features give float64 scores.
         gallery_features: ``(G, D)`` floats, array or tensor.
         query_ids, gallery_ids: identities ``(Q,)`` and ``(G,)``, all integers or all text, see :mod:`lreid.identities`.
-            If an identity is missing (``None``, NaN, blank text) or junk (-1, "-1"), a query has no match and a gallery
-            image is in no ranking.
+            A query whose identity is missing (``None``, NaN, blank text) or junk (-1, "-1") has no match. Such a
+            gallery image is in no ranking.
         query_cams, gallery_cams: cameras ``(Q,)`` and ``(G,)``, all integers or all text; they are not needed without
             the camera filter. Images whose camera is missing or -1 are never filtered.
         metric: ``cosine``, ``euclidean`` or ``sqeuclidean``. ``cosine`` compares directions, and a zero vector has
@@ -142,7 +142,7 @@ def evaluate_scores(
 
     Args:
         score: scores of shape ``(Q, G)``. For a slice of the queries, a call returns finite scores ``(B, G)`` in a
-            tensor that may be overwritten.
+            tensor that this function may overwrite.
         query, gallery: labels of the queries and of the gallery; without cameras, there is no camera filter.
         ap, max_rank, block: see :func:`evaluate`, which also describes the result and the errors.
     """

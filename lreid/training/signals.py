@@ -18,7 +18,7 @@ LEASH = "LREID_ENDS_WITH_STDIN"  # environment variable of a process that must e
 
 
 def end_with_parent() -> None:
-    """If ``LEASH`` is set, send SIGTERM to this process when its parent dies, at the end of standard input."""
+    """If ``LEASH`` is set, send SIGTERM to this process when standard input ends because the parent died."""
     if not os.environ.pop(LEASH, ""):
         return
 

@@ -381,7 +381,7 @@ class Trainer:
     def _left(self) -> float:
         """Estimate the remaining seconds of the run from the mean times per step and after each task.
 
-        During the first task, the time after a task is not known yet. The time after a task is then estimated from the
+        During the first task, the time that a run needs after a task is not known yet. It is then estimated from the
         number of images that the method and the evaluation pass through the network.
         """
         tasks = self.benchmark.tasks[self.at.task :]

@@ -28,7 +28,7 @@ class Place(NamedTuple):
 def add_adapter(network: nn.Module, kind: str, size: int, layers: int, image: torch.Tensor, title: str) -> None:
     """Freeze a network and add an adapter to its last attention blocks.
 
-    A new adapter does not change features, because the last factor of its output is zero.
+    A new adapter does not change features, because its output is multiplied by weights that are zero at first.
 
     Args:
         network: the backbone, a transformer (of timm, for instance).

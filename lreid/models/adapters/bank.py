@@ -92,7 +92,7 @@ class AdapterBank(nn.Module):
         return functional_call(self.network, self._named(values), (images,))
 
     def make_room(self, state: Mapping[str, Tensor]) -> None:
-        """Give the buffers one row per task of a state dict; call this before loading the state dict."""
+        """Resize the buffers to one row per task in a state dict; call this before loading the state dict."""
         for name in ROWS:
             if (rows := state.get(f"backbone.{name}")) is not None:
                 setattr(self, name, getattr(self, name).new_empty(len(rows), getattr(self, name).shape[1]))

@@ -85,9 +85,9 @@ def build_backbone(
             ``open_clip:NAME``.
         weights: one of ``none`` (random), ``imagenet`` (torchvision's IMAGENET1K_V1, as in the papers, or torchreid's
             own), ``hub`` (the weights of timm or open_clip for the name), ``zoo:NAME`` (see :mod:`lreid.zoo`),
-            ``package:NAME`` (see :mod:`lreid.models.packages`), or a file. A file is a checkpoint of a run,
-            ``.safetensors``, or a state dict of torchvision, torchreid, timm or open_clip. Necks and classifiers in a
-            file are ignored.
+            ``package:NAME`` (see :mod:`lreid.models.packages`), or a file. A file is a checkpoint of a run, a
+            ``.safetensors`` file, or a state dict of torchvision, torchreid, timm or open_clip. Necks and classifiers
+            in a file are ignored.
         norm: places of instance norms in the network, see :func:`lreid.models.norms.put_norms`.
         size: height and width of the images, for networks with a fixed input size.
 
