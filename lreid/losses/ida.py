@@ -25,9 +25,9 @@ def discriminant_alignment_loss(
     phi_old)`` on images of the new task. IDA has no official code. DwoPP's paper (BMVC 2022) compares with IDA on re-ID
     but gives no details. The following choices are therefore lreid's. The loss uses the distance of the DMML loss and
     is a mean over images. The minimum probability comes from the official code of DwoPP and ERD; IDA's paper has no
-    minimum (``prob_floor=0``). The distributions cover all anchors; IDA's paper draws one anchor per class of an
-    episode, for which a caller can pass a subset. The second term of ERD (:func:`~lreid.losses.erd.erd_losses`) equals
-    IDA's loss. The loss is computed in float64.
+    minimum (``prob_floor=0``). The distributions cover all anchors. IDA's paper instead draws one anchor per class of
+    an episode; to do the same, pass a subset of the anchors. The second term of ERD
+    (:func:`~lreid.losses.erd.erd_losses`) equals IDA's loss. The loss is computed in float64.
 
     Args:
         student: ``(B, D)`` float features of the model in training, not normalised.

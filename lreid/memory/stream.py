@@ -56,7 +56,7 @@ class StreamMemory(ExemplarStore):
 
     @property
     def ages(self) -> np.ndarray:
-        """Number of :meth:`add` calls (n,) int64 since each image was added, including that call."""
+        """Number of :meth:`add` calls (n,) int64 since each image was added, including the call that added it."""
         entered = self.extras.get("entered", np.empty(0))
         return self.steps - entered.astype(np.int64)
 

@@ -15,9 +15,10 @@ from lreid.models.embedder import Embedder
 class SimpleCIL(Start):
     """Classify by the cosine to class means of frozen features (Zhou et al., IJCV 2024).
 
-    The network does not change, so its retrieval results equal those of the initial model (method ``start``). Only the
-    accuracy of the classifier differs from the method ``start``. Subclasses transform the features with statistics of
-    all images so far. SimpleCIL trains nothing; it extracts the features of each image once, at the end of the task.
+    The network does not change, so its retrieval results equal those of the initial model (method ``start``). Compared
+    with the method ``start``, only the accuracy of the classifier differs. Subclasses transform the features with
+    statistics of all images so far. SimpleCIL trains nothing; it extracts the features of each image once, at the end
+    of the task.
     """
 
     finishing = "computing statistics"

@@ -108,7 +108,7 @@ def _size(takes: str, height: int, width: int) -> tuple[int, int, int]:
 
 
 def seal(content: bytes, properties: Mapping[str, str]) -> str:
-    """Hash everything in an ONNX file that determines its features, and the fingerprint written in it.
+    """Hash all parts of an ONNX file that determine its features, and the fingerprint that the file contains.
 
     An exported file contains this hash as its seal. If the seal still equals the hash, the weights and the hashed
     properties have not changed. A seal reveals files that were mixed up or edited, but not forgeries, because a forger
