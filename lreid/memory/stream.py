@@ -16,8 +16,7 @@ class StreamMemory(ExemplarStore):
     * ``reservoir``: every image of the stream is kept with the same probability (Vitter, ACM TOMS 1985, Algorithm R),
       as in ER, ER-ACE and ER-AML. The selection does not depend on the batch size or on calls of :meth:`draw`;
     * ``fifo``: the newest images are kept;
-    * ``random``: a uniform random choice of the stored and the incoming images is kept, so old images gradually
-      disappear;
+    * ``random``: stored and incoming images are kept with equal probability, so old images gradually disappear;
     * ``scored``: the images with the highest ``extras["scores"]`` among the stored and the incoming images are kept;
     * ``balanced``: all identities have about the same number of images (GDumb, Prabhu et al., ECCV 2020). If the memory
       is full, an incoming image replaces a random image of the identity that has the most images. An incoming image of
