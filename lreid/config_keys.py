@@ -312,7 +312,7 @@ class Method(Section):
 
 
 class Train(Section):
-    """Keys for the training of each task. Keys marked (steps), for example, only have an effect with SCHEDULE steps."""
+    """Keys for training each task. If a schedule is in brackets, such as (steps), only this SCHEDULE uses the key."""
 
     EPOCHS = key(30, "number of epochs per task", least=1)
     FIRST_EPOCHS = key(0, "number of epochs of the first task; 0 means the value of EPOCHS", least=0)
