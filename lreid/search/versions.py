@@ -201,7 +201,7 @@ def migrate(source: str | Path, target: str | Path, *, kind: str | None = None, 
     """Copy a gallery to another place, for example from a file to Milvus or back, and compare the copy with the source.
 
     Args:
-        source: place of the gallery, which does not change.
+        source: place of the gallery to copy; ``migrate`` leaves this gallery unchanged.
         target: place of the copy, where no gallery may exist.
         kind: kind of the copy, or None for the kind of the source.
         shards: number of parts of the copy's index, if the copy is a file.

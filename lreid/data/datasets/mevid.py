@@ -13,7 +13,7 @@ GB), `mevid-v1-bbox-test.tgz` (13 GB) and `mevid-v1-annotation-data.zip`. `lreid
 the archives as streams and writes up to 16 frames per tracklet. Queries and gallery entries are tracklets; the feature
 of a tracklet is the mean over its frames. The authors compute their figures from all frames. `EVAL.OUTFITS` limits
 matches to images in the query's outfit or in other outfits. In the benchmarks `mevid-dates` and `mevid-sites`, a person
-may occur in several tasks. The dates of outfits are not in the release.
+may occur in several tasks. The release does not say on which date a person wore an outfit.
 """
 
 import os
