@@ -75,7 +75,7 @@ def method_class(name: str) -> type[Method]:
 
     module = importlib.import_module(f"{__name__}.{name}")
     classes = [value for value in vars(module).values() if inspect.isclass(value) and issubclass(value, Method)]
-    return next(cls for cls in classes if cls.__module__ == module.__name__)
+    return next(cls for cls in classes if cls.__module__ == module.__name__ and cls.__name__[0] != "_")
 
 
 def method_defaults(cls: type[Method]) -> dict[str, Any]:

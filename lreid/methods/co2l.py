@@ -18,7 +18,59 @@ from lreid.models.projection import Projected, ProjectedEmbedder
 from lreid.rules import Rule
 
 
-class Co2L(Method):
+class _ContrastiveReplay(Method):
+    """The part of :class:`Co2L` without distillation: the contrastive loss on views, the head and the exemplars."""
+
+    keeps: ClassVar = {**Method.keeps, "head": "network"}
+    saves: ClassVar = ["network.head", "task_classes"]
+    batches = "identities"
+    views = 2
+    defaults: ClassVar = {"exemplars": 500, "selection": "random", "fill_memory": True, "least_images": 1}
+    network: ProjectedEmbedder
+    memory: ExemplarMemory
+
+    def __init__(
+        self,
+        model: Embedder,
+        *,
+        temperature: Annotated[float, Rule("temperature tau of the contrastive loss", above=0)] = 0.5,
+        asymmetric: Annotated[
+            bool, Rule("use only images of the task as anchors; False gives the usual SupCon loss (Co²L, Table 3)")
+        ] = True,
+        replay: Annotated[
+            bool,
+            Rule('add exemplars to batches; if False, only the linear probe uses them (Table 2, "without buffer")'),
+        ] = True,
+        projection: Annotated[int, Rule("length of the projections; 500 in Co²L's paper for R-MNIST", least=1)] = 128,
+        reid_head: Annotated[
+            bool,
+            Rule(
+                "for re-identification, add a BatchNorm before the projection head. Features of a trained network "
+                "share a large mean, so that all projections would be similar without the BatchNorm"
+            ),
+        ] = False,
+        **options: Any,
+    ) -> None:
+        super().__init__(model, **_ContrastiveReplay.defaults | options)
+        if not replay:
+            self.exemplar_share = None
+        self.temperature, self.asymmetric, self.reid_head = temperature, asymmetric, reid_head
+        self.network = ProjectedEmbedder(model, projection, neck=reid_head)
+        self.task_classes: tuple[int, ...] = ()
+
+    def begin_task(self, task: Task) -> None:
+        """Record the classes of the task, because only images of these classes are anchors."""
+        self.task_classes = tuple(task.classes)
+
+    def contrast(self, projections: Tensor, batch: Batch) -> dict[str, Tensor]:
+        """From unit vectors (B, 128), compute the contrastive loss term."""
+        views = projections.unflatten(0, (batch.views, -1)).transpose(0, 1)  # (n, V, 128)
+        labels = batch.labels[: len(views)]  # (n,)
+        anchors = self.task_classes if self.asymmetric else labels
+        return {"supcon": asymmetric_supcon_loss(views, labels, anchors, temperature=self.temperature)}
+
+
+class Co2L(_ContrastiveReplay):
     """Contrastive continual learning (Cha et al., ICCV 2021), with 500 exemplars in total.
 
     The network and a projection head process two augmented views of every image. In the asymmetric supervised
@@ -39,27 +91,12 @@ class Co2L(Method):
     linear probe compare features, not projections, as in Co²L's paper.
     """
 
-    keeps: ClassVar = {**Method.keeps, "head": "network"}
-    saves: ClassVar = ["network.head", "task_classes"]
-    batches = "identities"
-    views = 2
-    defaults: ClassVar = {"exemplars": 500, "selection": "random", "fill_memory": True, "least_images": 1}
-    network: ProjectedEmbedder
-    memory: ExemplarMemory
     distillations: ClassVar[tuple[str, ...]] = ("ird", "seed", "embedding", "projection", "none")
 
     def __init__(
         self,
         model: Embedder,
         *,
-        temperature: Annotated[float, Rule("temperature tau of the contrastive loss", above=0)] = 0.5,
-        asymmetric: Annotated[
-            bool, Rule("use only images of the task as anchors; False gives the usual SupCon loss (Co²L, Table 3)")
-        ] = True,
-        replay: Annotated[
-            bool,
-            Rule('add exemplars to batches; if False, only the linear probe uses them (Table 2, "without buffer")'),
-        ] = True,
         distillation: Annotated[
             str, Rule("what is distilled: ird, seed, embedding, projection or none (Co²L, Table 6)")
         ] = "ird",
@@ -75,32 +112,15 @@ class Co2L(Method):
         teacher_in_training: Annotated[
             bool, Rule("let the previous model's BatchNorm use the statistics of the batch, as Co²L's code does")
         ] = False,
-        projection: Annotated[int, Rule("length of the projections; 500 in Co²L's paper for R-MNIST", least=1)] = 128,
-        reid_head: Annotated[
-            bool,
-            Rule(
-                "for re-identification, add a BatchNorm before the projection head. Features of a trained network "
-                "share a large mean, so that all projections would be similar without the BatchNorm"
-            ),
-        ] = False,
         **options: Any,
     ) -> None:
-        super().__init__(model, **Co2L.defaults | options)
-        if not replay:
-            self.exemplar_share = None
+        super().__init__(model, **options)
         names = ", ".join(self.distillations)
         require(distillation in self.distillations, "distillation", distillation, f"one of {names}")
-        self.temperature, self.asymmetric, self.distillation = temperature, asymmetric, distillation
+        self.distillation = distillation
         self.relation_options = {"temperature": distillation_temperature, "teacher_temperature": teacher_temperature}
         self.weights = {"distill": distillation_weight}
         self.keeps_teacher, self.teacher_in_training = distillation != "none", teacher_in_training
-        self.reid_head = reid_head
-        self.network = ProjectedEmbedder(model, projection, neck=reid_head)
-        self.task_classes: tuple[int, ...] = ()
-
-    def begin_task(self, task: Task) -> None:
-        """Record the classes of the task, because only images of these classes are anchors."""
-        self.task_classes = tuple(task.classes)
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Compute the contrastive loss on all views and, from the second task on, the distillation."""
@@ -111,13 +131,6 @@ class Co2L(Method):
                 old = self.teacher(batch.images)
             terms["distill"] = self.distill(new, old)
         return terms
-
-    def contrast(self, projections: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """From unit vectors (B, 128), compute the contrastive loss term."""
-        views = projections.unflatten(0, (batch.views, -1)).transpose(0, 1)  # (n, V, 128)
-        labels = batch.labels[: len(views)]  # (n,)
-        anchors = self.task_classes if self.asymmetric else labels
-        return {"supcon": asymmetric_supcon_loss(views, labels, anchors, temperature=self.temperature)}
 
     def distill(self, new: Projected, old: Projected) -> Tensor:
         """Compute the distillation term from the outputs of the current and the previous model."""
