@@ -1,4 +1,4 @@
-"""Checkpoints of tiny networks with random weights, and drawn images as files."""
+"""Checkpoints of tiny networks with random weights, drawn images as files, and empty files."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -49,3 +49,11 @@ def write_images(
         Image.fromarray(draw(record.path)).save(path)
         paths.append(path)
     return paths
+
+
+def touch(folder: Path, *names: str) -> Path:
+    """Empty files, which are enough to be listed."""
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
+    return folder

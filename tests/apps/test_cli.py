@@ -254,12 +254,6 @@ def test_an_unknown_command_and_bad_input_are_told_under_the_name_that_was_typed
     assert (told := capsys.readouterr().err).startswith(line) and words[-1].removeprefix("folder:") in told
 
 
-def test_an_unknown_option_is_told_with_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        run_command("train", ["--epoch", "3"])
-    assert "--epoch" in (error := capsys.readouterr().err.splitlines()[-1]) and "--epochs" in error
-
-
 @pytest.mark.parametrize(
     ("command", "option"),
     [

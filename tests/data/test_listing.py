@@ -4,17 +4,11 @@ import os
 from pathlib import Path
 
 import pytest
+from checkpoints import touch
 
 from lreid.data.listing import Listed, camera_in, csv_tests, folders_test, list_folder, numbered
 from lreid.data.records import Record
 from lreid.errors import InputError
-
-
-def touch(folder: Path, *names: str) -> Path:
-    for name in names:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).touch()
-    return folder
 
 
 def test_market_names_tell_identity_and_camera(tmp_path: Path) -> None:

@@ -3,16 +3,10 @@
 from pathlib import Path
 
 import pytest
+from checkpoints import touch
 
 from lreid.errors import InputError
 from lreid.search.image_list import SearchImage, list_images, list_queries, who
-
-
-def touch(folder: Path, *names: str) -> Path:
-    for name in names:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).touch()
-    return folder
 
 
 def told(images: list[SearchImage]) -> list[tuple[str, str | None, str | None]]:

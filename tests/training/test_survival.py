@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 from processes import start, wait
-from tiny import FEW, broken_off, tiny_config
+from tiny import FEW, broken_off, figures, tiny_config
 
 from lreid.errors import InputError, OutOfMemory, Stopped
 from lreid.evaluation import Evaluator
@@ -34,11 +34,7 @@ config = partial(tiny_config, FEW, {"DEVICE": "cpu", "TRAIN.CHECKPOINT_STEPS": 1
 
 
 def outcome(folder: Path) -> dict[str, Any]:
-    """All of a run's result but what a clock decides."""
-    results = json.loads((folder / "results.json").read_text())
-    for name in ("seconds", "images_per_second", "peak_memory_mib"):
-        del results[name]
-    return results
+    return figures(json.loads((folder / "results.json").read_text()))
 
 
 @pytest.fixture(autouse=True)
