@@ -195,7 +195,8 @@ def _scored(
         scored = _rows(suite, test, features, extras)
         rows += [of | row for row in scored]
         logger.info("%s on %s: mAP %s", name, test.name, number(scored[0]["mAP"]))
-        columns[test.name].append(_column(test, of_all, features[1]))
+        scores = (score(test, (queries_of_one, features[1])) for queries_of_one in of_all)
+        columns[test.name].append([figures_of(average_evaluations(each)) for each in scores])
         if extras.growth:
             growth.append({"checkpoint": name, "test": test.name, "points": _growth(test, features, suite.device)})
         if name == last:
@@ -323,11 +324,6 @@ def _rows(suite: _Suite, test: TestSet, features: Features, extras: Extras) -> l
     return rows
 
 
-def _column(test: TestSet, queries: Sequence[np.ndarray], gallery: np.ndarray) -> list[dict[str, float]]:
-    """Compute metrics for the queries (Q, D) of every model in the gallery (G, D) of one model."""
-    return [figures_of(average_evaluations(score(test, (each, gallery)))) for each in queries]
-
-
 def _growth(test: TestSet, features: Features, device: torch.device) -> list[dict[str, Any]]:
     """On random parts of the gallery, measure mAP, Rank-1 and TPIR in per cent, and the threshold."""
     from lreid.retrieval.growth import gallery_growth
@@ -344,7 +340,7 @@ def _growth(test: TestSet, features: Features, device: torch.device) -> list[dic
 
 
 def _matrices(columns: dict[str, list[list[dict[str, float]]]], models: list[str]) -> list[dict[str, Any]]:
-    """Combine columns of :func:`_column` into a matrix per test set, with one row per model that extracts queries."""
+    """Combine columns, each of one gallery, into a matrix per test set, with one row per model that extracts queries."""
     return [
         {"test": test, "checkpoints": models}
         | {metric: [[column[row][metric] for column in matrix] for row in range(len(models))] for metric in MATRICES}

@@ -160,12 +160,10 @@ class Links:
     Attributes:
         labels: (N,) int64 identities of the tracklets. The earlier identities have the numbers 0 to K - 1; new
             identities have higher numbers, in the order of the tracklets.
-        least: (C, C) travel times of this linking, see :func:`lreid.link.constraints.possible`.
         threshold: threshold of this linking, see :class:`Rule`.
     """
 
     labels: np.ndarray
-    least: np.ndarray
     threshold: float
 
 
@@ -218,7 +216,7 @@ def link(
     roots = agglomerate(nodes, threshold, [pair for group in groups for pair in itertools.pairwise(group)])[count:]
     new = {root: count + place for place, root in enumerate(dict.fromkeys(roots[roots >= count].tolist()))}
     labels = np.array([new.get(root, root) for root in roots.tolist()], dtype=np.int64)
-    return Links(labels, least, threshold)
+    return Links(labels, threshold)
 
 
 def impostors(tracklets: Tracklets, least: np.ndarray) -> np.ndarray:

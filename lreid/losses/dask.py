@@ -31,10 +31,10 @@ def dask_color_resample(images: Tensor, *, generator: torch.Generator | None = N
     if images.ndim != 4 or len(images) < 2:
         raise ValueError(f"images must be (B, C, H, W) with B of 2 or more, got shape {tuple(images.shape)}")
     means, deviations = images.mean((2, 3)), images.std((2, 3))  # (B, C)
+    device = torch.device("cpu") if generator is None else generator.device
     place, contrast = (
         each.mean(0)
-        + each.std(0)
-        * torch.randn(each.shape, generator=generator, dtype=each.dtype, device=_device(generator)).to(each.device)
+        + each.std(0) * torch.randn(each.shape, generator=generator, dtype=each.dtype, device=device).to(each.device)
         for each in (means, deviations)
     )
     scale = contrast / deviations.masked_fill(deviations == 0, 1)  # (B, C)
@@ -83,7 +83,3 @@ def dask_decode(images: Tensor, kernels: Tensor, *, groups: int = 1) -> Tensor:
 
 def _spread(values: Tensor) -> Tensor:
     return values[:, :, None, None]
-
-
-def _device(generator: torch.Generator | None) -> torch.device:
-    return torch.device("cpu") if generator is None else generator.device

@@ -1,6 +1,6 @@
 """ERD: DMML with two distillation terms that use episodes of exemplars."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -34,6 +34,8 @@ class ERD(DwPP):
     images of the batch; in ERD's official code, it covers the current part only. Without exemplars, ERD equals DMML-FT.
     """
 
+    defaults: ClassVar = {"exemplars": 500, "selection": "nearest", "exemplar_share": 0.6}
+
     def __init__(
         self,
         model: Embedder,
@@ -44,20 +46,10 @@ class ERD(DwPP):
         whole_batch: Annotated[
             bool, Rule("compute the DMML loss for all images of the batch; if False, only for the current part")
         ] = True,
-        exemplars: int = 500,
-        selection: str = "nearest",
-        exemplar_share: float = 0.6,
         **options: Any,
     ) -> None:
-        super().__init__(
-            model,
-            distillation_weight=distillation_weight,
-            temperature=temperature,
-            exemplars=exemplars,
-            selection=selection,
-            exemplar_share=exemplar_share,
-            **options,
-        )
+        options = ERD.defaults | options
+        super().__init__(model, distillation_weight=distillation_weight, temperature=temperature, **options)
         self.weights["align"] = alignment_weight
         self.whole_batch = whole_batch
 

@@ -1,6 +1,6 @@
 """IDA: DMML with distillation of the similarities between new images and the mean features of past identities."""
 
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -11,7 +11,6 @@ from lreid.data.records import Task
 from lreid.losses.ida import discriminant_alignment_loss
 from lreid.methods.dwpp import DwPP
 from lreid.models.embedder import Embedder
-from lreid.rules import Rule
 
 
 class IDA(DwPP):
@@ -30,17 +29,10 @@ class IDA(DwPP):
 
     keeps: ClassVar = {**DwPP.keeps, "anchors": "template"}
     saves: ClassVar = ["anchors"]
+    defaults: ClassVar = {"temperature": 1.0}
 
-    def __init__(
-        self,
-        model: Embedder,
-        *,
-        temperature: Annotated[
-            float, Rule("temperature of the teacher's and the student's distribution", above=0)
-        ] = 1.0,
-        **options: Any,
-    ) -> None:
-        super().__init__(model, temperature=temperature, **options)
+    def __init__(self, model: Embedder, **options: Any) -> None:
+        super().__init__(model, **IDA.defaults | options)
         self.anchors = torch.empty(0, model.dim, device=model.mean.device)  # (A, dim), in the order of the tasks
 
     def distillation(self, student: Tensor, teacher: Tensor, batch: Batch) -> Tensor:

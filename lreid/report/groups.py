@@ -81,6 +81,15 @@ def require_one_run_a_seed(runs: Sequence[Results], folders: Sequence[Path]) -> 
                 )
 
 
+def by_benchmark(groups: Sequence[Group]) -> list[tuple[list[Group], str]]:
+    """Return the groups of each benchmark, with a suffix for titles that names the benchmark if there are several."""
+    names = dict.fromkeys(group.benchmark for group in groups)
+    return [
+        ([group for group in groups if group.benchmark == name], f", {name}" if len(names) > 1 else "")
+        for name in names
+    ]
+
+
 def labels(groups: Sequence[Group]) -> list[str]:
     """Name the groups of a benchmark by method, and by AP convention and number of tasks if these differ."""
     several_aps = len({group.ap for group in groups}) > 1

@@ -21,7 +21,7 @@ from lreid.report.chart_sections import (
     learning_curves,
     losses,
 )
-from lreid.report.groups import Group, grouped
+from lreid.report.groups import Group, by_benchmark, grouped
 from lreid.report.identity_forgetting import Pictures, identity_forgetting
 from lreid.report.rendering import Panel, anchored, once, panel, render
 from lreid.report.table_sections import (
@@ -147,7 +147,7 @@ def write_page(
     tables = [*comparison(groups), *cost(groups)] if len(runs) > 1 else []
     benchmarks = [
         ("; ".join(group.name for group in members), _of_benchmark(members, where, pictures))
-        for members, where in _by_benchmark(groups)
+        for members, where in by_benchmark(groups)
     ]
     facts = [*settings(runs), *_folders(path, runs, folders)]
     everything = anchored([*tables, *(each for _, panels in benchmarks for each in panels), *more, *facts])
@@ -169,15 +169,6 @@ def write_page(
         open=OPEN if len(groups) > 1 else len(everything),
     )
     write_text(path, once(page))
-
-
-def _by_benchmark(groups: Sequence[Group]) -> list[tuple[list[Group], str]]:
-    """Yield the groups of each benchmark, with a suffix for titles that names the benchmark if there are several."""
-    names = dict.fromkeys(group.benchmark for group in groups)
-    return [
-        ([group for group in groups if group.benchmark == name], f", {name}" if len(names) > 1 else "")
-        for name in names
-    ]
 
 
 def _of_benchmark(groups: Sequence[Group], where: str, pictures: Pictures) -> list[Panel]:

@@ -14,7 +14,7 @@ import numpy as np
 from markupsafe import Markup
 
 from lreid.extras import Extra
-from lreid.report.groups import DATA_KEYS, Group, grouped, labels
+from lreid.report.groups import DATA_KEYS, Group, by_benchmark, grouped, labels
 from lreid.report.rendering import render
 from lreid.report.tables import mean_and_std
 from lreid.results import KINDS, METRICS, Kind, Results, curve
@@ -186,14 +186,11 @@ def sensitivity_curve(runs: Sequence[Results], key: str) -> Figure:
 
 def _lines_by_benchmark(groups: Sequence[Group], points: Callable[[Sequence[Results]], Points]) -> list[Line]:
     """Make the lines of all benchmarks for one chart; with several benchmarks, labels contain their names."""
-    lines: list[Line] = []
-    for benchmark in (names := list(dict.fromkeys(group.benchmark for group in groups))):
-        members = [group for group in groups if group.benchmark == benchmark]
-        first = groups.index(members[0])
-        for line in lines_of(members, points):
-            label = f"{line.label}, {benchmark}" if len(names) > 1 else line.label
-            lines.append(line._replace(place=first + line.place, label=label))
-    return lines
+    return [
+        line._replace(place=groups.index(members[0]) + line.place, label=f"{line.label}{where}")
+        for members, where in by_benchmark(groups)
+        for line in lines_of(members, points)
+    ]
 
 
 @lru_cache(maxsize=512)  # because the page of an unfinished run is written repeatedly with mostly the same charts

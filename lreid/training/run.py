@@ -235,7 +235,11 @@ def _newest(cfg: Config, folder: RunFolder, resume: bool, before: Path | None) -
         )
     start = load_newest(folder.checkpoints)
     if start is not None:
-        _check_same_config(cfg, start[1]["config"], start[0])
+        if changed := changed_keys(cfg, start[1]["config"], start[0]):
+            raise InputError(
+                f"{start[0]}: was trained with another config: {', '.join(changed)} differ; "
+                "resume with the same config (that of the run if you omit --config), or choose another --out"
+            )
     elif cfg.BENCHMARK.LEARNED_IDENTITIES and before is None:
         raise InputError(f"{folder.path}: has no checkpoint yet; name the run that it fine-tunes from with --from")
     else:
@@ -384,15 +388,6 @@ def changed_keys(cfg: Config, saved: str, path: Path) -> list[str]:
     """List the keys that affect results and have different values in ``cfg`` and in the saved config text of a run."""
     old = resolved(config_from_text(saved, str(path)))
     return [key for key in differing_keys(cfg, old) if key not in FREE_KEYS]
-
-
-def _check_same_config(cfg: Config, saved: str, path: Path) -> None:
-    changed = changed_keys(cfg, saved, path)
-    if changed:
-        raise InputError(
-            f"{path}: was trained with another config: {', '.join(changed)} differ; "
-            "resume with the same config (that of the run if you omit --config), or choose another --out"
-        )
 
 
 def _labelled(cfg: Config) -> float:

@@ -118,7 +118,7 @@ def build(name: str, *, hub: bool, size: tuple[int, int]) -> nn.Module:
     if hub and tag not in tags:
         raise ArgumentError("weights", f"is hub, but open_clip:{name} names none of the tags {', '.join(tags)}")
     try:
-        clip = open_clip.create_model(kind, tag if hub else None, force_image_size=size)
+        clip = open_clip.create_model(kind, force_image_size=size)
         published = open_clip.create_model(kind, tag).state_dict() if hub else {}  # with all position embeddings
     except Exception as error:  # a download or an invalid size may raise anything
         refuse_out_of_memory(error, f"open_clip:{name}")
