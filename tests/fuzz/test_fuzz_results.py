@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from entries import write_entry
-from fuzzing import damaged, fuzz, places, refused, spoilt
+from fuzzing import fuzz, places, refused, spoilt
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -110,16 +110,6 @@ def test_cards_of_any_kind(rng: random.Random, entry: tuple[Path, bytes]) -> Non
     card.write_text(json.dumps(spoilt(json.loads(card.with_suffix(".whole").read_text()), rng)))
     if not refused("zoo.py", "show", card, named=card, maybe=True):
         refused("export.py", f"zoo:{card}", "--out", card.with_suffix(".none"), named=card.stem)
-
-
-@fuzz(12)
-@given(rng=st.randoms(use_true_random=False))
-def test_weights_that_are_damaged(rng: random.Random, entry: tuple[Path, bytes], world: Path) -> None:
-    """Also those whose card has their hash."""
-    card, content = entry
-    write_weights(card, damaged(content, rng))
-    folders = ("--query", world / "q", "--gallery", world / "g", "--out", card.parent / "out")
-    refused("test.py", "--checkpoint", f"zoo:{card}", *folders, named=card.stem, maybe=True)
 
 
 def header(text: str, size: int | None = None) -> bytes:
