@@ -14,7 +14,7 @@ import pytest
 import torch
 import yaml
 from PIL import Image
-from tiny import TINY, words
+from tiny import tiny_config
 
 import lreid
 from lreid import zoo
@@ -22,7 +22,6 @@ from lreid.apps.arguments.zoo import add_arguments
 from lreid.apps.publishing import ImagesElsewhere, Statement, TestSets, from_imagenet, licence_of, publish, stored
 from lreid.apps.zoo import run as zoo_command
 from lreid.build import benchmark_of
-from lreid.config import load_config
 from lreid.data.synthetic import draw
 from lreid.errors import InputError
 from lreid.loading import model_config, read_checkpoint
@@ -31,6 +30,7 @@ from lreid.results import METRICS
 from lreid.training.run import train
 from lreid.zoo.catalogue import IMAGENET_TERMS, describe
 
+SHORT = {"TRAIN.EPOCHS": 1, "DEVICE": "cpu"}
 SHARED = TestSets()  # for images that several models are measured on
 ONE_EACH = {(card.backbone, card.benchmark): card for card in zoo.cards()}  # of the same network and images
 
@@ -49,8 +49,7 @@ def test_shipped_models_give_the_figures_on_their_cards(card: zoo.Card) -> None:
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run."""
     out = tmp_path_factory.mktemp("runs") / "run"
-    keys = TINY | {"TRAIN.EPOCHS": 1, "DEVICE": "cpu", "METHOD.NAME": "dwpp", "METHOD.TEMPERATURE": 4.0}
-    train(load_config([], words(keys)), out)
+    train(tiny_config(SHORT, METHOD__NAME="dwpp", METHOD__TEMPERATURE=4.0), out)
     return out
 
 
@@ -86,8 +85,7 @@ def test_a_model_that_went_on_from_an_entry_takes_its_place(
     assert not first.imagenet
     dataclasses.replace(first, imagenet=True).write()  # as if it had begun with ImageNet's weights
     monkeypatch.setenv("LREID_ZOO_CARDS", str(tmp_path))
-    keys = TINY | {"TRAIN.EPOCHS": 1, "DEVICE": "cpu", "METHOD.NAME": "bot_ft", "MODEL.WEIGHTS": "zoo:mine"}
-    train(load_config([], words(keys)), tmp_path / "run")
+    train(tiny_config(SHORT, METHOD__NAME="bot_ft", MODEL__WEIGHTS="zoo:mine"), tmp_path / "run")
     second = publish(tmp_path / "run", "mine", folder=tmp_path)
     assert second.sha256 != first.sha256 and second.imagenet and zoo.find("mine") == second
     assert "MODEL.WEIGHTS zoo:mine" in second.command and IMAGENET_TERMS in describe(second)
@@ -149,9 +147,8 @@ def test_a_card_tells_no_folders_and_verify_says_where_images_go(
         file = home / "shop" / f"person-{person}" / f"{shot}.png"
         file.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(draw(f"synthetic:plaza/0/{person}/1/{shot}")).save(file)
-    keys = TINY | {"TRAIN.EPOCHS": 1, "DEVICE": "cpu", "BENCHMARK.TASKS_PER_DATASET": 1}
-    keys |= {"BENCHMARK.NAME": "shop", "BENCHMARK.TRAIN": f"['own:{home / 'shop'}']", "DATA.ROOT": home}
-    train(load_config([], words(keys)), home / "run")
+    shop = {"BENCHMARK.TASKS_PER_DATASET": 1, "BENCHMARK.NAME": "shop", "BENCHMARK.TRAIN": [f"own:{home / 'shop'}"]}
+    train(tiny_config(SHORT, shop, DATA__ROOT=home), home / "run")
     card = publish(home / "run", "mine", Statement(licence="CC0-1.0"), folder=tmp_path / "zoo")
     assert card.config["BENCHMARK.TRAIN"] == ["own:shop"] and "own:shop" in card.command
     assert card.trained_on == "the training images of own:shop; see their licences"

@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from coloured import write_class
-from tiny import FEW, TINY, words
+from coloured import write_squares
+from tiny import FEW, tiny_config
 
-from lreid.config import load_config
 from lreid.config_keys import Config
 from lreid.data.records import Task
 from lreid.errors import InputError
@@ -24,30 +23,21 @@ KINDS = ("class", "task")
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Four classes of coloured squares, two a task; every image has a shade of its own."""
-    home = tmp_path_factory.mktemp("classes") / "squares"
-    for name, hue in (("a", 0), ("b", 90), ("c", 180), ("d", 270)):
-        write_class(home / "train" / name, [f"hsl({hue + shade},100%,50%)" for shade in range(4)])
-        write_class(home / "test" / name, [f"hsl({hue + shade},100%,50%)" for shade in (5, 6)])
-    return home
+    return write_squares(tmp_path_factory.mktemp("classes") / "squares")
 
 
 def config(home: Path, *, name: str = "er", **changes: Any) -> Config:
-    keys = (
-        TINY
-        | FEW
-        | {
-            "BENCHMARK.TRAIN": [f"folder:{home}"],
-            "BENCHMARK.TASKS_PER_DATASET": 2,
-            "INPUT.WIDTH": 32,
-            "METHOD.NAME": name,
-            "EVAL.ACCURACY": True,
-        }
-    )
+    """Two classes a task."""
+    keys = {
+        "BENCHMARK.TRAIN": [f"folder:{home}"],
+        "BENCHMARK.TASKS_PER_DATASET": 2,
+        "INPUT.WIDTH": 32,
+        "METHOD.NAME": name,
+        "EVAL.ACCURACY": True,
+    }
     if name == "er":
         keys["METHOD.EXEMPLARS"] = 6  # of sixteen images
-    keys |= {key.replace("__", "."): value for key, value in changes.items()}
-    return load_config([], words(keys))
+    return tiny_config(FEW, keys, **changes)
 
 
 @pytest.fixture(scope="module")

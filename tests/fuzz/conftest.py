@@ -5,9 +5,8 @@ from unittest import mock
 
 import pytest
 from checkpoints import write_world
-from tiny import FEW, TINY, words
+from tiny import FEW, tiny_config
 
-from lreid.config import load_config
 from lreid.errors import InputError
 from lreid.training.run import train
 from lreid.training.updates import Updates
@@ -31,8 +30,7 @@ def broken_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
             raise InputError("enough")
         update(self, *args)
 
-    keys = TINY | FEW | {"DEVICE": "cpu", "TRAIN.CHECKPOINT_STEPS": 1, "TRAIN.EPOCHS": 2}
-    cfg = load_config([], words(keys))
+    cfg = tiny_config(FEW, DEVICE="cpu", TRAIN__CHECKPOINT_STEPS=1, TRAIN__EPOCHS=2)
     with mock.patch.object(Updates, "update", some), pytest.raises(InputError, match="enough"):
         train(cfg, out)
     assert {"task-01.pt", "previous.pt", "last.pt"} <= {path.name for path in (out / "checkpoints").iterdir()}

@@ -53,3 +53,26 @@ def learn_from(method: Method, tasks: int, batches_of: Callable[[int], list[Batc
         history += train(method, batches_of(index))
         method.end_task(drawn_task(index))
     return history
+
+
+def replayed(method: Method, task: int, steps: int = 3) -> list[Batch]:
+    """Random images of the task, with images of the memory (as many as fit) behind them as the loader has it."""
+    own, count = steps_of(task, exemplars=False, steps=steps), min(8, method.exemplars)
+    whole = []
+    for number, batch in enumerate(own):
+        rows = (torch.arange(count) * 3 + number) % max(method.exemplars, 1)
+        stored = method.augmented(method.memory.images[rows.numpy()], seed=0) if count else batch.images[:0]
+        whole.append(
+            batch._replace(
+                images=torch.cat([batch.images, stored]),
+                labels=torch.cat([batch.labels, torch.from_numpy(method.memory.labels)[rows[:count]]]),
+                exemplars=torch.cat([torch.full((12,), -1), rows[:count]]),
+                num_support=0,
+            )
+        )
+    return whole
+
+
+def learn_replayed(method: Method, tasks: int) -> list[dict[str, float]]:
+    """Loss terms step by step over so many tasks."""
+    return learn_from(method, tasks, lambda index: replayed(method, index))

@@ -41,6 +41,7 @@ def train(method: Method, steps: list[Batch]) -> list[dict[str, float]]:
         optimizer.zero_grad()
         sum(method.weights.get(name, 1.0) * term for name, term in terms.items()).backward()
         optimizer.step()
+        method.end_step(batch)
         history.append({name: term.item() for name, term in terms.items()})
     return history
 

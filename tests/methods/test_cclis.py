@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from drawn import drawn_task, learn_from, steps_of
+from drawn import drawn_task, learn_replayed, replayed
 from family import DIM, model, train
 from torch import Tensor
 
@@ -28,33 +28,10 @@ def cclis(seed: int = 0, **options: object) -> CCLIS:
     return build_method("cclis", model(seed), **options)
 
 
-def replayed(method: CCLIS, task: int, steps: int = 3) -> list[Batch]:
-    """Random images of the task, with images of the memory (as many as fit) behind them as the loader has it."""
-    own, count = steps_of(task, exemplars=False, steps=steps), min(8, method.exemplars)
-    joined = []
-    for number, batch in enumerate(own):
-        rows = (torch.arange(count) * 3 + number) % max(method.exemplars, 1)
-        stored = method.augmented(method.memory.images[rows.numpy()], seed=0) if count else batch.images[:0]
-        joined.append(
-            batch._replace(
-                images=torch.cat([batch.images, stored]),
-                labels=torch.cat([batch.labels, torch.from_numpy(method.memory.labels)[rows[:count]]]),
-                exemplars=torch.cat([torch.full((12,), -1), rows[:count]]),
-                num_support=0,
-            )
-        )
-    return joined
-
-
-def learned(method: CCLIS, tasks: int) -> list[dict[str, float]]:
-    """Loss terms step by step over so many tasks."""
-    return learn_from(method, tasks, lambda index: replayed(method, index))
-
-
 def in_second_task(**options: object) -> tuple[CCLIS, Batch]:
     """A method that has gone on from its teacher, and a batch of new images and exemplars."""
     method = cclis(**options)
-    learned(method, 1)
+    learn_replayed(method, 1)
     method.begin_task(drawn_task(1))
     train(method, replayed(method, 1))
     return method, replayed(method, 1)[1]
@@ -128,15 +105,6 @@ def test_co2l_distillation_can_take_the_place_of_prd() -> None:
         new, old = (F.normalize(each(batch.images).projections) for each in (method.network, method.teacher))
     expected = relation_distillation_loss(new, old, temperature=0.2, teacher_temperature=0.1)
     assert value == pytest.approx(expected.item(), rel=1e-4)
-
-
-@pytest.mark.slow
-def test_without_weight_it_is_cclis_without_distillation() -> None:
-    plain = learned(cclis(distillation="none"), 2)
-    distilled = learned(cclis(distillation_weight=0.0), 2)
-    assert "distill" in distilled[-1] and "distill" not in plain[-1]
-    assert plain == [{"nce": terms["nce"]} for terms in distilled]
-    assert plain != [{"nce": terms["nce"]} for terms in learned(cclis(), 2)]
 
 
 def test_prototypes_have_unit_length_before_a_step_and_a_rate_of_their_own() -> None:

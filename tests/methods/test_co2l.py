@@ -100,15 +100,6 @@ def test_the_distillation_is_that_of_the_previous_model_and_its_head(distillatio
     assert value == pytest.approx(expected.item(), rel=1e-4) and value > 0
 
 
-@pytest.mark.slow
-def test_without_weight_it_is_co2l_without_distillation() -> None:
-    plain = learned(co2l(distillation="none"), 2)
-    distilled = learned(co2l(distillation_weight=0.0), 2)
-    assert "distill" in distilled[-1] and "distill" not in plain[-1]
-    assert plain == [{"supcon": terms["supcon"]} for terms in distilled]
-    assert plain != [{"supcon": terms["supcon"]} for terms in learned(co2l(), 2)]
-
-
 def test_without_replay_it_is_contrastive_fine_tuning() -> None:
     """With neither exemplars nor distillation: plain SupCon, step by step."""
     method, base = co2l(exemplars=0, distillation="none"), co2l()

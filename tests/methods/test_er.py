@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from drawn import drawn_task
-from family import model, task_of
+from family import model, task_of, train
 from PIL import Image
 
 from lreid.data.loaders import Batch
@@ -42,15 +42,7 @@ def learn(method: Method, tasks: int, first: int = 0, of: Callable[[int], Task] 
     history = []
     for task in range(first, tasks):
         method.begin_task(of(task))
-        method.model.train()
-        optimizer = torch.optim.SGD(method.parameters(), lr=0.01)
-        for batch in segments(task):
-            terms = method.loss(batch)
-            optimizer.zero_grad()
-            sum(method.weights.get(name, 1.0) * term for name, term in terms.items()).backward()
-            optimizer.step()
-            method.end_step(batch)
-            history.append({name: term.item() for name, term in terms.items()})
+        history += train(method, segments(task))
         method.end_task(of(task))
     return history
 

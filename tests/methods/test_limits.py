@@ -10,6 +10,7 @@ import family
 import fusing
 import numpy as np
 import pytest
+import test_co2l
 import test_er
 import torch
 from family import model
@@ -44,6 +45,8 @@ LIMITS: list[tuple[str, dict[str, Any], str, dict[str, Any], Learn]] = [
     ("dmml_ird", NONE, "dmml_ft", {}, OWN),
     ("dmml_ird", NONE | {"exemplars": 500}, "dmml_ft", {"exemplars": 500}, STORED),
     ("erd", {"exemplars": 0}, "dmml_ft", {}, OWN),
+    ("co2l", NONE, "co2l", {"distillation": "none"}, test_co2l.learned),
+    ("cclis", NONE, "cclis", {"distillation": "none"}, drawn.learn_replayed),
     ("lstkc", NONE | HALF, "fused_ft", HALF | {"normalize_triplet": True}, fusing.learn),
     ("lstkc_pp", NONE | HALF, "fused_ft", HALF, fusing.learn),
     ("dask", NONE | {"rehearsal_weight": 0.0}, "fused_ft", {}, fusing.learn),

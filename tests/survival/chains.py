@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import clips
-from coloured import write_class
+from coloured import write_squares
 from commands import KEYS, Counts, leftovers_in, names_in, outcome
 from processes import start, wait
-from tiny import NETWORKS, TINY
+from tiny import NETWORKS, TINY, words
 
 from lreid.config import CONFIGS, load_config
 from lreid.config_keys import Config
@@ -94,13 +94,8 @@ def config_of(title: str, folder: Path) -> Config:
     clips.register()
     pairs = TINY | KEYS | NETWORKS.get(method, {}) | {"TRAIN.CHECKPOINT_STEPS": 1, "TRAIN.EPOCHS": 2} | keys
     if "EVAL.ACCURACY" in keys:
-        home = folder / "classes"
-        for name, hue in (("a", 0), ("b", 90), ("c", 180), ("d", 270)):
-            write_class(home / "train" / name, [f"hsl({hue + shade},100%,50%)" for shade in range(4)])
-            write_class(home / "test" / name, [f"hsl({hue + shade},100%,50%)" for shade in (5, 6)])
-        pairs["BENCHMARK.TRAIN"] = [f"folder:{home}"]
-    words = [str(part) for pair in pairs.items() for part in pair]
-    return load_config([CONFIGS / "methods" / f"{method}.yaml"], words)
+        pairs["BENCHMARK.TRAIN"] = [f"folder:{write_squares(folder / 'classes')}"]
+    return load_config([CONFIGS / "methods" / f"{method}.yaml"], words(pairs))
 
 
 def _begin(cfg: Config, out: Path, count: int) -> list[int]:
@@ -120,12 +115,12 @@ def _begin(cfg: Config, out: Path, count: int) -> list[int]:
         return 0
 
     if cfg.DATA.WORKERS:  # loader processes are forked by a process that was started, not forked itself
-        words = [sys.executable, "-m", "lreid", "train", "--resume", "--out", str(out), "--config"]
+        command = [sys.executable, "-m", "lreid", "train", "--resume", "--out", str(out), "--config"]
         saved = out.with_name("workers.yaml")
         saved.write_text(cfg.dump())
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "PYTHONSAFEPATH": "1"}
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        return [subprocess.Popen([*words, str(saved)], env=environment, **quiet).pid]
+        return [subprocess.Popen([*command, str(saved)], env=environment, **quiet).pid]
     if count == 1:
         return [start(work)]
     with socket.socket() as free:
