@@ -27,7 +27,6 @@ LEARNS_FROM = {
     "identities": "P x K images per batch, set by BATCH.* (on a stream, set by STREAM.*, if STREAM.SEGMENT is above 0)",
     "stream": "a stream, set by STREAM.* (and by BATCH.* if STREAM.SEGMENT is 0)",
 }
-OF_A_METHOD = ("METHOD.", "EPISODE.", "BATCH.")  # keys whose values depend on the method
 
 
 def load_run_config(files: Sequence[Source] = (), overrides: Sequence[str] = (), *, report: bool = True) -> Config:
@@ -93,26 +92,24 @@ def _ignored(cfg: Config, keys: dict[str, Any], *, typed: bool) -> Iterator[tupl
             yield name, "which inherits it but does not use it"
 
 
-def command_of(cfg: Config, method: str | None = None, *, before: Path | None = None) -> str:
+def command_of(cfg: Config, *, before: Path | None = None) -> str:
     """Build the command that trains a config.
 
     Args:
         cfg: the resolved config.
-        method: a different method to train, with its own options and batches.
         before: the checkpoint from which a run on custom images fine-tunes.
     """
     values = dict(leaves(cfg))
     words = ["lreid", "train"]
     if before is not None:
         words += [cfg.BENCHMARK.TRAIN[0].partition(":")[2], "--from", str(before)]
-    for file in _files(cfg, method):
+    for file in _files(cfg):
         words += ["--config", str(file.relative_to(CONFIGS.parent))]
     # The method ignores these keys, and the command line would refuse them.
     ignored = "BATCH." if method_class(cfg.METHOD.NAME).batches == "episodes" else "EPISODE."
-    excluded = OF_A_METHOD if method else (ignored,)
     elsewhere = ["DATA.ROOT"] * (KEYS["DATA.ROOT"].default != cfg.DATA.ROOT)
     for key in ("SEED", *elsewhere, *changed_by(cfg)):
-        if not key.startswith(excluded):
+        if not key.startswith(ignored):
             words += [key, str(values[key])]
     return shlex.join(words)
 
@@ -127,10 +124,9 @@ def changed_by(cfg: Config) -> dict[str, Any]:
     return {key: values.get(key) for key in differing_keys(cfg, base) if key in own}
 
 
-def _files(cfg: Config, method: str | None = None) -> list[Path]:
-    """List lreid's config files for a config's benchmark and method; ``method`` replaces the config's method."""
-    method = method or method_title(cfg)
-    named = (CONFIGS / "benchmarks" / f"{cfg.BENCHMARK.NAME}.yaml", CONFIGS / "methods" / f"{method}.yaml")
+def _files(cfg: Config) -> list[Path]:
+    """List lreid's config files for a config's benchmark and method."""
+    named = (CONFIGS / "benchmarks" / f"{cfg.BENCHMARK.NAME}.yaml", CONFIGS / "methods" / f"{method_title(cfg)}.yaml")
     return [file for file in named if file.exists()]
 
 
