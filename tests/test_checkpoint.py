@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from checkpoints import touch
 
 from lreid.checkpoint import (
     checkpoints_of,
@@ -38,12 +39,10 @@ def test_random_states_come_back_through_a_file(tmp_path: Path) -> None:
 
 def test_the_newest_is_that_of_the_task_at_hand(tmp_path: Path) -> None:
     assert load_newest(tmp_path / "none") is None
-    for name in ("task-09.pt", "task-100.pt", "task-20.pt", "task-20-backup.pt", "task-best.pt"):
-        (tmp_path / name).touch()
+    touch(tmp_path, "task-09.pt", "task-100.pt", "task-20.pt", "task-20-backup.pt", "task-best.pt")
     names = ["task-100.pt", "task-20.pt", "task-09.pt"]
     assert [path.name for path in checkpoints_of(tmp_path)] == names
-    for name in ("last.pt", "previous.pt"):
-        (tmp_path / name).touch()
+    touch(tmp_path, "last.pt", "previous.pt")
     assert [path.name for path in checkpoints_of(tmp_path)] == ["last.pt", "previous.pt", *names]
     assert checkpoints_of(tmp_path / ("x" * 300)) == []
 

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
+from checkpoints import touch
 from PIL import Image
 
 from lreid.data import custom
@@ -160,9 +161,7 @@ FAULTS = {
 def test_faults_are_named(fault: str, tmp_path: Path, make_images) -> None:
     files, message = FAULTS[fault]
     make_images(tmp_path, [file for file in files if file.endswith("jpg")])
-    for file in files:
-        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / file).touch()
+    touch(tmp_path, *files)
     with pytest.raises(InputError, match=message) as error:
         read_custom(tmp_path)
     assert str(tmp_path) in str(error.value)

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from lreid.data import prepare as module
-from lreid.data.datasets import cuhk02, spec_of
+from lreid.data.datasets import spec_of
 from lreid.data.prepare import prepare, unpack
 from lreid.errors import InputError
 
@@ -149,15 +149,6 @@ def test_prepare_finds_the_archive_in_the_folder_of_the_data_set(tmp_path):
     assert len(spec_of("cuhk01").load(tmp_path).train) == 4
     (tmp_path / "cuhk01/CUHK01.zip").write_bytes(b"no longer needed")
     prepare("cuhk01", tmp_path)  # nothing to do
-
-
-def test_prepare_takes_an_archive_from_anywhere(tmp_path):
-    names = [
-        f"Dataset/{pair}/cam{camera}/{pid:03d}_1.png" for pair in cuhk02.PAIRS for camera in (1, 2) for pid in (1, 2)
-    ]
-    write_zip(tmp_path / "download.zip", dict.fromkeys(names, png()))
-    prepare("cuhk02", tmp_path / "datasets", [tmp_path / "download.zip"])
-    assert len(spec_of("cuhk02").load(tmp_path / "datasets").query) == 2
 
 
 def test_nothing_to_prepare_from(tmp_path):
