@@ -150,7 +150,8 @@ def _normalised(target: Tensor) -> Tensor:
 
 
 def _divergence(target: Tensor, log_new: Tensor, weights: Tensor | float = 1.0) -> Tensor:
-    entries = torch.xlogy(target, target) - target * log_new  # (B, B)
+    positive = target.clamp(min=torch.finfo(target.dtype).tiny)  # the gradient of log(0) is not finite
+    entries = torch.xlogy(target, positive) - target * log_new  # (B, B)
     return (weights * entries).sum() / max(len(target), 1)
 
 

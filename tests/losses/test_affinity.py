@@ -17,10 +17,3 @@ def test_matches_the_loops(rows, temperature, reverse, seed):
     expected = divergence(new, old) if reverse else divergence(old, new)
     assert loss.item() == pytest.approx(expected, rel=1e-9, abs=1e-12)
     assert student.grad.isfinite().all()
-
-
-def test_a_cold_softmax_stays_finite():
-    student = draw(6, 5).float().requires_grad_()
-    loss = affinity_kl_loss(student, draw(6, 5, seed=1).half(), temperature=1e-3)
-    loss.backward()
-    assert loss.isfinite() and student.grad.isfinite().all()

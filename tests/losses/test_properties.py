@@ -178,11 +178,11 @@ CASES = [
 each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 
-def backward(case: Case, trained: list[Tensor], fixed: list[Tensor], labels: list[Tensor]) -> Tensor:
+def backward(case: Case, trained: list[Tensor], fixed: list[Tensor], labels: list[Tensor], **options: float) -> Tensor:
     """The loss, after all tensors were asked for gradients."""
     for each in (*trained, *fixed):
         each.requires_grad_()
-    loss = case.call(*trained, *fixed, *labels)
+    loss = case.call(*trained, *fixed, *labels, **options)
     loss.backward()
     return loss.detach()
 
@@ -200,10 +200,11 @@ def test_gradient_is_that_of_the_value_and_teachers_get_none(case: Case) -> None
 
 @each_case
 @pytest.mark.parametrize("scale", [0.0, 1e-20, 50.0, 1e15])
-def test_float32_stays_finite(case: Case, scale: float) -> None:
+@pytest.mark.parametrize("cold", [False, True])
+def test_float32_stays_finite(case: Case, scale: float, cold: bool) -> None:
     trained, fixed, labels = case.batch()
     trained, fixed = ([(scale * each).float() for each in tensors] for tensors in (trained, fixed))
-    loss = backward(case, trained, fixed, labels)
+    loss = backward(case, trained, fixed, labels, **dict.fromkeys(case.temperatures if cold else (), 1e-5))
     assert loss.dtype == torch.float32 and loss.isfinite()
     assert all(each.grad.isfinite().all() for each in trained)
 

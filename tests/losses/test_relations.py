@@ -1,5 +1,4 @@
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import cross_entropy, dot, draw
@@ -27,14 +26,6 @@ def test_matches_the_loops(rows, temperature, teacher_temperature, seed):
     assert student.grad.isfinite().all()
     if rows < 3:
         assert loss.item() == 0 and student.grad.eq(0).all()
-
-
-def test_a_cold_teacher_stays_finite_in_half_precision():
-    student = F.normalize(draw(6, 5)).bfloat16().requires_grad_()
-    loss = relation_distillation_loss(student, F.normalize(draw(6, 5, seed=1)).half(), teacher_temperature=1e-5)
-    loss.backward()
-    assert loss.dtype == torch.float32
-    assert loss.isfinite() and student.grad.isfinite().all()
 
 
 @given(st.integers(0, 5), st.integers(1, 6), st.integers(0, 9))
