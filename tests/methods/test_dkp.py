@@ -101,15 +101,6 @@ def test_prototypes_are_those_of_the_last_task() -> None:
     torch.testing.assert_close(method.prototypes["deviations"], spreads)
 
 
-def test_the_head_of_deviations_is_fused_too() -> None:
-    method = build_method("dkp", model(), fusion=0.25)
-    begun(method, 1)
-    name = "deviations.linear.weight"
-    new, old = (each.state_dict()[name].clone() for each in (method.network, method.teacher))
-    method.finish_task(drawn_task(1))
-    torch.testing.assert_close(method.network.state_dict()[name], 0.25 * new + 0.75 * old)
-
-
 @pytest.mark.slow
 def test_without_weight_prototypes_are_not_kept() -> None:
     plain = build_method("dkp", model(), transfer_weight=0.0)

@@ -27,17 +27,18 @@ def test_terms() -> None:
     assert terms["triplet"].item() == pytest.approx(expected.item(), rel=1e-5)
 
 
-def test_the_network_is_the_average_with_that_which_the_task_began_with() -> None:
-    method = build_method("fused_ft", model(), fusion=0.25)
+@pytest.mark.parametrize("name", ["fused_ft", "dkp"])  # which has a head of deviations, too
+def test_the_network_is_the_average_with_that_which_the_task_began_with(name: str) -> None:
+    method = build_method(name, model(), fusion=0.25)
     begun(method, 1)
     new, old = copied(method.network.state_dict()), copied(method.teacher.state_dict())
     method.finish_task(drawn_task(1))
-    for name, value in method.network.state_dict().items():
-        if name == "classifier.weight":
-            torch.testing.assert_close(value[4:], new[name][4:])
-            torch.testing.assert_close(value[:4], 0.25 * new[name][:4] + 0.75 * old[name])
+    for key, value in method.network.state_dict().items():
+        if key == "classifier.weight":
+            torch.testing.assert_close(value[4:], new[key][4:])
+            torch.testing.assert_close(value[:4], 0.25 * new[key][:4] + 0.75 * old[key])
         elif value.is_floating_point():
-            torch.testing.assert_close(value, 0.25 * new[name] + 0.75 * old[name])
+            torch.testing.assert_close(value, 0.25 * new[key] + 0.75 * old[key])
     fused = copied(method.network.state_dict())
     method.end_task(drawn_task(1))
     torch.testing.assert_close(dict(method.teacher.state_dict()), fused)  # the next task begins with it
