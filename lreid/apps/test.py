@@ -340,7 +340,7 @@ def _growth(test: TestSet, features: Features, device: torch.device) -> list[dic
 
 
 def _matrices(columns: dict[str, list[list[dict[str, float]]]], models: list[str]) -> list[dict[str, Any]]:
-    """Combine columns, each of one gallery, into a matrix per test set, with one row per model that extracts queries."""
+    """Combine columns, each of one gallery, into a matrix per test set; a row has the queries of one model."""
     return [
         {"test": test, "checkpoints": models}
         | {metric: [[column[row][metric] for column in matrix] for row in range(len(models))] for metric in MATRICES}

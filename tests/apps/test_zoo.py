@@ -120,7 +120,7 @@ def test_what_a_model_began_with_is_known_from_its_start(run: Path, tmp_path: Pa
     ],
 )
 def test_the_licence_respects_images_and_initial_weights(keys: dict[str, str], licence: str) -> None:
-    assert licence_of(load_config([], words(keys))) == licence
+    assert licence_of(tiny_config(keys)) == licence
 
 
 def test_unknown_terms_need_a_licence(run: Path, tmp_path: Path) -> None:
@@ -133,9 +133,9 @@ def test_unknown_terms_need_a_licence(run: Path, tmp_path: Path) -> None:
         ({"MODEL.WEIGHTS": str(tmp_path / "gone.pt")}, f"the initial weights {tmp_path / 'gone.pt'}"),
     ]:
         with pytest.raises(InputError, match=f"^--licence: lreid does not know the terms of {unknown}; pass --licence"):
-            licence_of(load_config([], words(keys)))
+            licence_of(tiny_config(keys))
     checkpoint = run / "checkpoints" / "task-03.pt"
-    assert licence_of(load_config([], words({"MODEL.WEIGHTS": checkpoint}))) == "MIT"
+    assert licence_of(tiny_config({"MODEL.WEIGHTS": checkpoint})) == "MIT"
 
 
 @pytest.mark.slow
