@@ -1,6 +1,7 @@
 """A small world to test and search in."""
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,3 +19,12 @@ def tool(run_tool: Callable[..., int], world: Path, monkeypatch: pytest.MonkeyPa
     """Runs a tool in that world."""
     monkeypatch.chdir(world)
     return run_tool
+
+
+@pytest.fixture(autouse=True)
+def level() -> Iterator[None]:
+    """Restore the level of lreid's logger, which a benchmark raises."""
+    logger = logging.getLogger("lreid")
+    before = logger.level
+    yield
+    logger.setLevel(before)
