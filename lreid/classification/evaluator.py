@@ -114,7 +114,7 @@ class AccuracyEvaluator:
         """Compute how similar each task's stored images are to held-out images, see :func:`buffer_alignment`.
 
         Returns:
-            Similarities in [-1, 1] by index of the task (as text), for tasks with images in the memory.
+            A dictionary: for each task with images in the memory, the task's index as text and a similarity in [-1, 1].
         """
         stored = learner.memory.labels if learner.memory is not None else np.empty(0, np.int64)
         rows = np.flatnonzero(self.class_tasks[stored] <= task.index)

@@ -123,7 +123,7 @@ class Augment:
         return changed, Changes(flips[:, 0].bool(), shifts, boxes)
 
     def _draw_last(self, row: np.ndarray, shape: tuple[int, ...], progress: float) -> None:
-        """Draw the parameters of an image's flip, shift and erased box into a row (7,)."""
+        """Choose flip, shift and erased box of an image at random, and write their parameters into a row (7,)."""
         height, width, channels = shape
         if self.flip:
             row[0] = self.flip.should_apply()

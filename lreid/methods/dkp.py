@@ -28,8 +28,8 @@ class DKP(FusedFineTuning):
     mean and samples of the distribution, each scaled to unit length. The loss is the cross-entropy over means and
     samples plus :func:`~lreid.losses.dkp.dkp_set_triplet_loss`. After a task, the distributions of all images of an
     identity are merged into one, the prototype of the identity. In the next task,
-    :func:`~lreid.losses.dkp.dkp_pkt_loss` draws samples from the prototypes; it preserves similarities within the batch
-    without a previous network. As in DKP's official code, only prototypes of the last task are stored. A prototype
+    :func:`~lreid.losses.dkp.dkp_pkt_loss` compares the images of the batch by their cosines to samples of these
+    prototypes; this loss needs no previous network. As in DKP's official code, only prototypes of the last task are stored. A prototype
     consists of two float32 vectors and is a biometric template of a person. After a task, the weights of the new and
     the old network are averaged with equal shares.
 

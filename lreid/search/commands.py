@@ -370,7 +370,7 @@ def _matches(
 
 
 def describe(where: Where) -> dict[str, Any]:
-    """Return the properties of a gallery by name, to print them."""
+    """Return a dictionary with the properties of a gallery, for printing."""
     named = NamedGallery.load(where)
     about, labels = named.gallery.about, named.gallery.store.labels()
     place = place_of(where)
