@@ -31,9 +31,9 @@ def sample_nce_loss(
     Source: Li et al., "Contrastive Continual Learning with Importance Sampling and Prototype-Instance Relation
     Distillation" (CCLIS), AAAI 2024, Eqs. 9 and 10; the paper prints a sum over the batch instead of a mean. CCLIS's
     official code treats the current task like a past task unless every task has exactly two classes; an empty
-    ``current_classes`` reproduces this. In CCLIS's official code, a weight of 0 makes the loss NaN. An image that
-    was not drawn by importance has weight 0; for such an image, this function uses ``w_jk = 1``. The loss is computed in float64
-    from log-probabilities.
+    ``current_classes`` reproduces this. In CCLIS's official code, a weight of 0 makes the loss NaN. An image that was
+    not drawn by importance has weight 0; for such an image, this function uses ``w_jk = 1``. The loss is computed in
+    float64 from log-probabilities.
 
     Args:
         scores: ``(B, C)`` float cosines of each image with each prototype.

@@ -29,9 +29,9 @@ class DKP(FusedFineTuning):
     samples plus :func:`~lreid.losses.dkp.dkp_set_triplet_loss`. After a task, the distributions of all images of an
     identity are merged into one, the prototype of the identity. In the next task,
     :func:`~lreid.losses.dkp.dkp_pkt_loss` compares the images of the batch by their cosines to samples of these
-    prototypes; this loss needs no previous network. As in DKP's official code, only prototypes of the last task are stored. A prototype
-    consists of two float32 vectors and is a biometric template of a person. After a task, the weights of the new and
-    the old network are averaged with equal shares.
+    prototypes; this loss needs no previous network. As in DKP's official code, only prototypes of the last task are
+    stored. A prototype consists of two float32 vectors and is a biometric template of a person. After a task, the
+    weights of the new and the old network are averaged with equal shares.
 
     DKP's official code computes prototypes in training mode, at the start of the next task. lreid computes them in
     evaluation mode at the end of the task, because the images of the task are not available later. DKP's official
