@@ -122,8 +122,9 @@ def arithmetic(device: torch.device) -> dict[str, str]:
 
     Returns:
         A dictionary with ``threads`` (number of torch's threads), ``instructions`` (CPU instructions that torch uses),
-        ``instruction_limits`` (environment variables ``NAME=VALUE``, separated by commas, or ``none``), ``processes``
-        (number of processes of torchrun) and ``device`` (``cpu`` or the name of the GPU).
+        ``instruction_limits`` (see below), ``processes`` (number of processes of torchrun) and ``device`` (``cpu`` or
+        the name of the GPU). ``instruction_limits`` lists the environment variables that restrict CPU instructions, as
+        ``NAME=VALUE`` separated by commas, or is ``none``.
     """
     limits = [f"{name}={os.environ[name]}" for name in INSTRUCTION_LIMITS if name in os.environ]
     return {

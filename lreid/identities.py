@@ -2,7 +2,7 @@
 
 * **Missing** labels are None, NaN, NaT, pandas' NA, masked values and blank text. Missing labels count as -1.
 * **Junk** is -1 in any spelling: ``-1``, ``-1.0``, ``"-1"``, ``"-01"``, ``" -1.0"``.
-* **Unknown labels equal no label**: -1 differs from every label, even from another -1.
+* **Unknown labels match nothing**: -1 is not equal to any label, not even to another -1.
 * **Text is compared as written**: ``"007"`` and ``"7"`` are different labels, about which lreid warns.
 * **Numbers are compared as numbers**: 7.0 equals 7. Lists that mix numbers and text are refused.
 """

@@ -1,4 +1,4 @@
-"""AKA: LwF with a knowledge graph for all tasks; the metric loss compares sums of feature and graph output."""
+"""AKA: LwF with one knowledge graph for all tasks; the metric loss compares the features plus the graph's outputs."""
 
 from collections.abc import Iterable
 from itertools import chain

@@ -58,9 +58,9 @@ class PAD(Method):
 
     lreid differs from PAD's official code in three points. First, lreid computes in float32 instead of mixed precision.
     Second, all tasks after the first have the same schedule; the official code has separate schedules for MSMT17 and
-    CUHK03 (``configs/recipes/pad.yaml``). Third, at test time an image can use only prompt slots that a task has added;
-    the official test script allows all slots. PAD does not support exemplars, because heads and sentences cover only
-    the identities of the task.
+    CUHK03 (``configs/recipes/pad.yaml``). Third, some prompt slots stay unused until a task opens them. At test time,
+    lreid uses only the slots that tasks have opened so far, while the official test script uses all slots. PAD does not
+    support exemplars, because heads and sentences cover only the identities of the task.
     """
 
     batches = "identities"
