@@ -238,8 +238,8 @@ def misfit(value: Any, form: Any, key: str = "") -> str | None:
         value: plain data: numbers, text, lists and dicts.
         form: required form: a type or a tuple of types (``True`` is not an ``int``); ``[form]`` for a list of values of
             this form; or a dict from keys to forms. A question mark after a key makes it optional. The form under the
-            key ``str`` (the type) applies to all keys that the dict does not list. Without a form under ``str``, values
-            of unlisted keys are not checked. All keys must be text.
+            key ``str`` (the type) applies to all keys that the dict does not list; None refuses such keys. Without an
+            entry for ``str``, values of unlisted keys are not checked. All keys must be text.
         key: name of the value for the message.
 
     Returns:
@@ -254,6 +254,8 @@ def misfit(value: Any, form: Any, key: str = "") -> str | None:
         needed = [name for name in form if name is not str and not name.endswith("?")]
         if lacking := [name for name in needed if name not in value]:
             return f"{key or 'it'} has no {', '.join(lacking)}"
+        if form.get(str, object) is None and (unknown := [name for name in value if name not in forms]):
+            return f"{f'{key}.' if key else ''}{unknown[0]} is unknown; it may have the keys {', '.join(forms)}"
         inner = [(name, each, forms.get(name, form.get(str, object))) for name, each in value.items()]
     elif isinstance(form, list):
         if not isinstance(value, list):

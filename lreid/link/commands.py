@@ -141,8 +141,9 @@ def add(
             )
         _require_threshold(record, record.tracklets[earlier:], record.tracklets[:earlier], named, options)
         named = _with_features(folder, record.tracklets[earlier:], named, checkpoint, model, flip)
-        for name in dict.fromkeys(each.key.rpartition("/")[0] for each in cuts):
-            sync_below(folder / CROPS / name, folder)
+        for clip in clips:
+            if clip.name not in empty:
+                sync_below(folder / CROPS / clip.name, folder)
         _link(record, named, record.tracklets[earlier:], record.tracklets[:earlier], options)
         later(named)
     if keep_days is not None:

@@ -23,8 +23,8 @@ from lreid.reading import misfit, parse_yaml, read_text, refuse_unreadable
 logger = logging.getLogger("lreid")
 
 BOXES = "boxes.csv"  # file with the boxes of a tracklet; its columns are frame, left, top, width, height
-CAMERA: dict[str, Any] = {"video": str, "tracks?": str, "start?": object, "rate?": (int, float)}
-FORM: dict[str, Any] = {"cameras": {str: CAMERA}, "travel?": [list]}
+CAMERA = {"video": str, "tracks?": str, "start?": object, "rate?": (int, float), str: None}
+FORM = {"cameras": {str: CAMERA}, "travel?": [list], str: None}
 UTC = datetime.timezone.utc
 
 
@@ -82,12 +82,6 @@ def read_cameras(file: Path) -> tuple[list[Clip], list[tuple[str, str, float]]]:
         fault = str(error)
     if fault or not content["cameras"]:
         raise InputError(f"{file}: {fault or 'lists no camera'}; write cameras: NAME: {{video: …, tracks: …}}")
-    mappings: list[tuple[str, dict[str, Any], dict[str, Any]]] = [("", content, FORM)]
-    mappings += [(f"cameras.{camera}.", of, CAMERA) for camera, of in content["cameras"].items()]
-    for where, keys, form in mappings:
-        allowed = [name.removesuffix("?") for name in form]
-        if unknown := [key for key in keys if key not in allowed]:
-            raise InputError(f"{file}: {where}{unknown[0]} is unknown; it may have the keys {', '.join(allowed)}")
     clips = []
     for camera, of in content["cameras"].items():
         if "/" in camera or not camera.strip() or not camera.isprintable() or camera.startswith("."):
