@@ -56,8 +56,11 @@ def run(args: argparse.Namespace) -> None:
     """Train the runs and print the table, or only print the commands of the runs."""
     if args.jobs < 1:
         raise InputError(f"--jobs {args.jobs}: must be 1 or more")
-    (methods, *varied), overrides = without_pairs([args.methods, *args.vary])
+    (methods, seeds, *varied), overrides = without_pairs([args.methods, args.seeds, *args.vary])
     overrides += args.overrides
+    for seed in seeds:
+        if not seed.isdecimal():
+            raise InputError(f"--seeds {seed}: must be a whole number, 0 or more")
     vary = {key: values for key, *values in varied}
     for key, values in vary.items():
         if not values:
@@ -65,9 +68,8 @@ def run(args: argparse.Namespace) -> None:
     for key, count in Counter(key for keys, *_ in varied for key in keys.split(",")).items():
         if count > 1:
             raise InputError(f"--vary {key}: is given {count} times; give all values of the key in one option")
-    runs = plan(
-        args.out, methods, args.seeds, files=args.config, benchmarks=args.benchmarks, vary=vary, overrides=overrides
-    )
+    whole = [int(seed) for seed in seeds]
+    runs = plan(args.out, methods, whole, files=args.config, benchmarks=args.benchmarks, vary=vary, overrides=overrides)
     if args.dry_run:
         for each in runs:
             if not each.is_finished():

@@ -87,10 +87,21 @@ def test_a_dry_run_prints_commands(run: Callable[..., int], tmp_path: Path, caps
     assert " ".join(words[-10:]) == given
 
 
+def test_config_keys_may_follow_the_seeds(
+    run: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys = ["--methods", "dwopp", "TRAIN.EPOCHS", "3", "--seeds", "4", "5", "TRAIN.LR", "1e-4"]
+    assert run("--dry-run", "--out", str(tmp_path), *keys) == 0
+    lines = capsys.readouterr().out.splitlines()
+    given = "METHOD.NAME dwopp TRAIN.EPOCHS 3 TRAIN.LR 1e-4 SEED"
+    assert [" ".join(shlex.split(line)[-8:]) for line in lines] == [f"{given} {seed}" for seed in (4, 5)]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--jobs", "0"], "--jobs 0: must be 1 or more"),
+        (["--seeds", "0", "1.5"], "--seeds 1.5: must be a whole number, 0 or more"),
         (["--vary", "TRAIN.LR"], "--vary TRAIN.LR: has no values"),
         (["--vary", "TRAIN.LR", "1", "--vary", "TRAIN.EPOCHS,TRAIN.LR", "2,3"], "--vary TRAIN.LR: is given 2 times"),
     ],

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     option(parser, "--benchmarks FILE", files, [], nargs="+", type=Path)
     methods = ["dmml_ft", "dwpp", "dwopp", "joint"]
     option(parser, "--methods NAME", f"methods to train (default: {' '.join(methods)})", methods, nargs="+")
-    option(parser, "--seeds N", "seeds of the runs (default: 0 1 2)", [0, 1, 2], nargs="+", type=int)
+    option(parser, "--seeds N", "seeds of the runs (default: 0 1 2)", ["0", "1", "2"], nargs="+")
     values = (
         "KEY VALUE VALUE ...: train one run per value of this key; repeat the option to combine several keys. "
         "KEY,KEY V,V V,V ... changes several keys together"
