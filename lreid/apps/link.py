@@ -5,7 +5,9 @@ import argparse
 from lreid.data.tracks import Choice
 from lreid.errors import InputError, counted, naming_keys
 from lreid.link import commands
+from lreid.link.assign import Options
 from lreid.link.cutting import read_cameras
+from lreid.link.folder import PAGE
 from lreid.link.offline import Rule
 from lreid.link.record import Record
 from lreid.reading import escaped
@@ -37,17 +39,17 @@ def run(args: argparse.Namespace) -> None:
     else:
         record = _correct(args)
     print(f"{folder}: {counted(len(record.identities), 'identity')}, {counted(len(record.tracklets), 'tracklet')}")
-    print(f"page: {folder / commands.PAGE}")
+    print(f"page: {folder / PAGE}")
 
 
-def _options(args: argparse.Namespace, delay: float | None) -> commands.Options:
+def _options(args: argparse.Namespace, delay: float | None) -> Options:
     if args.threshold is not None and not -1 <= args.threshold <= 1:
         raise InputError(f"--threshold is {args.threshold:g}; it must be a cosine similarity from -1 to 1")
     if not 0 <= args.false_accept_rate < 1:
         raise InputError(f"--false-accept-rate is {args.false_accept_rate:g}; must be at least 0 and below 1")
     if delay is not None and not delay >= 0:
         raise InputError(f"--delay is {delay:g}; give seconds, 0 or more")
-    return commands.Options(Rule(args.threshold, args.false_accept_rate), not args.raw, delay)
+    return Options(Rule(args.threshold, args.false_accept_rate), not args.raw, delay)
 
 
 def _correct(args: argparse.Namespace) -> Record:

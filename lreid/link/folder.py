@@ -1,0 +1,145 @@
+"""The folder of linked recordings: change it in one step, and keep its parts consistent with its record.
+
+The folder contains ``identities.json``, ``people.gallery`` (features of the crops, under their paths in the folder),
+``tracklets/CAMERA/START/TRACK/`` (crops and boxes), ``tracks/`` (MOT files with identities) and ``index.html``. A
+change takes effect at the moment when ``identities.json`` is written. A command writes new files before
+``identities.json`` and deletes old files after it. A command that fails deletes the files that ``identities.json`` does
+not mention. After a command was killed, the next command deletes such files.
+"""
+
+import contextlib
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from lreid.errors import InputError, NotConfirmed
+from lreid.files import files_below, list_folder, make_folder, only_one_process, remove_leftovers, write_text
+from lreid.gallery.store import place_of
+from lreid.link.cutting import BOXES
+from lreid.link.page import write_page
+from lreid.link.record import FILE, Record
+from lreid.search.named_gallery import NamedGallery
+
+GALLERY, CROPS, TRACKS, PAGE = "people.gallery", "tracklets", "tracks", "index.html"
+
+
+@contextlib.contextmanager
+def changing(folder: Path, action: str, *, new: bool = False) -> Iterator[tuple[Record, Callable[..., None]]]:
+    """Lock a folder, and yield its record and a function that stores changes of the record.
+
+    The arguments of the yielded function are the gallery to save and, optionally, paths of enrolled images to delete.
+    """
+    if not new and not folder.is_dir():
+        raise InputError(f"{folder}: no such folder; create it with lreid link add")
+    with _refusing(folder), contextlib.ExitStack() as stack:
+        if new:
+            make_folder(folder)
+        stack.enter_context(only_one_process(folder))
+        record = Record() if new and not (folder / FILE).exists() else Record.read(folder)
+        held: list[tuple[NamedGallery | None, Sequence[str]]] = [(None, ())]
+        _sweep(folder, record)
+        try:
+            yield record, lambda named, enrolled=(): held.append((named, enrolled))
+            if not record.changed:
+                return
+            named, enrolled = held[-1]
+            named = named or NamedGallery.load(folder / GALLERY)
+            if action and not record.remembered:
+                record.remember(action)
+            _label(named, record)
+            _write_tracks(folder, record)
+            write_page(folder / PAGE, record)
+            record.write(folder)
+        except BaseException:
+            with contextlib.suppress(InputError, OSError):
+                _sweep(folder, Record.read(folder) if (folder / FILE).exists() else Record())
+            raise
+        try:
+            _sweep(folder, record, enrolled)
+        except (InputError, OSError) as error:
+            raise NotConfirmed(
+                f"{folder / FILE}: done, but some old files could not be deleted ({error}); the next "
+                "lreid link command for this folder tries again"
+            ) from None
+
+
+@contextlib.contextmanager
+def _refusing(folder: Path) -> Iterator[None]:
+    """Replace file errors of the operating system by one clear line.
+
+    Raises:
+        InputError: a file cannot be read or written, for example because the disk is full.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"{error.filename or folder}: {error.strerror or error}; earlier links are not affected: free some space "
+            "or correct the permissions, then repeat the command"
+        ) from None
+
+
+def enrolled_images(named: NamedGallery) -> list[tuple[str, str]]:
+    """Return the path and name of each enrolled image in the gallery."""
+    images = ((image.path, image.identity) for image in named.images())
+    return [(path, name) for path, name in images if name is not None and not path.startswith(f"{CROPS}/")]
+
+
+def _label(named: NamedGallery, record: Record) -> None:
+    """Give every crop in the gallery the name of its identity, rename enrolled people, and save the gallery."""
+    names = {f"{CROPS}/{each['key']}": record.name_of(each["identity"]) for each in record.tracklets}
+    labels, renamed = named.gallery.labels(), record.renamed
+    rows = zip(labels.paths, labels.ids, strict=True)
+    wanted = [names.get(str(path).rpartition("/")[0], renamed.get(name)) for path, name in rows]
+    wrong = [row for row, name in enumerate(wanted) if name is not None and name != labels.ids[row]]
+    if wrong:
+        vectors, paths = named.gallery.features(labels.keys[wrong]), [str(labels.paths[row]) for row in wrong]
+        named.gallery.remove(paths)
+        model = named.gallery.about.model
+        ids = [wanted[row] for row in wrong]
+        named.gallery.add(vectors, paths, ids, labels.cams[wrong], labels.times[wrong], model=model)
+    named.gallery.save()
+
+
+def _write_tracks(folder: Path, record: Record) -> None:
+    """Write one MOT file per recording, in which the track numbers are identities."""
+    lines: dict[str, list[tuple[int, int, str]]] = {clip["name"]: [] for clip in record.content["clips"]}
+    for each in record.tracklets:
+        with contextlib.suppress(FileNotFoundError):
+            for line in (folder / CROPS / each["key"] / BOXES).read_text().splitlines():
+                frame, _, box = line.partition(",")
+                lines[each["key"].rpartition("/")[0]].append((int(frame), each["identity"], box))
+    for name, boxes in lines.items():
+        text = "".join(f"{frame},{identity},{box},1,-1,-1,-1\n" for frame, identity, box in sorted(boxes))
+        write_text(folder / TRACKS / f"{name.replace('/', '-')}.txt", text)
+
+
+def _sweep(folder: Path, record: Record, enrolled: Sequence[str] = ()) -> None:
+    """Delete the given enrolled images, and all crops, features and MOT files that the record does not list."""
+    keys = {each["key"] for each in record.tracklets}
+    place = place_of(folder / GALLERY)
+    remove_leftovers(folder)  # a temporary gallery of a killed process has features of people
+    for each in [place, *place.others()] if place.exists() else []:
+        named = NamedGallery.load(each, unfinished=True)
+        paths = named.gallery.store.labels().paths.tolist()
+        outdated = [
+            path
+            for path in paths
+            if path.startswith(f"{CROPS}/") and path[len(CROPS) + 1 :].rpartition("/")[0] not in keys
+        ]
+        outdated += [path for path in enrolled if path in paths]
+        if outdated:
+            named.gallery.remove(outdated)
+            named.gallery.save()
+    # Files outside the folders CAMERA/START/TRACK are not lreid's; macOS writes .DS_Store into every folder it shows.
+    inside = (file.relative_to(folder / CROPS).parts for file in files_below(folder / CROPS))
+    for key in {"/".join(parts[:3]) for parts in inside if len(parts) > 3} - keys:
+        doomed = folder / CROPS / key
+        shutil.rmtree(doomed)
+        with contextlib.suppress(OSError):  # raised if a folder still contains other tracklets
+            doomed.parent.rmdir()
+            doomed.parent.parent.rmdir()
+    names = {f"{clip['name'].replace('/', '-')}.txt" for clip in record.content["clips"]}
+    for file in list_folder(folder / TRACKS, "*.txt"):
+        if file.name not in names:
+            file.unlink()
