@@ -1,4 +1,4 @@
-"""Assign identities to tracklets of a record: extract their features from the gallery, then link them."""
+"""Assign identities to tracklets of a record: read their features from the gallery, then link them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
