@@ -250,7 +250,7 @@ def _with_features(
     seconds = [int(row["start"]) for row in rows for _ in row["crops"]]
     records = [ImageRecord(str(folder / path), UNKNOWN, UNKNOWN) for path in paths]
     features = extract(model, Images(records, height=model.height, width=model.width), flip)
-    ids = [f"{CROPS}/"] * len(paths)  # a name that no identity has; _label replaces this name
+    ids = [f"{CROPS}/"] * len(paths)  # a name that no identity has; changing() replaces it
     if named is not None:
         named.gallery.add(features, paths, ids, cameras, seconds, model=fingerprint(model))
         return named
