@@ -59,7 +59,7 @@ setup(
         "tqdm>=4.66",
         "yacs>=0.1.8",
     ],
-    extras_require={  # lreid/extras.py asks for them by these names
+    extras_require={  # lreid/utils/extras.py asks for them by these names
         # Both wheels contain the module `faiss`, so only one of them may be installed. The wheel for GPUs exists only
         # for x86-64; on other machines faiss searches on the CPU, while torch still ranks on the GPU.
         "cpu": ["lreid[plots,timm]", "faiss-cpu>=1.9"],  # timm: the zoo's model of people is one of its networks

@@ -14,7 +14,6 @@ from lreid.config_keys import Config
 from lreid.data.records import Benchmark
 from lreid.data.schemes import Sources
 from lreid.data.tasks import Cut, Learned, Unseen, build_benchmark, merge_tasks
-from lreid.devices import PRECISIONS
 from lreid.errors import InputError, OutOfMemory, naming_keys
 from lreid.evaluation.evaluator import Evaluator
 from lreid.evaluation.observer import Observer
@@ -25,6 +24,7 @@ from lreid.models.backbones import normalisation
 from lreid.models.embedder import IMAGENET, Embedder
 from lreid.results import Results
 from lreid.retrieval.index import FaissIndex
+from lreid.utils.devices import PRECISIONS
 
 if TYPE_CHECKING:
     from lreid.evaluation.gallery_features import GalleryFeatures

@@ -28,9 +28,9 @@ import torch
 
 from lreid import results
 from lreid.errors import InputError, NewerFormat, OutOfMemory
-from lreid.files import list_folder, write_atomically
-from lreid.reading import misfit, refuse_unreadable, require_not_newer
-from lreid.tensors import read_tensors
+from lreid.utils.files import list_folder, write_atomically
+from lreid.utils.reading import misfit, refuse_unreadable, require_not_newer
+from lreid.utils.tensors import read_tensors
 
 logger = logging.getLogger("lreid")
 
@@ -38,7 +38,7 @@ FORMAT = 1
 CURRENT = "last.pt"  # checkpoint of the current task; finished tasks have task-01.pt, task-02.pt …
 PREVIOUS = "previous.pt"  # the last.pt that was replaced
 
-# What a checkpoint must contain to resume a run, in the notation of lreid.reading.misfit.
+# What a checkpoint must contain to resume a run, in the notation of lreid.utils.reading.misfit.
 FORM = {
     "method": dict,
     "updates": (dict, type(None)),

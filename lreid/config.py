@@ -22,7 +22,7 @@ from typing import Any
 
 from lreid.config_keys import FREE_KEYS, KEYS, REMOVED, RENAMED, Config, Method, Section
 from lreid.errors import InputError
-from lreid.reading import parse_yaml, read_text
+from lreid.utils.reading import parse_yaml, read_text
 
 logger = logging.getLogger("lreid")
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
 
-from lreid.rules import Rule, device_fault
+from lreid.utils.rules import Rule, device_fault
 
 if TYPE_CHECKING:
     T = TypeVar("T")
@@ -51,7 +51,7 @@ def key(default: T, about: str, *, paths: tuple[str, ...] = (), free: bool = Fal
 
     Args:
         default, paths, free: see :class:`Key`.
-        about, limits: see :class:`~lreid.rules.Rule`.
+        about, limits: see :class:`~lreid.utils.rules.Rule`.
     """
     return cast(Any, Key(default, Rule(about, **limits), paths, free))
 

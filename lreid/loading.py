@@ -15,14 +15,14 @@ from yacs.config import CfgNode
 from lreid import zoo
 from lreid.checkpoint import load_checkpoint, load_model_state, task_checkpoints
 from lreid.config import check_values, config_from_text
-from lreid.devices import pick_device
 from lreid.errors import ArgumentError, InputError, naming_keys
-from lreid.extras import Extra
-from lreid.files import list_folder
 from lreid.models.embedder import Embedder
 from lreid.models.inference import Inference
 from lreid.models.inputs import IMAGES_AND_VIDEOS
 from lreid.models.parts import neck_in
+from lreid.utils.devices import pick_device
+from lreid.utils.extras import Extra
+from lreid.utils.files import list_folder
 
 if TYPE_CHECKING:
     from lreid.models.exported import OnnxEmbedder

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lreid import search
+from lreid import gallery as search
 from lreid.gallery import Filter
 
 

@@ -86,9 +86,9 @@ def work(pipe: Connection, source: str, engine: str, folder: str, threads: int) 
     """Extract features of all images of a folder at each request."""
     import torch
 
-    from lreid.devices import peak_memory_mib
     from lreid.loading import load_model
     from lreid.models.inference import images_per_pass
+    from lreid.utils.devices import peak_memory_mib
 
     torch.set_num_threads(threads)
     files = sorted(Path(folder).iterdir())

@@ -53,9 +53,9 @@ from torch import Tensor
 
 from bench_train import Contestant, configured, setting, settings, timed
 from lreid.data.loaders import Batch
-from lreid.devices import keep_freed_memory
 from lreid.errors import InputError
 from lreid.report.tables import text_table
+from lreid.utils.devices import keep_freed_memory
 
 
 def main(args: argparse.Namespace) -> None:

@@ -87,13 +87,13 @@ from lreid.config import check_values, load_config
 from lreid.config_keys import Config
 from lreid.data.loaders import Batch, batch_loader
 from lreid.data.records import Task
-from lreid.devices import computing, keep_freed_memory, pick_device
 from lreid.errors import InputError
 from lreid.methods import method_names
 from lreid.report.tables import text_table
 from lreid.training.run import batching_of, new_results
 from lreid.training.run_folder import RunFolder
 from lreid.training.trainer import Trainer
+from lreid.utils.devices import computing, keep_freed_memory, pick_device
 
 BASE = "dmml_ft"  # method with which the others are compared
 WARM_UP = 2  # steps of each task that are not measured

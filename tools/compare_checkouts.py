@@ -4,7 +4,7 @@
     git worktree add ../before v0.1
     python tools/compare_checkouts.py ../before . --out /tmp/compared
 
-The tool trains each method of configs/methods on a tiny benchmark, in both checkouts with the running Python, and
+The tool trains each method that both checkouts have on a tiny benchmark with the running Python, and
 compares the results bit for bit. Then the tool compares the outputs of the tests, searches and reports of both
 checkouts. The tool does not compare values that depend on the clock or the installation. The tool does not repeat runs
 that exist in --out, so the old checkout runs only once. The exit status is 1 if something differs.
@@ -85,7 +85,7 @@ def main(args: argparse.Namespace) -> int:
     args.out.mkdir(parents=True, exist_ok=True)
     tiny.write_text(yaml.safe_dump(TINY))
     before, after = args.before.resolve(), args.after.resolve()
-    names = args.methods or sorted(file.stem for file in (before / "configs" / "methods").glob("*.yaml"))
+    names = args.methods or sorted(method_names(before) & method_names(after))
     jobs: dict[str, tuple[str, list[str]]] = {name: (name, []) for name in names} | ({} if args.methods else VARIANTS)
     different = 0
     for title, (method, keys) in jobs.items():
@@ -102,6 +102,11 @@ def main(args: argparse.Namespace) -> int:
         different += bool(faults)
         print(f"tools: {'; '.join(faults[:5]) or 'the same'}")
     return 1 if different else 0
+
+
+def method_names(checkout: Path) -> set[str]:
+    """Return the methods of a checkout."""
+    return {file.stem for file in (checkout / "configs" / "methods").glob("*.yaml")}
 
 
 def outcome(checkout: Path, out: Path, tiny: Path, method: str, keys: list[str]) -> dict[str, Any]:

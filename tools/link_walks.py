@@ -43,8 +43,8 @@ if __name__ == "__main__" and {"-h", "--help"} & set(sys.argv):
 import numpy as np
 import yaml
 
-from lreid.extras import Extra
-from lreid.files import folder_at_once, write_text
+from lreid.utils.extras import Extra
+from lreid.utils.files import folder_at_once, write_text
 from render.assets import Assets
 from render.images import photograph
 from render.people import make_person

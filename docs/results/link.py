@@ -22,6 +22,7 @@ from trackeval.metrics import HOTA, Identity
 
 from lreid.data.images import Images
 from lreid.data.records import Record as Listed
+from lreid.gallery.named_gallery import NamedGallery, extract
 from lreid.link.constraints import OVERLAPPING, learn_travel, least_times
 from lreid.link.offline import Rule, link
 from lreid.link.online import OnlineLinker
@@ -29,7 +30,6 @@ from lreid.link.record import Record
 from lreid.link.tracklets import Tracklets, robust_mean
 from lreid.loading import load_model
 from lreid.retrieval.camera_norm import CameraNorm
-from lreid.search.named_gallery import NamedGallery, extract
 from lreid.zoo.api import find
 
 OUT = csv.writer(sys.stdout, lineterminator="\n")

@@ -14,9 +14,9 @@ from lreid.apps.arguments.train import short_keys, split_words
 from lreid.config import check_values, load_config
 from lreid.config_keys import Config
 from lreid.errors import InputError, naming_keys
-from lreid.files import require_writable
-from lreid.reading import compare_checksums, refuse_unreadable, require_regular
-from lreid.rules import device_fault
+from lreid.utils.files import require_writable
+from lreid.utils.reading import compare_checksums, refuse_unreadable, require_regular
+from lreid.utils.rules import device_fault
 from lreid.zoo import PREFIX, is_entry
 
 ELSEWHERE = ("hub:", "milvus:")  # prefixes of models and galleries that are not files

@@ -10,9 +10,9 @@ from lreid.data.listing import list_folder as list_images
 from lreid.errors import InputError
 from lreid.export import export, export_for
 from lreid.export.int8 import export_int8
-from lreid.files import list_folder
 from lreid.loading import load_model, model_config
 from lreid.retrieval import evaluate
+from lreid.utils.files import list_folder
 
 
 def run(args: argparse.Namespace) -> None:

@@ -16,13 +16,13 @@ from lreid.data.schemes import Sources
 from lreid.errors import InputError, naming_keys
 from lreid.evaluation.scoring import described, notes_on, row_of
 from lreid.evaluation.test_set import ListedTest, Rules, file_numbers
-from lreid.files import write_text
+from lreid.gallery.image_list import SearchImage, list_images, read_images, require_some
+from lreid.gallery.named_gallery import NamedGallery
 from lreid.gallery.scoring import GallerySearch
 from lreid.gallery.store import Rows
-from lreid.identities import UNKNOWN
 from lreid.loading import Engine, model_config
-from lreid.search.image_list import SearchImage, list_images, read_images, require_some
-from lreid.search.named_gallery import NamedGallery
+from lreid.utils.files import write_text
+from lreid.utils.identities import UNKNOWN
 
 logger = logging.getLogger("lreid")
 
@@ -41,7 +41,7 @@ def score_gallery(
 
     Args:
         where: address of the gallery, see :func:`lreid.gallery.store.place_of`.
-        query: folder or CSV file, see :func:`lreid.search.list_images`.
+        query: folder or CSV file, see :func:`lreid.gallery.list_images`.
         checkpoint: file of the gallery's model, if the file was moved.
         overrides: ``KEY VALUE`` pairs for the config of the model; only ``EVAL`` and ``DEVICE`` keys have an effect.
         engine: see :func:`lreid.load_model`.

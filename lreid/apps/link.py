@@ -10,7 +10,7 @@ from lreid.link.cutting import read_cameras
 from lreid.link.folder import PAGE
 from lreid.link.offline import Rule
 from lreid.link.record import Record
-from lreid.reading import escaped
+from lreid.utils.reading import escaped
 
 
 @naming_keys(device="--device")

@@ -10,8 +10,8 @@ from lreid.build import class_of
 from lreid.config import load_config, method_options
 from lreid.config_keys import GROUPS, KEYS
 from lreid.methods import method_defaults, method_rules
-from lreid.rules import Rule
 from lreid.training.run_config import LEARNS_FROM
+from lreid.utils.rules import Rule
 
 PAGE = """\
 # Configuration

@@ -22,7 +22,6 @@ from lreid.data.datasets import find as find_dataset
 from lreid.data.datasets import load_datasets
 from lreid.data.fingerprint import protocol_fingerprint
 from lreid.data.schemes import Sources, is_address
-from lreid.devices import pick_device
 from lreid.errors import InputError, OutOfMemory, counted, naming_keys
 from lreid.evaluation.evaluator import Evaluator
 from lreid.loading import load_model, model_config
@@ -33,6 +32,7 @@ from lreid.results import read as read_results
 from lreid.retrieval.open_set import pair_scores, threshold_for
 from lreid.retrieval.scores import cosines_of
 from lreid.training.run_config import command_of
+from lreid.utils.devices import pick_device
 from lreid.zoo import PREFIX
 from lreid.zoo.card import BUNDLED, NAME, Card, cards, find
 from lreid.zoo.catalogue import describe

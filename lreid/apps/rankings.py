@@ -9,10 +9,10 @@ from lreid.data.records import Record
 from lreid.errors import counted
 from lreid.evaluation.hardest import Ranking
 from lreid.evaluation.test_set import TestSet
-from lreid.identities import DISTRACTOR
 from lreid.report import ranked
 from lreid.report.tables import number
 from lreid.results import METRICS
+from lreid.utils.identities import DISTRACTOR
 
 
 class Shown:

@@ -6,12 +6,11 @@ from collections.abc import Callable
 
 from lreid.data.schemes import Sources
 from lreid.errors import InputError, counted, naming_keys
-from lreid.files import require_writable
-from lreid.gallery import Filter
-from lreid.reading import escaped
-from lreid.search import commands
-from lreid.search.findings import summary, too_few, verdict, write_findings
-from lreid.search.image_list import list_images, who
+from lreid.gallery import Filter, commands
+from lreid.gallery.findings import summary, too_few, verdict, write_findings
+from lreid.gallery.image_list import list_images, who
+from lreid.utils.files import require_writable
+from lreid.utils.reading import escaped
 
 FEW = 3  # maximum number of queries for which a line per query is printed
 OVER_LIMIT = 3  # exit status of check if no option is within the limits
@@ -136,7 +135,7 @@ def _query(args: argparse.Namespace) -> None:
 
 
 def _compare(args: argparse.Namespace) -> None:
-    from lreid.search.comparison import compare, said
+    from lreid.gallery.comparison import compare, said
 
     comparison = compare(
         args.images, checkpoint=args.checkpoint, where=args.gallery, device=args.device, engine=args.engine
@@ -153,7 +152,7 @@ def _info(args: argparse.Namespace) -> None:
 
 
 def _check(args: argparse.Namespace) -> int | None:
-    from lreid.search import release_check, release_page
+    from lreid.gallery import release_check, release_page
 
     limits = release_check.Limits(_per_cent("--max-lost", args.max_lost), _per_cent("--max-fpir", args.max_fpir))
     require_writable(args.out / release_page.PAGE)
@@ -181,7 +180,7 @@ def _per_cent(option: str, text: str | None) -> float | None:
 
 
 def _reindex(args: argparse.Namespace) -> None:
-    from lreid.search import versions
+    from lreid.gallery import versions
 
     report = versions.reindex(
         args.gallery,
@@ -198,13 +197,13 @@ def _reindex(args: argparse.Namespace) -> None:
 
 
 def _rollback(args: argparse.Namespace) -> None:
-    from lreid.search import versions
+    from lreid.gallery import versions
 
     print(f"{args.gallery}: model {versions.roll_back(args.gallery)} is used again")
 
 
 def _migrate(args: argparse.Namespace) -> None:
-    from lreid.search import versions
+    from lreid.gallery import versions
 
     images, same = versions.migrate(args.gallery, args.to, kind=args.kind, shards=args.shards)
     print(f"{args.to}: {counted(images, 'image')}, {100 * same:.1f} % of sampled matches as in {args.gallery}")

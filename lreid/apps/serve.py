@@ -6,7 +6,7 @@ import signal
 import socket
 
 from lreid.errors import InputError, counted, require
-from lreid.extras import Extra
+from lreid.utils.extras import Extra
 
 SHORTEST = 16  # minimum length of a token
 STOPPING = 10  # seconds within which running requests must finish

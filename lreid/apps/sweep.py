@@ -28,10 +28,8 @@ from lreid.apps.report import read_runs
 from lreid.config import CONFIGS, check_values, leaves, load_config, method_options, recorded_config
 from lreid.config_keys import Config
 from lreid.errors import InputError, Stopped, counted, naming_keys
-from lreid.files import write_atomically, write_text
 from lreid.methods import build_method, method_class
 from lreid.models.embedder import Embedder
-from lreid.reading import read_text
 from lreid.report.groups import short_key
 from lreid.report.plots import learning_curve, sensitivity_curve
 from lreid.report.tables import comparison_table
@@ -40,6 +38,8 @@ from lreid.training.run import changed_keys
 from lreid.training.run_config import load_run_config
 from lreid.training.run_folder import is_busy
 from lreid.training.signals import LEASH, StopSignals
+from lreid.utils.files import write_atomically, write_text
+from lreid.utils.reading import read_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

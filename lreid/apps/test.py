@@ -21,13 +21,11 @@ from lreid.checkpoint import task_checkpoints
 from lreid.config import ARGUMENTS, check_values, differing_keys, load_config
 from lreid.data.listing import csv_tests, folders_test
 from lreid.data.records import Benchmark, QueryGallery
-from lreid.devices import pick_device
 from lreid.errors import InputError, counted, naming_keys
 from lreid.evaluation.evaluator import Evaluator
 from lreid.evaluation.hardest import Ranking, hardest_rankings
 from lreid.evaluation.scoring import described, notes_on, row_of, score
 from lreid.evaluation.test_set import ListedTest, TestSet
-from lreid.files import require_writable, write_text
 from lreid.gallery.store import SCHEME
 from lreid.loading import Engine, load_model, model_config
 from lreid.models.embedder import Embedder
@@ -37,6 +35,8 @@ from lreid.report.rendering import Panel
 from lreid.report.tables import cross_model_table, index_table, number, score_table
 from lreid.results import figures_of
 from lreid.retrieval.protocols import average_evaluations
+from lreid.utils.devices import pick_device
+from lreid.utils.files import require_writable, write_text
 from lreid.zoo import PREFIX
 
 logger = logging.getLogger("lreid")

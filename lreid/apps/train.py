@@ -5,9 +5,9 @@ import os
 import shlex
 from pathlib import Path
 
-from lreid import distributed
 from lreid.apps.arguments.train import SHORT, short_keys, split_words
 from lreid.errors import InputError
+from lreid.training import distributed
 from lreid.training.run import run_folder_for, train
 from lreid.training.run_config import load_run_config
 from lreid.training.signals import end_with_parent

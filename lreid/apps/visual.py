@@ -23,7 +23,6 @@ from lreid.errors import InputError, naming_keys
 from lreid.evaluation.hardest import hardest_rankings
 from lreid.evaluation.scoring import score
 from lreid.evaluation.test_set import TestSet
-from lreid.extras import Extra
 from lreid.models.embedder import Embedder
 from lreid.report import ranked
 from lreid.report.groups import Group
@@ -34,6 +33,7 @@ from lreid.report.table_sections import HARDEST, finished, hardest_identities
 from lreid.results import figures_of
 from lreid.retrieval.arrays import unit_rows
 from lreid.retrieval.protocols import average_evaluations
+from lreid.utils.extras import Extra
 
 RANKINGS, LOOKED_INTO = 10, 4  # number of queries with matches on the page, and number of queries with activation maps
 ON_THE_MAP = 10  # number of identities on a map of features

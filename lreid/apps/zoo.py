@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from lreid.errors import InputError
-from lreid.files import write_text
+from lreid.utils.files import write_text
 from lreid.zoo import PREFIX
 from lreid.zoo.card import BUNDLED, Card, cards, find
 from lreid.zoo.catalogue import describe, markdown_page, published_table, table

@@ -6,7 +6,7 @@ import its modules when a config needs them.
 
 from typing import TYPE_CHECKING
 
-from lreid.lazy import public_names
+from lreid.utils.lazy import public_names
 
 if TYPE_CHECKING:
     from lreid.classification.evaluator import AccuracyEvaluator

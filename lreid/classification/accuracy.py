@@ -4,8 +4,8 @@ import numpy as np
 from torch import Tensor
 
 from lreid.errors import InputError
-from lreid.identities import as_labels
 from lreid.retrieval.arrays import as_features
+from lreid.utils.identities import as_labels
 
 Array = np.ndarray | Tensor
 

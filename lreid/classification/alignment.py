@@ -7,8 +7,8 @@ import numpy as np
 from torch import Tensor
 
 from lreid.errors import InputError
-from lreid.identities import as_labels
 from lreid.retrieval.arrays import as_comparable, unit_rows
+from lreid.utils.identities import as_labels
 
 
 def buffer_alignment(

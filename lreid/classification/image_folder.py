@@ -14,9 +14,9 @@ from lreid.data.layout import SUFFIXES, cameras_of_test, describe_folder, visibl
 from lreid.data.records import CameraPolicy, DataSet, Names, Record
 from lreid.data.schemes import Scheme
 from lreid.errors import InputError
-from lreid.files import folder_at_once, only_one_process
-from lreid.identities import ascending_ranks
-from lreid.reading import escaped
+from lreid.utils.files import folder_at_once, only_one_process
+from lreid.utils.identities import ascending_ranks
+from lreid.utils.reading import escaped
 
 Classes = Mapping[str, Sequence[Path]]  # the images of every class
 Unpacked = tuple[str, str, np.ndarray]  # split, class, pixels

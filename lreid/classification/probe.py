@@ -10,10 +10,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from lreid.errors import InputError
-from lreid.float32 import full_precision
-from lreid.identities import as_labels
 from lreid.retrieval.arrays import as_comparable, squared_norms, unit_rows
 from lreid.retrieval.scores import blocks
+from lreid.utils.float32 import full_precision
+from lreid.utils.identities import as_labels
 
 MOMENTUM, DECAY = 0.9, 0.2
 DECAY_AT = (0.6, 0.75, 0.9)  # fractions of the epochs

@@ -12,9 +12,9 @@ from lreid.data.layout import cameras_of_test, require_splits
 from lreid.data.records import CameraPolicy, DataSet, Names, Record
 from lreid.data.schemes import Scheme, Sources
 from lreid.errors import InputError
-from lreid.extras import Extra
-from lreid.identities import WRITTEN_MISSING, ascending_ranks, is_junk, warn_of_spellings
-from lreid.reading import refuse_unreadable, require_regular
+from lreid.utils.extras import Extra
+from lreid.utils.identities import WRITTEN_MISSING, ascending_ranks, is_junk, warn_of_spellings
+from lreid.utils.reading import refuse_unreadable, require_regular
 
 logger = logging.getLogger("lreid")
 

@@ -22,7 +22,7 @@ from lreid.data.pattern import Pattern, suggested
 from lreid.data.records import CameraPolicy, DataSet, Names, Record
 from lreid.data.schemes import Scheme, Sources
 from lreid.errors import InputError, counted
-from lreid.identities import ascending_ranks, warn_of_spellings
+from lreid.utils.identities import ascending_ranks, warn_of_spellings
 
 PREFIX = "own:"
 TESTED = 1 / 4  # approximate share of the identities that become test identities

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from lreid.extras import Extra
+from lreid.utils.extras import Extra
 
 Transform: Any = Extra("albumentations", "albumentations").load().ImageOnlyTransform
 

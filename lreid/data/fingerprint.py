@@ -10,7 +10,7 @@ from typing import Any
 from lreid.data.records import Benchmark, QueryGallery, Record
 from lreid.data.schemes import file_of, image_scheme
 from lreid.errors import InputError
-from lreid.reading import read_bytes
+from lreid.utils.reading import read_bytes
 
 SAMPLE = 1000  # number of files whose content is hashed
 

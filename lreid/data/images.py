@@ -21,9 +21,9 @@ from lreid.data.layout import HEIF
 from lreid.data.records import Record
 from lreid.data.schemes import file_of, image_scheme
 from lreid.errors import InputError, OutOfMemory, refuse_out_of_memory
-from lreid.extras import Extra
-from lreid.files import write_file
-from lreid.reading import refuse_unreadable, require_regular
+from lreid.utils.extras import Extra
+from lreid.utils.files import write_file
+from lreid.utils.reading import refuse_unreadable, require_regular
 
 # The formats that PIL may use, whatever the suffix of a file. Of PIL's other formats, EPS would start Ghostscript.
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP") + ("AVIF",) * bool(find_spec("PIL.AvifImagePlugin"))

@@ -13,7 +13,7 @@ from lreid.data.records import DataSet, Record
 from lreid.data.schemes import Sources, is_address
 from lreid.data.spec import COLUMNS, SPLITS, Counts, NotThere
 from lreid.errors import InputError, counted
-from lreid.identities import UNKNOWN
+from lreid.utils.identities import UNKNOWN
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 
 from lreid.data.records import CameraPolicy, DataSet, Record
 from lreid.errors import InputError, counted
-from lreid.identities import DISTRACTOR, JUNK
+from lreid.utils.identities import DISTRACTOR, JUNK
 
 logger = logging.getLogger("lreid")
 

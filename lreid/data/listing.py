@@ -14,8 +14,8 @@ from tabulate import tabulate
 from lreid.data.layout import SUFFIXES, visible_images, warn_of_others
 from lreid.data.records import Names, QueryGallery, Record
 from lreid.errors import InputError
-from lreid.identities import DISTRACTOR, JUNK, ascending_ranks, is_junk, warn_of_spellings
-from lreid.reading import escaped
+from lreid.utils.identities import DISTRACTOR, JUNK, ascending_ranks, is_junk, warn_of_spellings
+from lreid.utils.reading import escaped
 
 if TYPE_CHECKING:
     from lreid.data.pattern import Pattern

@@ -16,9 +16,9 @@ from torch.utils.data import DataLoader, Dataset
 from lreid.data.images import Images
 from lreid.data.samplers import Sampler
 from lreid.data.transforms import Augment, Changes
-from lreid.devices import to_device
 from lreid.errors import InputError
-from lreid.extras import Extra
+from lreid.utils.devices import to_device
+from lreid.utils.extras import Extra
 
 cv2 = Extra("cv2", "opencv")
 
@@ -129,7 +129,7 @@ class TaskBatches(Dataset[Batch]):
         on_device: whether to return uint8 images, whose augmentation :meth:`Batch.to` finishes on the device.
 
     Attributes:
-        rows: rows of each batch that this process trains on, see :mod:`lreid.distributed`.
+        rows: rows of each batch that this process trains on, see :mod:`lreid.training.distributed`.
     """
 
     def __init__(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lreid.errors import InputError, refuse_out_of_memory
-from lreid.extras import Extra
+from lreid.utils.extras import Extra
 
 h5py, scipy_io = Extra("h5py", "matlab"), Extra("scipy.io", "matlab")
 

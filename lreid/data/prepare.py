@@ -22,8 +22,8 @@ from tqdm import tqdm
 from lreid.data.datasets import spec_of
 from lreid.data.layout import describe_folder
 from lreid.errors import InputError
-from lreid.files import remove_leftovers, write_file
-from lreid.reading import refuse_unreadable, require_regular
+from lreid.utils.files import remove_leftovers, write_file
+from lreid.utils.reading import refuse_unreadable, require_regular
 
 logger = logging.getLogger("lreid")
 

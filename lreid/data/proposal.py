@@ -13,7 +13,7 @@ from PIL import Image
 
 from lreid.data.records import DataSet
 from lreid.errors import ArgumentError, counted
-from lreid.reading import require_regular
+from lreid.utils.reading import require_regular
 
 LARGEST, FEWEST = 24, 2  # maximum and minimum number of identities per batch
 IMAGES = (2, 5)  # minimum and maximum number of images per identity in a batch

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from lreid.identities import UNKNOWN
+from lreid.utils.identities import UNKNOWN
 
 CameraPolicy = Literal["apart", "same"]  # see lreid.data.layout.cameras_of_test
 

@@ -21,7 +21,7 @@ from lreid.data.images import decode
 from lreid.data.records import DataSet, Record
 from lreid.data.schemes import Scheme
 from lreid.errors import InputError
-from lreid.identities import ascending_ranks
+from lreid.utils.identities import ascending_ranks
 
 PREFIX = "rendered:"
 ARCHIVE = Path(__file__).with_name("rendered.zip")

@@ -13,7 +13,7 @@ from lreid.data.datasets import load_datasets, splits_of
 from lreid.data.records import Benchmark, DataSet, Names, QueryGallery, Record, Task
 from lreid.data.schemes import Sources
 from lreid.errors import ArgumentError, counted
-from lreid.identities import UNKNOWN
+from lreid.utils.identities import UNKNOWN
 
 logger = logging.getLogger("lreid")
 

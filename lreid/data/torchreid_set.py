@@ -12,8 +12,8 @@ from typing import Any
 from lreid.data.records import DataSet, Record
 from lreid.data.schemes import Scheme, Sources
 from lreid.errors import InputError
-from lreid.extras import Extra
-from lreid.identities import JUNK
+from lreid.utils.extras import Extra
+from lreid.utils.identities import JUNK
 
 SPLITS = ("train", "query", "gallery")
 

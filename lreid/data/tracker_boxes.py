@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lreid.errors import InputError
-from lreid.reading import read_text
+from lreid.utils.reading import read_text
 
 logger = logging.getLogger("lreid")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from lreid.errors import InputError
-from lreid.reading import read_json
+from lreid.utils.reading import read_json
 
 FRAMES = ("frame_index", "frame", "frame_number")  # keys that may contain the frame number, from 0
 TRACKS = ("tracker_id", "track_id")

@@ -21,8 +21,8 @@ from lreid.data.listing import Listed
 from lreid.data.tracker_boxes import LARGEST, TRUTH, Box, read_tracks
 from lreid.data.videos import FASTEST, SLOWEST, Tracked, open_video
 from lreid.errors import InputError, counted
-from lreid.files import folder_at_once, list_folder, write_file, write_text
-from lreid.reading import escaped, read_text
+from lreid.utils.files import folder_at_once, list_folder, write_file, write_text
+from lreid.utils.reading import escaped, read_text
 
 logger = logging.getLogger("lreid")
 

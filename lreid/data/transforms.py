@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lreid.devices import to_device
 from lreid.errors import InputError, refuse_out_of_memory
-from lreid.extras import Extra
-from lreid.reading import parse_yaml, read_text
+from lreid.utils.devices import to_device
+from lreid.utils.extras import Extra
+from lreid.utils.reading import parse_yaml, read_text
 
 os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")  # no network access on import
 albumentations = Extra("albumentations", "albumentations")

@@ -12,8 +12,8 @@ import numpy as np
 from lreid.data.images import read_image
 from lreid.data.layout import describe_folder, visible_images
 from lreid.errors import InputError
-from lreid.extras import Extra
-from lreid.reading import require_regular
+from lreid.utils.extras import Extra
+from lreid.utils.reading import require_regular
 
 cv2 = Extra("cv2", "opencv")
 logger = logging.getLogger("lreid")

@@ -3,10 +3,10 @@
 import numpy as np
 import torch
 
-from lreid.extras import Extra
 from lreid.retrieval.arrays import unit_rows
 from lreid.retrieval.camera_norm import CameraNorm
 from lreid.retrieval.rerank import KReciprocal, ReRankedScores
+from lreid.utils.extras import Extra
 
 hierarchy = Extra("scipy.cluster.hierarchy", "cluster")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from lreid.errors import InputError, refuse_out_of_memory
-from lreid.files import write_atomically
-from lreid.reading import read_bytes, sealed, unsealed
+from lreid.utils.files import write_atomically
+from lreid.utils.reading import read_bytes, sealed, unsealed
 
 
 class GalleryFeatures:

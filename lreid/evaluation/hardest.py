@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from lreid.evaluation.test_set import TestSet
-from lreid.identities import same
 from lreid.retrieval.ranking import evaluate_scores, ranking_of
 from lreid.retrieval.scores import scores_of
+from lreid.utils.identities import same
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,15 @@ import numpy as np
 from lreid.data.images import Described, Images
 from lreid.data.records import QueryGallery, Record
 from lreid.errors import ArgumentError, InputError
-from lreid.identities import UNKNOWN, Labels, Outfits, usable
 from lreid.retrieval.matches import SameIdentity
 from lreid.retrieval.ranking import AveragePrecision
 from lreid.retrieval.scores import Metric
+from lreid.utils.identities import UNKNOWN, Labels, Outfits, usable
 
 
 @dataclass(frozen=True)
 class Rules:
-    """Rules for rankings in an evaluation, see :func:`lreid.retrieval.evaluate` and :func:`lreid.identities.usable`."""
+    """Rules for rankings: see :func:`lreid.retrieval.evaluate` and :func:`lreid.utils.identities.usable`."""
 
     metric: Metric = "cosine"
     ap: AveragePrecision = "rectangular"

@@ -6,9 +6,9 @@ from yacs.config import CfgNode
 
 from lreid import zoo
 from lreid.config import config_from_text
-from lreid.extras import installed_version
 from lreid.models.embedder import Embedder
 from lreid.models.fingerprint import fingerprint
+from lreid.utils.extras import installed_version
 
 USE = {
     "boxmot": 'boxmot track --reid {out}, or ReID("{out}") of boxmot.reid; BoxMOT resizes and normalises',

@@ -5,10 +5,10 @@ import logging
 
 from lreid.errors import InputError
 from lreid.export.formats import export
-from lreid.extras import Extra
 from lreid.models.embedder import Embedder
 from lreid.models.exported import OnnxEmbedder
 from lreid.models.fingerprint import fingerprint
+from lreid.utils.extras import Extra
 from lreid.zoo.weights import cache_folder
 
 logger = logging.getLogger("lreid")

@@ -20,10 +20,10 @@ from lreid.export.traced import (
     onnx,
     write_traced,
 )
-from lreid.extras import installed_version
 from lreid.models.embedder import Embedder
 from lreid.models.exported import NORMALISED, RAW, OnnxEmbedder, seal
 from lreid.models.fingerprint import fingerprint
+from lreid.utils.extras import installed_version
 
 SUFFIXES = {"onnx": ".onnx", "torch": ".pt2"}
 

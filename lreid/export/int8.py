@@ -10,10 +10,10 @@ from typing import Any
 
 from lreid.errors import ArgumentError, InputError, refuse_out_of_memory
 from lreid.export.formats import export
-from lreid.extras import Extra
-from lreid.files import write_atomically
 from lreid.models.embedder import Embedder
 from lreid.models.exported import RAW, OnnxEmbedder, seal
+from lreid.utils.extras import Extra
+from lreid.utils.files import write_atomically
 
 CALIBRATED_ON = 128  # maximum number of calibration images, evenly spread over the given images
 STEP = 4  # number of images per batch

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from lreid.errors import InputError, refuse_out_of_memory
 from lreid.export.traced import TOLERANCE, ImagesToFeatures, difference_of
-from lreid.extras import Extra
-from lreid.files import folder_at_once, write_atomically, write_text
 from lreid.models.embedder import Embedder
+from lreid.utils.extras import Extra
+from lreid.utils.files import folder_at_once, write_atomically, write_text
 
 logger = logging.getLogger("lreid")
 

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from torch.export import ExportedProgram
 
 from lreid.errors import InputError, refuse_out_of_memory
-from lreid.extras import Extra
-from lreid.files import write_atomically
 from lreid.models.embedder import Embedder
+from lreid.utils.extras import Extra
+from lreid.utils.files import write_atomically
 
 TOLERANCE = 1e-4  # largest allowed difference, relative to the largest number in the features
 BATCHES = ({0: torch.export.Dim("n")},)  # the exported network takes any number of images

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from lreid.errors import InputError
-from lreid.identities import INT64, UNKNOWN, is_missing, label_of
+from lreid.utils.identities import INT64, UNKNOWN, is_missing, label_of
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lreid.errors import ArgumentError, InputError, counted, require
-from lreid.extras import Extra
 from lreid.gallery.faiss.faiss_store import FaissStore
 from lreid.gallery.filters import EVERYTHING, Filter
 from lreid.gallery.images import Model, absolute, features_of, model_of, named, origin
@@ -32,7 +31,8 @@ from lreid.gallery.store import (
     numbers_of,
     place_of,
 )
-from lreid.identities import UNKNOWN, as_names, warn_of_spellings
+from lreid.utils.extras import Extra
+from lreid.utils.identities import UNKNOWN, as_names, warn_of_spellings
 
 if TYPE_CHECKING:
     import pandas
@@ -203,8 +203,8 @@ class Gallery:
             images: N images in any form of :meth:`lreid.models.Embedder.extract`, or their features, an array or tensor
                 of ``(N, D)`` floats. Features are scaled to unit length.
             paths: N different names of the images; by default, the absolute paths of their files.
-            ids, cams: ``(N,)`` identities and cameras, all integers or all text, see :mod:`lreid.identities`. A missing
-                value or -1 means unknown; ``None`` means that all are unknown. If ``ids`` and ``cams`` are both
+            ids, cams: ``(N,)`` identities and cameras, all integers or all text, see :mod:`lreid.utils.identities`. A
+                missing value or -1 means unknown; ``None`` means that all are unknown. If ``ids`` and ``cams`` are both
                 ``None`` and ``images`` is a folder, lreid reads identities and cameras from the paths in it.
             times: ``(N,)`` integers in seconds; -1 means unknown, and ``None`` means that all are unknown.
             model: the network that computes the features. For images, pass the network or its name for

@@ -13,7 +13,7 @@ import numpy as np
 
 from lreid.errors import ArgumentError, InputError
 from lreid.gallery.filters import Filter
-from lreid.identities import UNKNOWN, as_labels, as_names, warn_of_spellings
+from lreid.utils.identities import UNKNOWN, as_labels, as_names, warn_of_spellings
 
 SCHEME = "milvus:"  # prefix of the address of a database
 

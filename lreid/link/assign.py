@@ -6,14 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from lreid.errors import InputError, counted
-from lreid.identities import UNKNOWN
+from lreid.gallery.named_gallery import NamedGallery
 from lreid.link.constraints import least_times
 from lreid.link.folder import CROPS, enrolled_images
 from lreid.link.offline import Rule, impostors, link
 from lreid.link.online import OnlineLinker
 from lreid.link.record import Json, Record
 from lreid.link.tracklets import Tracklets, robust_mean
-from lreid.search.named_gallery import NamedGallery
+from lreid.utils.identities import UNKNOWN
 
 
 @dataclass(frozen=True)

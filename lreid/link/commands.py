@@ -17,15 +17,15 @@ from lreid.data.tracker_boxes import NoTracks
 from lreid.data.tracks import Choice
 from lreid.data.videos import shown
 from lreid.errors import InputError
-from lreid.files import sync_below
 from lreid.gallery import Gallery
+from lreid.gallery.named_gallery import NamedGallery, extract, flips
 from lreid.gallery.store import place_of
-from lreid.identities import UNKNOWN
 from lreid.link.assign import Options, assign, require_threshold
 from lreid.link.cutting import Clip, Cut, cut
 from lreid.link.folder import CROPS, GALLERY, changing, enrolled_images
 from lreid.link.record import Json, Record
-from lreid.search.named_gallery import NamedGallery, extract, flips
+from lreid.utils.files import sync_below
+from lreid.utils.identities import UNKNOWN
 
 if TYPE_CHECKING:  # commands that need no network start without torch
     from lreid.models.embedder import Embedder

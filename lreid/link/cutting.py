@@ -15,10 +15,10 @@ from lreid.data.tracker_boxes import Box, NoTracks, read_tracks
 from lreid.data.tracks import BestCrops, Choice, crop, sharpness, stretches_of
 from lreid.data.videos import FASTEST, RATE, SLOWEST, Tracked, open_video, shown
 from lreid.errors import InputError, counted
-from lreid.files import write_file
 from lreid.link.detection import detect
 from lreid.link.tracklets import crop_quality
-from lreid.reading import misfit, parse_yaml, read_text, refuse_unreadable
+from lreid.utils.files import write_file
+from lreid.utils.reading import misfit, parse_yaml, read_text, refuse_unreadable
 
 logger = logging.getLogger("lreid")
 

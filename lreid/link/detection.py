@@ -13,7 +13,7 @@ import numpy as np
 
 from lreid.data.tracker_boxes import Box, NoTracks
 from lreid.data.videos import Tracked, open_video, shown
-from lreid.extras import Extra
+from lreid.utils.extras import Extra
 
 cv2 = Extra("cv2", "link")
 optimize = Extra("scipy.optimize", "link")

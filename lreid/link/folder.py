@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from lreid.errors import InputError, NotConfirmed
-from lreid.files import files_below, list_folder, make_folder, only_one_process, remove_leftovers, write_text
+from lreid.gallery.named_gallery import NamedGallery
 from lreid.gallery.store import place_of
 from lreid.link.cutting import BOXES
 from lreid.link.page import write_page
 from lreid.link.record import FILE, Record
-from lreid.search.named_gallery import NamedGallery
+from lreid.utils.files import files_below, list_folder, make_folder, only_one_process, remove_leftovers, write_text
 
 GALLERY, CROPS, TRACKS, PAGE = "people.gallery", "tracklets", "tracks", "index.html"
 

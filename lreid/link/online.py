@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from lreid.extras import Extra
 from lreid.link.constraints import possible
 from lreid.link.tracklets import Tracklets
+from lreid.utils.extras import Extra
 
 optimize = Extra("scipy.optimize", "link")
 

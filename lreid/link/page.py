@@ -9,10 +9,10 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from lreid.errors import counted
-from lreid.files import write_text
 from lreid.link.constraints import LONGEST
 from lreid.link.record import Json, Record
 from lreid.report.rendering import Cell, Panel, Row, Table, anchored, panel, render
+from lreid.utils.files import write_text
 
 MOST = 6  # maximum number of crops shown per identity
 COLOURS = 10  # number of colours in report/static/style.css

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from lreid.errors import InputError
-from lreid.files import write_text
-from lreid.reading import misfit, read_json, require_not_newer
+from lreid.utils.files import write_text
+from lreid.utils.reading import misfit, read_json, require_not_newer
 
 FILE = "identities.json"
 SCHEMA = 1

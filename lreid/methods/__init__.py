@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from lreid.errors import ArgumentError, require
-from lreid.rules import Rule
+from lreid.utils.rules import Rule
 
 if TYPE_CHECKING:
     from lreid.methods.base import Method

@@ -14,7 +14,7 @@ from lreid.losses.aka import plasticity_loss, smoothed_cross_entropy, stability_
 from lreid.methods.lwf import LwF
 from lreid.models.embedder import Embedder
 from lreid.models.knowledge_graph import KnowledgeGraph
-from lreid.rules import Rule
+from lreid.utils.rules import Rule
 
 
 class AKA(LwF):

@@ -20,7 +20,7 @@ from lreid.errors import require
 from lreid.losses._ops import class_means
 from lreid.memory.exemplars import ExemplarMemory, ExemplarStore, ImagePaths, budget_of
 from lreid.models.embedder import Embedder, frozen_copy
-from lreid.rules import Rule
+from lreid.utils.rules import Rule
 
 
 class Method:

@@ -17,7 +17,7 @@ from lreid.methods.base import Method
 from lreid.models.classifier import GrowingClassifier
 from lreid.models.embedder import Embedder
 from lreid.models.parts import bn_neck
-from lreid.rules import Rule
+from lreid.utils.rules import Rule
 
 
 class BoTFineTuning(Method):

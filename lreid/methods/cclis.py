@@ -17,7 +17,7 @@ from lreid.models.classifier import GrowingClassifier
 from lreid.models.embedder import Embedder
 from lreid.models.parts import evaluating
 from lreid.models.projection import Projected
-from lreid.rules import Rule
+from lreid.utils.rules import Rule
 
 CHUNK = 128  # images per forward pass when images are scored
 

@@ -15,7 +15,7 @@ from lreid.memory.exemplars import ExemplarMemory
 from lreid.methods.base import Method
 from lreid.models.embedder import Embedder
 from lreid.models.projection import Projected, ProjectedEmbedder
-from lreid.rules import Rule
+from lreid.utils.rules import Rule
 
 
 class _ContrastiveReplay(Method):

@@ -15,7 +15,7 @@ from lreid.methods.base import Method
 from lreid.models.embedder import Embedder
 from lreid.models.parts import evaluating
 from lreid.models.projection import ProjectedEmbedder
-from lreid.rules import Rule
+from lreid.utils.rules import Rule
 
 
 class ContrastScoring(Method):

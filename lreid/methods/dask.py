@@ -11,13 +11,13 @@ from torch.optim import Adam
 from lreid.data.images import Images
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
-from lreid.devices import to_device
 from lreid.losses.affinity import affinity_kl_loss
 from lreid.losses.dask import dask_color_resample, dask_decode
 from lreid.methods.fused_ft import FusedFineTuning
 from lreid.models.embedder import Embedder
 from lreid.models.style import StyleKernels
-from lreid.rules import Rule
+from lreid.utils.devices import to_device
+from lreid.utils.rules import Rule
 
 StyleSteps = Annotated[int, Rule("number of updates of the style network after a task; 20,000 in the paper", least=0)]
 StyleBatch = Annotated[int, Rule("number of images per update of the style network; 128 in DASK's paper", least=2)]

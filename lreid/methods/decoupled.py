@@ -9,7 +9,7 @@ from lreid.losses.distillation import decoupled_distillation_loss
 from lreid.losses.episodes import prototype_logits, split_episode
 from lreid.methods.dwpp import DwPP
 from lreid.models.embedder import Embedder
-from lreid.rules import Rule
+from lreid.utils.rules import Rule
 
 
 class Decoupled(DwPP):

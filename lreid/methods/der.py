@@ -10,12 +10,12 @@ from torch import Tensor
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
-from lreid.devices import to_device
 from lreid.losses.der import dark_experience_loss
 from lreid.losses.er_ace import asymmetric_cross_entropy
 from lreid.methods.er import ER
 from lreid.models.embedder import Embedder
-from lreid.rules import Rule
+from lreid.utils.devices import to_device
+from lreid.utils.rules import Rule
 
 
 class DER(ER):

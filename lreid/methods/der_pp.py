@@ -7,7 +7,7 @@ from torch import Tensor
 from lreid.methods.der import DER
 from lreid.methods.er import ER
 from lreid.models.embedder import Embedder
-from lreid.rules import Rule
+from lreid.utils.rules import Rule
 
 
 class DERpp(DER):

@@ -9,13 +9,13 @@ from torch.nn import functional as F
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
-from lreid.devices import to_device
 from lreid.losses.dkp import dkp_pkt_loss, dkp_prototypes, dkp_set_triplet_loss
 from lreid.methods.fused_ft import FusedFineTuning
 from lreid.models.classifier import ClassifyingEmbedder
 from lreid.models.deviations import DistributionEmbedder
 from lreid.models.embedder import Embedder, frozen_copy
-from lreid.rules import Rule
+from lreid.utils.devices import to_device
+from lreid.utils.rules import Rule
 
 EXTRACTED = 128  # images per forward pass
 

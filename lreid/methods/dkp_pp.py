@@ -13,7 +13,7 @@ from lreid.losses.dkp import dkp_set_triplet_loss
 from lreid.methods.dask import StyleBatch, StylePad, StyleRehearser, StyleSteps
 from lreid.methods.dkp import DKP
 from lreid.models.embedder import Embedder
-from lreid.rules import Rule
+from lreid.utils.rules import Rule
 
 
 class DKPpp(DKP):

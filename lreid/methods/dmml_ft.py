@@ -9,7 +9,7 @@ from lreid.losses._ops import Metric
 from lreid.losses.dmml import dmml_loss
 from lreid.methods.base import Method
 from lreid.models.embedder import Embedder
-from lreid.rules import Rule
+from lreid.utils.rules import Rule
 
 METRICS = ("sqeuclidean", "euclidean", "cosine")
 MININGS = ("hard", "center")

@@ -9,7 +9,7 @@ from lreid.data.loaders import Batch
 from lreid.losses.relations import relation_distillation_loss
 from lreid.methods.dwpp import DwPP
 from lreid.models.embedder import Embedder
-from lreid.rules import Rule
+from lreid.utils.rules import Rule
 
 
 class DMMLIRD(DwPP):

@@ -9,7 +9,7 @@ from lreid.data.loaders import Batch
 from lreid.losses.distillation import dwpp_loss
 from lreid.methods.dmml_ft import DMMLFineTuning
 from lreid.models.embedder import Embedder
-from lreid.rules import Rule
+from lreid.utils.rules import Rule
 
 
 class DwPP(DMMLFineTuning):

@@ -10,7 +10,7 @@ from lreid.losses.er_ace import asymmetric_cross_entropy
 from lreid.methods.er import ER
 from lreid.models.classifier import CosineClassifier, GrowingClassifier
 from lreid.models.embedder import Embedder
-from lreid.rules import Rule
+from lreid.utils.rules import Rule
 
 
 class ERACE(ER):

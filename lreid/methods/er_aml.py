@@ -10,7 +10,7 @@ from lreid.losses.er_aml import er_aml_loss, er_aml_triplet_loss, sample_pairs
 from lreid.methods.er import ER
 from lreid.models.classifier import CosineClassifier, GrowingClassifier
 from lreid.models.embedder import Embedder
-from lreid.rules import Rule
+from lreid.utils.rules import Rule
 
 
 class ERAML(ER):

@@ -12,7 +12,7 @@ from lreid.losses.episodes import split_episode
 from lreid.losses.triplet import batch_hard_triplet_loss
 from lreid.methods.er import ER
 from lreid.models.embedder import Embedder
-from lreid.rules import Rule
+from lreid.utils.rules import Rule
 
 
 class ERMetric(ER):

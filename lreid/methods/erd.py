@@ -9,7 +9,7 @@ from lreid.data.loaders import Batch
 from lreid.losses.erd import erd_losses
 from lreid.methods.dwpp import DwPP
 from lreid.models.embedder import Embedder
-from lreid.rules import Rule
+from lreid.utils.rules import Rule
 
 
 class ERD(DwPP):

@@ -9,7 +9,7 @@ from lreid.losses._ops import class_means
 from lreid.methods.simple_cil import SimpleCIL
 from lreid.models.embedder import Embedder
 from lreid.models.transforms import Whitening
-from lreid.rules import Rule
+from lreid.utils.rules import Rule
 
 
 class FeCAM(SimpleCIL):

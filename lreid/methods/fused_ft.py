@@ -18,7 +18,7 @@ from lreid.models.adapt import norm_statistics
 from lreid.models.classifier import ClassifyingEmbedder
 from lreid.models.embedder import Embedder
 from lreid.models.parts import evaluating
-from lreid.rules import Rule
+from lreid.utils.rules import Rule
 
 logger = logging.getLogger("lreid")
 

@@ -16,7 +16,7 @@ from lreid.memory.stream import StreamMemory
 from lreid.methods.er import ER
 from lreid.models.embedder import Embedder
 from lreid.models.parts import bn_neck
-from lreid.rules import Rule
+from lreid.utils.rules import Rule
 
 
 class GDumb(ER):

@@ -9,7 +9,7 @@ from lreid.data.loaders import Batch
 from lreid.losses.lstkc import lstkc_rskt_loss
 from lreid.methods.fused_ft import FusedFineTuning
 from lreid.models.embedder import Embedder
-from lreid.rules import Rule
+from lreid.utils.rules import Rule
 
 
 class LSTKC(FusedFineTuning):

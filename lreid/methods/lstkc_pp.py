@@ -15,7 +15,7 @@ from lreid.methods.fused_ft import FusedFineTuning
 from lreid.models.classifier import ClassifyingEmbedder
 from lreid.models.embedder import Embedder
 from lreid.retrieval.self_search import self_retrieval
-from lreid.rules import Rule
+from lreid.utils.rules import Rule
 
 SHARES = tuple(tenth / 10 for tenth in range(11))  # candidates for the weight of the older network
 

@@ -10,7 +10,7 @@ from lreid.data.records import Task
 from lreid.losses.lwf import knowledge_distillation_loss
 from lreid.methods.bot_ft import BoTFineTuning
 from lreid.models.embedder import Embedder, frozen_copy
-from lreid.rules import Rule
+from lreid.utils.rules import Rule
 
 
 class LwF(BoTFineTuning):

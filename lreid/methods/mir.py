@@ -10,7 +10,7 @@ from torch.func import functional_call
 from lreid.errors import require
 from lreid.methods.er import ER, Replay
 from lreid.models.embedder import Embedder
-from lreid.rules import Rule
+from lreid.utils.rules import Rule
 
 
 class MIR(ER):

@@ -22,7 +22,7 @@ from lreid.models.backbones.open_clip import ClipFeatures
 from lreid.models.classifier import GrowingClassifier
 from lreid.models.embedder import Embedder, frozen_copy
 from lreid.models.text_tower import LEARNED, TextTower
-from lreid.rules import Rule
+from lreid.utils.rules import Rule
 
 logger = logging.getLogger("lreid")
 

@@ -21,7 +21,7 @@ from lreid.models.classifier import GrowingClassifier
 from lreid.models.embedder import Embedder
 from lreid.models.parts import bn_neck, evaluating
 from lreid.models.patch_net import PatchNet
-from lreid.rules import Rule
+from lreid.utils.rules import Rule
 
 
 class PatchKD(LwF):

@@ -14,7 +14,7 @@ from lreid.losses.fusion import linear_combination
 from lreid.methods.bot_ft import TaskHeadFineTuning
 from lreid.models.embedder import Embedder, frozen_copy
 from lreid.retrieval.self_search import self_retrieval
-from lreid.rules import Rule
+from lreid.utils.rules import Rule
 
 logger = logging.getLogger("lreid")
 

@@ -17,9 +17,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from lreid.data.images import decoding_threads, fit_image, images_done, read_image
-from lreid.devices import to_device
 from lreid.errors import ArgumentError, refuse_out_of_memory, require
-from lreid.float32 import full_precision, tf32
 from lreid.models.backbones import build_backbone, give_norms, normalisation
 from lreid.models.inference import Inference, images_per_pass
 from lreid.models.inputs import (
@@ -33,6 +31,8 @@ from lreid.models.inputs import (
     sequence_of,
 )
 from lreid.models.parts import bn_neck, evaluating, layers_of
+from lreid.utils.devices import to_device
+from lreid.utils.float32 import full_precision, tf32
 
 if TYPE_CHECKING:
     from typing_extensions import Self

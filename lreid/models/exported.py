@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from lreid.errors import InputError, refuse_out_of_memory
-from lreid.extras import Extra
 from lreid.models.embedder import Embedder
 from lreid.models.inference import images_per_pass
-from lreid.reading import misfit, read_bytes, refuse_unreadable
+from lreid.utils.extras import Extra
+from lreid.utils.reading import misfit, read_bytes, refuse_unreadable
 
 RAW, NORMALISED = "uint8 (n, H, W, 3)", "normalised float32 (n, 3, H, W)"  # the two kinds of input images
 PREPARATION = {"height": int, "width": int, "mean": [(int, float)], "std": [(int, float)]}  # types of the values

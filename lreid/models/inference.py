@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
-from lreid.devices import keep_freed_memory
 from lreid.errors import refuse_out_of_memory
+from lreid.utils.devices import keep_freed_memory
 
 if TYPE_CHECKING:
     from lreid.models.embedder import Embedder

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from lreid.devices import to_device
+from lreid.utils.devices import to_device
 
 
 class KnowledgeGraph(nn.Module):

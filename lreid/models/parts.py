@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from lreid.extras import Extra
+from lreid.utils.extras import Extra
 
 
 def layers_of(backbone: nn.Module) -> list[list[nn.Parameter]]:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lreid.extras import Extra
+from lreid.utils.extras import Extra
 
 LEARNED = 4  # trained tokens per identity
 BEFORE = 5  # tokens before the trained ones: the start token and "A photo of a"

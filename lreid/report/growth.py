@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from lreid.errors import InputError
-from lreid.files import files_below
-from lreid.reading import read_json
 from lreid.report.chart_sections import Chart
 from lreid.report.plots import Axis, Line, line_keys
 from lreid.report.rendering import Panel, panel
 from lreid.report.tables import number, text_table
+from lreid.utils.files import files_below
+from lreid.utils.reading import read_json
 
 SHOWN = {  # figures with their names and number of decimals
     "mAP": ("mAP", 1),

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from lreid.errors import counted
-from lreid.files import files_below, write_text
 from lreid.report.chart_sections import (
     accuracy,
     accuracy_within_tasks,
@@ -39,6 +38,7 @@ from lreid.report.table_sections import (
 from lreid.report.tables import duration
 from lreid.results import Results
 from lreid.results import read as read_results
+from lreid.utils.files import files_below, write_text
 
 MOST_NAMED = 4  # maximum number of method names in a title
 

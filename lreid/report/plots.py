@@ -13,11 +13,11 @@ from xml.etree import ElementTree
 import numpy as np
 from markupsafe import Markup
 
-from lreid.extras import Extra
 from lreid.report.groups import DATA_KEYS, Group, by_benchmark, grouped, labels
 from lreid.report.rendering import render
 from lreid.report.tables import mean_and_std
 from lreid.results import KINDS, METRICS, Kind, Results, curve
+from lreid.utils.extras import Extra
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

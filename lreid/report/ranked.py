@@ -10,8 +10,8 @@ from typing import Literal
 import numpy as np
 from PIL import Image, ImageFilter
 
-from lreid.files import write_text
 from lreid.report.rendering import Panel, anchored, render
+from lreid.utils.files import write_text
 
 HEIGHT = 144  # maximum size of a thumbnail, pixels
 

@@ -10,7 +10,7 @@ from lreid.results.metrics import METRICS
 
 SCHEMA = 1
 
-# Forms of values, in the notation of lreid.reading.misfit.
+# Forms of values, in the notation of lreid.utils.reading.misfit.
 NUMBER = (int, float)
 FIGURE = (int, float, type(None))
 CURVES = {"step": [NUMBER], "since_switch": [NUMBER]}
@@ -37,7 +37,7 @@ class Key(NamedTuple):
     """The required form of a key of ``results.json``, and its initial value.
 
     Attributes:
-        form: form of the value, see :func:`lreid.reading.misfit`; None allows any value, because no report reads it.
+        form: form of the value, see :func:`lreid.utils.reading.misfit`; None allows any value: no report reads it.
         empty: function that creates the value before the first task, or None if the run sets it.
         needed: whether results without this key are refused. Keys that are not needed may be missing in results of
             earlier versions of lreid.
@@ -125,7 +125,7 @@ class Results(TypedDict, total=False):
     images_trained: Annotated[int, Key(int, int)]
     skipped: list[str]
     skipped_images: Annotated[int, Key(int)]
-    # Versions of libraries in the last training process, and what decides its rounding (lreid.devices.arithmetic).
+    # Versions of libraries in the last training process, and what decides its rounding (utils.devices.arithmetic).
     versions: Annotated[dict[str, str], Key({str: str})]
 
 

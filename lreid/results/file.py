@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from lreid.errors import InputError
-from lreid.files import write_text
-from lreid.reading import escaped, misfit, read_json, require_not_newer
 from lreid.results.content import NUMBER, SCHEMA, Results, keys, names_of
 from lreid.results.metrics import METRICS
+from lreid.utils.files import write_text
+from lreid.utils.reading import escaped, misfit, read_json, require_not_newer
 
 LARGEST = 1e100  # squares and sums of figures must stay finite
 
-# The form of all keys that are read, in the notation of lreid.reading.misfit.
+# The form of all keys that are read, in the notation of lreid.utils.reading.misfit.
 FORM = {
     **{name + "?" * (not key.needed): key.form for name, key in keys().items() if key.form is not None},
     **{metric.name + "?" * (metric.name not in ("mAP", "rank1")): [[NUMBER]] for metric in METRICS},
@@ -20,7 +20,7 @@ FORM = {
 
 
 def write(path: Path, results: Results) -> None:
-    """Write ``results.json`` atomically, in :func:`~lreid.reading.escaped` text that :func:`read` converts back."""
+    """Write ``results.json`` atomically, as :func:`~lreid.utils.reading.escaped` text that :func:`read` restores."""
     write_text(path, json.dumps(escaped(results)) + "\n")
 
 

@@ -1,6 +1,5 @@
 """Public names of :mod:`lreid.retrieval`."""
 
-from lreid.identities import Labels
 from lreid.retrieval.camera_norm import CameraNorm
 from lreid.retrieval.index import FaissIndex, IndexCost, cost_of
 from lreid.retrieval.open_set import OpenSetRate, open_set_rates
@@ -9,6 +8,7 @@ from lreid.retrieval.ranking import Evaluation, evaluate
 from lreid.retrieval.rerank import KReciprocal, expand_queries
 from lreid.retrieval.scores import cosines_of, scores_of
 from lreid.retrieval.self_search import self_retrieval
+from lreid.utils.identities import Labels
 
 __all__ = [
     "CameraNorm",

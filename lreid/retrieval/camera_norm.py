@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from lreid.identities import as_labels
 from lreid.retrieval.arrays import as_features, unit_rows
+from lreid.utils.identities import as_labels
 
 PRIOR = 20  # number of images as which the statistics of all cameras count in the statistics of each camera
 SMALLEST = 1e-6  # minimum standard deviation; it avoids a division by 0 where a dimension is equal in all images

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from lreid.errors import ArgumentError, refuse_out_of_memory
-from lreid.extras import Extra
+from lreid.utils.extras import Extra
 
 KINDS = ("flat", "hnsw", "ivfpq")
 IVFPQ_LEAST = 39 * 256  # faiss asks for 39 training vectors for each of the 256 codes

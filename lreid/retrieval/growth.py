@@ -7,11 +7,11 @@ import numpy as np
 import torch
 
 from lreid.errors import InputError, require
-from lreid.identities import JUNK, Labels, comparable, usable
 from lreid.retrieval.matches import SameIdentity
 from lreid.retrieval.open_set import open_set_rates
 from lreid.retrieval.ranking import AveragePrecision, evaluate_scores
 from lreid.retrieval.scores import Metric, cosines_of, scores_of
+from lreid.utils.identities import JUNK, Labels, comparable, usable
 
 
 class GrowthPoint(NamedTuple):

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lreid.identities import JUNK
+from lreid.utils.identities import JUNK
 
 # These constants affect only the speed, not the results. They were tuned for numpy with AVX-512.
 SORT = 17  # sorting a gallery takes as long as comparing this many matches with the entire gallery

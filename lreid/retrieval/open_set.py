@@ -7,8 +7,8 @@ import numpy as np
 import torch
 
 from lreid.errors import InputError, require
-from lreid.identities import JUNK, Labels, comparable, same, usable
 from lreid.retrieval.scores import BlockScores, blocks
+from lreid.utils.identities import JUNK, Labels, comparable, same, usable
 
 FALSE_ACCEPT_RATES = (0.01, 0.001)
 

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from lreid.errors import InputError
-from lreid.identities import JUNK, UNKNOWN, Labels, as_names, comparable, usable
 from lreid.retrieval.index import unfound_last
 from lreid.retrieval.matches import SameIdentity
 from lreid.retrieval.ranking import AveragePrecision, Evaluation, evaluate_scores
 from lreid.retrieval.scores import BlockScores, blocks
+from lreid.utils.identities import JUNK, UNKNOWN, Labels, as_names, comparable, usable
 
 
 def evaluate_image_to_track(

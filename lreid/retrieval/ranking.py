@@ -14,10 +14,10 @@ import numpy as np
 import torch
 
 from lreid.errors import ArgumentError, InputError
-from lreid.identities import JUNK, Labels, Outfits, comparable, usable
 from lreid.retrieval.index import Search, unfound_last
 from lreid.retrieval.matches import SameIdentity, count_ahead
 from lreid.retrieval.scores import BlockScores, Metric, Scorer, blocks, scores_of
+from lreid.utils.identities import JUNK, Labels, Outfits, comparable, usable
 
 if TYPE_CHECKING:
     from lreid.retrieval.rerank import KReciprocal
@@ -97,9 +97,9 @@ def evaluate(
     Args:
         query_features: ``(Q, D)`` floats, array or tensor. float64 features give float64 scores.
         gallery_features: ``(G, D)`` floats, array or tensor.
-        query_ids, gallery_ids: identities ``(Q,)`` and ``(G,)``, all integers or all text, see :mod:`lreid.identities`.
-            A query whose identity is missing (``None``, NaN, blank text) or junk (-1, "-1") has no match. Such a
-            gallery image is in no ranking.
+        query_ids, gallery_ids: identities ``(Q,)`` and ``(G,)``, all integers or all text, see
+            :mod:`lreid.utils.identities`. A query whose identity is missing (``None``, NaN, blank text) or junk
+            (-1, "-1") has no match. Such a gallery image is in no ranking.
         query_cams, gallery_cams: cameras ``(Q,)`` and ``(G,)``, all integers or all text; they are not needed without
             the camera filter. Images whose camera is missing or -1 are never filtered.
         metric: ``cosine``, ``euclidean`` or ``sqeuclidean``. ``cosine`` compares directions, and a zero vector has
@@ -211,7 +211,7 @@ def ranking_of(score: BlockScores, query: Labels, gallery: Labels, row: int) -> 
     """Return the gallery columns for one query in the order of its ranking, without images that the filters leave out.
 
     Args:
-        query, gallery: labels from :func:`~lreid.identities.comparable`.
+        query, gallery: labels from :func:`~lreid.utils.identities.comparable`.
         row: row of the query.
     """
     scores = score(slice(row, row + 1))[0].cpu().numpy()  # (G,)

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from lreid.errors import InputError
-from lreid.float32 import full_precision
 from lreid.retrieval.arrays import as_comparable, directions, positions, squared_norms, unit_rows
+from lreid.utils.float32 import full_precision
 
 if TYPE_CHECKING:
     from lreid.retrieval.index import Search

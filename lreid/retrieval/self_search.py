@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from lreid.identities import JUNK, UNKNOWN, as_labels
 from lreid.retrieval.ranking import evaluate
 from lreid.retrieval.scores import Metric
+from lreid.utils.identities import JUNK, UNKNOWN, as_labels
 
 
 def self_retrieval(

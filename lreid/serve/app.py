@@ -12,9 +12,9 @@ from fastapi.security import HTTPBearer
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from lreid.errors import InputError, NotConfirmed, OutOfMemory
-from lreid.extras import installed_version
 from lreid.serve.guard import Guard, Limits
 from lreid.serve.served_gallery import Absent, Conflict, ServedGallery, Unavailable
+from lreid.utils.extras import installed_version
 
 STATIC = Path(__file__).with_name("static")
 STATUS = {

@@ -17,17 +17,17 @@ from PIL import Image
 
 from lreid.data.images import FORMATS, read_image
 from lreid.errors import InputError, NotConfirmed
-from lreid.files import write_atomically
 from lreid.gallery.faiss.faiss_store import FilePlace
 from lreid.gallery.faiss.gallery_file import stamp
+from lreid.gallery.findings import findings
+from lreid.gallery.image_list import SearchImage, columns, read_images
+from lreid.gallery.named_gallery import NamedGallery
 from lreid.gallery.store import place_of
-from lreid.identities import UNKNOWN
 from lreid.models.fingerprint import fingerprint
-from lreid.reading import escaped
 from lreid.report.ranked import thumbnail
-from lreid.search.findings import findings
-from lreid.search.image_list import SearchImage, columns, read_images
-from lreid.search.named_gallery import NamedGallery
+from lreid.utils.files import write_atomically
+from lreid.utils.identities import UNKNOWN
+from lreid.utils.reading import escaped
 
 MOST_PIXELS = 50_000_000  # maximum pixels of an uploaded image: 150 MB decoded
 MOST_LETTERS = 200  # maximum length of a name
@@ -72,7 +72,7 @@ class ServedGallery:
     Args:
         where: the gallery file.
         checkpoint: the file of the gallery's model, if the file was moved.
-        device: see :func:`lreid.devices.pick_device`.
+        device: see :func:`lreid.utils.devices.pick_device`.
 
     Raises:
         InputError: the gallery is in Milvus, or the gallery or its model cannot be read.
@@ -107,7 +107,7 @@ class ServedGallery:
             return self._named
 
     def search(self, content: bytes, top: int = 10, camera: str | None = None) -> dict[str, Any]:
-        """Search the gallery; return the result of :func:`lreid.search.findings.findings` and the threshold.
+        """Search the gallery; return the result of :func:`lreid.gallery.findings.findings` and the threshold.
 
         Args:
             content: content of an image file.

@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lreid import distributed
 from lreid.config import find_config
 from lreid.config_keys import Batch as BatchKeys
 from lreid.config_keys import Data, Episode, Input, Stream, Train
@@ -17,9 +16,10 @@ from lreid.data.loaders import Relabelled, TaskBatches, WithExemplars
 from lreid.data.records import Record, Task
 from lreid.data.samplers import CameraSampler, EpisodeSampler, IdentitySampler, Sampler, StreamSampler
 from lreid.data.transforms import Augment, load_pipeline
-from lreid.devices import to_device
 from lreid.errors import ArgumentError, InputError, counted
 from lreid.methods import Method
+from lreid.training import distributed
+from lreid.utils.devices import to_device
 
 
 @dataclass

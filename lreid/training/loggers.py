@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from lreid.extras import Extra
+from lreid.utils.extras import Extra
 
 
 class Logger(Protocol):

@@ -15,10 +15,10 @@ from lreid.data.loaders import Relabelled, TaskBatches
 from lreid.data.records import Benchmark, Record, Task
 from lreid.errors import ArgumentError, counted
 from lreid.evaluation.clusters import cluster
-from lreid.extras import Extra
 from lreid.methods import Method
 from lreid.models.embedder import Embedder, frozen_copy
 from lreid.training.batches import Batching
+from lreid.utils.extras import Extra
 
 logger = logging.getLogger("lreid")
 optimize = Extra("scipy.optimize", "cluster")

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from lreid import distributed
 from lreid import results as ledger
 from lreid.build import (
     accuracy_observer_of,
@@ -39,20 +38,21 @@ from lreid.config import (
 from lreid.config_keys import FREE_KEYS, Config
 from lreid.data.fingerprint import content_fingerprint, protocol_fingerprint
 from lreid.data.records import Benchmark
-from lreid.devices import arithmetic, computing, has_instructions, keep_freed_memory, pick_device
 from lreid.errors import InputError, counted, naming_keys, refuse_out_of_memory
 from lreid.evaluation.evaluator import Evaluator
 from lreid.evaluation.observer import Observer
-from lreid.extras import installed_version
 from lreid.methods import Method
-from lreid.reading import read_text
 from lreid.results import Results
+from lreid.training import distributed
 from lreid.training.batches import Batching
 from lreid.training.run_config import changed_by, command_of, commit
 from lreid.training.run_folder import RunFolder
 from lreid.training.signals import StopSignals
 from lreid.training.trainer import Trainer
 from lreid.training.updates import NotFinite
+from lreid.utils.devices import arithmetic, computing, has_instructions, keep_freed_memory, pick_device
+from lreid.utils.extras import installed_version
+from lreid.utils.reading import read_text
 
 if TYPE_CHECKING:
     from lreid.evaluation.gallery_features import GalleryFeatures

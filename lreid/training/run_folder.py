@@ -15,8 +15,8 @@ import filelock
 from lreid import results as ledger
 from lreid.checkpoint import CURRENT, PREVIOUS, save_checkpoint
 from lreid.errors import InputError
-from lreid.files import lock, make_folder, remove_leftovers, write_atomically, write_text
 from lreid.results import Results
+from lreid.utils.files import lock, make_folder, remove_leftovers, write_atomically, write_text
 
 if TYPE_CHECKING:
     from lreid.report.page import Progress

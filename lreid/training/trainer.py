@@ -15,24 +15,24 @@ from typing import TYPE_CHECKING, Any
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
-from lreid import distributed
 from lreid import results as ledger
 from lreid.checkpoint import fitting
 from lreid.data.images import require_files, unreadable
 from lreid.data.loaders import Batch, TaskBatches, WithExemplars, batch_loader, naming_dead_workers, progress_of
 from lreid.data.records import Benchmark, Task
-from lreid.devices import peak_memory_mib
 from lreid.errors import Stopped, counted
 from lreid.evaluation.evaluator import Evaluator, TestFigures
 from lreid.evaluation.observer import Observer
 from lreid.methods import Method
 from lreid.models.embedder import Embedder
 from lreid.results import Results
+from lreid.training import distributed
 from lreid.training.batches import Batching
 from lreid.training.history import History
 from lreid.training.run_folder import RunFolder
 from lreid.training.signals import StopSignals
 from lreid.training.updates import Schedule, Updates
+from lreid.utils.devices import peak_memory_mib
 
 if TYPE_CHECKING:
     from lreid.training.pseudo_labels import PseudoLabels

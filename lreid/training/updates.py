@@ -9,13 +9,13 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.optim import SGD, Adam, Optimizer
 
-from lreid import distributed
 from lreid.config_keys import Train
 from lreid.data.loaders import Batch
 from lreid.errors import InputError
 from lreid.evaluation.observer import Observer
 from lreid.methods import Method
 from lreid.models.parts import layers_of
+from lreid.training import distributed
 
 CHECK_EVERY = 20  # updates between checks of the loss on a GPU, because each check waits for the GPU
 

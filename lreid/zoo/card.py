@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from lreid.errors import InputError
-from lreid.files import list_folder, write_text
-from lreid.reading import misfit, read_json
+from lreid.utils.files import list_folder, write_text
+from lreid.utils.reading import misfit, read_json
 from lreid.zoo import PREFIX
 from lreid.zoo.hosted import Published, published
 

@@ -17,9 +17,9 @@ import pooch
 from tqdm import tqdm
 
 from lreid.errors import InputError
-from lreid.extras import Extra
-from lreid.files import make_folder, only_one_process, require_replaceable, sync_folder
-from lreid.reading import require_regular
+from lreid.utils.extras import Extra
+from lreid.utils.files import make_folder, only_one_process, require_replaceable, sync_folder
+from lreid.utils.reading import require_regular
 
 logger = logging.getLogger("lreid")
 

@@ -14,8 +14,8 @@ from typing import Any
 import pooch
 
 from lreid.errors import InputError, OutOfMemory
-from lreid.files import write_text
-from lreid.reading import parse_yaml, read_text, require_regular
+from lreid.utils.files import write_text
+from lreid.utils.reading import parse_yaml, read_text, require_regular
 from lreid.zoo.download import Download
 
 logger = logging.getLogger("lreid")

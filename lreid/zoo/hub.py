@@ -6,8 +6,8 @@ from typing import Any
 import yaml
 
 from lreid.errors import InputError
-from lreid.extras import Extra
-from lreid.files import write_text
+from lreid.utils.extras import Extra
+from lreid.utils.files import write_text
 from lreid.zoo.card import Card
 from lreid.zoo.catalogue import hub_text
 from lreid.zoo.weights import weights_name

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pooch
 
 from lreid.errors import InputError, NotConfirmed
-from lreid.files import make_folder, only_one_process, remove_leftovers, write_atomically
-from lreid.reading import read_json, require_regular
+from lreid.utils.files import make_folder, only_one_process, remove_leftovers, write_atomically
+from lreid.utils.reading import read_json, require_regular
 from lreid.zoo.card import Card, read_card
 from lreid.zoo.download import Download
 from lreid.zoo.hosted import Published, published_file

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from checkpoints import drawn_people, write_checkpoint, write_images
 
-from lreid import search
+from lreid import gallery as search
 from lreid.apps.cli import main
 from lreid.apps.gallery_test import score_gallery
 from lreid.apps.test import score_checkpoints

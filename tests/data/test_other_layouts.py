@@ -18,7 +18,7 @@ from lreid.data.layout import HEIF
 from lreid.data.listing import csv_tests, list_folder
 from lreid.data.schemes import Sources
 from lreid.errors import InputError
-from lreid.search.image_list import list_images
+from lreid.gallery.image_list import list_images
 
 NAMES = [f"{person}/{number}.png" for person in ("anna", "ben", "carl", "dora") for number in range(3)]
 

@@ -8,13 +8,13 @@ from conftest import MakeImages
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lreid import search
+from lreid import gallery as search
 from lreid.data.custom import read_custom
 from lreid.data.listing import folders_test, list_folder, preview
 from lreid.data.pattern import Pattern, suggested
 from lreid.data.schemes import Sources
 from lreid.errors import InputError
-from lreid.search.named_gallery import NamedGallery
+from lreid.gallery.named_gallery import NamedGallery
 
 NAMES = ["anna/01_1.png", "anna/02_2.png", "ben/01_1.png", "ben/02_1.png", "carl/01_1.png", "carl/02_1.png"]
 NAMES += ["dora/01_1.png", "dora/02_1.png"]

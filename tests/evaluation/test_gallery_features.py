@@ -11,10 +11,10 @@ from tiny import FEW, broken_off, tiny_config
 from lreid.apps.test import Extras, score_checkpoints
 from lreid.errors import InputError
 from lreid.evaluation import GalleryFeatures
-from lreid.reading import sealed
 from lreid.report.tables import past_gallery_table
 from lreid.results import cross_average, fault
 from lreid.training.run import train
+from lreid.utils.reading import sealed
 
 TWO = {"BENCHMARK.TRAIN": ["synthetic:plaza", "synthetic:campus"], "BENCHMARK.TASKS_PER_DATASET": 1}
 config = partial(tiny_config, FEW, TWO, EVAL__CROSS_MODEL=True, TRAIN__EPOCHS=2)

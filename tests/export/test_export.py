@@ -21,11 +21,11 @@ from lreid.errors import InputError
 from lreid.export import export, formats
 from lreid.export.traced import TOLERANCE, ImagesToFeatures
 from lreid.gallery import Gallery
+from lreid.gallery.named_gallery import flips
 from lreid.models import Embedder
 from lreid.models.adapt import norm_statistics
 from lreid.models.exported import OnnxEmbedder
 from lreid.models.fingerprint import fingerprint
-from lreid.search.named_gallery import flips
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (5, 32, 16, 3), dtype=np.uint8)
 MEAN, STD = (0.1, 0.2, 0.3), (0.5, 0.6, 0.7)

@@ -15,11 +15,11 @@ from galleries import names, small, vectors
 from power_cuts import Disk
 
 from lreid.errors import InputError, NewerFormat, NotConfirmed, OutOfMemory
-from lreid.files import leftovers
 from lreid.gallery import Gallery
 from lreid.gallery.faiss import gallery_file
 from lreid.gallery.faiss.faiss_store import FilePlace
 from lreid.gallery.store import place_of
+from lreid.utils.files import leftovers
 
 faiss = pytest.importorskip("faiss")
 

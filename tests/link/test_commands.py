@@ -14,8 +14,8 @@ from checkpoints import write_checkpoint
 
 from lreid.apps.cli import run_command
 from lreid.data.videos import shown
+from lreid.gallery.named_gallery import NamedGallery
 from lreid.link import commands
-from lreid.search.named_gallery import NamedGallery
 
 COLOURS = ((220, 30, 30), (30, 200, 30), (40, 40, 220))
 WIDTH, HEIGHT, SECONDS = 40, 80, 4

@@ -10,12 +10,12 @@ import torch
 from tiny import FEW, ONE_TASK, tiny_config
 
 from lreid.config_keys import Train
-from lreid.devices import PRECISIONS, has_instructions
 from lreid.methods import build_method
 from lreid.models import Embedder, ProjectedEmbedder, frozen_copy
 from lreid.training import run
 from lreid.training.run import train
 from lreid.training.updates import Updates
+from lreid.utils.devices import PRECISIONS, has_instructions
 
 IMAGES = torch.randn(8, 3, 32, 16, generator=torch.Generator().manual_seed(0))
 

@@ -3,9 +3,9 @@ import pytest
 from compared import by_cosine
 
 from lreid.errors import InputError
-from lreid.identities import Labels
 from lreid.retrieval import evaluate, open_set_rates
 from lreid.retrieval.growth import gallery_growth
+from lreid.utils.identities import Labels
 
 
 def case(seed=0, identities=24, strangers=30):

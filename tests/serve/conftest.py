@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from checkpoints import drawn_people, write_checkpoint, write_images
 
-from lreid import search
+from lreid import gallery as search
 
 Serve = Callable[..., tuple[subprocess.Popen, str]]
 

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from lreid import load_model, search
+from lreid import gallery as search
+from lreid import load_model
 from lreid.errors import InputError
-from lreid.files import write_atomically
 from lreid.gallery import Gallery
+from lreid.utils.files import write_atomically
 
 pytest.importorskip("fastapi", reason="needs lreid[serve]")
 from prometheus_client import CollectorRegistry

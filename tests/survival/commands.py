@@ -29,12 +29,12 @@ from tiny import FEW, TINY, tiny_config
 from lreid.apps.cli import run_command
 from lreid.checkpoint import load_checkpoint, load_newest
 from lreid.errors import InputError
-from lreid.files import leftovers
+from lreid.gallery.named_gallery import NamedGallery
 from lreid.gallery.store import place_of
-from lreid.reading import read_json
-from lreid.search.named_gallery import NamedGallery
-from lreid.tensors import read_tensors
 from lreid.training.run import train
+from lreid.utils.files import leftovers
+from lreid.utils.reading import read_json
+from lreid.utils.tensors import read_tensors
 from lreid.zoo import read_card, read_entry
 
 # What is counted, besides kills and failures: each must be 0.

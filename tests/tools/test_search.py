@@ -8,7 +8,7 @@ import pytest
 import torch
 from checkpoints import write_checkpoint
 
-from lreid import search
+from lreid import gallery as search
 
 LISTED = "9 images of 4 identities (2, 7502, 15002 …) by 6 cameras (1, 2, 3 …)"
 

@@ -17,7 +17,7 @@ from processes import start, together, wait
 from tiny import FEW, NETWORKS, broken_off, tiny_config
 from torch import Tensor
 
-from lreid import build, distributed
+from lreid import build
 from lreid.checkpoint import load_newest
 from lreid.config_keys import Config
 from lreid.errors import InputError, Stopped
@@ -25,7 +25,7 @@ from lreid.evaluation import Observer
 from lreid.methods import method_class, method_names
 from lreid.methods.start import Start
 from lreid.models import Embedder
-from lreid.training import run
+from lreid.training import distributed, run
 from lreid.training.run import train
 from lreid.training.trainer import ASK_EVERY
 

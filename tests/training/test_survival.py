@@ -22,10 +22,10 @@ from lreid.errors import InputError, OutOfMemory, Stopped
 from lreid.evaluation import Evaluator
 from lreid.methods.dwopp import DwoPP
 from lreid.models import Embedder
-from lreid.tensors import read_tensors
 from lreid.training.run import train
 from lreid.training.run_folder import RunFolder
 from lreid.training.signals import StopSignals
+from lreid.utils.tensors import read_tensors
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from power_cuts import Disk
 from processes import start, wait
 
 from lreid.errors import InputError
-from lreid.files import leftovers
+from lreid.utils.files import leftovers
 from lreid.zoo import Card, card_beside, cards, read_card, read_entry, read_safetensors, weights_file, write_entry
 
 CONTENT = b"weights" * 100

@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lreid.errors import InputError, require
-from lreid.extras import Extra
-from lreid.files import files_below, folder_at_once, unfinished, write_file
+from lreid.utils.extras import Extra
+from lreid.utils.files import files_below, folder_at_once, unfinished, write_file
 from render.assets import Assets
 from render.images import photograph
 from render.people import make_person

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lreid.errors import InputError
-from lreid.extras import Extra
+from lreid.utils.extras import Extra
 from render.formats import WHERE, Garment, Mesh, Rig, read_garment, read_mesh, read_rig, read_target, read_texture_name
 from render.people import MUSCLES, RACES, SEXES, WEIGHTS, Body
 

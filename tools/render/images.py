@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lreid.extras import Extra
+from lreid.utils.extras import Extra
 from render.poses import draw_angles
 from render.renderer import Renderer, Standing, Subject, on_plane
 from render.scenes import Camera, Domain, obstacle

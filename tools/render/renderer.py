@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from lreid.errors import InputError, refuse_out_of_memory
-from lreid.extras import Extra
+from lreid.utils.extras import Extra
 from render import shaders
 from render.assets import POSED, Assets, Part, normals
 from render.formats import WHERE

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lreid.extras import Extra
+from lreid.utils.extras import Extra
 from render.people import Colour, Fashion, make_fashion
 from render.sensors import Sensor, make_sensor
 

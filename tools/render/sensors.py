@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lreid.extras import Extra
+from lreid.utils.extras import Extra
 
 cv2 = Extra("cv2", "opencv")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from lreid.data.layout import cameras_of_test, random_half, require_splits, visible_images
 from lreid.data.records import CameraPolicy, DataSet, Names, Record
 from lreid.data.spec import Layout, Spec, published
-from lreid.identities import ascending_ranks
+from lreid.utils.identities import ascending_ranks
 
 
 def read(home: Path, *, split: int = 0, seed: int = 0, cameras: CameraPolicy = "apart") -> DataSet:

@@ -36,7 +36,7 @@ from lreid.data.matlab import MatlabFile
 from lreid.data.records import DataSet, Record
 from lreid.data.spec import Conversion, Counts, Layout, Spec, published
 from lreid.errors import InputError
-from lreid.files import folder_at_once, write_file
+from lreid.utils.files import folder_at_once, write_file
 
 HOMES = ("cuhk03", "CUHK03")
 RELEASE = "cuhk03_release/cuhk-03.mat"

@@ -36,7 +36,7 @@ from lreid.data.matlab import read_matlab
 from lreid.data.records import CameraPolicy, DataSet
 from lreid.data.spec import Conversion, Layout, Spec, published
 from lreid.errors import InputError, refuse_out_of_memory
-from lreid.files import folder_at_once
+from lreid.utils.files import folder_at_once
 
 CROPS = "cuhksysu4reid"
 HOMES = ("cuhk-sysu/CUHK-SYSU", "cuhk-sysu", "CUHK-SYSU", "cuhk_sysu")  # of the release

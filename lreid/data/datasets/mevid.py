@@ -26,8 +26,8 @@ from lreid.data.layout import describe_folder, require_splits
 from lreid.data.records import DataSet, Frame
 from lreid.data.spec import Layout, Spec, published
 from lreid.errors import InputError
-from lreid.identities import JUNK
-from lreid.reading import read_text
+from lreid.utils.identities import JUNK
+from lreid.utils.reading import read_text
 
 SPLITS = ("train", "test")
 QUERIES, DATES = "query_IDX.txt", "outfit_dates.txt"

@@ -7,7 +7,7 @@ import numpy as np
 
 from lreid.data.synthetic.domains import DOMAINS, Domain
 from lreid.data.synthetic.drawing import Dice
-from lreid.extras import Extra
+from lreid.utils.extras import Extra
 
 cv2 = Extra("cv2", "opencv")
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from lreid.extras import Extra
+from lreid.utils.extras import Extra
 
 cv2 = Extra("cv2", "opencv")
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from lreid.errors import ArgumentError, InputError
-from lreid.files import leftovers, real_path, remove_leftovers, require_replaceable, second_name, sync_folder
 from lreid.gallery.faiss.gallery_file import (
     COLUMNS,
     Stamp,
@@ -22,7 +21,8 @@ from lreid.gallery.faiss.gallery_file import (
 from lreid.gallery.faiss.index import Shards, measure_recall
 from lreid.gallery.filters import EVERYTHING, Filter
 from lreid.gallery.store import About, Paths, Rows, require_keys
-from lreid.identities import UNKNOWN
+from lreid.utils.files import leftovers, real_path, remove_leftovers, require_replaceable, second_name, sync_folder
+from lreid.utils.identities import UNKNOWN
 
 EXACT = {1: 1.0, 10: 1.0}  # recall of an exact index, by k
 

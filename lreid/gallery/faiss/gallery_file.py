@@ -17,13 +17,13 @@ from typing import IO, Any
 import numpy as np
 
 from lreid.errors import InputError, refuse_out_of_memory
-from lreid.files import finish, hold, make_folder, remove_leftovers, require_replaceable, unfinished
 from lreid.gallery.faiss.index import keys_in, require_kind
-from lreid.reading import misfit, refuse_unreadable, require_not_newer, require_regular
 from lreid.retrieval.faiss_module import KINDS, import_faiss
+from lreid.utils.files import finish, hold, make_folder, remove_leftovers, require_replaceable, unfinished
+from lreid.utils.reading import misfit, refuse_unreadable, require_not_newer, require_regular
 
 FORMAT = 1
-# Required form of the header of a gallery, in the notation of lreid.reading.misfit.
+# Required form of the header of a gallery, in the notation of lreid.utils.reading.misfit.
 HEADER = {
     "model": str,
     "kind": str,
@@ -87,8 +87,8 @@ def write_gallery(
 ) -> Stamp:
     """Write a gallery to a temporary file next to ``path`` and rename it, so that readers never see an incomplete file.
 
-    Until the caller calls :func:`lreid.files.sync_folder`, a power cut may undo the change. Only the owner can read a
-    file that did not exist before.
+    Until the caller calls :func:`lreid.utils.files.sync_folder`, a power cut may undo the change. Only the owner can
+    read a file that did not exist before.
 
     Args:
         path: the file. An existing file is replaced only when the new file is complete. The new file gets the mode and

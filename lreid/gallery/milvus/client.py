@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from lreid.errors import InputError
-from lreid.extras import Extra
-from lreid.files import hold
-from lreid.reading import require_regular
+from lreid.utils.extras import Extra
+from lreid.utils.files import hold
+from lreid.utils.reading import require_regular
 
 CONNECT, CALL = 5.0, 60.0  # seconds to wait for a connection, and for an answer
 PATIENCE, LEASE = 30.0, 90.0  # seconds to wait for a lock; seconds after which the lock of a killed writer lapses

@@ -11,7 +11,7 @@ import numpy as np
 from lreid.errors import InputError
 from lreid.gallery.milvus.client import REQUEST, TEXT, Connection, parts_of
 from lreid.gallery.store import About, hash_of
-from lreid.reading import require_not_newer
+from lreid.utils.reading import require_not_newer
 
 FORMAT = 1
 HEADER = 0  # key of the only row that changes; other rows are added, or deleted with their names

@@ -21,7 +21,7 @@ from lreid.gallery.filters import EVERYTHING, Filter
 from lreid.gallery.milvus.client import REQUEST, TEXT, Connection, parts_of
 from lreid.gallery.milvus.meta import Meta
 from lreid.gallery.store import About, Paths, Rows, hash_of, require_keys
-from lreid.identities import UNKNOWN
+from lreid.utils.identities import UNKNOWN
 
 INDEXES = {"flat": ("FLAT", {}), "hnsw": ("HNSW", {"M": 32, "efConstruction": 64})}  # index type and parameters by kind
 SEARCHES = {"flat": {}, "hnsw": {"ef": 128}}

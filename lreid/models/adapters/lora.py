@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from lreid.extras import Extra
 from lreid.models.adapters import Place, require_narrow
+from lreid.utils.extras import Extra
 
 
 def insert(network: nn.Module, places: list[Place], rank: int) -> None:

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from lreid.errors import ArgumentError, refuse_out_of_memory
-from lreid.extras import Extra
 from lreid.models.adapters.pool import PromptPool
+from lreid.utils.extras import Extra
 
 # Number of the block, from 0, whose class token CLIP-ReID uses as well; smaller networks use their last block.
 PENULTIMATE = 10

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from lreid.errors import ArgumentError, refuse_out_of_memory
-from lreid.extras import Extra
 from lreid.models.parts import evaluating
+from lreid.utils.extras import Extra
 
 POOLS = {"class": "token", "patches": "avg"}  # values of MODEL.POOLING, and timm's names for them
 

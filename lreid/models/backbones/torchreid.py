@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from lreid.errors import ArgumentError, refuse_out_of_memory
-from lreid.extras import Extra
+from lreid.utils.extras import Extra
 
 
 class TorchreidFeatures(nn.Module):

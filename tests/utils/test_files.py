@@ -19,7 +19,7 @@ from power_cuts import Disk
 from processes import child
 
 from lreid.errors import InputError
-from lreid.files import (
+from lreid.utils.files import (
     files_below,
     folder_at_once,
     hold,
@@ -165,7 +165,7 @@ def test_a_socket_or_a_folder_is_neither_written_into_nor_replaced(tmp_path: Pat
 @pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
 def test_what_is_open_already_is_written_into(tmp_path: Path, name: str) -> None:
     """A file that the shell appends to keeps what was in it."""
-    program = f"from lreid.files import write_text; write_text({name!r}, 'text'); write_text({name!r}, ' twice')"
+    program = f"from lreid.utils.files import write_text; write_text({name!r}, 'text'); write_text({name!r}, ' twice')"
     assert child(program).communicate()[0] == "text twice"
     (tmp_path / "log").write_text("before, ")
     with open(tmp_path / "log", "a") as log:
@@ -218,7 +218,7 @@ def test_a_folder_that_took_the_place_of_another_is_not_ours(tmp_path: Path, mon
 
 WRITE = """
 import sys
-from lreid.files import write_atomically
+from lreid.utils.files import write_atomically
 
 def wait(file):
     file.write(b"half")
@@ -255,7 +255,7 @@ def test_a_lock_is_free_when_its_holder_dies_though_children_live_on(tmp_path: P
     program = """
 import os, sys, time
 from pathlib import Path
-from lreid.files import lock
+from lreid.utils.files import lock
 
 held = lock(Path(sys.argv[1]))
 if not os.fork():

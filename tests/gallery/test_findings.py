@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from lreid.search import findings
-from lreid.search.findings import rank1, summary, write_findings
+from lreid.gallery import findings
+from lreid.gallery.findings import rank1, summary, write_findings
 
 
 def match(rank: int, path: str, identity: str | None, known: bool | None = True) -> dict[str, Any]:

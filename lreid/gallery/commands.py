@@ -13,17 +13,16 @@ import numpy as np
 
 from lreid.data.schemes import Sources
 from lreid.errors import ArgumentError, InputError
-from lreid.files import require_writable
-from lreid.gallery import Filter, Gallery
 from lreid.gallery.faiss.faiss_store import FilePlace
-from lreid.gallery.filters import EVERYTHING
-from lreid.gallery.gallery import Matches
+from lreid.gallery.filters import EVERYTHING, Filter
+from lreid.gallery.findings import findings, threshold_text, too_few
+from lreid.gallery.gallery import Gallery, Matches
+from lreid.gallery.image_list import SearchImage, columns, list_images, list_queries, read_images, require_some
 from lreid.gallery.images import absolute
+from lreid.gallery.named_gallery import NamedGallery, estimate_norm, extract, flips
 from lreid.gallery.store import place_of
-from lreid.identities import UNKNOWN
-from lreid.search.findings import findings, threshold_text, too_few
-from lreid.search.image_list import SearchImage, columns, list_images, list_queries, read_images, require_some
-from lreid.search.named_gallery import NamedGallery, estimate_norm, extract, flips
+from lreid.utils.files import require_writable
+from lreid.utils.identities import UNKNOWN
 
 if TYPE_CHECKING:  # commands that need no network start without torch
     from lreid.loading import Engine
@@ -288,7 +287,7 @@ def query(
 
     Returns:
         The content of ``matches.json``: ``gallery``; the number of ``images`` in the gallery; ``threshold``,
-        ``false_accept_rate`` and ``calibrated_on``; and ``queries``, see :func:`lreid.search.findings.findings`. The
+        ``false_accept_rate`` and ``calibrated_on``; and ``queries``, see :func:`lreid.gallery.findings.findings`. The
         entry ``calibrated_on`` is the number of images from which :func:`calibrate` computed the threshold. Before
         calibration, ``threshold``, ``false_accept_rate`` and ``calibrated_on`` are None.
 

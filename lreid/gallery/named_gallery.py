@@ -12,10 +12,10 @@ import numpy as np
 
 from lreid.data.images import Images
 from lreid.errors import InputError, OutOfMemory
-from lreid.gallery import Gallery
+from lreid.gallery.gallery import Gallery
+from lreid.gallery.image_list import SearchImage, columns
 from lreid.gallery.store import Place
-from lreid.identities import UNKNOWN
-from lreid.search.image_list import SearchImage, columns
+from lreid.utils.identities import UNKNOWN
 
 if TYPE_CHECKING:
     from lreid.loading import Engine
@@ -72,7 +72,7 @@ class NamedGallery:
 
     @classmethod
     def load(cls, where: str | Path | Place, *, unfinished: bool = False) -> NamedGallery:
-        """Open a gallery that :func:`lreid.search.build` built.
+        """Open a gallery that :func:`lreid.gallery.build` built.
 
         Raises:
             InputError: :meth:`lreid.gallery.Gallery.load` raises an error, or the gallery was not built by ``lreid

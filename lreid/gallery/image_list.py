@@ -15,8 +15,8 @@ from lreid.data.schemes import Sources, is_address
 from lreid.errors import InputError, OutOfMemory, counted
 from lreid.gallery.images import absolute
 from lreid.gallery.store import Names, hash_of
-from lreid.identities import UNKNOWN
-from lreid.reading import escaped
+from lreid.utils.identities import UNKNOWN
+from lreid.utils.reading import escaped
 
 if TYPE_CHECKING:
     from lreid.models.embedder import Embedder

@@ -10,11 +10,11 @@ from typing import Any
 
 from lreid.data.images import read_image
 from lreid.errors import InputError, counted
-from lreid.files import list_folder, write_text
-from lreid.gallery import Matches
+from lreid.gallery.gallery import Matches
+from lreid.gallery.named_gallery import name_of
 from lreid.report import ranked
 from lreid.report.rendering import anchor
-from lreid.search.named_gallery import name_of
+from lreid.utils.files import list_folder, write_text
 
 PAGE_BYTES = 1_500_000  # maximum size of the images on a page
 OUTCOMES = {  # sections of a page, in order
@@ -80,7 +80,7 @@ def rank1(queries: Sequence[dict[str, Any]]) -> tuple[int, int]:
 
 
 def summary(results: dict[str, Any]) -> list[str]:
-    """Summarise the results of :func:`lreid.search.query`: counts, and Rank-1 accuracy if folders name people."""
+    """Summarise the results of :func:`lreid.gallery.query`: counts, and Rank-1 accuracy if folders name people."""
     queries = results["queries"]
     lines = [f"{counted(len(queries), 'query')} in {counted(results['images'], 'image')}"]
     if results["threshold"] is None:
@@ -112,7 +112,7 @@ def too_few(images: int | None, false_accept_rate: float | None) -> str:
 
 
 def verdict(finding: dict[str, Any], threshold: float | None, false_accept_rate: float | None) -> str:
-    """Describe the result of one query of :func:`lreid.search.query` in a line."""
+    """Describe the result of one query of :func:`lreid.gallery.query` in a line."""
     if not finding["matches"]:
         return "the gallery has no image to compare with"
     best = finding["matches"][0]
@@ -138,7 +138,7 @@ def short_names(paths: Sequence[str]) -> list[str]:
 
 
 def write_findings(results: dict[str, Any], out: Path, *, blur: bool = False) -> None:
-    """Write the results of :func:`lreid.search.query` to ``matches.json``, ``matches.html``, ``matches-2.html`` ….
+    """Write the results of :func:`lreid.gallery.query` to ``matches.json``, ``matches.html``, ``matches-2.html`` ….
 
     Queries with a wrong match come first, then unknown people, then all others; links at the top of each page lead to
     these groups. The images of a page have about ``PAGE_BYTES`` bytes in total.

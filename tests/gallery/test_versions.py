@@ -9,16 +9,15 @@ from asking import ask
 from checkpoints import drawn_people, write_checkpoint, write_images
 from milvus_lite_server import require_milvus
 
-from lreid import search
+from lreid import gallery as search
 from lreid.errors import InputError
-from lreid.gallery import Filter, Gallery
+from lreid.gallery import Filter, Gallery, versions
+from lreid.gallery.named_gallery import NamedGallery
 from lreid.gallery.store import place_of
+from lreid.gallery.versions import migrate, reindex, roll_back
 from lreid.loading import load_model
 from lreid.models.fingerprint import fingerprint
 from lreid.retrieval import CameraNorm
-from lreid.search import versions
-from lreid.search.named_gallery import NamedGallery
-from lreid.search.versions import migrate, reindex, roll_back
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from checkpoints import drawn_people, write_checkpoint, write_images
 
-from lreid import search
+from lreid import gallery as search
 from lreid.apps.cli import run_command
 from lreid.loading import load_model
 from lreid.retrieval.open_set import threshold_for

@@ -9,12 +9,13 @@ from asking import ask
 from checkpoints import write_checkpoint
 from PIL import Image
 
-from lreid import search, zoo
+from lreid import gallery as search
+from lreid import zoo
 from lreid.data.synthetic import draw
 from lreid.errors import InputError
+from lreid.gallery.comparison import compare, said
+from lreid.gallery.findings import too_few
 from lreid.loading import load_model
-from lreid.search.comparison import compare, said
-from lreid.search.findings import too_few
 
 MODEL = Path("zoo:dwopp-synthetic-10")
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from lreid.data.images import Images
 from lreid.errors import InputError, counted
-from lreid.gallery import Gallery
+from lreid.gallery.gallery import Gallery
+from lreid.gallery.image_list import SearchImage, columns, read_images, require_some
+from lreid.gallery.named_gallery import NamedGallery, estimate_norm, extract, flips
 from lreid.gallery.store import Names, Place, Rows, place_of
-from lreid.search.image_list import SearchImage, columns, read_images, require_some
-from lreid.search.named_gallery import NamedGallery, estimate_norm, extract, flips
 
 if TYPE_CHECKING:  # commands that need no network start without torch
     from lreid.loading import Engine

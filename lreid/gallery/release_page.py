@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from lreid.errors import counted
-from lreid.files import write_text
-from lreid.gallery import Matches
+from lreid.gallery.findings import Tiles, findings, too_few
+from lreid.gallery.gallery import Matches
+from lreid.gallery.release_check import Comparison, Json, Ranked
 from lreid.report.ranked import RankedQuery, Section, ranked_panel
 from lreid.report.rendering import Cell, Panel, Row, Table, anchored, panel, render
 from lreid.report.tables import duration, number
 from lreid.retrieval.ranking import ranking_of
-from lreid.search.findings import Tiles, findings, too_few
-from lreid.search.release_check import Comparison, Json, Ranked
+from lreid.utils.files import write_text
 
 PAGE, FIGURES = "check.html", "check.json"
 EXAMPLES = 12  # maximum number of people per section that are shown with images
@@ -30,7 +30,7 @@ def write_check(comparison: Comparison, out: Path, *, blur: bool = False) -> str
     """Write the results as the page ``check.html`` and as ``check.json``.
 
     Args:
-        comparison: the result of :func:`lreid.search.release_check.check`.
+        comparison: the result of :func:`lreid.gallery.release_check.check`.
         out: folder in which the files are written.
         blur: whether to blur the images on the page.
 
@@ -207,7 +207,7 @@ def _examples(comparison: Comparison, tiles: Tiles, people: Sequence[str], chang
 
 
 def _finding(ranked: Ranked, row: int, path: str, name: str) -> dict[str, Any]:
-    """Return the nearest named images of a query, in the form of :func:`lreid.search.findings.findings`."""
+    """Return the nearest named images of a query, in the form of :func:`lreid.gallery.findings.findings`."""
     columns = ranking_of(ranked.score, ranked.query, ranked.gallery, row)[:MATCHES]
     scores = ranked.score(slice(row, row + 1))[:, columns].cpu().numpy()  # (1, k)
     labels = {key: column[None] for key, column in vars(ranked.rows[columns]).items()}

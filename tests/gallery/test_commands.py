@@ -10,16 +10,16 @@ import pytest
 from asking import ask
 from checkpoints import drawn_people, write_checkpoint, write_images
 
-from lreid import search
+from lreid import gallery as search
 from lreid.data.images import read_image
 from lreid.data.listing import MARKET_NAME
 from lreid.errors import InputError, OutOfMemory
+from lreid.gallery.findings import verdict
+from lreid.gallery.named_gallery import NamedGallery
 from lreid.loading import load_model
 from lreid.models import Embedder
 from lreid.retrieval import CameraNorm
 from lreid.retrieval.open_set import threshold_for
-from lreid.search.findings import verdict
-from lreid.search.named_gallery import NamedGallery
 
 
 @pytest.fixture(scope="module")

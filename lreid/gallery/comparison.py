@@ -11,11 +11,11 @@ from lreid import zoo
 from lreid.data.proposal import UPRIGHT, typical_size
 from lreid.data.records import DataSet, Record
 from lreid.errors import InputError
-from lreid.identities import UNKNOWN
+from lreid.gallery.findings import too_few
+from lreid.gallery.image_list import SearchImage, read_images
+from lreid.gallery.named_gallery import NamedGallery, extract, flips
 from lreid.loading import Engine, load_model
-from lreid.search.findings import too_few
-from lreid.search.image_list import SearchImage, read_images
-from lreid.search.named_gallery import NamedGallery, extract, flips
+from lreid.utils.identities import UNKNOWN
 
 MOST_IMAGES = 1000  # maximum number of gallery images whose pairs are used to estimate a false accept rate
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from lreid.devices import computing
+from lreid.utils.devices import computing
 
 
 @pytest.mark.parametrize("deterministic", [False, True])

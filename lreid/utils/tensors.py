@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from lreid.errors import InputError
-from lreid.reading import compare_checksums, refuse_unreadable, require_regular
+from lreid.utils.reading import compare_checksums, refuse_unreadable, require_regular
 
 
 def read_tensors(path: str | Path) -> dict[str, Any]:

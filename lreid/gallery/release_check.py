@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lreid.errors import InputError, OutOfMemory
-from lreid.files import only_one_process
+from lreid.gallery.image_list import SearchImage, read_images
+from lreid.gallery.named_gallery import NamedGallery, extract, flips
 from lreid.gallery.scoring import GallerySearch
 from lreid.gallery.store import Rows, place_of
-from lreid.identities import Labels, comparable
+from lreid.gallery.versions import extract_beside, migrate
 from lreid.loading import Engine, load_model
 from lreid.models.embedder import Embedder
 from lreid.models.fingerprint import fingerprint
@@ -25,9 +26,8 @@ from lreid.retrieval.index import IndexScores
 from lreid.retrieval.open_set import best_scores, threshold_for
 from lreid.retrieval.ranking import evaluate_scores
 from lreid.retrieval.scores import BlockScores, cosines_of
-from lreid.search.image_list import SearchImage, read_images
-from lreid.search.named_gallery import NamedGallery, extract, flips
-from lreid.search.versions import extract_beside, migrate
+from lreid.utils.files import only_one_process
+from lreid.utils.identities import Labels, comparable
 
 DEPTH = 1000  # images per query in a gallery that stores codes instead of features
 WORK = ".galleries.lreid"  # folder of temporary galleries
@@ -60,7 +60,7 @@ class Ranked:
 
     Attributes:
         score: function that returns the scores of a slice of the queries.
-        query, gallery: labels of queries and gallery, from :func:`lreid.identities.comparable`.
+        query, gallery: labels of queries and gallery, from :func:`lreid.utils.identities.comparable`.
         rows: labels of the gallery images, as names instead of numbers.
         own, others: best scores ``(Q,)`` for the query's own and for other identities, see
             :func:`lreid.retrieval.open_set.best_scores`.
@@ -183,7 +183,7 @@ def check(
     Args:
         where: place of a calibrated gallery.
         models: checkpoints of both models.
-        images: queries from :func:`lreid.search.list_images`; images without an identity are skipped.
+        images: queries from :func:`lreid.gallery.list_images`; images without an identity are skipped.
         out: folder for temporary galleries, which are deleted at the end.
         skip_bad: whether to skip query and gallery images that cannot be read.
 

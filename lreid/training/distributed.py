@@ -25,8 +25,8 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from lreid.errors import ArgumentError, InputError
-from lreid.extras import Extra
 from lreid.models.embedder import Embedder
+from lreid.utils.extras import Extra
 
 T = TypeVar("T")
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lreid.errors import InputError
-from lreid.identities import as_labels, as_names
 from lreid.retrieval import CameraNorm, evaluate, evaluate_image_to_track, open_set_rates, self_retrieval
 from lreid.retrieval.open_set import pair_scores
+from lreid.utils.identities import as_labels, as_names
 
 pd = pytest.importorskip("pandas")
 

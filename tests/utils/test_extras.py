@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 from setup_file import extras_of, keywords_of
 
 from lreid.errors import InputError
-from lreid.extras import Extra
+from lreid.utils.extras import Extra
 
 OPTIONAL = {"albumentations", "cv2", "faiss", "gdown", "h5py", "moderngl", "onnx", "onnxruntime", "onnxscript"}
 OPTIONAL |= {"pymilvus", "scipy", "six", "tensorboard", "timm", "torchreid"}
@@ -20,7 +20,7 @@ OPTIONAL |= {"pymilvus", "scipy", "six", "tensorboard", "timm", "torchreid"}
 def test_a_module_is_loaded_at_its_first_use() -> None:
     code = """
 import sys
-from lreid.extras import Extra
+from lreid.utils.extras import Extra
 module = Extra("colorsys", "render")
 assert "colorsys" not in sys.modules
 assert module.rgb_to_hsv(1, 0, 0) == (0, 1, 1) and module.load() is sys.modules["colorsys"]

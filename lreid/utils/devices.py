@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from lreid.errors import ArgumentError, refuse_out_of_memory
-from lreid.float32 import full_precision, tf32
-from lreid.rules import device_fault
+from lreid.utils.float32 import full_precision, tf32
+from lreid.utils.rules import device_fault
 
 # The torch type of each precision, by name.
 PRECISIONS: dict[str, torch.dtype | Literal["tf32"] | None] = {
@@ -72,7 +72,7 @@ def computing(*, rounded: bool, deterministic: bool) -> Iterator[None]:
 
     Args:
         rounded: whether GPUs may round the factors of float32 products to TF32, except within
-            :func:`lreid.float32.full_precision`. If ``rounded`` is False, all factors keep float32 precision. (By
+            :func:`lreid.utils.float32.full_precision`. If ``rounded`` is False, all factors keep float32 precision. (By
             default, torch rounds the factors of convolutions on GPUs.)
         deterministic: whether to use only deterministic algorithms on GPUs, even slow ones.
     """
