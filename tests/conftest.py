@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
+from cached_reads import cache_reads_and_drawings
+from example_results import results, run_folder  # noqa: F401 (fixtures)
 from hypothesis import settings
-from made_results import results, run_folder  # noqa: F401 (fixtures)
 from markupsafe import Markup
-from once import look_up_and_draw_once
 from PIL import Image
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the networks of the tests are tiny
@@ -77,7 +77,7 @@ class Undrawn:
 
 @pytest.fixture(scope="session", autouse=True)
 def _undrawn_charts() -> Iterator[None]:
-    """Drawing takes longer than a tiny run, so only tests with the fixture ``drawn`` do it."""
+    """Drawing takes longer than a tiny run, so only tests with the fixture ``real_charts`` do it."""
     from lreid.report import chart_sections, plots
 
     with pytest.MonkeyPatch.context() as patch:
@@ -87,8 +87,8 @@ def _undrawn_charts() -> Iterator[None]:
 
 
 @pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages have their charts."""
+def real_charts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Render charts in pages, which other tests replace by empty ones."""
     from lreid.report import chart_sections, plots
 
     monkeypatch.setattr(chart_sections, "line_chart", plots.line_chart)
@@ -105,7 +105,7 @@ def _no_waiting_for_disks() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def _looked_up_and_drawn_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        look_up_and_draw_once(patch)
+        cache_reads_and_drawings(patch)
         yield
 
 

@@ -45,7 +45,7 @@ def places(value: Any, path: tuple = ()) -> Iterator[tuple]:
             yield from places(each, (*path, key))
 
 
-def spoilt(value: Any, rng: random.Random) -> Any:
+def corrupted_value(value: Any, rng: random.Random) -> Any:
     """Plain data of which one value, or another later one, is hostile or gone; what it was made of stays."""
     if not isinstance(value, (dict, list)) or not value or rng.random() < 0.08:
         return rng.choice(HOSTILE)
@@ -54,11 +54,11 @@ def spoilt(value: Any, rng: random.Random) -> Any:
     if rng.random() < 0.1:
         del copied[at]
     else:
-        copied[at] = spoilt(value[at], rng)
+        copied[at] = corrupted_value(value[at], rng)
     return copied
 
 
-def damaged(content: bytes, rng: random.Random) -> bytes:
+def corrupted_bytes(content: bytes, rng: random.Random) -> bytes:
     """Cut, with bits flipped, blanked, or parts moved or repeated; at its ends more often than their share."""
     size, kind = len(content), rng.choice(("cut", "flip", "flip", "blank", "move", "repeat"))
     near = rng.randrange(min(200, size))
@@ -89,7 +89,7 @@ def run(name: str, *arguments: str | Path) -> tuple[int, str]:
     return end.value.code, err.getvalue()
 
 
-def refused(name: str, *arguments: str | Path, named: str | Path = "", maybe: bool = False) -> str:
+def assert_refused(name: str, *arguments: str | Path, named: str | Path = "", maybe: bool = False) -> str:
     """Asserts that a tool ends with status 2 and one line that names the culprit; ``maybe`` it need not."""
     status, err = run(name, *arguments)
     if maybe and status == 0:
@@ -100,7 +100,7 @@ def refused(name: str, *arguments: str | Path, named: str | Path = "", maybe: bo
     return err
 
 
-def state_of(folder: Path) -> dict[str, str]:
+def file_hashes(folder: Path) -> dict[str, str]:
     """The hash of every file in a folder."""
     files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".lock")
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}

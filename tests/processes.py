@@ -17,7 +17,7 @@ import torch
 PATIENCE = 1800.0  # seconds after which a process hangs for certain, however busy the machine is
 
 
-def start(function: Callable[[], Any], **environment: str) -> int:
+def fork_process(function: Callable[[], Any], **environment: str) -> int:
     """Forks a process that calls a function and ends with its return value as exit status; gives its number."""
     sys.stdout.flush()
     pid = os.fork()
@@ -34,7 +34,7 @@ def start(function: Callable[[], Any], **environment: str) -> int:
         os._exit(status)  # neither pytest nor anything else of this process may go on in the child
 
 
-def child(program: str, *arguments: str) -> subprocess.Popen:
+def start_python(program: str, *arguments: str) -> subprocess.Popen:
     """Python in a process of its own, which finds what this one does and reports by lines."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
@@ -47,7 +47,7 @@ def child(program: str, *arguments: str) -> subprocess.Popen:
     )
 
 
-def until(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
     """Waits for a condition.
 
     Raises:
@@ -60,7 +60,7 @@ def until(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
         time.sleep(0.01)
 
 
-def wait(pid: int, seconds: float = PATIENCE) -> int:
+def wait_for_exit(pid: int, seconds: float = PATIENCE) -> int:
     """The exit status of a process, or minus the signal that ended it; it is killed when its time is up."""
     ended: list[int] = []
 
@@ -70,7 +70,7 @@ def wait(pid: int, seconds: float = PATIENCE) -> int:
         return bool(done)
 
     try:
-        until(has_ended, seconds)
+        wait_until(has_ended, seconds)
     except TimeoutError:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
@@ -78,7 +78,7 @@ def wait(pid: int, seconds: float = PATIENCE) -> int:
     return ended[0]
 
 
-def together(count: int, function: Callable[[], Any], folder: Path) -> list[Any]:
+def run_ranks(count: int, function: Callable[[], Any], folder: Path) -> list[Any]:
     """What a function returns in each of several processes that find each other as those of torchrun do."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -95,9 +95,9 @@ def together(count: int, function: Callable[[], Any], folder: Path) -> list[Any]
             (folder / f"rank{rank}.pkl").write_bytes(result)
         finally:
             ended[rank].touch()
-        until(lambda: all(file.exists() for file in ended), 60)  # others may still look for this one
+        wait_until(lambda: all(file.exists() for file in ended), 60)  # others may still look for this one
 
     common = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    pids = [start(work, RANK=str(rank), LOCAL_RANK=str(rank), **common) for rank in range(count)]
-    assert [wait(pid) for pid in pids] == [0] * count
+    pids = [fork_process(work, RANK=str(rank), LOCAL_RANK=str(rank), **common) for rank in range(count)]
+    assert [wait_for_exit(pid) for pid in pids] == [0] * count
     return [pickle.loads((folder / f"rank{rank}.pkl").read_bytes()) for rank in range(count)]

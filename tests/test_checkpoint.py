@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from checkpoints import touch
+from example_files import touch
 
 from lreid.checkpoint import (
     checkpoints_of,

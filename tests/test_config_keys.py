@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny import words
+from tiny import as_arguments
 
 from lreid.config import check_values, config_from_text, differing_keys, leaves, load_config
 from lreid.config_keys import GROUPS, KEYS, Key
@@ -43,7 +43,7 @@ def values(key: Key) -> st.SearchStrategy[object]:
 @settings(max_examples=50, deadline=None)
 @given(st.fixed_dictionaries({}, optional={name: values(key) for name, key in KEYS.items()}))
 def test_whatever_is_in_range_is_taken_and_a_dump_reads_back_the_same(keys: dict[str, object]) -> None:
-    cfg = load_config(overrides=words(keys))
+    cfg = load_config(overrides=as_arguments(keys))
     check_values(cfg)
     assert {name: value for name, value in leaves(cfg) if name in keys} == keys
     assert differing_keys(cfg, config_from_text(cfg.dump(), "dump")) == []

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_results import make_results
+from example_results import make_results
 
 import lreid
 import lreid.gallery

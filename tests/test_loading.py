@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from checkpoints import write_checkpoint
-from entries import write_entry
+from example_files import write_checkpoint
+from zoo_entries import write_entry
 
 import lreid
 from lreid import zoo

@@ -4,12 +4,12 @@ from itertools import chain
 from pathlib import Path
 
 from packaging.requirements import Requirement
-from setup_file import keywords_of
+from packaging_files import setup_keywords
 
 
 def asked_for(repository: Path) -> list[Requirement]:
     """What setup.py installs, its extras included, but for the loggers that no test needs; faiss for any machine."""
-    keywords = keywords_of(repository)
+    keywords = setup_keywords(repository)
     texts = [*keywords["install_requires"], *chain(*keywords["extras_require"].values())]
     return [
         each for each in map(Requirement, texts) if each.name not in ("faiss-gpu", "lreid", "wandb", "mlflow-skinny")

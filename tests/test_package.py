@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
-from setup_file import copied_of
-from tiny import ONE_TASK, TINY, words
+from packaging_files import dockerfile_copies
+from tiny import ONE_TASK, TINY, as_arguments
 
 import lreid
 
@@ -36,7 +36,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     top = tmp_path_factory.mktemp("package")
     source = top / "source"
     source.mkdir()
-    for name, target in copied_of(REPOSITORY).items():
+    for name, target in dockerfile_copies(REPOSITORY).items():
         if (REPOSITORY / name).is_dir():
             ignored = shutil.ignore_patterns("__pycache__")
             shutil.copytree(REPOSITORY / name, source / target, symlinks=True, ignore=ignored)
@@ -130,7 +130,7 @@ def visited(packages: Path) -> tuple[Path, list[str]]:
         (top / "lreid" / "__init__.py").write_text("raise SystemExit('not this one')")
     assert installed(packages, "lreid", "--version", cwd=top).strip() == f"lreid {lreid.__version__}"
     config = ["--config", "configs/benchmarks/synthetic-10.yaml"]  # that of the package
-    train = ["train", *config, "--method", "dmml_ft", "--out", "tiny", *words(TINY, ONE_TASK)]
+    train = ["train", *config, "--method", "dmml_ft", "--out", "tiny", *as_arguments(TINY, ONE_TASK)]
     blocks = re.findall(r"^```(?:python)?\n(.*?)^```$", QUICKSTART, re.S | re.M)
     commands = [line.split() for line in re.findall(r"^lreid (.*)$", "".join(blocks), re.M)]
     commands = [[*words, *["--epochs", "1"] * (words[0] == "train")] for words in commands]  # trained briefly

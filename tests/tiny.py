@@ -54,7 +54,7 @@ class Few(nn.Sequential):
         super().__init__(nn.Conv2d(3, 8, 3, 4), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, self.dim, 3, 2))
 
 
-def words(*keys: Mapping[str, Any]) -> list[str]:
+def as_arguments(*keys: Mapping[str, Any]) -> list[str]:
     """``KEY VALUE ...`` as they are typed; of two values of a key the last one."""
     return [str(part) for pair in ChainMap(*reversed(keys)).items() for part in pair]
 
@@ -65,10 +65,10 @@ def tiny_config(*more: Mapping[str, Any], **changes: Any) -> Config:
     for each in more:
         keys |= each
     keys |= {key.replace("__", "."): value for key, value in changes.items()}
-    return load_config([], words(keys))
+    return load_config([], as_arguments(keys))
 
 
-class BreakOff(Observer):
+class InterruptAfter(Observer):
     """Breaks a run off, as a kill would, when another epoch begins after so many in all."""
 
     def __init__(self, epochs: int) -> None:
@@ -82,13 +82,13 @@ class BreakOff(Observer):
         self.left -= 1
 
 
-def broken_off(cfg: Config, out: Path, epochs: int) -> None:
+def train_interrupted(cfg: Config, out: Path, epochs: int) -> None:
     """Trains until another epoch would begin after so many in all."""
     with pytest.raises(KeyboardInterrupt):
-        train(cfg, out, observers={"break": BreakOff(epochs)})
+        train(cfg, out, observers={"break": InterruptAfter(epochs)})
 
 
-def figures(results: dict[str, Any]) -> dict[str, Any]:
+def reproducible_values(results: dict[str, Any]) -> dict[str, Any]:
     """All of a result but what a clock or an installation decides."""
     return {
         key: value
@@ -97,6 +97,6 @@ def figures(results: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def of_files(people: Path, **changes: Any) -> Config:
+def csv_config(people: Path, **changes: Any) -> Config:
     source = {"BENCHMARK__TRAIN": [f"csv:{people}/index.csv"], "BENCHMARK__TASKS_PER_DATASET": 1}
     return tiny_config(**(source | changes))

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from entries import write_card
 from PIL import Image
-from tiny import words
+from tiny import as_arguments
+from zoo_entries import write_card
 
 from lreid import zoo
 from lreid.apps.arguments import train as arguments
@@ -28,7 +28,9 @@ from lreid.methods import method_class
 from lreid.training.run import train
 from lreid.training.run_config import command_of, load_run_config
 
-FAST = words({"TRAIN.EPOCHS": 1, "INPUT.HEIGHT": 32, "INPUT.WIDTH": 16, "EPISODE.IDENTITIES": 2, "BATCH.IDENTITIES": 2})
+FAST = as_arguments(
+    {"TRAIN.EPOCHS": 1, "INPUT.HEIGHT": 32, "INPUT.WIDTH": 16, "EPISODE.IDENTITIES": 2, "BATCH.IDENTITIES": 2}
+)
 
 
 def people(folder: Path, domain: str, first: int, number: int = 8) -> Path:

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from checkpoints import drawn_people, write_checkpoint, write_images
+from example_files import synthetic_people, write_checkpoint, write_images
 
 from lreid import gallery as search
 from lreid.apps.cli import main
@@ -18,7 +18,7 @@ from lreid.errors import InputError
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model, ``gallery/`` and ``query/`` with images named as in Market-1501, and the same in folders of people."""
     folder = tmp_path_factory.mktemp("world")
-    drawn = drawn_people(12, 6, distractors=6)
+    drawn = synthetic_people(12, 6, distractors=6)
     for name, records in (("gallery", drawn.gallery), ("query", drawn.query)):
         write_images(folder / name, records)
         write_images(folder / f"{name}-people", records, "p{pid}/{number}.png")
@@ -101,7 +101,7 @@ def test_what_does_not_fit_is_refused(
     out = tmp_path / "out"
     with pytest.raises(InputError, match=r"other.pt: is not the model whose features are in the gallery"):
         score_gallery(where, world / "query-people", checkpoint=world / "other.pt", out=out)
-    write_images(tmp_path / "nobody", drawn_people(2, 4, seed=3).query, "{number}.png")
+    write_images(tmp_path / "nobody", synthetic_people(2, 4, seed=3).query, "{number}.png")
     with pytest.raises(InputError, match="the query has no identity"):
         score_gallery(where, tmp_path / "nobody", out=out)
     assert not out.exists()

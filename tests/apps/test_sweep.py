@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny import FEW, ONE_TASK, TINY, words
+from tiny import FEW, ONE_TASK, TINY, as_arguments
 
 from lreid.apps import sweep as sweep_module
 from lreid.apps.arguments.sweep import without_pairs
@@ -19,7 +19,7 @@ from lreid.apps.report import read_runs
 from lreid.apps.sweep import PlannedRun, plan, sweep
 from lreid.errors import InputError
 
-OVERRIDES = words(TINY, FEW, ONE_TASK)
+OVERRIDES = as_arguments(TINY, FEW, ONE_TASK)
 
 
 def names(runs: list[PlannedRun], out: Path) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from checkpoints import drawn_people, write_checkpoint, write_images
+from example_files import synthetic_people, write_checkpoint, write_images
 
 from lreid.apps.cli import run_command
 from lreid.apps.test import Extras, score_checkpoints
@@ -158,7 +158,7 @@ def test_what_is_written(run: Path, everything: dict) -> None:
 def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Own images in folders named after people: no cameras, and one stray image of a distractor."""
     folder = tmp_path_factory.mktemp("own")
-    drawn = drawn_people(5, 4, distractors=1, seed=1)
+    drawn = synthetic_people(5, 4, distractors=1, seed=1)
     known = [record for record in drawn.gallery if record.pid]
     write_images(folder / "q", drawn.query, "person-{pid}/{number}.png")
     write_images(folder / "g", known, "person-{pid}/{number}.png")
@@ -205,7 +205,7 @@ def test_a_folder_against_itself_leaves_each_image_out_of_its_own_ranking(
     run: Path, tmp_path: Path, cameras: bool, overrides: list[str]
 ) -> None:
     """By a loop in float64; with another name for the folder, an identity with one image, and an image of nobody."""
-    drawn = drawn_people(5, 3, distractors=1, seed=1)
+    drawn = synthetic_people(5, 3, distractors=1, seed=1)
     known = [record for record in (*drawn.query, *drawn.gallery) if record.pid]
     written = {"p{pid}/c{camid}_{number}.png": known, "alone/c9_{number}.png": drawn.gallery[:1]}
     written["c9_stray{number}.png"] = [record for record in drawn.gallery if not record.pid]
@@ -247,7 +247,7 @@ def test_a_folder_against_itself_leaves_each_image_out_of_its_own_ranking(
 
 
 def test_a_folder_of_single_images_has_nothing_to_find_in_itself(run: Path, tmp_path: Path) -> None:
-    drawn = drawn_people(4, 3, seed=1)
+    drawn = synthetic_people(4, 3, seed=1)
     write_images(tmp_path / "q", drawn.query[:4], "person{number}/a.png")
     both = tmp_path / "q", tmp_path / "q"
     with pytest.raises(InputError, match="q: no query has a second image"):
@@ -255,7 +255,7 @@ def test_a_folder_of_single_images_has_nothing_to_find_in_itself(run: Path, tmp_
 
 
 def test_queries_without_a_match_are_counted_and_explained(run: Path, tmp_path: Path) -> None:
-    drawn = drawn_people(4, 4, seed=1)
+    drawn = synthetic_people(4, 4, seed=1)
     everybody = [record._replace(pid=record.pid + 1) for record in (*drawn.query, *drawn.gallery)]
     first, second, third, fourth = sorted({record.pid for record in everybody})
     # The third is in the gallery under the query's own camera alone, the fourth not at all.

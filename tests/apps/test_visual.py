@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from checkpoints import write_checkpoint
+from example_files import write_checkpoint
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image

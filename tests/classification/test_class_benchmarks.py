@@ -16,7 +16,7 @@ from class_archives import (
     write_tiny_imagenet,
 )
 from PIL import Image
-from tiny import FEW, words
+from tiny import FEW, as_arguments
 
 from lreid.build import method_of, resolved
 from lreid.config import check_values, leaves, load_config
@@ -52,7 +52,7 @@ BENCHMARKS: dict[str, tuple[int, Writer, str]] = {  # tasks, writer of its archi
 # One of those that differ in the data set alone; CIFAR-100 is read in datasets/test_class_readers.py.
 TRAINED = sorted({*BENCHMARKS} - {"seq-cifar100", "split-cifar100-online", "contrast-cifar10", "contrast-cifar100"})
 KEYS = ["TRAIN.EPOCHS", "1", "TRAIN.FIRST_EPOCHS", "1", "TRAIN.WARMUP_EPOCHS", "0", "EVAL.PROBE_EPOCHS", "3"]
-SMALL_NETWORK = words(FEW)  # in place of the two large kinds of ResNet-18
+SMALL_NETWORK = as_arguments(FEW)  # in place of the two large kinds of ResNet-18
 SMALLER = {"contrast-imagenet100": ["INPUT.HEIGHT", "64", "INPUT.WIDTH", "64"]}
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from class_archives import squares, write_cifar10
-from tiny import FEW, broken_off, words
+from tiny import FEW, as_arguments, train_interrupted
 
 from lreid.config import load_config
 from lreid.config_keys import Config
@@ -31,7 +31,7 @@ def config(root: Path, **changes: Any) -> Config:
         "EVAL.PROBE_EPOCHS": 2,
     }
     keys |= {key.replace("__", "."): value for key, value in changes.items()}
-    return load_config([], words(keys))
+    return load_config([], as_arguments(keys))
 
 
 @pytest.fixture
@@ -65,6 +65,6 @@ def test_images_count_once_however_often_they_are_learned_from_and_a_broken_run_
     assert whole["images_seen"] == 2 * 48
     for epochs in (1, 3):
         out = root / f"broken{epochs}"
-        broken_off(config(root, **changes), out, epochs)
+        train_interrupted(config(root, **changes), out, epochs)
         again = train(config(root, **changes), out, resume=True)
         assert again["accuracy_curve"] == whole["accuracy_curve"] and again["images_seen"] == 96

@@ -17,9 +17,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import pytest
-from once import look_up_and_draw_once
+from cached_reads import cache_reads_and_drawings
 from simulated import SimulatedCUDA
-from tiny import FEW, broken_off, tiny_config
+from tiny import FEW, tiny_config, train_interrupted
 from torch.optim import Adam
 
 from lreid.methods import dask
@@ -68,7 +68,7 @@ def compare(method: str, folder: Path) -> dict[str, Any]:
     expected = train(tiny_config(SMALL, keys, DEVICE="cpu", TRAIN__CHECKPOINT_MINUTES=60), folder / "cpu")
     cfg = tiny_config(SMALL, keys, DEVICE="cuda")
     with SimulatedCUDA() as device, counted_steps(device) as waits:
-        broken_off(cfg, folder / "cuda", cfg.TRAIN.EPOCHS + 1)
+        train_interrupted(cfg, folder / "cuda", cfg.TRAIN.EPOCHS + 1)
         found = train(cfg, folder / "cuda", resume=True)
     different = [key for key in KEPT if found[key] != expected[key]]
     return {"method": method, "different": different, "waits": waits}
@@ -77,7 +77,7 @@ def compare(method: str, folder: Path) -> dict[str, Any]:
 logging.getLogger("lreid").setLevel(logging.ERROR)
 RunFolder.report_task = lambda self, results: None  # type: ignore[method-assign]  # drawing takes longer than the run
 os.fsync = os.fstat  # as in conftest.py, and the next
-look_up_and_draw_once(pytest.MonkeyPatch())
+cache_reads_and_drawings(pytest.MonkeyPatch())
 page.write_page = lambda *args, **more: None  # type: ignore[assignment]
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from checkpoints import touch
+from example_files import touch
 from PIL import Image
 
 from lreid.data import custom

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from checkpoints import touch
+from example_files import touch
 
 from lreid.data.listing import Listed, camera_in, csv_tests, folders_test, list_folder, numbered
 from lreid.data.records import Record

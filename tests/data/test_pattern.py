@@ -3,8 +3,8 @@
 from pathlib import Path, PurePosixPath
 
 import pytest
-from checkpoints import write_checkpoint
 from conftest import MakeImages
+from example_files import write_checkpoint
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from layout import WIDTHS, faults_of
+from page_layout import WIDTHS, layout_faults
 
 import lreid
 from lreid.apps.cli import COMMANDS
@@ -65,7 +65,7 @@ def test_nothing_is_cut_off_and_code_can_be_copied(site: Path) -> None:
             page.goto(file.as_uri())
             for wide in WIDTHS.values():
                 page.set_viewport_size({"width": wide, "height": 844})
-                assert faults_of(page) == [], (file.name, wide)
+                assert layout_faults(page) == [], (file.name, wide)
         assert [each for each in errors if "search/worker.js" not in each] == []  # browsers let no file do that
         for wide in WIDTHS.values():
             page.set_viewport_size({"width": wide, "height": 844})

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tiny import FEW, broken_off, tiny_config
+from tiny import FEW, tiny_config, train_interrupted
 
 from lreid.apps.test import Extras, score_checkpoints
 from lreid.errors import InputError
@@ -56,7 +56,7 @@ def test_the_summary_takes_every_gallery_as_its_own_model_left_it(run: tuple[Pat
 
 @pytest.mark.slow
 def test_a_broken_run_goes_on_to_the_same_figures(run: tuple[Path, dict], tmp_path: Path) -> None:
-    broken_off(config(), tmp_path / "run", 3)
+    train_interrupted(config(), tmp_path / "run", 3)
     resumed = train(config(), tmp_path / "run", resume=True)
     assert resumed["cross_model"] == run[1]["cross_model"] and resumed["summary"] == run[1]["summary"]
 

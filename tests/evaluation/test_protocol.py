@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from compared import compared
+from protocol_inputs import scores_and_labels
 
 from lreid.data.images import Images
 from lreid.data.records import DataSet, QueryGallery
@@ -56,20 +56,20 @@ def test_tracks_are_ranked(drawn: DataSet, model: Embedder) -> None:
     test = query_gallery([drawn], "unseen")
     assert len(set(test.tracks)) < len(test.tracks) == len(test.gallery)
     scored, figures, arguments = both_ways(test, model)
-    assert_same(scored, figures, evaluate_image_to_track(*compared(*arguments), test.tracks))
+    assert_same(scored, figures, evaluate_image_to_track(*scores_and_labels(*arguments), test.tracks))
     assert scored["mAP"] != pytest.approx(100 * evaluate(*arguments).mAP)
 
 
 def test_tracks_do_without_images_that_cannot_be_read(drawn: DataSet, model: Embedder) -> None:
     gallery = (drawn.gallery[0]._replace(path="gone.png"), *drawn.gallery[1:])
     scored, figures, arguments = both_ways(query_gallery([replace(drawn, gallery=gallery)], "unseen"), model)
-    assert_same(scored, figures, evaluate_image_to_track(*compared(*arguments), drawn.tracks[1:]))
+    assert_same(scored, figures, evaluate_image_to_track(*scores_and_labels(*arguments), drawn.tracks[1:]))
 
 
 def test_single_shots_are_drawn(drawn: DataSet, model: Embedder) -> None:
     test = query_gallery([replace(drawn, tracks=(), single_shot=True)], "unseen")
     scored, figures, arguments = both_ways(test, model)
-    wanted = evaluate_single_shot(*compared(*arguments))
+    wanted = evaluate_single_shot(*scores_and_labels(*arguments))
     assert_same(scored, figures, wanted)
     assert wanted.cmc[0] != evaluate(*arguments).cmc[0]
 
@@ -86,7 +86,7 @@ def test_single_shots_of_several_splits_are_averaged(drawn: DataSet, model: Embe
     for version in versions:
         images = [Images(records, height=32, width=16) for records in (version.query, version.gallery)]
         labels = [each.pids for each in images] + [each.camids for each in images]
-        results.append(evaluate_single_shot(*compared(*(model.extract(each) for each in images), *labels)))
+        results.append(evaluate_single_shot(*scores_and_labels(*(model.extract(each) for each in images), *labels)))
     assert_same(scored, figures, average_evaluations(results))
 
 

@@ -12,7 +12,7 @@ import onnxruntime
 import pytest
 import torch
 from PIL import Image
-from tiny import TINY, words
+from tiny import TINY, as_arguments
 from torch import nn
 
 import lreid
@@ -48,7 +48,7 @@ def network(seed: int = 0) -> Embedder:
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the network in all three forms."""
     folder = tmp_path_factory.mktemp("files")
-    config = load_config([], words(TINY, {"EVAL.FLIP": True}))
+    config = load_config([], as_arguments(TINY, {"EVAL.FLIP": True}))
     model = network().train()  # as it is within a run
     model.precision = torch.bfloat16
     differences = [

@@ -4,7 +4,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from checkpoints import write_world
+from example_files import write_model_and_images
 from tiny import FEW, tiny_config
 
 from lreid.errors import InputError
@@ -15,7 +15,7 @@ from lreid.training.updates import Updates
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """``model.pt``, and ``q/`` and ``g/`` with drawn images of two people."""
-    return write_world(tmp_path_factory.mktemp("fuzz"), identities=2, images=3)
+    return write_model_and_images(tmp_path_factory.mktemp("fuzz"), identities=2, images=3)
 
 
 @pytest.fixture(scope="session")

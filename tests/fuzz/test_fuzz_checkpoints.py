@@ -11,7 +11,7 @@ from unittest import mock
 
 import pytest
 import torch
-from fuzzing import refused, state_of
+from fuzzing import assert_refused, file_hashes
 
 from lreid.checkpoint import load_newest
 from lreid.training.trainer import Trainer
@@ -31,10 +31,10 @@ class Evil:
 
 def evaluated(world: Path, file: Path) -> None:
     """Has a model tested, and asserts that what is no model writes nothing."""
-    before = state_of(world)
+    before = file_hashes(world)
     folders = ("--query", world / "q", "--gallery", world / "g", "--out", file.parent / "out")
-    refused("test.py", "--checkpoint", file, *folders, named=file)
-    assert state_of(world) == before
+    assert_refused("test.py", "--checkpoint", file, *folders, named=file)
+    assert file_hashes(world) == before
     assert not (file.parent / "out").exists()
 
 
@@ -122,10 +122,10 @@ def taken_up(broken_run: Path, tmp_path: Path) -> Path:
 
 def resumed(out: Path) -> None:
     """Goes on with a run up to the first step, and asserts that all that was saved is as it was."""
-    before = state_of(out / "checkpoints")
+    before = file_hashes(out / "checkpoints")
     with mock.patch.object(Trainer, "run", lambda self: None):
-        refused("train.py", "--resume", "--out", out, named=out / "checkpoints")
-    assert state_of(out / "checkpoints") == before
+        assert_refused("train.py", "--resume", "--out", out, named=out / "checkpoints")
+    assert file_hashes(out / "checkpoints") == before
 
 
 PARTS = ("position", "results", "random", "format", "updates", "method")
@@ -190,9 +190,9 @@ def test_what_does_not_fit_the_run_is_told_by_its_parts(change: str, taken_up: P
     state = torch.load(last, weights_only=True)
     MISFITS[change](state)
     torch.save(state, last)
-    before = state_of(last.parent)
-    refused("train.py", "--resume", "--out", taken_up, named=last.parent)
-    assert state_of(last.parent) == before
+    before = file_hashes(last.parent)
+    assert_refused("train.py", "--resume", "--out", taken_up, named=last.parent)
+    assert file_hashes(last.parent) == before
 
 
 def test_the_checkpoint_before_is_used_for_one_that_does_not_fit(broken_run: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from asking import ask
-from checkpoints import drawn_people, write_checkpoint, write_images
+from example_files import synthetic_people, write_checkpoint, write_images
 
 from lreid import gallery as search
 from lreid.data.images import read_image
@@ -26,7 +26,7 @@ from lreid.retrieval.open_set import threshold_for
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model, ``gallery/`` and ``query/`` with images named as in Market-1501, and ``people/`` in folders."""
     folder = tmp_path_factory.mktemp("world")
-    drawn = drawn_people(20, 8, distractors=6)
+    drawn = synthetic_people(20, 8, distractors=6)
     write_images(folder / "gallery", drawn.gallery)
     write_images(folder / "query", drawn.query)
     write_images(folder / "people", drawn.query, "p{pid}/{number}.png")

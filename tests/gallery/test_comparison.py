@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from asking import ask
-from checkpoints import write_checkpoint
+from example_files import write_checkpoint
 from PIL import Image
 
 from lreid import gallery as search

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from faults import Faults
+from disk_faults import DiskFaults
 from galleries import names, small, vectors
 from power_cuts import Disk
 
@@ -405,7 +405,7 @@ def test_whichever_call_fails_the_gallery_is_whole_and_the_error_tells_what_is_d
         small(at=place).save()
         small(count=9, at=place.next()).save()
         small(count=7, at=place.previous()).save()
-        with Faults(place.path.parent, number).patched() as faults:
+        with DiskFaults(place.path.parent, number).patched() as faults:
             try:
                 act(place)
                 told = ""

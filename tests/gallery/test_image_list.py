@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from checkpoints import touch
+from example_files import touch
 
 from lreid.errors import InputError
 from lreid.gallery.image_list import SearchImage, list_images, list_queries, who

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from galleries import names, small, vectors
 from milvus_lite_server import LiteServer, listens_to_itself_only
-from processes import child
+from processes import start_python
 
 from lreid.errors import InputError
 from lreid.gallery import Filter, Gallery
@@ -43,7 +43,7 @@ def test_in_this_process_killed_while_adding(milvus, tmp_path):
     first = small(at=where)
     first.save()
     first.close()
-    process = child(ADD, where, "new", "1000000")
+    process = start_python(ADD, where, "new", "1000000")
     assert process.stdout.readline() == "open\n"
     with pytest.raises(InputError, match="people.db: another process has opened this database; wait for its end"):
         Gallery.load(where)
@@ -67,7 +67,7 @@ def test_two_processes_write_and_the_server_is_killed(milvus, tmp_path):
     server = LiteServer(tmp_path / "data")
     gallery = small(at=server.where)
     gallery.save()
-    other = child(ADD, server.where, "theirs", "15")
+    other = start_python(ADD, server.where, "theirs", "15")
     assert other.stdout.readline() == "open\n"
     assert listens_to_itself_only(server.process.pid)
     other.stdin.write("go\n")

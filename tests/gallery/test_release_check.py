@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from checkpoints import drawn_people, write_checkpoint, write_images
+from example_files import synthetic_people, write_checkpoint, write_images
 
 from lreid import gallery as search
 from lreid.apps.cli import run_command
@@ -37,7 +37,7 @@ class World(NamedTuple):
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """A calibrated gallery of eight people with times, and queries of them and of four others."""
     folder = tmp_path_factory.mktemp("world")
-    drawn = drawn_people(12, 8, place="night-street")
+    drawn = synthetic_people(12, 8, place="night-street")
     enrolled = sorted({record.pid for record in drawn.query})[:ENROLLED]
     parts = {"gallery": [each for each in drawn.gallery if each.pid in enrolled], "query": drawn.query}
     listed = {}

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from asking import ask
-from checkpoints import drawn_people, write_checkpoint, write_images
+from example_files import synthetic_people, write_checkpoint, write_images
 from milvus_lite_server import require_milvus
 
 from lreid import gallery as search
@@ -24,7 +24,7 @@ from lreid.retrieval import CameraNorm
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two models of one shape, and 36 drawn images named as in Market-1501 with times in a list."""
     folder = tmp_path_factory.mktemp("world")
-    drawn = drawn_people(6, 6)
+    drawn = synthetic_people(6, 6)
     paths = write_images(folder / "images", [*drawn.gallery, *drawn.query])
     lines = ["path,pid,camid,split,time"]
     for number, path in enumerate(paths):

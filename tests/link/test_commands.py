@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 import pytest
 import yaml
-from checkpoints import write_checkpoint
+from example_files import write_checkpoint
 
 from lreid.apps.cli import run_command
 from lreid.data.videos import shown

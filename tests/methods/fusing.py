@@ -1,8 +1,8 @@
 """Tasks of drawn images for methods that fuse networks, and batches that carry pixels."""
 
 import torch
-from drawn import drawn_task
 from family import batches, train
+from synthetic_tasks import synthetic_task
 from torch import Tensor
 
 from lreid.data.loaders import Batch
@@ -24,10 +24,10 @@ def learn(method: Method, tasks: int, steps: int = 3, first: int = 0) -> list[di
     history = []
     for index in range(first, tasks):
         torch.manual_seed(index)  # of new rows of classifiers
-        method.begin_task(drawn_task(index))
+        method.begin_task(synthetic_task(index))
         history += train(method, steps_of(index, steps))
-        method.finish_task(drawn_task(index))
-        method.end_task(drawn_task(index))
+        method.finish_task(synthetic_task(index))
+        method.end_task(synthetic_task(index))
     return history
 
 
@@ -35,7 +35,7 @@ def begun(method: Method, task: int, steps: int = 3) -> Batch:
     """Learns up to the middle of a task; a further batch of it."""
     learn(method, task)
     torch.manual_seed(task)
-    method.begin_task(drawn_task(task))
+    method.begin_task(synthetic_task(task))
     train(method, steps_of(task, steps))
     (batch,) = steps_of(task, 1)
     return batch

@@ -1,8 +1,8 @@
 """What every method has: exemplars and their options, a teacher, hooks."""
 
 import numpy as np
-from drawn import drawn_task
 from family import model
+from synthetic_tasks import synthetic_task
 
 from lreid.memory import ImagePaths
 from lreid.methods import Method, build_method
@@ -11,8 +11,8 @@ from lreid.methods import Method, build_method
 def after_two_tasks(**options: object) -> Method:
     method = build_method("bot_ft", model(neck=True), **{"exemplars": 500} | options)
     for index in range(2):
-        method.begin_task(drawn_task(index))
-        method.end_task(drawn_task(index))
+        method.begin_task(synthetic_task(index))
+        method.end_task(synthetic_task(index))
     return method
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from drawn import drawn_task, learn_replayed, replayed
 from family import DIM, model, train
+from synthetic_tasks import learn_replayed, replayed, synthetic_task
 from torch import Tensor
 
 from lreid.data.erasing import GrowingErasing
@@ -32,7 +32,7 @@ def in_second_task(**options: object) -> tuple[CCLIS, Batch]:
     """A method that has gone on from its teacher, and a batch of new images and exemplars."""
     method = cclis(**options)
     learn_replayed(method, 1)
-    method.begin_task(drawn_task(1))
+    method.begin_task(synthetic_task(1))
     train(method, replayed(method, 1))
     return method, replayed(method, 1)[1]
 
@@ -67,7 +67,7 @@ def test_the_weights_of_exemplars_reach_the_loss(weigh_current: bool) -> None:
 
 def test_the_first_task_weighs_nothing() -> None:
     method = cclis()
-    method.begin_task(drawn_task(0))
+    method.begin_task(synthetic_task(0))
     method.model.train()
     (batch,) = replayed(method, 0, steps=1)
     terms = method.loss(batch)
@@ -128,11 +128,11 @@ def test_scores_are_means_over_augmented_passes_of_all_images(leak: bool) -> Non
     extract = method.model.extract
     method.model.extract = lambda images: given.append(images.clone()) or extract(images)
     method.normalise_prototypes()
-    values = method.exemplar_values(drawn_task(1))
+    values = method.exemplar_values(synthetic_task(1))
     assert len(given) == 6 and not torch.equal(given[0], given[1])  # task and memory, three passes each
     assert method.model.training
     method.model.eval()
-    labels = torch.tensor([each.pid for each in drawn_task(1).records] + method.memory.labels.tolist())
+    labels = torch.tensor([each.pid for each in synthetic_task(1).records] + method.memory.labels.tolist())
     expected = torch.zeros(24, dtype=torch.float64)
     for number in range(3):
         scores = cosines(method, torch.cat([given[number], given[3 + number]]))  # (24, 8)
@@ -148,7 +148,7 @@ def test_scores_are_means_over_augmented_passes_of_all_images(leak: bool) -> Non
 def test_the_memory_is_drawn_by_importance_within_its_budget() -> None:
     method, paths = cclis(exemplars=17), {}
     for index in range(3):
-        task = drawn_task(index)
+        task = synthetic_task(index)
         paths |= {record.path: record.pid for record in task.records}
         method.begin_task(task)
         method.end_task(task)
@@ -160,18 +160,18 @@ def test_the_memory_is_drawn_by_importance_within_its_budget() -> None:
     assert [known[image.tobytes()] for image in method.memory.images] == method.memory.labels.tolist()
     # What scores nothing is not drawn while there is something else.
     method = cclis(exemplars=4)
-    method.begin_task(drawn_task(0))
+    method.begin_task(synthetic_task(0))
     scores = np.tile([0.0, 0.0, 1.0], 4)
     method.exemplar_values = lambda task: {"values": scores, "kept_scores": np.empty(0)}
-    method.end_task(drawn_task(0))
-    best = [read_image(each.path, height=32, width=16) for each in drawn_task(0).records[2::3]]
+    method.end_task(synthetic_task(0))
+    best = [read_image(each.path, height=32, width=16) for each in synthetic_task(0).records[2::3]]
     assert np.array_equal(method.memory.images, np.stack(best))
     assert method.memory.extras["weights"].tolist() == [1.0] * 4
 
 
 def test_batches_name_the_rows_of_exemplars() -> None:
-    images = Images(drawn_task(1).records, height=32, width=16)
-    stored = Images(drawn_task(0).records, height=32, width=16)
+    images = Images(synthetic_task(1).records, height=32, width=16)
+    stored = Images(synthetic_task(0).records, height=32, width=16)
     everything = WithExemplars(images, stored[:], stored.pids)
     sampler = IdentitySampler(images.pids, identities=3, images=2, seed=(0, 1), exemplars=stored.pids)
     plain = Augment(mean=(0, 0, 0), std=(1 / 255, 1 / 255, 1 / 255))
@@ -192,8 +192,8 @@ def test_batches_name_the_rows_of_exemplars() -> None:
 
 def test_for_reid_prototypes_begin_where_their_images_are_projected() -> None:
     method = cclis(reid_head=True)
-    method.begin_task(drawn_task(0))
-    records, (neck, *head) = drawn_task(0).records, method.network.head
+    method.begin_task(synthetic_task(0))
+    records, (neck, *head) = synthetic_task(0).records, method.network.head
     features = torch.from_numpy(method.model.extract([record.path for record in records])).double()
     projections = (features - features.mean(0)) / (features.var(0, unbiased=False) + neck.eps).sqrt()
     for layer in head:
@@ -211,5 +211,5 @@ def test_for_reid_scores_are_by_running_statistics_and_leave_them() -> None:
     before = neck.running_mean.clone()
     alone = torch.cat([method.class_scores(each[None]) for each in features])
     torch.testing.assert_close(method.class_scores(features), alone)
-    method.exemplar_values(drawn_task(1))
+    method.exemplar_values(synthetic_task(1))
     assert neck.training and neck.running_mean.equal(before)

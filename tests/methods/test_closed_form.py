@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from drawn import drawn_task
 from family import DIM, model
+from synthetic_tasks import synthetic_task
 from tiny import FEW, tiny_config
 from torch import Tensor
 
@@ -97,12 +97,12 @@ def test_ranpac_chooses_the_ridge_that_errs_least() -> None:
 def test_statistics_are_taken_before_the_neck_and_leave_the_network(name: str) -> None:
     method = build_method(name, model(), **({"width": 20} if name == "ranpac" else {}))
     before = {key: each.clone() for key, each in method.model.backbone.state_dict().items()}
-    method.finish_task(drawn_task(0))
+    method.finish_task(synthetic_task(0))
     means = method.state_dict()
     other = build_method(name, model(), **({"width": 20} if name == "ranpac" else {}))
     other.transform = getattr(method, "transform", None)
-    plain = torch.from_numpy(model().extract([record.path for record in drawn_task(0).records])).double()
-    other.learn(plain, torch.tensor([record.pid for record in drawn_task(0).records]))
+    plain = torch.from_numpy(model().extract([record.path for record in synthetic_task(0).records])).double()
+    other.learn(plain, torch.tensor([record.pid for record in synthetic_task(0).records]))
     torch.testing.assert_close(
         other.means if name != "ranpac" else other.gram, means["means" if name != "ranpac" else "gram"]
     )
@@ -115,6 +115,6 @@ def test_a_checkpoint_loads_with_its_transform(name: str, dim: int, tmp_path: Pa
     width = {"METHOD.WIDTH": 20} if name == "ranpac" else {}
     results = train(tiny_config(FEW, width, METHOD__NAME=name), tmp_path / "run")
     found = lreid.load_model(tmp_path / "run")
-    features = found.extract([record.path for record in drawn_task(0).records])
+    features = found.extract([record.path for record in synthetic_task(0).records])
     assert found.dim == features.shape[1] == dim and not torch.equal(found.neck.matrix, torch.eye(dim))
     assert results["stored"]["domain"] == 8 * dim**2 and results["stored"]["templates"] == 1

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from drawn import drawn_task, learn, learn_from, steps_of
 from family import DIM, batches, model, train
+from synthetic_tasks import learn, learn_from, steps_of, synthetic_task
 from torch import nn
 
 from lreid.data.loaders import Batch
@@ -39,7 +39,7 @@ def in_second_task(**options: object) -> tuple[Co2L, Batch]:
     """A method that has gone on from its teacher, and a batch of new images and exemplars."""
     method = co2l(**options)
     learned(method, 1)
-    method.begin_task(drawn_task(1))
+    method.begin_task(synthetic_task(1))
     train(method, [two_views(batch) for batch in steps_of(1, exemplars=True)])
     (batch,) = steps_of(1, exemplars=True, steps=1)
     return method, two_views(batch, seed=1)
@@ -120,8 +120,8 @@ def test_without_replay_it_is_contrastive_fine_tuning() -> None:
 def test_the_memory_is_balanced_uniform_and_within_its_budget() -> None:
     method = co2l(exemplars=17)
     for index in range(3):
-        method.begin_task(drawn_task(index))
-        method.end_task(drawn_task(index))
+        method.begin_task(synthetic_task(index))
+        method.end_task(synthetic_task(index))
         counts = np.bincount(method.memory.labels)
         assert method.exemplars == min(17, 12 * (index + 1)) and len(counts) == 4 * (index + 1)
         assert counts.max() - counts.min() <= 1
@@ -131,8 +131,8 @@ def test_the_memory_is_balanced_uniform_and_within_its_budget() -> None:
 def test_a_random_choice_looks_at_no_image(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Embedder, "extract", None)
     method = co2l(exemplars=4)
-    method.begin_task(drawn_task(0))
-    method.end_task(drawn_task(0))
+    method.begin_task(synthetic_task(0))
+    method.end_task(synthetic_task(0))
     assert method.exemplars == 4
 
 

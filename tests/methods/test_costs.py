@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 import torch
-from drawn import drawn_task
 from family import DIM, model
 from fusing import learn, steps_of
+from synthetic_tasks import synthetic_task
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -19,7 +19,7 @@ def operations(name: str, task: int, backbone: str, height: int = 64, **options:
     """Of convolutions and products in a forward and backward pass, per pixel; tasks before have 64 x 32 pixels."""
     network = Embedder(backbone, height=64, width=32, pooling="gem", neck=name == "patch_kd")
     method = build_method(name, network, **options)
-    tasks = [drawn_task(index) for index in range(task + 1)]
+    tasks = [synthetic_task(index) for index in range(task + 1)]
     *past, present = (replace(each, records=each.records[::3]) for each in tasks)  # an image of each identity
     for each in past:
         method.begin_task(each)

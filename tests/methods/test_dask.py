@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from drawn import drawn_task
 from family import model
 from fusing import begun, learn, steps_of
+from synthetic_tasks import synthetic_task
 
 from lreid.data.synthetic import draw
 from lreid.losses import affinity_kl_loss, batch_hard_triplet_loss, dask_decode
@@ -29,8 +29,8 @@ def test_a_rehearser_learns_its_domain() -> None:
     errors = []
     for steps in (0, 30):
         rehearser = StyleRehearser(model(), style_steps=steps, style_batch=8)
-        rehearser.learn(drawn_task(0))
-        pixels = torch.from_numpy(np.stack([draw(record.path) for record in drawn_task(0).records]))[:, ::2, ::2]
+        rehearser.learn(synthetic_task(0))
+        pixels = torch.from_numpy(np.stack([draw(record.path) for record in synthetic_task(0).records]))[:, ::2, ::2]
         values = pixels.permute(0, 3, 1, 2).float() / 255
         target = rehearser.model.normalise(pixels)
         with torch.no_grad():
@@ -64,7 +64,7 @@ def test_terms() -> None:
 
 def test_rehearsed_images_are_decoded_by_kernels_of_their_own() -> None:
     rehearser = StyleRehearser(model(), style_steps=1, style_batch=4)
-    rehearser.learn(drawn_task(0))
+    rehearser.learn(synthetic_task(0))
     (batch,) = steps_of(1, 1)
     draws = torch.Generator()
     draws.set_state(rehearser.generator.get_state())

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from drawn import drawn_task
 from family import task_of
+from synthetic_tasks import synthetic_task
 from test_er import learn, new, segments
 
 
@@ -37,20 +37,20 @@ def test_der_pp_is_der_with_labels() -> None:
 @pytest.mark.parametrize("name", ["der", "der_pp"])
 def test_for_reid_an_image_is_held_to_its_logits_at_the_end_of_its_task(name: str) -> None:
     method = new(name, exemplars=10, reid_head=True)
-    method.begin_task(drawn_task(0))
+    method.begin_task(synthetic_task(0))
     for batch in segments(0):
         assert "logits" not in method.loss(batch)  # not yet to those of the first epoch
         method.end_step(batch)
-    method.finish_task(drawn_task(0))
+    method.finish_task(synthetic_task(0))
     stored = method.memory.extras["logits"].copy()
     with torch.no_grad():
         features = method.model.eval()(method.model.normalise(torch.from_numpy(method.memory.images[np.arange(10)])))
         expected = method.class_scores(features).numpy()
     np.testing.assert_allclose(stored, expected, rtol=1e-4, atol=1e-4)
     method.model.train()
-    method.end_task(drawn_task(0))
-    method.begin_task(drawn_task(1))
+    method.end_task(synthetic_task(0))
+    method.begin_task(synthetic_task(1))
     assert "logits" in method.loss(segments(1)[0])
     old = method.memory.labels < 4
-    method.finish_task(drawn_task(1))
+    method.finish_task(synthetic_task(1))
     assert np.array_equal(method.memory.extras["logits"][old], stored[old], equal_nan=True)

@@ -3,9 +3,9 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from drawn import drawn_task
 from family import DIM, model
 from fusing import begun, learn
+from synthetic_tasks import synthetic_task
 
 from lreid.data.loaders import Batch
 from lreid.errors import ArgumentError
@@ -77,8 +77,8 @@ def test_terms_of_rehearsed_images() -> None:
 def test_new_rows_are_the_directions_of_features_of_unit_length() -> None:
     method = build_method("dkp", model())
     learn(method, 1)
-    method.begin_task(drawn_task(1))
-    records = drawn_task(1).records
+    method.begin_task(synthetic_task(1))
+    records = synthetic_task(1).records
     features = torch.from_numpy(method.model.extract([record.path for record in records])).double()
     for label in range(4, 8):
         own = features[[record.pid == label for record in records]]
@@ -90,7 +90,7 @@ def test_new_rows_are_the_directions_of_features_of_unit_length() -> None:
 def test_prototypes_are_those_of_the_last_task() -> None:
     method = build_method("dkp", model())
     learn(method, 2)
-    task = drawn_task(1)
+    task = synthetic_task(1)
     teacher = method.teacher  # the network as it was then
     with torch.no_grad():
         maps = teacher.model.backbone(teacher.model.ready([record.path for record in task.records]))

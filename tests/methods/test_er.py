@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from drawn import drawn_task
 from family import model, task_of, train
 from PIL import Image
+from synthetic_tasks import synthetic_task
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
@@ -191,7 +191,7 @@ def test_mir_compares_five_times_as_many_as_it_replays_or_as_it_is_told() -> Non
 @pytest.mark.parametrize("name", ["er", "er_ace"])
 def test_logits_for_reid_are_behind_a_neck_by_the_batch_and_afterwards_by_its_running_statistics(name: str) -> None:
     method = new(name, exemplars=20, reid_head=True)
-    method.begin_task(drawn_task(0))
+    method.begin_task(synthetic_task(0))
     (batch, *_) = segments(0)
 
     def expected(features: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:

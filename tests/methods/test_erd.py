@@ -2,8 +2,8 @@
 
 import pytest
 import torch
-from drawn import joined, learn, steps_of
 from family import batches, model, train
+from synthetic_tasks import joined, learn, steps_of
 
 from lreid.losses import dmml_loss, erd_losses
 from lreid.methods import build_method

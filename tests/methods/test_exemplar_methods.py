@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from drawn import drawn_task, learn, steps_of
 from family import model, train
+from synthetic_tasks import learn, steps_of, synthetic_task
 from torch import Tensor
 
 from lreid.data.images import read_image
@@ -29,7 +29,7 @@ def outputs(method: Method, images: Tensor) -> tuple[Tensor, Tensor]:
 def test_the_softmax_runs_over_all_identities_once_there_are_exemplars() -> None:
     method = with_neck("bot_ft", exemplars=500)
     learn(method, 1, exemplars=True)
-    method.begin_task(drawn_task(1))
+    method.begin_task(synthetic_task(1))
     (batch,) = steps_of(1, exemplars=True, steps=1)
     assert sorted(set(batch.labels.tolist())) == list(range(8))
     terms = method.loss(batch)
@@ -68,7 +68,7 @@ def test_icarl_is_algorithm_3() -> None:
     method = with_neck("icarl")
     first = learn(method, 1, exemplars=True)
     assert set(first[0]) == {"bce", "triplet"}
-    method.begin_task(drawn_task(1))
+    method.begin_task(synthetic_task(1))
     train(method, steps_of(1, exemplars=True))
     (batch,) = steps_of(1, exemplars=True, steps=1)
     with torch.no_grad():
@@ -95,7 +95,7 @@ def test_the_memory_holds_images_of_past_tasks_within_its_budget(name: str) -> N
     method = build_method(name, model(neck=method_class(name).neck), exemplars=17)
     paths = {}
     for index in range(3):
-        task = drawn_task(index)
+        task = synthetic_task(index)
         method.begin_task(task)
         assert method.exemplars == len(method.memory) == min(17, 12 * index, 17 // max(4 * index, 1) * 4 * index)
         method.end_task(task)
@@ -115,6 +115,6 @@ def test_random_exemplars_follow_from_the_seed_of_the_run() -> None:
         torch.manual_seed(seed)
         method = build_method("erd", network, exemplars=4, selection="random", least_images=1)
         assert torch.equal(torch.get_rng_state(), state)  # nothing is drawn
-        method.end_task(drawn_task(0))
+        method.end_task(synthetic_task(0))
         images.append(method.memory.images)
     assert np.array_equal(images[0], images[1]) and not np.array_equal(images[0], images[2])

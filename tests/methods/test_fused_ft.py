@@ -5,9 +5,9 @@ import copy
 import pytest
 import torch
 import torch.nn.functional as F
-from drawn import drawn_task
 from family import DIM, model
 from fusing import begun, copied, learn, same_parts
+from synthetic_tasks import synthetic_task
 
 from lreid.losses import batch_hard_triplet_loss, lstkc_alpha
 from lreid.methods import build_method
@@ -32,7 +32,7 @@ def test_the_network_is_the_average_with_that_which_the_task_began_with(name: st
     method = build_method(name, model(), fusion=0.25)
     begun(method, 1)
     new, old = copied(method.network.state_dict()), copied(method.teacher.state_dict())
-    method.finish_task(drawn_task(1))
+    method.finish_task(synthetic_task(1))
     for key, value in method.network.state_dict().items():
         if key == "classifier.weight":
             torch.testing.assert_close(value[4:], new[key][4:])
@@ -40,7 +40,7 @@ def test_the_network_is_the_average_with_that_which_the_task_began_with(name: st
         elif value.is_floating_point():
             torch.testing.assert_close(value, 0.25 * new[key] + 0.75 * old[key])
     fused = copied(method.network.state_dict())
-    method.end_task(drawn_task(1))
+    method.end_task(synthetic_task(1))
     torch.testing.assert_close(dict(method.teacher.state_dict()), fused)  # the next task begins with it
 
 
@@ -49,17 +49,17 @@ def test_the_first_task_and_a_fusion_of_one_leave_the_network() -> None:
     for task in range(2):
         begun(method, 1) if task else learn(method, 1)
         kept = copied(method.model.state_dict())
-        method.finish_task(drawn_task(task))
+        method.finish_task(synthetic_task(task))
         torch.testing.assert_close(dict(method.model.state_dict()), kept, rtol=0, atol=0)
 
 
 def test_a_measured_alpha_is_that_of_lstkc() -> None:
     method = build_method("fused_ft", model(), measured_fusion=True)
     begun(method, 1)
-    paths = [record.path for record in drawn_task(1).records]
+    paths = [record.path for record in synthetic_task(1).records]
     new, old = copy.deepcopy(method.model), copy.deepcopy(method.teacher.model)
     alpha = lstkc_alpha(*(torch.from_numpy(each.extract(paths)) for each in (new, old)))
-    method.finish_task(drawn_task(1))
+    method.finish_task(synthetic_task(1))
     name = "backbone.0.weight"
     expected = alpha * new.state_dict()[name] + (1 - alpha) * old.state_dict()[name]
     torch.testing.assert_close(method.model.state_dict()[name], expected)
@@ -70,8 +70,8 @@ def test_statistics_are_estimated_anew_after_the_average() -> None:
     plain, adapted = (build_method("fused_ft", model(), adapt_norm=each) for each in (False, True))
     for method in (plain, adapted):
         begun(method, 0)
-        method.finish_task(drawn_task(0))
-    expected = norm_statistics(plain.model, [record.path for record in drawn_task(0).records])
+        method.finish_task(synthetic_task(0))
+    expected = norm_statistics(plain.model, [record.path for record in synthetic_task(0).records])
     state = adapted.model.state_dict()
     for name, value in plain.model.state_dict().items():
         if name in expected:

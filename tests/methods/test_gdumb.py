@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from drawn import drawn_task
 from family import task_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from synthetic_tasks import synthetic_task
 from test_er import new, segments
 
 from lreid.data.records import Task
@@ -70,8 +70,8 @@ def test_it_trains_anew_on_what_is_stored() -> None:
 def test_rows_for_re_identification_begin_as_directions_of_what_is_stored() -> None:
     method = new("gdumb", exemplars=8, passes=1, rate=1e-12, least_rate=1e-12, decay=0.0, reid_head=True)
     for task in range(2):
-        seen(method, task, drawn_task)
-        method.finish_task(drawn_task(task))
+        seen(method, task, synthetic_task)
+        method.finish_task(synthetic_task(task))
     method.model.load_state_dict(method.start)  # the pass has moved its statistics
     images = method.model.normalise(torch.from_numpy(np.array(method.memory.images)))
     features, labels = torch.from_numpy(method.model.extract(images)), torch.from_numpy(method.memory.labels)

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from drawn import drawn_task, learn
 from family import DIM, batches, model, train
+from synthetic_tasks import learn, synthetic_task
 
 from lreid.losses import discriminant_alignment_loss
 from lreid.methods import build_method
@@ -13,7 +13,7 @@ def test_anchors_are_class_means_of_the_model_of_their_task_and_stay() -> None:
     method = build_method("ida", model())
     expected = []
     for index in range(3):
-        task = drawn_task(index)
+        task = synthetic_task(index)
         assert method.anchors.shape == (4 * index, DIM)
         train(method, batches(2, seed=index, first_class=4 * index))
         method.end_task(task)

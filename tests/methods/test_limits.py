@@ -5,11 +5,11 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
-import drawn
 import family
 import fusing
 import numpy as np
 import pytest
+import synthetic_tasks
 import test_co2l
 import test_er
 import torch
@@ -18,7 +18,7 @@ from family import model
 from lreid.methods import Method, build_method, method_class, method_defaults, method_names
 
 Learn = Callable[[Method, int], list[dict[str, float]]]
-OWN, STORED = partial(drawn.learn, exemplars=False), partial(drawn.learn, exemplars=True)
+OWN, STORED = partial(synthetic_tasks.learn, exemplars=False), partial(synthetic_tasks.learn, exemplars=True)
 NONE: dict[str, Any] = {"distillation_weight": 0.0}
 HALF: dict[str, Any] = {"fusion": 0.5, "measured_fusion": False}
 
@@ -46,7 +46,7 @@ LIMITS: list[tuple[str, dict[str, Any], str, dict[str, Any], Learn]] = [
     ("dmml_ird", NONE | {"exemplars": 500}, "dmml_ft", {"exemplars": 500}, STORED),
     ("erd", {"exemplars": 0}, "dmml_ft", {}, OWN),
     ("co2l", NONE, "co2l", {"distillation": "none"}, test_co2l.learned),
-    ("cclis", NONE, "cclis", {"distillation": "none"}, drawn.learn_replayed),
+    ("cclis", NONE, "cclis", {"distillation": "none"}, synthetic_tasks.learn_replayed),
     ("lstkc", NONE | HALF, "fused_ft", HALF | {"normalize_triplet": True}, fusing.learn),
     ("lstkc_pp", NONE | HALF, "fused_ft", HALF, fusing.learn),
     ("dask", NONE | {"rehearsal_weight": 0.0}, "fused_ft", {}, fusing.learn),
@@ -88,7 +88,7 @@ def test_a_teacher_is_the_network_of_the_task_before_and_stays(name: str) -> Non
     network = method.teacher.model if hasattr(method.teacher, "model") else method.teacher
     for key, value in network.state_dict().items():
         torch.testing.assert_close(value, method.model.state_dict()[key], rtol=0, atol=0)
-    method.begin_task(drawn.drawn_task(1))
+    method.begin_task(synthetic_tasks.synthetic_task(1))
     family.train(method, fusing.steps_of(1))
     assert not method.teacher.training and not any(each.requires_grad for each in method.teacher.parameters())
     after = {key: part for key, part in method.state_dict().items() if key in kept}
@@ -136,7 +136,7 @@ def test_rows_of_new_identities_begin_as_the_directions_of_their_images(name: st
     options, first = HEADS[name]
     method = built(name, **options)
     for index in (0, 1):
-        old, task = method.classifier.weight.detach().clone(), drawn.drawn_task(index)
+        old, task = method.classifier.weight.detach().clone(), synthetic_tasks.synthetic_task(index)
         method.begin_task(task)
         rows = method.classifier.weight.detach()
         assert name == "retrace" or rows[: 4 * index].equal(old)  # which keeps none

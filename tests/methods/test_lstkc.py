@@ -5,9 +5,9 @@ import copy
 import numpy as np
 import pytest
 import torch
-from drawn import drawn_task
 from family import model
 from fusing import begun, copied, learn
+from synthetic_tasks import synthetic_task
 
 from lreid.data.records import Record, Task
 from lreid.losses import lstkc_rskt_loss, lstkcpp_alpha, lstkcpp_dual_loss, lstkcpp_single_loss
@@ -15,7 +15,7 @@ from lreid.methods import build_method
 from lreid.methods.lstkc_pp import SHARES
 from lreid.retrieval import evaluate
 
-PATHS = [record.path for record in drawn_task(2).records]
+PATHS = [record.path for record in synthetic_task(2).records]
 
 
 @pytest.mark.parametrize("detach", [False, True])
@@ -55,7 +55,7 @@ def test_lstkc_pp_keeps_the_trained_network_and_the_old_one() -> None:
     torch.testing.assert_close(dict(method.long_teacher.state_dict()), first)
     name = "model.backbone.0.weight"
     trained, fused = method.teacher.state_dict()[name], method.network.state_dict()[name]
-    paths = [record.path for record in drawn_task(1).records]
+    paths = [record.path for record in synthetic_task(1).records]
     alpha = lstkcpp_alpha(
         torch.from_numpy(method.teacher.model.extract(paths)), torch.from_numpy(begun_at.model.extract(paths))
     )
@@ -69,8 +69,8 @@ def test_lstkc_pp_takes_the_average_of_teachers_that_searches_best() -> None:
     begun(method, 2)
     assert SHARES == (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
     short, long = method.teacher.state_dict(), method.long_teacher.state_dict()
-    labels = np.array([record.pid for record in drawn_task(2).records])
-    cameras = np.array([record.camid for record in drawn_task(2).records])
+    labels = np.array([record.pid for record in synthetic_task(2).records])
+    cameras = np.array([record.camid for record in synthetic_task(2).records])
     figures, states = [], []
     for share in SHARES:
         state = {}
@@ -82,7 +82,7 @@ def test_lstkc_pp_takes_the_average_of_teachers_that_searches_best() -> None:
         features = network.model.extract(PATHS)
         figures.append(evaluate(features, features, labels, labels, cameras, cameras, metric="euclidean").mAP)
         states.append(state)
-    old = method.old_network(drawn_task(2)).state_dict()
+    old = method.old_network(synthetic_task(2)).state_dict()
     name = "model.backbone.0.weight"
     best = int(np.argmax(figures))  # the first of equal ones
     torch.testing.assert_close(old[name], states[best][name])
@@ -92,7 +92,7 @@ def test_lstkc_pp_takes_the_average_of_teachers_that_searches_best() -> None:
 def test_images_without_cameras_are_their_own() -> None:
     method = build_method("lstkc_pp", model())
     learn(method, 1)
-    alone = Task(0, "", tuple(Record(each.path, each.pid, 0) for each in drawn_task(0).records))
+    alone = Task(0, "", tuple(Record(each.path, each.pid, 0) for each in synthetic_task(0).records))
     features = method.model.extract([each.path for each in alone.records])
     labels = np.array([each.pid for each in alone.records])
     each = np.arange(len(labels))

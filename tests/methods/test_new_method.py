@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny import FEW, TINY, words
+from tiny import FEW, TINY, as_arguments
 
 import lreid
 from lreid import methods
@@ -48,7 +48,7 @@ OPTIONS = "METHOD: {NAME: stay_close, STRENGTH: 0.5, EXEMPLARS: 8}"
 @pytest.fixture
 def cfg(tmp_path: Path) -> Config:
     (tmp_path / "stay_close.yaml").write_text(OPTIONS)
-    return load_config([tmp_path / "stay_close.yaml"], words(TINY, FEW))
+    return load_config([tmp_path / "stay_close.yaml"], as_arguments(TINY, FEW))
 
 
 @contextmanager

@@ -9,8 +9,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from clips import tiny_clip
-from drawn import drawn_task
 from fusing import steps_of
+from synthetic_tasks import synthetic_task
 from torch import Tensor
 from torch.optim import SGD
 
@@ -39,7 +39,7 @@ def made(**options: Any) -> PAD:
 
 
 def learn(method: PAD, index: int, steps: int = 2) -> list[dict[str, Tensor]]:
-    method.begin_task(drawn_task(index))
+    method.begin_task(synthetic_task(index))
     method.model.train()
     optimizer = SGD(method.parameters(), lr=1e-4)
     history = []
@@ -98,7 +98,7 @@ def test_prompts_are_the_nearest_open_slots() -> None:
 def test_stage_2_is_the_sum_of_its_terms() -> None:
     method = made()
     learn(method, 0)
-    method.end_task(drawn_task(0))
+    method.end_task(synthetic_task(0))
     learn(method, 1)
     (batch,) = steps_of(1, 1)
     method.necks.eval(), method.model.eval()
@@ -132,9 +132,9 @@ def test_stage_2_is_the_sum_of_its_terms() -> None:
 def test_teacher_and_trained_parts_of_later_tasks() -> None:
     method = made()
     assert "distill" not in learn(method, 0)[0] and method.average is None
-    method.end_task(drawn_task(0))
+    method.end_task(synthetic_task(0))
     before = {name: each.clone() for name, each in method.model.state_dict().items()}
-    method.begin_task(drawn_task(1))
+    method.begin_task(synthetic_task(1))
     start = {name: each.clone() for name, each in method.average.state_dict().items()}
     assert all(torch.equal(each, start[name]) for name, each in method.model.state_dict().items())
     method.parameters()
@@ -170,7 +170,7 @@ def test_the_text_teacher_is_the_initial_sentence_of_the_same_task(monkeypatch: 
         method = made(text_teacher=teacher)
         learn(method, 0, 0)
         assert all(each is None for each in seen) and len(seen) == 2 * math.ceil(12 / 5)
-        method.end_task(drawn_task(0))
+        method.end_task(synthetic_task(0))
         seen.clear()
         learn(method, 1, 0)
         assert [each is not None for each in seen] == [used] * len(seen)
@@ -206,7 +206,7 @@ def test_rates_of_stage_2() -> None:
         learn(method, index, 0)
         _, prompts = method.parameters()
         assert (prompts["rate_factor"], prompts["weight_decay"]) == (rate, 0.0)
-        method.end_task(drawn_task(index))
+        method.end_task(synthetic_task(index))
 
 
 @pytest.mark.parametrize(

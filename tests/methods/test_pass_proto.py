@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from drawn import drawn_task
 from family import DIM, batches, model, train
+from synthetic_tasks import synthetic_task
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Record, Task
@@ -19,7 +19,7 @@ from lreid.methods.pass_proto import PASS
 
 def task_of(index: int, turns: int = 1) -> Task:
     """Four identities with three drawn images each, or the classes of their turns."""
-    task = drawn_task(index)
+    task = synthetic_task(index)
     if turns == 1:
         return task
     records = [Record("", turns * record.pid + turn, 0) for record in task.records for turn in range(turns)]

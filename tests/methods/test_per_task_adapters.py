@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from drawn import drawn_task
 from family import train as learn
 from fusing import steps_of
+from synthetic_tasks import synthetic_task
 from tiny import tiny_config
 from vits import SIZE, adapted, features, trunk
 
@@ -75,13 +75,13 @@ def test_a_task_leaves_the_adapters_of_others() -> None:
     without = Embedder(trunk(), **SIZE)
     values: list[Any] = []
     for index in range(2):
-        method.begin_task(drawn_task(index))
+        method.begin_task(synthetic_task(index))
         assert torch.equal(method.bank._current(), method.bank.initial)
         learn(method, steps_of(index))
-        method.finish_task(drawn_task(index))
-        method.end_task(drawn_task(index))
+        method.finish_task(synthetic_task(index))
+        method.end_task(synthetic_task(index))
         values.append(method.bank.values[-1].clone())
-        plain = torch.from_numpy(without.extract([record.path for record in drawn_task(index).records]))
+        plain = torch.from_numpy(without.extract([record.path for record in synthetic_task(index).records]))
         torch.testing.assert_close(method.bank.means[-1], plain.mean(0), rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(method.bank.variances[-1], plain.var(0, correction=0), rtol=1e-3, atol=1e-5)
     assert torch.equal(torch.stack(values), method.bank.values) and not torch.equal(*values)

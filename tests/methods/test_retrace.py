@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from drawn import drawn_task
 from family import DIM, model, train
 from fusing import begun, copied, learn
+from synthetic_tasks import synthetic_task
 
 from lreid.data.loaders import Batch
 from lreid.data.records import Record, Task
@@ -36,9 +36,9 @@ def test_terms_are_of_the_identities_of_the_task_alone() -> None:
 
 def taught(method: Method, steps: int = 6) -> None:
     """Learns the images of the first task, which a few steps are enough for."""
-    records = drawn_task(0).records
+    records = synthetic_task(0).records
     images = method.model.ready([record.path for record in records])
-    method.begin_task(drawn_task(0))
+    method.begin_task(synthetic_task(0))
     train(method, steps * [Batch(images, torch.tensor([record.pid for record in records]), 0)])
 
 
@@ -47,7 +47,7 @@ def test_alpha_is_the_smallest_of_32_that_retains_the_gain(keep: float) -> None:
     method = built(keep=keep, centre=0)
     taught(method)
     new, old = copied(method.model.state_dict()), copied(method.began.state_dict())
-    records = drawn_task(0).records
+    records = synthetic_task(0).records
     paths, labels, cameras = (
         [record.path for record in records],
         *(np.array([getattr(record, name) for record in records]) for name in ("pid", "camid")),
@@ -62,7 +62,7 @@ def test_alpha_is_the_smallest_of_32_that_retains_the_gain(keep: float) -> None:
     curve = [found(place / 32) for place in range(33)]
     assert curve[0] < curve[-1]
     enough = curve[-1] - (1 - keep) * curve[0] * (curve[-1] - curve[0])
-    method.finish_task(drawn_task(0))
+    method.finish_task(synthetic_task(0))
     place = round(32 * method.share)
     assert method.share == place / 32 == method.figures()["share"]
     assert curve[place] >= enough > curve[place - 1]
@@ -75,7 +75,7 @@ def test_features_are_compared_less_a_share_of_their_mean(centre: float) -> None
     method = built(centre=centre)
     for task in (0, 1):  # the mean of one task does not stay in that of the next
         learn(method, task + 1, first=task)
-    paths = [record.path for record in drawn_task(1).records]
+    paths = [record.path for record in synthetic_task(1).records]
     compared = method.model.extract(paths)
     method.model.neck = torch.nn.Identity()
     features = method.model.extract(paths)
@@ -85,9 +85,9 @@ def test_features_are_compared_less_a_share_of_their_mean(centre: float) -> None
 def test_a_task_that_teaches_nothing_is_left_behind() -> None:
     method = built(centre=0)
     learn(method, 1)
-    method.begin_task(drawn_task(1))
+    method.begin_task(synthetic_task(1))
     before = copied(method.model.state_dict())
-    method.finish_task(drawn_task(1))  # without a step
+    method.finish_task(synthetic_task(1))  # without a step
     assert method.share == 1 / 32
     torch.testing.assert_close(dict(method.model.state_dict()), before)
 

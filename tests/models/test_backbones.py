@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 import torchvision
-from entries import write_card
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from zoo_entries import write_card
 
 import lreid
 from lreid.errors import ArgumentError, InputError

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from checkpoints import write_checkpoint
-from entries import write_entry
+from example_files import write_checkpoint
 from torch import Tensor, nn
+from zoo_entries import write_entry
 
 from lreid.build import model_of
 from lreid.config import load_config

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from checkpoints import write_checkpoint
+from example_files import write_checkpoint
 from torch import Tensor, nn
 
 from lreid.build import resolved

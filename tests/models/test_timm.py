@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import timm
 import torch
-from drawn import drawn_task
 from family import train
 from fusing import steps_of
 from safetensors.torch import save_file
+from synthetic_tasks import synthetic_task
 from torch import Tensor, nn
 
 from lreid.build import resolved
@@ -185,13 +185,13 @@ def test_methods_that_ask_for_features_learn_with_tokens(tokens: None, name: str
     weight = method.model.backbone.network.blocks[0].attn.qkv.weight
     for index in range(2):
         before = weight.detach().clone()
-        method.begin_task(drawn_task(index))
+        method.begin_task(synthetic_task(index))
         steps = [each._replace(paths=[f"{place}" for place in range(12)], views=cls.views) for each in steps_of(index)]
         if cls.views > 1:  # of every image two
             steps = [each._replace(images=torch.cat([each.images, each.images])) for each in steps]
         history = train(method, steps)
-        method.finish_task(drawn_task(index))
-        method.end_task(drawn_task(index))
+        method.finish_task(synthetic_task(index))
+        method.end_task(synthetic_task(index))
         assert all(torch.tensor(list(terms.values())).isfinite().all() for terms in history)
         assert not torch.equal(before, weight)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from layout import WIDTHS, faults_of
+from page_layout import WIDTHS, layout_faults
 
 from lreid.report import Progress, write_page
 from lreid.report.groups import grouped
@@ -21,7 +21,7 @@ playwright = pytest.importorskip("playwright.sync_api", reason="needs Python's p
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.usefixtures("drawn"),
+    pytest.mark.usefixtures("real_charts"),
     pytest.mark.skipif(CHROMIUM is None, reason="needs chromium"),
 ]
 
@@ -129,7 +129,7 @@ def test_the_filter_hides_lines_of_tables_and_charts(page_of: Any) -> None:
 @pytest.mark.parametrize("wide", WIDTHS.values(), ids=WIDTHS)
 def test_nothing_is_cut_off_and_the_page_does_not_scroll_sideways(page_of: Any, wide: int) -> None:
     page = page_of(viewport={"width": wide, "height": 844})
-    assert faults_of(page) == []
+    assert layout_faults(page) == []
     scrolls = page.eval_on_selector_all(".scroll", "all => all.map(each => each.scrollWidth > each.clientWidth)")
     assert any(scrolls) or wide == WIDTHS["desk"]  # what is wide scrolls by itself
 
@@ -137,9 +137,9 @@ def test_nothing_is_cut_off_and_the_page_does_not_scroll_sideways(page_of: Any, 
 def test_a_text_that_is_cut_off_would_be_found(page_of: Any) -> None:
     page = page_of()
     page.add_style_tag(content="th { max-width: 20px; overflow: hidden; white-space: nowrap }")
-    assert any(fault.startswith("cut off: TH") for fault in faults_of(page))
+    assert any(fault.startswith("cut off: TH") for fault in layout_faults(page))
     page.add_style_tag(content="h1 { width: 3000px }")
-    assert any(fault.startswith("the page scrolls sideways") for fault in faults_of(page))
+    assert any(fault.startswith("the page scrolls sideways") for fault in layout_faults(page))
 
 
 def test_a_section_that_was_opened_is_open_when_the_page_comes_again(page_of: Any) -> None:
@@ -206,7 +206,7 @@ def test_images_take_no_room_before_their_section_is_opened(browser: Any, tmp_pa
     page.get_by_label("Filter").fill("ID fourth")
     assert page.locator("output").text_content() == "1 of 4 shown"
     assert [page.evaluate(drawn, section) for section in ("first", "fourth")] == [0, 401]
-    assert faults_of(page) == []
+    assert layout_faults(page) == []
     page.close()
 
 
@@ -242,7 +242,7 @@ def test_images_of_many_runs_are_in_the_page_once_and_come_when_they_are_opened(
     sources = last.evaluate_all("all => all.map(each => each.src)")
     assert sources == [tile.source for tile in (tiles[0], *tiles)]
     page.get_by_label("Filter").fill("")
-    assert faults_of(page) == []
+    assert layout_faults(page) == []
     page.close()
 
 
@@ -268,7 +268,7 @@ def test_the_page_of_a_run_waits_for_news_until_there_can_be_none(browser: Any, 
     context.clock.set_system_time(written + 701)  # and nothing was written any more
     page.reload()
     assert shown().startswith("No update since 20") and "lreid train --resume --out FOLDER" in shown()
-    assert faults_of(page) == []
+    assert layout_faults(page) == []
     page.evaluate("document.title = 'the same page'")
     context.clock.fast_forward(100_000)
     assert page.title() == "the same page"

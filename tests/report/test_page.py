@@ -95,7 +95,7 @@ def test_hardest_identities_come_first(results, run_folder):
     ]
 
 
-def test_every_name_is_escaped(results, run_folder, drawn):
+def test_every_name_is_escaped(results, run_folder, real_charts):
     evil = '<script>alert("x")</script>&amp;\'"'
     run = results(method=evil, benchmark=evil, seen=(evil, "b"), tasks=[evil] * 4, ap=evil)
     run["versions"] = {evil: evil}
@@ -140,7 +140,7 @@ def test_what_is_missing_is_left_out(results, run_folder):
         assert text not in page.text
 
 
-def test_page_needs_no_network(results, run_folder, drawn):
+def test_page_needs_no_network(results, run_folder, real_charts):
     folder = run_folder(results())
     page = read(folder)
     text = (folder / "report.html").read_text()

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from compared import by_cosine
+from protocol_inputs import cosines_and_labels
 
 from lreid.errors import InputError
 from lreid.retrieval import evaluate, open_set_rates
@@ -24,7 +24,7 @@ def test_the_whole_gallery_has_the_figures_of_an_evaluation():
     *_, whole = gallery_growth((queries, gallery), asked, held)
     labels = asked.ids, held.ids, asked.cameras, held.cameras
     exact = evaluate(queries, gallery, *labels)
-    (rate,) = open_set_rates(*by_cosine(queries, gallery, *labels), false_accept_rates=[0.01])
+    (rate,) = open_set_rates(*cosines_and_labels(queries, gallery, *labels), false_accept_rates=[0.01])
     assert whole.mAP == (exact.mAP, 0) and whole.rank1 == (exact.cmc[0], 0)
     assert whole.threshold == (rate.threshold, 0) and whole.true_positive_rate == (rate.true_positive_rate, 0)
     assert whole.identities == 24 and whole.images == (held.ids != -1).sum()

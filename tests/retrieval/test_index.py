@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from compared import by_cosine, compared
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from protocol_inputs import cosines_and_labels, scores_and_labels
 
 from lreid.errors import InputError
 from lreid.retrieval import (
@@ -81,9 +81,9 @@ def test_a_flat_index_gives_the_exact_figures_bit_for_bit(
     tracks = np.unique(np.stack([gallery_ids, gallery_cams]), axis=1, return_inverse=True)[1].reshape(-1)
     calls = (
         lambda **more: evaluate(*problem, **how, **options, **more),
-        lambda **more: evaluate_image_to_track(*compared(*problem, **how, **more), tracks, **options),
-        lambda **more: evaluate_single_shot(*compared(*problem, **how, **more), repeats=3, **options),
-        lambda **more: open_set_rates(*by_cosine(*problem, camera_filter=camera_filter, **more)),
+        lambda **more: evaluate_image_to_track(*scores_and_labels(*problem, **how, **more), tracks, **options),
+        lambda **more: evaluate_single_shot(*scores_and_labels(*problem, **how, **more), repeats=3, **options),
+        lambda **more: open_set_rates(*cosines_and_labels(*problem, camera_filter=camera_filter, **more)),
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "PAIRS", pairs)

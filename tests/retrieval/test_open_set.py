@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
-from compared import by_cosine
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from protocol_inputs import cosines_and_labels
 
 from lreid.errors import InputError
 from lreid.retrieval import open_set_rates
@@ -43,7 +43,7 @@ def test_equals_nested_loops(camera_filter, seed, monkeypatch):
         own.append(best[True])
         others.append(best[False])
     case = queries, gallery, query_ids, gallery_ids, query_cams, gallery_cams
-    rates = open_set_rates(*by_cosine(*case, camera_filter=camera_filter), false_accept_rates=(0.05, 0.2))
+    rates = open_set_rates(*cosines_and_labels(*case, camera_filter=camera_filter), false_accept_rates=(0.05, 0.2))
     for rate, allowed in zip(rates, (3, 12), strict=True):  # of 60 impostors
         best_refused = sorted(others)[-allowed - 1]
         found = [mine > best_refused and mine > other for mine, other in zip(own, others, strict=True)]
@@ -57,9 +57,9 @@ def test_equals_nested_loops(camera_filter, seed, monkeypatch):
 def test_bad_input_is_named():
     features = np.eye(3)
     with pytest.raises(InputError, match="needs impostors"):
-        open_set_rates(*by_cosine(features, features, [1, 1, 1], [1, 1, 1], None, None))
+        open_set_rates(*cosines_and_labels(features, features, [1, 1, 1], [1, 1, 1], None, None))
     with pytest.raises(InputError, match="none has one"):
-        open_set_rates(*by_cosine(features, features, [1, 1, 1], [2, 3, 4], None, None))
+        open_set_rates(*cosines_and_labels(features, features, [1, 1, 1], [2, 3, 4], None, None))
     for rate in (1, -0.1, float("nan"), None, "0.1"):
         with pytest.raises(InputError, match=f"rate is {rate!r}"):
             threshold_for(np.ones(3), rate)
@@ -81,6 +81,6 @@ def test_pair_scores_equal_nested_loops(camera_filter, monkeypatch):
             elif name == pid and not (camera_filter and cam == place):
                 same.append(score)
     case = queries, gallery, query_ids, gallery_ids, query_cams, gallery_cams
-    found = pair_scores(*by_cosine(*case, camera_filter=camera_filter))
+    found = pair_scores(*cosines_and_labels(*case, camera_filter=camera_filter))
     for scores, wanted in zip(found, (same, other), strict=True):
         assert np.sort(scores) == pytest.approx(np.sort(wanted), abs=1e-5)

@@ -3,7 +3,7 @@ from itertools import product
 import nested_loops
 import numpy as np
 import pytest
-from compared import by_cosine, compared
+from protocol_inputs import cosines_and_labels, scores_and_labels
 
 from lreid.errors import InputError
 from lreid.retrieval import (
@@ -38,7 +38,7 @@ def test_image_to_track_equals_ranking_the_best_images(ap, metric, seed):
     tracks = rng.integers(10, 18, size=24)
     track_ids, track_cams = rng.integers(-1, 4, size=18), rng.integers(2, size=18)
     case = queries, gallery, query_ids, track_ids[tracks], query_cams, track_cams[tracks]
-    result = evaluate_image_to_track(*compared(*case, metric=metric), tracks, ap=ap, block=3)
+    result = evaluate_image_to_track(*scores_and_labels(*case, metric=metric), tracks, ap=ap, block=3)
     numbers = sorted(set(tracks.tolist()))
     precisions = []
     for query, pid, cam in zip(queries, query_ids, query_cams, strict=True):
@@ -60,7 +60,7 @@ def test_image_to_track_equals_ranking_the_best_images(ap, metric, seed):
 @pytest.mark.parametrize("rerank", [None, KReciprocal(k1=3, k2=2)])
 def test_tracks_of_one_image_are_images(rerank):
     case = problem(1, num_queries=20, num_gallery=30)
-    tracks = evaluate_image_to_track(*compared(*case, rerank=rerank), np.arange(30))
+    tracks = evaluate_image_to_track(*scores_and_labels(*case, rerank=rerank), np.arange(30))
     np.testing.assert_allclose(tracks.ap, evaluate(*case, rerank=rerank).ap, rtol=1e-12)
 
 
@@ -68,16 +68,16 @@ def test_tracks_of_one_image_are_images(rerank):
 def test_single_shots_of_one_image_an_identity_are_the_whole_gallery(rerank):
     queries, gallery, query_ids, _, query_cams, gallery_cams = problem(1, num_queries=20, num_gallery=30)
     case = queries, gallery, query_ids, np.arange(30), query_cams, gallery_cams
-    shots = evaluate_single_shot(*compared(*case, rerank=rerank), repeats=2)
+    shots = evaluate_single_shot(*scores_and_labels(*case, rerank=rerank), repeats=2)
     np.testing.assert_allclose(shots.cmc, evaluate(*case, rerank=rerank).cmc)
 
 
 def test_a_track_of_two_identities_is_refused():
     features, ids = np.eye(3), [0, 1, 2]
     with pytest.raises(InputError, match="track 7: its images have several identities"):
-        evaluate_image_to_track(*compared(features, features, ids, ids, ids, [0, 0, 0]), [5, 7, 7])
+        evaluate_image_to_track(*scores_and_labels(features, features, ids, ids, ids, [0, 0, 0]), [5, 7, 7])
     with pytest.raises(InputError, match="track 7: its images have several cameras"):
-        evaluate_image_to_track(*compared(features, features, ids, [0, 1, 1], ids, [0, 0, 1]), [5, 7, 7])
+        evaluate_image_to_track(*scores_and_labels(features, features, ids, [0, 1, 1], ids, [0, 0, 1]), [5, 7, 7])
 
 
 @pytest.mark.parametrize("camera_filter", [True, False])
@@ -100,7 +100,7 @@ def test_single_shot_approaches_the_mean_over_all_draws(camera_filter, seed):
         if ((gallery_ids == pid) & ~hidden).any():
             curves.append(curve)
     result = evaluate_single_shot(
-        *compared(*case, camera_filter=camera_filter), repeats=3000, seed=seed, max_rank=4, block=3
+        *scores_and_labels(*case, camera_filter=camera_filter), repeats=3000, seed=seed, max_rank=4, block=3
     )
     np.testing.assert_allclose(result.cmc, np.mean(curves, axis=0), atol=0.02)
     whole = evaluate(*case, camera_filter=camera_filter)
@@ -109,11 +109,11 @@ def test_single_shot_approaches_the_mean_over_all_draws(camera_filter, seed):
 
 def test_single_shot_draws_by_seed():
     case = problem(0, num_queries=40, num_gallery=100, num_ids=20)
-    curves = [evaluate_single_shot(*compared(*case), repeats=2, seed=seed).cmc for seed in (0, 0, 1)]
+    curves = [evaluate_single_shot(*scores_and_labels(*case), repeats=2, seed=seed).cmc for seed in (0, 0, 1)]
     np.testing.assert_array_equal(curves[0], curves[1])
     assert (curves[0] != curves[2]).any()
     with pytest.raises(InputError, match="repeats = 0"):
-        evaluate_single_shot(*compared(*case), repeats=0)
+        evaluate_single_shot(*scores_and_labels(*case), repeats=0)
 
 
 def test_average_counts_every_split_the_same():
@@ -132,10 +132,10 @@ def test_names_give_the_figures_of_their_numbers():
     case = problem(0, num_queries=12, num_gallery=60, num_ids=6)
     named = [*case[:2], *([f"id {number}" if number != -1 else "-1" for number in labels] for labels in case[2:])]
     tracks = np.unique(np.stack([case[3], case[5]]), axis=1, return_inverse=True)[1].ravel()
-    one = evaluate_image_to_track(*compared(*case), tracks)
-    other = evaluate_image_to_track(*compared(*named), [f"track {number:03d}" for number in tracks])
+    one = evaluate_image_to_track(*scores_and_labels(*case), tracks)
+    other = evaluate_image_to_track(*scores_and_labels(*named), [f"track {number:03d}" for number in tracks])
     np.testing.assert_array_equal(one.ap, other.ap)
-    one, other = evaluate_single_shot(*compared(*case)), evaluate_single_shot(*compared(*named))
+    one, other = evaluate_single_shot(*scores_and_labels(*case)), evaluate_single_shot(*scores_and_labels(*named))
     np.testing.assert_array_equal(one.ap, other.ap)
     assert len(one.cmc) == len(other.cmc)  # the draws follow the order of the names
-    assert open_set_rates(*by_cosine(*case)) == open_set_rates(*by_cosine(*named))
+    assert open_set_rates(*cosines_and_labels(*case)) == open_set_rates(*cosines_and_labels(*named))

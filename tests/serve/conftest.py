@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from checkpoints import drawn_people, write_checkpoint, write_images
+from example_files import synthetic_people, write_checkpoint, write_images
 
 from lreid import gallery as search
 
@@ -20,7 +20,7 @@ Serve = Callable[..., tuple[subprocess.Popen, str]]
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """``people.gallery`` of the images in ``people/``, calibrated, and ``query/`` with images of the same people."""
     folder = tmp_path_factory.mktemp("served")
-    drawn = drawn_people(8, 6, distractors=2)
+    drawn = synthetic_people(8, 6, distractors=2)
     write_images(folder / "people", drawn.gallery, "p{pid}/c{camid}_{number}.png")
     write_images(folder / "query", drawn.query, "p{pid}/c{camid}_{number}.png")
     write_checkpoint(folder / "model.pt", MODEL__BACKBONE="small")  # which a process of its own knows, too

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from layout import WIDTHS, faults_of
-from processes import until
+from page_layout import WIDTHS, layout_faults
+from processes import wait_until
 
 pytest.importorskip("fastapi", reason="needs lreid[serve]")
 playwright = pytest.importorskip("playwright.sync_api", reason="needs Python's playwright")
@@ -57,7 +57,7 @@ def test_a_photograph_is_searched_added_removed_and_restored(page: Any, queries:
     first = shown(page)
     assert len(first) == 12 and first[0].startswith("1. p")
     images = "all => all.filter(each => each.naturalWidth).length"
-    until(lambda: page.eval_on_selector_all("img", images) == 13)
+    wait_until(lambda: page.eval_on_selector_all("img", images) == 13)
 
     def verdict(threshold: float) -> str:
         page.eval_on_selector(
@@ -81,7 +81,7 @@ def test_a_photograph_is_searched_added_removed_and_restored(page: Any, queries:
     assert shown(page)[0].startswith(f"1. {NAME}") and page.is_hidden("#undo")
     for wide in WIDTHS.values():
         page.set_viewport_size({"width": wide, "height": 844})
-        assert faults_of(page) == []
+        assert layout_faults(page) == []
         lines = page.eval_on_selector_all("#add label", "all => all.map(each => each.getClientRects().length)")
         assert lines == [1, 1]  # no label ends a line before its field
 

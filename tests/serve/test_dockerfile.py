@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from setup_file import copied_of, extras_of, steps_of
+from packaging_files import dockerfile_copies, dockerfile_steps, extras_of
 
 from lreid.apps.arguments.serve import add_arguments
 
@@ -17,11 +17,11 @@ from lreid.apps.arguments.serve import add_arguments
 def test_what_it_copies_is_not_ignored(repository: Path) -> None:
     """tests/test_package.py makes the wheel of it."""
     shown = (repository / ".dockerignore").read_text(encoding="utf-8").split()
-    assert shown[0] == "*" and {f"!{name}" for name in copied_of(repository)} <= {*shown}
+    assert shown[0] == "*" and {f"!{name}" for name in dockerfile_copies(repository)} <= {*shown}
 
 
 def test_it_installs_extras_that_exist_on_the_python_of_the_lock(repository: Path) -> None:
-    steps = steps_of(repository)
+    steps = dockerfile_steps(repository)
     installs = [shlex.split(each.partition("&&")[0]) for kind, each in steps if kind == "RUN"]
     assert installs[0][-2:] == ["torch", "torchvision"] and "https://download.pytorch.org/whl/cpu" in installs[0]
     extras = installs[1][-1].removeprefix(".[").removesuffix("]").split(",")
@@ -32,7 +32,7 @@ def test_it_installs_extras_that_exist_on_the_python_of_the_lock(repository: Pat
 
 
 def test_its_command_serves_others_and_its_user_is_not_root(repository: Path) -> None:
-    steps = dict(steps_of(repository))
+    steps = dict(dockerfile_steps(repository))
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     words = [*json.loads(steps["ENTRYPOINT"]), *json.loads(steps["CMD"])]

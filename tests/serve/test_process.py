@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from setup_file import steps_of
+from packaging_files import dockerfile_steps
 
 from lreid.apps.cli import run_command
 from lreid.gallery import Gallery
@@ -90,7 +90,7 @@ def test_other_addresses_need_a_token_bytes_that_are_no_http_harm_nothing_and_si
         with socket.create_connection(("127.0.0.1", port)) as client:
             client.sendall(garbage)
     assert httpx.get(f"{address}health").json() == {"status": "ok"} and process.poll() is None
-    _, code = json.loads(dict(steps_of(repository))["HEALTHCHECK"].partition("CMD")[2])[1:]
+    _, code = json.loads(dict(dockerfile_steps(repository))["HEALTHCHECK"].partition("CMD")[2])[1:]
     check = [sys.executable, "-c", code.replace("http://127.0.0.1:8000/", address)]
     assert subprocess.run(check, capture_output=True).returncode == 0
 

@@ -14,8 +14,8 @@ from typing import Any
 import clips
 from coloured import write_squares
 from commands import KEYS, Counts, leftovers_in, names_in, outcome
-from processes import start, wait
-from tiny import NETWORKS, TINY, words
+from processes import fork_process, wait_for_exit
+from tiny import NETWORKS, TINY, as_arguments
 
 from lreid.config import CONFIGS, load_config
 from lreid.config_keys import Config
@@ -95,7 +95,7 @@ def config_of(title: str, folder: Path) -> Config:
     pairs = TINY | KEYS | NETWORKS.get(method, {}) | {"TRAIN.CHECKPOINT_STEPS": 1, "TRAIN.EPOCHS": 2} | keys
     if "EVAL.ACCURACY" in keys:
         pairs["BENCHMARK.TRAIN"] = [f"folder:{write_squares(folder / 'classes')}"]
-    return load_config([CONFIGS / "methods" / f"{method}.yaml"], words(pairs))
+    return load_config([CONFIGS / "methods" / f"{method}.yaml"], as_arguments(pairs))
 
 
 def _begin(cfg: Config, out: Path, count: int) -> list[int]:
@@ -122,13 +122,13 @@ def _begin(cfg: Config, out: Path, count: int) -> list[int]:
         quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         return [subprocess.Popen([*command, str(saved)], env=environment, **quiet).pid]
     if count == 1:
-        return [start(work)]
+        return [fork_process(work)]
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     common = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    return [start(work, RANK=str(rank), LOCAL_RANK=str(rank), **common) for rank in range(count)]
+    return [fork_process(work, RANK=str(rank), LOCAL_RANK=str(rank), **common) for rank in range(count)]
 
 
 def _ended(pids: list[int]) -> list[int]:
-    return [wait(pid, HANGS) for pid in pids]
+    return [wait_for_exit(pid, HANGS) for pid in pids]

@@ -19,12 +19,12 @@ from typing import Any
 from unittest import mock
 
 import safetensors.torch
-from checkpoints import drawn_people, write_checkpoint, write_images, write_world
-from entries import write_card
-from faults import Faults
+from disk_faults import DiskFaults
+from example_files import synthetic_people, write_checkpoint, write_images, write_model_and_images
 from PIL import Image
-from processes import start, wait
+from processes import fork_process, wait_for_exit
 from tiny import FEW, TINY, tiny_config
+from zoo_entries import write_card
 
 from lreid.apps.cli import run_command
 from lreid.checkpoint import load_checkpoint, load_newest
@@ -80,10 +80,10 @@ class World:
 
     @classmethod
     def make(cls, folder: Path) -> World:
-        write_world(folder, identities=2, images=3)
+        write_model_and_images(folder, identities=2, images=3)
         for seed, name in enumerate(("model.pt", "other.pt")):
             write_checkpoint(folder / name, seed, MODEL__BACKBONE="few")
-        drawn = drawn_people(2, 3, distractors=1, place="station")
+        drawn = synthetic_people(2, 3, distractors=1, place="station")
         write_images(folder / "more", drawn.gallery, "p{pid}/{number}.png")
         frames = write_images(folder / "frames", drawn.query[:1] + drawn.gallery[:1], "{number}.png")
         for hour in (8, 9):  # two tracklets, of one frame each
@@ -363,7 +363,7 @@ class Trial:
             if folder.is_dir():
                 (folder / name).write_text(f"what a user calls {name}")
         done = self._copy("after")
-        with Faults(done, None).patched() as faults:
+        with DiskFaults(done, None).patched() as faults:
             status, err = call(self.command.words, done)
         assert status == 0, err
         self.calls = faults.calls
@@ -392,11 +392,11 @@ class Trial:
         command, told = self.command, self.folder / f"{here.name}.told"
 
         def act(number: int | None) -> None:
-            with Faults(here, number, fault).patched() as faults:
+            with DiskFaults(here, number, fault).patched() as faults:
                 status, err = call(command.words, here)
             told.write_text(json.dumps([status, err, faults.failed]))
 
-        killed = wait(start(lambda: act(number))) == -signal.SIGKILL
+        killed = wait_for_exit(fork_process(lambda: act(number))) == -signal.SIGKILL
         status, err, failed = (None, "", ["kill"]) if killed else json.loads(told.read_text())
         about = f"{self.name}, {fault} at call {number} of {len(self.calls)} ({self.calls[number : number + 1]}): {err}"
         counts.numbers[f"{'kills' if fault == 'kill' else 'failures'}"] += bool(failed)
@@ -417,7 +417,7 @@ class Trial:
             command.rewrite(here)
             self._count_leftovers(here, self.names[1], counts, about)
         else:
-            wait(start(lambda: act(None)))
+            wait_for_exit(fork_process(lambda: act(None)))
             status, err, _ = json.loads(told.read_text())
             if status != 0:
                 counts.wrong("lost", f"{about}; then {err}")

@@ -13,10 +13,10 @@ import safetensors.torch
 import torch
 import yaml
 from commands import Counts, World
-from entries import write_card
-from fuzzing import HOSTILE, damaged, spoilt
+from fuzzing import HOSTILE, corrupted_bytes, corrupted_value
 from galleries import small
 from PIL import Image
+from zoo_entries import write_card
 
 from lreid import results
 from lreid.checkpoint import load_checkpoint, load_newest
@@ -83,7 +83,7 @@ def readers(world: World, folder: Path) -> dict[str, tuple[Callable[[random.Rand
 
     def image(name: str) -> tuple[Callable[[random.Random], Any], Callable[[Any], Any]]:
         content = (folder / name).read_bytes()
-        return lambda rng: damaged(content, rng), written(
+        return lambda rng: corrupted_bytes(content, rng), written(
             lambda path: read_image(str(path), height=8, width=4), folder / "images" / name
         )
 
@@ -95,7 +95,7 @@ def readers(world: World, folder: Path) -> dict[str, tuple[Callable[[random.Rand
         write_page(folder / "page.html", record)
 
     def damages(content: bytes) -> Callable[[random.Random], bytes]:
-        return lambda rng: damaged(content, rng)
+        return lambda rng: corrupted_bytes(content, rng)
 
     as_json = lambda value: json.dumps(value).encode("utf-8", "surrogatepass")  # noqa: E731
     words = [str(each) for each in HOSTILE]
@@ -112,7 +112,7 @@ def readers(world: World, folder: Path) -> dict[str, tuple[Callable[[random.Rand
     record.remember("apart")
     return {
         "results, spoilt": (
-            lambda rng: as_json(spoilt(plain, rng)),
+            lambda rng: as_json(corrupted_value(plain, rng)),
             written(lambda path: results.read(path.parent), folder / "run" / "results.json"),
         ),
         "results, damaged": (
@@ -120,26 +120,29 @@ def readers(world: World, folder: Path) -> dict[str, tuple[Callable[[random.Rand
             written(lambda path: results.read(path.parent), folder / "run" / "results.json"),
         ),
         "card, spoilt": (
-            lambda rng: as_json(spoilt(json.loads(card), rng)),
+            lambda rng: as_json(corrupted_value(json.loads(card), rng)),
             written(read_card, folder / "cards" / "mine.json"),
         ),
         "card, damaged": (damages(card), written(read_card, folder / "cards" / "mine.json")),
         "safetensors": (damages(weights), written(read_safetensors)),
         "checkpoint, damaged": (damages(checkpoint), written(load_checkpoint)),
         "checkpoint to go on from": (
-            lambda rng: state | {(part := rng.choice(sorted(state))): spoilt(state[part], rng)},
+            lambda rng: state | {(part := rng.choice(sorted(state))): corrupted_value(state[part], rng)},
             resumed,
         ),
         "gallery, damaged": (damages(gallery), written(Gallery.load)),
         "gallery, header": (
             lambda rng: (
-                (header | {(key := rng.choice(sorted(header))): spoilt(header[key], rng)}, arrays)
+                (header | {(key := rng.choice(sorted(header))): corrupted_value(header[key], rng)}, arrays)
                 if rng.random() < 0.7
                 else (header, columns(rng))
             ),
             gallery_of,
         ),
-        "config, text": (lambda rng: yaml.safe_dump(spoilt(tree, rng)), lambda text: config_from_text(text, "text")),
+        "config, text": (
+            lambda rng: yaml.safe_dump(corrupted_value(tree, rng)),
+            lambda text: config_from_text(text, "text"),
+        ),
         "config, damaged": (
             damages(yaml.safe_dump(tree).encode()),
             written(lambda path: load_config([path]), folder / "damaged.yaml"),
@@ -149,7 +152,7 @@ def readers(world: World, folder: Path) -> dict[str, tuple[Callable[[random.Rand
             lambda pair: load_config([], pair),
         ),
         "identities": (
-            lambda rng: as_json(spoilt(record.content, rng)),
+            lambda rng: as_json(corrupted_value(record.content, rng)),
             written(corrected, folder / "linked" / "identities.json"),
         ),
         "table of images": (damages(table), written(read_rows, folder / "index.csv")),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from commands import Counts, World, call, commands, entry, galleries, leftovers_in, outcome, within
-from processes import start, wait
+from processes import fork_process, wait_for_exit
 
 
 def at_once(folder: Path, *commands: list[str]) -> list[tuple[int, str]]:
@@ -17,9 +17,11 @@ def at_once(folder: Path, *commands: list[str]) -> list[tuple[int, str]]:
     def act(number: int, words: list[str]) -> None:
         (folder.parent / f"{folder.name}.{number}").write_text(json.dumps(call(words, folder)))
 
-    pids = [start(lambda number=number, words=words: act(number, words)) for number, words in enumerate(commands)]
+    pids = [
+        fork_process(lambda number=number, words=words: act(number, words)) for number, words in enumerate(commands)
+    ]
     for pid in pids:
-        wait(pid)
+        wait_for_exit(pid)
     return [tuple(json.loads((folder.parent / f"{folder.name}.{number}").read_text())) for number in range(len(pids))]
 
 

@@ -5,13 +5,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from checkpoints import write_world
+from example_files import write_model_and_images
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """``model.pt``, and drawn images named as in Market-1501: queries in ``q/``, a gallery in ``g/``."""
-    return write_world(tmp_path_factory.mktemp("world"), identities=4, images=4)
+    return write_model_and_images(tmp_path_factory.mktemp("world"), identities=4, images=4)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tiny import FEW, TINY, words
+from tiny import FEW, TINY, as_arguments
 
 pytestmark = pytest.mark.slow
 
@@ -35,7 +35,7 @@ def run(run_tool: Callable[..., int], monkeypatch: pytest.MonkeyPatch, capsys: p
     monkeypatch.setattr(subprocess, "run", started)
 
     def run(tool: str, *command: str, **keys: Any) -> list[str]:
-        assert run_tool(tool, *command, *words(TINY, {"METHOD.MARGIN": 0.5}, keys)) == 0
+        assert run_tool(tool, *command, *as_arguments(TINY, {"METHOD.MARGIN": 0.5}, keys)) == 0
         return capsys.readouterr().out.splitlines()
 
     return run

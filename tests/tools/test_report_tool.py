@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from checkpoints import write_checkpoint
+from example_files import write_checkpoint
 
 
 def test_what_runs_cost_is_shown_on_request(

@@ -10,15 +10,15 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from processes import PATIENCE, until
-from tiny import ONE_TASK, TINY, words
+from processes import PATIENCE, wait_until
+from tiny import ONE_TASK, TINY, as_arguments
 
 from lreid.checkpoint import load_newest
 from lreid.config import load_config
 from lreid.training.run import train
 from lreid.training.run_folder import RunFolder, is_busy
 
-ARGUMENTS = words(TINY, ONE_TASK)
+ARGUMENTS = as_arguments(TINY, ONE_TASK)
 
 
 @pytest.fixture
@@ -51,15 +51,15 @@ def test_the_runs_of_a_sweep_end_with_it_and_the_next_one_waits_for_their_folder
     repository: Path, tmp_path: Path
 ) -> None:
     """Whether the sweep is killed or told to stop."""
-    keys = words(TINY, ONE_TASK, {"TRAIN.EPOCHS": 100_000, "TRAIN.CHECKPOINT_STEPS": 1})
+    keys = as_arguments(TINY, ONE_TASK, {"TRAIN.EPOCHS": 100_000, "TRAIN.CHECKPOINT_STEPS": 1})
     options = ["--methods", "dmml_ft", "--seeds", "0", "--out", str(tmp_path)]
     command = [sys.executable, str(repository / "tools" / "sweep.py"), *options, *keys]
     run = tmp_path / "dmml_ft-seed0"
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        until((run / "checkpoints" / "last.pt").exists)
+        wait_until((run / "checkpoints" / "last.pt").exists)
         assert is_busy(run)
         process.kill()
-    until(lambda: not is_busy(run), 120)
+    wait_until(lambda: not is_busy(run), 120)
     assert load_newest(run / "checkpoints")
 
     shutil.rmtree(run)
@@ -68,7 +68,7 @@ def test_the_runs_of_a_sweep_end_with_it_and_the_next_one_waits_for_their_folder
         assert f"{run}: another process is using this folder; waiting" in process.stdout.readline()
         assert process.poll() is None
         at_work.close()
-        until((run / "checkpoints" / "last.pt").exists)
+        wait_until((run / "checkpoints" / "last.pt").exists)
         process.terminate()
         told, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 143 and "stopped by SIGTERM; everything is saved" in told

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from entries import write_entry
+from zoo_entries import write_entry
 
 from lreid.zoo import cards, find, published
 from lreid.zoo.catalogue import markdown_page

@@ -13,8 +13,8 @@ import clips
 import numpy as np
 import pytest
 import torch
-from processes import start, together, wait
-from tiny import FEW, NETWORKS, broken_off, tiny_config
+from processes import fork_process, run_ranks, wait_for_exit
+from tiny import FEW, NETWORKS, tiny_config, train_interrupted
 from torch import Tensor
 
 from lreid import build
@@ -68,7 +68,7 @@ def test_a_divided_network_is_the_whole_one(tmp_path: Path, count: int, backbone
     targets = torch.randn(7, 256, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     torch.set_num_threads(1)
     expected = one_update(images, targets, backbone, norm)
-    for results in together(count, lambda: one_update(images, targets, backbone, norm), tmp_path):
+    for results in run_ranks(count, lambda: one_update(images, targets, backbone, norm), tmp_path):
         for result, value in zip(results, expected, strict=True):
             torch.testing.assert_close(result, value, rtol=1e-7, atol=1e-7)
 
@@ -117,11 +117,11 @@ def test_a_run_of_two_processes_goes_on_in_one(tmp_path: Path) -> None:
         train(cfg, out, resume=True)
 
     with pytest.raises(AssertionError):
-        together(2, lambda: killed_at(3, tmp_path / "two"), tmp_path)
+        run_ranks(2, lambda: killed_at(3, tmp_path / "two"), tmp_path)
     results = train(cfg, tmp_path / "two", resume=True)
     np.testing.assert_allclose(losses(results), losses(expected), rtol=1e-5, atol=1e-5)
-    assert wait(start(lambda: killed_at(4, tmp_path / "other"))) == -signal.SIGKILL
-    (results, _) = together(2, lambda: train(cfg, tmp_path / "other", resume=True), tmp_path)
+    assert wait_for_exit(fork_process(lambda: killed_at(4, tmp_path / "other"))) == -signal.SIGKILL
+    (results, _) = run_ranks(2, lambda: train(cfg, tmp_path / "other", resume=True), tmp_path)
     assert (tmp_path / "other" / "report.html").exists()
     np.testing.assert_allclose(losses(results), losses(expected), rtol=1e-5, atol=1e-5)
 
@@ -149,7 +149,7 @@ def test_a_signal_to_one_process_ends_all_within_a_few_steps(tmp_path: Path) -> 
             train(cfg, tmp_path / "run", observers={"signal": observer})
         return observer.done
 
-    assert together(2, stopped, tmp_path) == [ASK_EVERY, ASK_EVERY]
+    assert run_ranks(2, stopped, tmp_path) == [ASK_EVERY, ASK_EVERY]
     _, state = load_newest(tmp_path / "run" / "checkpoints")
     assert state["results"]["steps_trained"] == ASK_EVERY
 
@@ -176,7 +176,7 @@ def test_every_method_learns_and_is_watched_in_two_processes_as_in_one(tmp_path:
         EPISODE__QUERY=2,
     )
     expected = train(cfg, tmp_path / "one")
-    runs = together(2, lambda: train(cfg, tmp_path / "two"), tmp_path)
+    runs = run_ranks(2, lambda: train(cfg, tmp_path / "two"), tmp_path)
     for results in runs:
         for key in ("images_trained", "steps_trained", "exemplars", "galleries"):
             assert results[key] == expected[key]
@@ -253,12 +253,12 @@ def refusal(cfg: Config, out: Path) -> str:
 @pytest.mark.slow
 def test_what_cannot_be_divided_is_refused(tmp_path: Path) -> None:
     odd = config(EPISODE__IDENTITIES=3, SYNTHETIC__TRAIN_IDENTITIES=12, BENCHMARK__TASKS_PER_DATASET=1)
-    for message in together(2, lambda: refusal(odd, tmp_path / "run"), tmp_path):
+    for message in run_ranks(2, lambda: refusal(odd, tmp_path / "run"), tmp_path):
         assert message == (
             "EPISODE.IDENTITIES make a batch of 9 images, which cannot be shared evenly by 2 processes; "
             "change it or the number of processes"
         )
-    for message in together(2, lambda: refusal(config(METHOD__NAME="mir"), tmp_path / "run"), tmp_path):
+    for message in run_ranks(2, lambda: refusal(config(METHOD__NAME="mir"), tmp_path / "run"), tmp_path):
         assert message.startswith("METHOD.NAME: mir computes gradients itself")
 
 
@@ -283,7 +283,7 @@ def test_who_is_left_alone_says_so_in_one_line(tmp_path: Path) -> None:
 
     def die_in_the_second_epoch() -> None:
         if os.environ["RANK"] == "1":
-            broken_off(config(), out, 1)
+            train_interrupted(config(), out, 1)
             os.kill(os.getpid(), signal.SIGKILL)
         with pytest.raises(InputError, match="another process of this run has died; .* with --resume"):
             train(config(), out)
@@ -292,6 +292,6 @@ def test_who_is_left_alone_says_so_in_one_line(tmp_path: Path) -> None:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    pids = [start(die_in_the_second_epoch, RANK=str(rank), LOCAL_RANK=str(rank), **common) for rank in range(2)]
-    assert [wait(pid) for pid in pids] == [0, -signal.SIGKILL]
+    pids = [fork_process(die_in_the_second_epoch, RANK=str(rank), LOCAL_RANK=str(rank), **common) for rank in range(2)]
+    assert [wait_for_exit(pid) for pid in pids] == [0, -signal.SIGKILL]
     train(config(), out, resume=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny import FEW, of_files, tiny_config
+from tiny import FEW, csv_config, tiny_config
 
 from lreid.training.run import train
 
@@ -34,7 +34,7 @@ def test_any_method_replays_exemplars(name: str, tmp_path: Path) -> None:
     assert sorted(memory["labels"].tolist()) == sorted(2 * list(range(12)))
 
 
-replayed = partial(of_files, **FEW, METHOD__NAME="bot_ft", TRAIN__EPOCHS=2, DATA__CACHE_GIB=0.0)
+replayed = partial(csv_config, **FEW, METHOD__NAME="bot_ft", TRAIN__EPOCHS=2, DATA__CACHE_GIB=0.0)
 
 
 def test_bad_images_are_no_exemplars(people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from processes import until
-from tiny import broken_off, words
+from processes import wait_until
+from tiny import as_arguments, train_interrupted
 
 import lreid
 from lreid.apps.publishing import publish
@@ -69,12 +69,12 @@ def test_from_images_to_a_model_by_name(benchmark: str, tmp_path: Path, monkeypa
     names = {"BENCHMARK.TRAIN": ["market1501", "cuhk_sysu_sub"], "BENCHMARK.UNSEEN": []}
     tasks = names if "order" in benchmark else {"BENCHMARK.TASKS_PER_DATASET": 2}
     keys = {"DATA.ROOT": tmp_path / "data"}
-    cfg = load_config([f"benchmarks/{benchmark}"], words(FAST, tasks, keys), report=False)
+    cfg = load_config([f"benchmarks/{benchmark}"], as_arguments(FAST, tasks, keys), report=False)
     assert cfg.MODEL.BACKBONE == "resnet50"
     assert cfg.INPUT.HEIGHT * cfg.INPUT.WIDTH >= 256 * 128
     run, zoo = tmp_path / "run", tmp_path / "zoo"
 
-    broken_off(cfg, run, epochs=1)  # in the second task
+    train_interrupted(cfg, run, epochs=1)  # in the second task
     results = train(cfg, run, resume=True)
     assert (len(results["loss_history"]), len(results["mAP"])) == (2, 2)  # of every epoch, of every task
     assert (results["config"]["EVAL.BACKEND"], results["config"]["EVAL.INDEX"]) == ("faiss", "flat")
@@ -96,14 +96,14 @@ def test_the_script_continues_where_it_was_killed(repository: Path, tmp_path: Pa
     places = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(sys.path)}
     small = {"MODEL.BACKBONE": "small", "INPUT.HEIGHT": 64, "INPUT.WIDTH": 32}
     steps = {"BENCHMARK.TASKS_PER_DATASET": 2, "TRAIN.EPOCHS": 20, "TRAIN.CHECKPOINT_MINUTES": 0}
-    command = ["sh", str(repository / "examples/from_market.sh"), "data", "mine", *words(FAST, small, steps)]
+    command = ["sh", str(repository / "examples/from_market.sh"), "data", "mine", *as_arguments(FAST, small, steps)]
     run = tmp_path / "runs/mine"
 
     with open(tmp_path / "first.txt", "w") as log:
         first = subprocess.Popen(
             command, cwd=tmp_path, env=os.environ | places, stdout=log, stderr=log, start_new_session=True
         )
-    until(lambda: (run / "checkpoints/last.pt").exists() or first.poll() is not None)
+    wait_until(lambda: (run / "checkpoints/last.pt").exists() or first.poll() is not None)
     assert first.poll() is None, (tmp_path / "first.txt").read_text()
     os.killpg(first.pid, signal.SIGKILL)
     first.wait()

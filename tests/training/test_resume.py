@@ -11,7 +11,7 @@ import clips
 import pytest
 import torch
 from PIL import Image
-from tiny import FEW, NETWORKS, BreakOff, broken_off, figures, of_files, tiny_config
+from tiny import FEW, NETWORKS, InterruptAfter, csv_config, reproducible_values, tiny_config, train_interrupted
 
 import lreid
 from lreid.build import benchmark_of
@@ -87,7 +87,7 @@ def test_every_method_goes_on_to_the_same_run(name: str, tmp_path: Path) -> None
     whole = train(cfg, tmp_path / "whole", observers={"copies": Copies(tmp_path / "whole")})
     last = load_checkpoint(tmp_path / "whole" / "checkpoints" / "task-03.pt")
     for copy in ("evaluated", "within"):
-        assert figures(train(cfg, tmp_path / copy, resume=True)) == figures(whole)
+        assert reproducible_values(train(cfg, tmp_path / copy, resume=True)) == reproducible_values(whole)
         again = load_checkpoint(tmp_path / copy / "checkpoints" / "task-03.pt")
         last["observers"] = again["observers"]  # without the one that copies
         assert [key for key in differing(last, again) if not key.startswith(CLOCKS)] == []
@@ -105,7 +105,7 @@ def test_a_checkpoint_without_what_a_method_needs_is_told(name: str, lost: str, 
         pytest.skip("the second task has a single teacher")
     short = {"METHOD__STYLE_STEPS": 1} if name in ("dkp_pp", "dask") else {}
     cfg = config(METHOD__NAME=name, TRAIN__EPOCHS=1, **short)
-    broken_off(cfg, tmp_path / "run", 1)
+    train_interrupted(cfg, tmp_path / "run", 1)
     (path,) = (tmp_path / "run" / "checkpoints").glob("task-01.pt")
     for other in set(path.parent.glob("*.pt")) - {path}:
         other.unlink()
@@ -153,8 +153,8 @@ def test_another_config_is_not_resumed(unbroken: Path) -> None:
 )
 def test_a_run_is_not_resumed_on_other_data(people: Path, tmp_path: Path, change: str, told: str) -> None:
     """Its figures would be of neither."""
-    cfg, index = of_files(people, **FEW), people / "index.csv"
-    broken_off(cfg, tmp_path / "run", 4)
+    cfg, index = csv_config(people, **FEW), people / "index.csv"
+    train_interrupted(cfg, tmp_path / "run", 4)
     rows = index.read_text().splitlines()
     if change == "half a gallery":
         rows = [row for place, row in enumerate(rows) if ",gallery," not in row or place % 2]
@@ -216,8 +216,8 @@ def test_other_epochs_go_on_to_the_same_figures(tmp_path: Path) -> None:
     assert course == [(*place, pytest.approx(rate)) for place, rate in zip(places, rates, strict=True)]
     for epochs in (3, 5):
         out = tmp_path / str(epochs)
-        broken_off(cfg, out, epochs)
-        assert figures(train(cfg, out, resume=True)) == figures(whole)
+        train_interrupted(cfg, out, epochs)
+        assert reproducible_values(train(cfg, out, resume=True)) == reproducible_values(whole)
 
 
 def test_a_resumed_run_writes_the_checkpoints_of_an_unbroken_one(
@@ -260,7 +260,7 @@ def test_a_resume_with_other_threads_is_reported_and_recorded(
             patch.setattr(torch, "get_num_threads", lambda now=now: now)
             if limit:
                 patch.setenv("ONEDNN_MAX_CPU_ISA", limit)
-            train(cfg, out, resume=True, observers={"break": BreakOff(epochs)})
+            train(cfg, out, resume=True, observers={"break": InterruptAfter(epochs)})
         lines.append([each.getMessage() for each in caplog.records if "(now " in each.getMessage()])
     assert [len(each) for each in lines] == [0, 0, 1, 1]
     assert f"threads {threads} (now {threads + 1})" in lines[2][0] and "instruction" not in lines[2][0]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tiny import FEW, ONE_TASK, broken_off, figures, of_files, tiny_config
+from tiny import FEW, ONE_TASK, csv_config, reproducible_values, tiny_config, train_interrupted
 from torch import nn
 
 from lreid.build import benchmark_of, method_of
@@ -32,7 +32,7 @@ from lreid.training import trainer
 from lreid.training.run import batching_of, run_folder_for, train
 
 pytestmark = pytest.mark.slow
-config, listed = partial(tiny_config, FEW), partial(of_files, **FEW)
+config, listed = partial(tiny_config, FEW), partial(csv_config, **FEW)
 
 
 def test_a_list_without_test_is_trained_on_without_figures(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_the_run_folder_keeps_its_contract(unbroken: Path) -> None:
 
 def test_the_same_seed_gives_the_same_figures(unbroken: Path, tmp_path: Path) -> None:
     expected = json.loads((unbroken / "results.json").read_text())
-    assert figures(train(config(), tmp_path / "again")) == figures(expected)
+    assert reproducible_values(train(config(), tmp_path / "again")) == reproducible_values(expected)
     other = train(config(SEED=1), tmp_path / "other")
     assert other["loss_history"] != expected["loss_history"]
 
@@ -122,7 +122,7 @@ def test_images_of_past_tasks_are_not_needed(people: Path, tmp_path: Path, monke
 
     out = tmp_path / "run"
     monkeypatch.setattr(DwoPP, "end_task", forgetful)
-    broken_off(listed(people, DATA__CACHE_GIB=0.0), out, 4)
+    train_interrupted(listed(people, DATA__CACHE_GIB=0.0), out, 4)
     results = train(listed(people, DATA__CACHE_GIB=0.0), out, resume=True)  # not to resume either
     assert results["tasks"] == ["a", "b", "c"] and len(results["mAP"]) == 3
     assert len(set(deleted)) == 48 and not list(people.glob("train*.png"))
@@ -133,7 +133,7 @@ def test_images_of_past_tasks_are_not_needed(people: Path, tmp_path: Path, monke
 
 
 def test_domains_one_after_the_other(people: Path, tmp_path: Path) -> None:
-    cfg = of_files(
+    cfg = csv_config(
         people,
         BENCHMARK__TRAIN=[f"csv:{people}/index.csv#{name}" for name in "ba"],
         BENCHMARK__UNSEEN=[f"csv:{people}/index.csv#c"],
@@ -230,7 +230,7 @@ def test_page_and_log_tell_how_far_a_run_is(tmp_path: Path, monkeypatch: pytest.
 
 def test_the_page_of_a_run_that_broke_off_waits_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trainer, "SHOWN_EVERY", 0.0)
-    broken_off(config(), tmp_path / "run", epochs=4)
+    train_interrupted(config(), tmp_path / "run", epochs=4)
     text = (tmp_path / "run" / "report.html").read_text()
     assert "Unfinished: 1 of 3 tasks" in text and "data-until=" not in text
 
@@ -336,7 +336,7 @@ def test_a_run_may_rank_through_an_index(tmp_path: Path) -> None:
     exact = train(config(EVAL__BACKEND="exact"), tmp_path / "exact")
     flat = train(config(), tmp_path / "flat")
     asked = {key: exact[key] for key in ("config", "command", "changed")}
-    assert figures(flat) | asked == figures(exact)
+    assert reproducible_values(flat) | asked == reproducible_values(exact)
     assert "rectangular AP, ranked by faiss-flat\n" in task_table(flat) and "rectangular AP\n" in task_table(exact)
     with pytest.raises(InputError, match=r"^EVAL.INDEX is 'IVF999,Flat', .* points .* should be at least as large"):
         train(config(EVAL__INDEX="IVF999,Flat"), tmp_path / "refused")

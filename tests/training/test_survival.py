@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 import torch
-from processes import start, wait
-from tiny import FEW, broken_off, figures, tiny_config
+from processes import fork_process, wait_for_exit
+from tiny import FEW, reproducible_values, tiny_config, train_interrupted
 
 from lreid.errors import InputError, OutOfMemory, Stopped
 from lreid.evaluation import Evaluator
@@ -34,7 +34,7 @@ config = partial(tiny_config, FEW, {"DEVICE": "cpu", "TRAIN.CHECKPOINT_STEPS": 1
 
 
 def outcome(folder: Path) -> dict[str, Any]:
-    return figures(json.loads((folder / "results.json").read_text()))
+    return reproducible_values(json.loads((folder / "results.json").read_text()))
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +54,7 @@ def _hangups_count() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("unbroken") / "run"
-    assert wait(start(lambda: train(config(), out) and None)) == 0
+    assert wait_for_exit(fork_process(lambda: train(config(), out) and None)) == 0
     return out
 
 
@@ -148,7 +148,7 @@ def test_the_checkpoint_before_a_damaged_one_is_used(
     unbroken: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     out = tmp_path / "run"
-    broken_off(config(), out, 5)
+    train_interrupted(config(), out, 5)
     last = out / "checkpoints" / "last.pt"
     assert (out / "checkpoints" / "previous.pt").exists()
     whole = bytearray(last.read_bytes())
@@ -338,7 +338,7 @@ def test_out_of_memory_names_the_keys_to_lower(
 
 def test_a_checkpoint_is_not_damaged_where_memory_ran_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor is the run taken up from the one before, which would overwrite it."""
-    broken_off(config(), tmp_path / "run", 5)
+    train_interrupted(config(), tmp_path / "run", 5)
     before = {path: path.read_bytes() for path in (tmp_path / "run" / "checkpoints").iterdir()}
     assert len(before) >= 2
 

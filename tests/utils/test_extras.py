@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
-from setup_file import extras_of, keywords_of
+from packaging_files import extras_of, setup_keywords
 
 from lreid.errors import InputError
 from lreid.utils.extras import Extra
@@ -108,7 +108,7 @@ def test_a_machine_gets_the_one_build_of_faiss_that_there_is_for_it(
     system: str, machine: str, build: str, repository: Path
 ) -> None:
     """Of faiss-gpu there are wheels for x86-64 Linux alone."""
-    wanted = [Requirement(text) for text in keywords_of(repository)["extras_require"]["gpu"]]
+    wanted = [Requirement(text) for text in setup_keywords(repository)["extras_require"]["gpu"]]
     here = {"sys_platform": system, "platform_machine": machine}
     chosen = [each.name for each in wanted if each.marker is None or each.marker.evaluate(here)]
     assert [name for name in chosen if name != "lreid"] == [build]

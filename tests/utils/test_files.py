@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 import filelock
 import pytest
 from power_cuts import Disk
-from processes import child
+from processes import start_python
 
 from lreid.errors import InputError
 from lreid.utils.files import (
@@ -166,7 +166,7 @@ def test_a_socket_or_a_folder_is_neither_written_into_nor_replaced(tmp_path: Pat
 def test_what_is_open_already_is_written_into(tmp_path: Path, name: str) -> None:
     """A file that the shell appends to keeps what was in it."""
     program = f"from lreid.utils.files import write_text; write_text({name!r}, 'text'); write_text({name!r}, ' twice')"
-    assert child(program).communicate()[0] == "text twice"
+    assert start_python(program).communicate()[0] == "text twice"
     (tmp_path / "log").write_text("before, ")
     with open(tmp_path / "log", "a") as log:
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
@@ -233,7 +233,7 @@ print("whole")
 
 @pytest.mark.slow
 def test_what_a_killed_process_left_goes_and_what_a_living_one_writes_stays(tmp_path: Path) -> None:
-    dead, alive = (child(WRITE, str(tmp_path / "a")) for _ in range(2))
+    dead, alive = (start_python(WRITE, str(tmp_path / "a")) for _ in range(2))
     for process in (dead, alive):
         assert process.stdout.readline() == "half\n"
     assert len(leftovers(tmp_path)) == len(leftovers(tmp_path, "a")) == 2 and not leftovers(tmp_path, "b")
@@ -264,7 +264,7 @@ if not os.fork():
     os._exit(0)
 time.sleep(600)
 """
-    holder = child(program, str(tmp_path / ".lock"))
+    holder = start_python(program, str(tmp_path / ".lock"))
     assert holder.stdout.readline() == "child\n"
     with pytest.raises(filelock.Timeout):
         lock(tmp_path / ".lock")

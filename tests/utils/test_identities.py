@@ -5,9 +5,9 @@ import logging
 import numpy as np
 import pytest
 import torch
-from compared import by_cosine, compared
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from protocol_inputs import cosines_and_labels, scores_and_labels
 
 from lreid.errors import InputError
 from lreid.retrieval import CameraNorm, evaluate, evaluate_image_to_track, open_set_rates, self_retrieval
@@ -131,7 +131,7 @@ def test_unknown_equals_nothing_in_an_evaluation(problem):
     tracks = np.arange(num_gallery)
     for scored in (
         lambda: evaluate(*features, *written),
-        lambda: evaluate_image_to_track(*compared(*features, *written), tracks),
+        lambda: evaluate_image_to_track(*scores_and_labels(*features, *written), tracks),
     ):
         if np.isnan(expected).all():
             with pytest.raises(InputError):
@@ -147,7 +147,7 @@ def test_unknown_equals_nothing_in_an_evaluation(problem):
                 other.append((row, column))
             elif cams[row] == -1 or cams[row] != gallery_cams[column]:
                 same.append((row, column))
-    for found, pairs in zip(pair_scores(*by_cosine(*features, *written)), (same, other), strict=True):
+    for found, pairs in zip(pair_scores(*cosines_and_labels(*features, *written)), (same, other), strict=True):
         cosines = [scores[pair] / np.linalg.norm(queries[pair[0]]) for pair in pairs]
         np.testing.assert_allclose(np.sort(found), np.sort(cosines), rtol=1e-6, atol=1e-7)
 
@@ -155,7 +155,7 @@ def test_unknown_equals_nothing_in_an_evaluation(problem):
 def test_a_query_of_unknown_identity_is_no_impostor():
     gallery, queries = np.eye(3), np.array([[1, 0.2, 0], [0.1, 0.2, 1.0], [0, 0.1, 1]])
     rates = [
-        open_set_rates(*by_cosine(queries[rows], gallery, ids, ["a", "b", "c"], None, None))
+        open_set_rates(*cosines_and_labels(queries[rows], gallery, ids, ["a", "b", "c"], None, None))
         for rows, ids in (([0, 1, 2], ["a", None, "c"]), ([0, 2], ["a", "c"]))
     ]
     assert rates[0] == rates[1]
@@ -178,4 +178,4 @@ def test_unknown_cameras_are_standardised_by_all_images():
 def test_an_image_without_a_track_is_refused():
     for tracks in ([0, None], ["a", "-1"]):
         with pytest.raises(InputError, match="gallery tracks: image 1"):
-            evaluate_image_to_track(*compared(np.eye(2), np.eye(2), [1, 2], [1, 2], [0, 0], [1, 1]), tracks)
+            evaluate_image_to_track(*scores_and_labels(np.eye(2), np.eye(2), [1, 2], [1, 2], [0, 0], [1, 1]), tracks)

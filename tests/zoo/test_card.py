@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pooch
 import pytest
-from entries import write_card
+from zoo_entries import write_card
 
 from lreid.errors import InputError
 from lreid.zoo import Card, cards, find, read_card

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from entries import write_card
+from zoo_entries import write_card
 
 from lreid.zoo import cards, find, published
 from lreid.zoo.catalogue import describe, markdown_page, table

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import safetensors.torch
 import torch
-from entries import card_of, write_card
-from faults import Faults
+from disk_faults import DiskFaults
 from power_cuts import Disk
-from processes import start, wait
+from processes import fork_process, wait_for_exit
+from zoo_entries import card_of, write_card
 
 from lreid.errors import InputError
 from lreid.utils.files import leftovers
@@ -221,7 +221,7 @@ def test_publishing_again_is_one_step(tmp_path: Path, first: str) -> None:
         for name, content in STRANGERS.items():
             (folder / name).write_bytes(content)
         old, names, told = versions_in(folder), set(os.listdir(folder)), ""
-        with Faults(folder, number, ("EIO", "ENOSPC")[number % 2]).patched() as faults:
+        with DiskFaults(folder, number, ("EIO", "ENOSPC")[number % 2]).patched() as faults:
             try:
                 write_entry(card_of(folder / "mine.json", VERSIONS[2]), VERSIONS[2])
             except InputError as error:
@@ -268,9 +268,9 @@ def test_an_entry_can_be_read_while_it_is_published_again_and_again(tmp_path: Pa
             _, state = read_entry(read_card(tmp_path / "mine.json"))
             assert VERSIONS[int(state["a"][0])] == safetensors.torch.save(state)
 
-    publishers, readers = [start(publish) for _ in range(2)], [start(read) for _ in range(2)]
-    assert [wait(pid) for pid in publishers] == [0, 0]
+    publishers, readers = [fork_process(publish) for _ in range(2)], [fork_process(read) for _ in range(2)]
+    assert [wait_for_exit(pid) for pid in publishers] == [0, 0]
     (tmp_path / "over").touch()
-    assert [wait(pid) for pid in readers] == [0, 0]
+    assert [wait_for_exit(pid) for pid in readers] == [0, 0]
     (tmp_path / "over").unlink()
     assert versions_in(tmp_path) <= {0.0, 1.0, 2.0} and len(os.listdir(tmp_path)) == 2  # nothing was killed

@@ -21,7 +21,7 @@ BUFFER = 1 << 16  # bytes that files collect before they are written
 
 
 @dataclass
-class Faults:
+class DiskFaults:
     """Lets one call below a folder fail.
 
     Attributes:
@@ -40,7 +40,7 @@ class Faults:
     failed: list[str] = field(default_factory=list)
 
     @contextlib.contextmanager
-    def patched(self) -> Iterator[Faults]:
+    def patched(self) -> Iterator[DiskFaults]:
         """Counts calls, and lets them fail, until the block ends."""
         plain_open = builtins.open
 

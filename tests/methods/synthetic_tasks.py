@@ -16,7 +16,7 @@ DRAWN = load_synthetic(
 PIDS = sorted({record.pid for record in DRAWN})
 
 
-def drawn_task(index: int) -> Task:
+def synthetic_task(index: int) -> Task:
     """Four identities with three images each."""
     labels = {pid: label for label, pid in enumerate(PIDS) if label // 4 == index}
     records = (Record(each.path, labels[each.pid], each.camid) for each in DRAWN if each.pid in labels)
@@ -49,9 +49,9 @@ def learn_from(method: Method, tasks: int, batches_of: Callable[[int], list[Batc
     torch.manual_seed(3)  # new rows of classifiers are drawn at every task
     history = []
     for index in range(tasks):
-        method.begin_task(drawn_task(index))
+        method.begin_task(synthetic_task(index))
         history += train(method, batches_of(index))
-        method.end_task(drawn_task(index))
+        method.end_task(synthetic_task(index))
     return history
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import safetensors.torch
 import yaml
-from checkpoints import write_checkpoint
+from example_files import write_checkpoint
 
 from lreid.checkpoint import load_checkpoint
 from lreid.config import leaves

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 from PIL import Image
-from tiny import FEW, TINY, words
+from tiny import FEW, TINY, as_arguments
 
 from lreid.build import model_of
 from lreid.checkpoint import save_checkpoint
@@ -17,21 +17,23 @@ from lreid.data.synthetic import draw, load_synthetic
 def write_checkpoint(path: Path, seed: int = 0, **overrides: object) -> Path:
     """The random weights that a seed gives, with the config of the tiny benchmark."""
     pairs = TINY | FEW | {"DEVICE": "cpu"} | {key.replace("__", "."): value for key, value in overrides.items()}
-    cfg = load_config([], words(pairs))
+    cfg = load_config([], as_arguments(pairs))
     torch.manual_seed(seed)
     save_checkpoint(path, {"model": model_of(cfg, pretrained=False).state_dict(), "config": cfg.dump()})
     return path
 
 
-def drawn_people(identities: int, images: int, distractors: int = 0, seed: int = 0, place: str = "plaza") -> DataSet:
+def synthetic_people(
+    identities: int, images: int, distractors: int = 0, seed: int = 0, place: str = "plaza"
+) -> DataSet:
     """Drawn images of a place, of people to search for."""
     counts = {"test_identities": identities, "images_per_identity": images, "distractors": distractors}
     return load_synthetic(place, train_identities=1, **counts, seed=seed)
 
 
-def write_world(folder: Path, *, identities: int, images: int) -> Path:
+def write_model_and_images(folder: Path, *, identities: int, images: int) -> Path:
     """``model.pt``, and drawn test images named as in Market-1501: queries in ``q/``, a gallery in ``g/``."""
-    drawn = drawn_people(identities, images, distractors=1)
+    drawn = synthetic_people(identities, images, distractors=1)
     write_images(folder / "q", drawn.query)
     write_images(folder / "g", drawn.gallery)
     write_checkpoint(folder / "model.pt")

@@ -30,7 +30,7 @@ FAULTS = """() => {
 }"""
 
 
-def faults_of(page: Any) -> list[str]:
+def layout_faults(page: Any) -> list[str]:
     """What is cut off or lies beside the screen, with all that can be opened opened."""
     page.eval_on_selector_all("details", "all => all.forEach(each => each.open = true)")
     return page.evaluate(FAULTS)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 
-def look_up_and_draw_once(patch: pytest.MonkeyPatch) -> None:
+def cache_reads_and_drawings(patch: pytest.MonkeyPatch) -> None:
     """A run reads the files of its config again and again, asks for versions and the commit, and draws images."""
     from lreid import config
     from lreid.data import synthetic

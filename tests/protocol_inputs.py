@@ -11,11 +11,11 @@ def labels_of(query_ids: Any, gallery_ids: Any, query_cams: Any, gallery_cams: A
     return Labels(query_ids, cameras[0]), Labels(gallery_ids, cameras[1])
 
 
-def compared(queries: Any, gallery: Any, *labels: Any, camera_filter: bool = True, **how: Any) -> Any:
+def scores_and_labels(queries: Any, gallery: Any, *labels: Any, camera_filter: bool = True, **how: Any) -> Any:
     """Scores and labels, of the first arguments of :func:`lreid.retrieval.evaluate`."""
     return scores_of(queries, gallery, **how), *labels_of(*labels, camera_filter)
 
 
-def by_cosine(queries: Any, gallery: Any, *labels: Any, camera_filter: bool = True, **how: Any) -> Any:
+def cosines_and_labels(queries: Any, gallery: Any, *labels: Any, camera_filter: bool = True, **how: Any) -> Any:
     """Likewise, cosine similarities."""
     return cosines_of(queries, gallery, **how), *labels_of(*labels, camera_filter)
