@@ -82,7 +82,6 @@ def _results(checkpoint: Path, test: ListedTest, rows: list[dict[str, Any]]) -> 
         "tests": [described(test)],
         "rows": rows,
         "cross_model": [],
-        "growth": [],
         "hardest": {},
         "notes": notes_on(test, rows[-1]),
     }

@@ -3,14 +3,12 @@
 import argparse
 import sys
 from collections.abc import Sequence
-from itertools import chain
 from pathlib import Path
 
 from lreid.config import leaves, load_config, recorded_config
 from lreid.errors import InputError
 from lreid.methods import method_class, method_defaults, method_names
 from lreid.report.groups import grouped, require_one_run_a_seed
-from lreid.report.growth import growth_in, growth_panels
 from lreid.report.identity_forgetting import Pictures
 from lreid.report.page import links_in, write_page, write_report
 from lreid.report.rendering import Panel, inside
@@ -30,11 +28,10 @@ def run(args: argparse.Namespace) -> None:
         require_one_run_a_seed(runs, folders)
     table = comparison_table(runs, args.format, each=args.each, cost=args.cost, switches=args.switches)
     print(table.rstrip("\n"))
-    growth = [growth_in(folder) for folder in folders]
     illustrated = [str(folder) for folder in folders if _shows_images(folder)]
-    for folder, entries in zip(folders, growth, strict=True):
+    for folder in folders:
         if str(folder) not in illustrated:
-            write_report(folder, growth_panels(entries))
+            write_report(folder)
     if illustrated and not args.images:
         print(
             f"pages that show images stay as they are: {', '.join(illustrated)}; pass --images to rewrite one",
@@ -43,12 +40,6 @@ def run(args: argparse.Namespace) -> None:
     if args.html or args.images:
         path = args.html or folders[0] / "report.html"
         sections, pictures = _images_of_runs(folders, runs, args.blur) if args.images else ([], Pictures())
-        if folders[1:]:
-            growth = [
-                [each | {"checkpoint": f"{folder.name} {each['checkpoint']}"} for each in entries]
-                for folder, entries in zip(folders, growth, strict=True)
-            ]
-        sections = [*growth_panels([*chain.from_iterable(growth)]), *sections]
         links = links_in(path.parent) if len(runs) == 1 else ()
         write_page(path, runs, folders=folders, pictures=pictures, more=sections, links=links)
 

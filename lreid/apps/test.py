@@ -31,7 +31,6 @@ from lreid.loading import Engine, load_model, model_config
 from lreid.models.embedder import Embedder
 from lreid.models.fingerprint import fingerprint
 from lreid.report import ranked
-from lreid.report.rendering import Panel
 from lreid.report.tables import cross_model_table, index_table, number, score_table
 from lreid.results import figures_of
 from lreid.retrieval.protocols import average_evaluations
@@ -64,7 +63,7 @@ def run(args: argparse.Namespace) -> None:
             config=args.config,
             overrides=overrides,
             images=(args.query, Path(args.gallery)) if args.query else args.csv,
-            extras=Extras(args.adapt_norm is not None, args.rerank, args.expand, args.cross_model, args.growth),
+            extras=Extras(args.adapt_norm is not None, args.rerank, args.expand, args.cross_model),
             blur=args.blur,
             engine=args.engine,
         )
@@ -72,7 +71,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _test_gallery(args: argparse.Namespace, checkpoints: Sequence[Path], overrides: Sequence[str]) -> None:
-    for name in ("config", "adapt_norm", "rerank", "expand", "cross_model", "growth", "blur"):
+    for name in ("config", "adapt_norm", "rerank", "expand", "cross_model", "blur"):
         if getattr(args, name) not in (None, False, []):
             raise InputError(
                 f"--{name.replace('_', '-')}: does not apply to a saved gallery ({args.gallery}); remove the option"
@@ -94,10 +93,6 @@ def _print(results: dict[str, Any]) -> None:
         print(f"\n{index_table(results)}")
     if results["cross_model"]:
         print(f"\n{cross_model_table(results)}")
-    if results["growth"]:
-        from lreid.report.growth import growth_table
-
-        print(f"\n{growth_table(results['growth'])}")
 
 
 @dataclass(frozen=True)
@@ -109,14 +104,12 @@ class Extras:
         rerank: whether to add a row with k-reciprocal re-ranking.
         expand: whether to add a row with expanded queries.
         cross_model: whether to search the gallery of every model with the queries of every model.
-        growth: whether to test random parts of the gallery, see :func:`lreid.retrieval.growth.gallery_growth`.
     """
 
     adapt_norm: bool = False
     rerank: bool = False
     expand: bool = False
     cross_model: bool = False
-    growth: bool = False
 
     def require_cameras(self, tests: Sequence[QueryGallery]) -> None:
         """If features are standardised per camera, require that the cameras of all test sets are known.
@@ -159,9 +152,8 @@ def score_checkpoints(
         The content of ``test.json``, with metrics in per cent. The list ``rows`` has a row per ``checkpoint``, ``test``
         and ``variant``, see :func:`lreid.evaluation.scoring.row_of`. A ``transductive`` variant uses all test images
         before it ranks. The list ``hardest`` contains the queries with the lowest AP by the last checkpoint. The entry
-        ``cross_model`` contains matrices ``mAP`` and ``rank1`` with a row per model that extracts queries. The entry
-        ``growth`` has the ``points`` of :func:`lreid.retrieval.growth.gallery_growth` for each ``checkpoint`` and
-        ``test``. Other keys are ``tests``, ``metric``, ``ap`` and ``notes``.
+        ``cross_model`` contains matrices ``mAP`` and ``rank1`` with a row per model that extracts queries. Other
+        keys are ``tests``, ``metric``, ``ap`` and ``notes``.
 
     Raises:
         InputError: a checkpoint, the config, the data or the combination of arguments is invalid.
@@ -186,7 +178,6 @@ def _scored(
 ) -> tuple[dict[str, Any], list[ranked.Section]]:
     """Return the content of ``test.json``, and page sections with the last checkpoint's hardest queries."""
     queries = _queries_of_all(suite, checkpoints) if extras.cross_model else {}
-    growth = []
     rows: list[dict[str, Any]] = []
     columns: dict[str, list[list[dict[str, float]]]] = {test.name: [] for test in suite.tests}
     hardest, sections, last = {}, [], list(checkpoints)[-1]
@@ -197,8 +188,6 @@ def _scored(
         logger.info("%s on %s: mAP %s", name, test.name, number(scored[0]["mAP"]))
         scores = (score(test, (queries_of_one, features[1])) for queries_of_one in of_all)
         columns[test.name].append([figures_of(average_evaluations(each)) for each in scores])
-        if extras.growth:
-            growth.append({"checkpoint": name, "test": test.name, "points": _growth(test, features, suite.device)})
         if name == last:
             rankings = hardest_rankings(test, features, count=SHOWN)
             sections.append(page_section(test, rankings, scored[0], blur))
@@ -211,7 +200,6 @@ def _scored(
         "tests": [described(test) for test in suite.loaded],
         "rows": rows,
         "cross_model": _matrices(columns, list(queries)),
-        "growth": growth,
         "hardest": hardest,
         "notes": _notes(rows, suite),
     }
@@ -324,21 +312,6 @@ def _rows(suite: _Suite, test: TestSet, features: Features, extras: Extras) -> l
     return rows
 
 
-def _growth(test: TestSet, features: Features, device: torch.device) -> list[dict[str, Any]]:
-    """On random parts of the gallery, measure mAP, Rank-1 and TPIR in per cent, and the threshold."""
-    from lreid.retrieval.growth import gallery_growth
-
-    if test.test.splits or test.test.tracks or test.test.single_shot:
-        raise InputError(f"--growth: {test.name} is tested with its own splits or tracks; remove the option")
-    points = []
-    for point in gallery_growth(features, *test.labels, metric=test.rules.metric, ap=test.rules.ap, device=device):
-        figures = point._asdict()
-        for key in ("mAP", "rank1", "true_positive_rate"):
-            figures[key] = [100 * value for value in figures[key]]
-        points.append(figures)
-    return points
-
-
 def _matrices(columns: dict[str, list[list[dict[str, float]]]], models: list[str]) -> list[dict[str, Any]]:
     """Combine columns, each of one gallery, into a matrix per test set; a row has the queries of one model."""
     return [
@@ -372,13 +345,8 @@ def _write_page(out: Path, name: str, results: dict[str, Any], sections: Sequenc
         f"Below each image are rank, {kind}, identity and camera. If the first image of the query's identity ranks "
         "lower, it is shown after a line.",
     ]
-    charts: Sequence[Panel] = ()
-    if results["growth"]:
-        from lreid.report.growth import growth_panels
-
-        charts = growth_panels(results["growth"])
     title = f"Ranked images, {name}"
-    ranked.write_ranked(out / "ranked.html", title, intro, sections, links=_links(out), more=charts)
+    ranked.write_ranked(out / "ranked.html", title, intro, sections, links=_links(out))
 
 
 def _checkpoints_in(paths: Sequence[Path]) -> list[Path]:

@@ -92,18 +92,14 @@ class Progress(NamedTuple):
         return f"{done}, {duration(self.left)} left"
 
 
-def write_report(run_dir: str | Path, more: Sequence[Panel] = ()) -> Path:
+def write_report(run_dir: str | Path) -> Path:
     """Write ``report.html`` into the folder of a finished or unfinished run, and return its path.
-
-    Args:
-        run_dir: folder of the run.
-        more: more sections for the page.
 
     Raises:
         InputError: there are no results, or the page cannot be written.
     """
     path = Path(run_dir) / "report.html"
-    write_page(path, [read_results(Path(run_dir) / "results.json")], more=more, links=links_in(path.parent))
+    write_page(path, [read_results(Path(run_dir) / "results.json")], links=links_in(path.parent))
     return path
 
 

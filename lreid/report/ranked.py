@@ -95,13 +95,7 @@ class Section:
 
 
 def write_ranked(
-    path: Path,
-    title: str,
-    intro: Sequence[str],
-    sections: Sequence[Section],
-    *,
-    links: Sequence[tuple[str, str]] = (),
-    more: Sequence[Panel] = (),
+    path: Path, title: str, intro: Sequence[str], sections: Sequence[Section], *, links: Sequence[tuple[str, str]] = ()
 ) -> None:
     """Write a page of rankings, atomically.
 
@@ -110,12 +104,11 @@ def write_ranked(
         intro: lines below the heading.
         sections: rankings.
         links: text and address of each link.
-        more: sections that follow the rankings.
 
     Raises:
         InputError: the page cannot be written; an existing page does not change.
     """
-    panels = anchored([*map(ranked_panel, sections), *more])
+    panels = anchored(map(ranked_panel, sections))
     write_text(path, render("ranked.html", title=title, intro=intro, links=links, panels=panels))
 
 

@@ -1,15 +1,12 @@
 """Testing checkpoints: rows, matrices, notes and page, against the pieces they are made of."""
 
 import json
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from example_files import synthetic_people, write_checkpoint, write_images
 
-from lreid.apps.cli import run_command
 from lreid.apps.test import Extras, score_checkpoints
 from lreid.build import benchmark_of, evaluator_of
 from lreid.checkpoint import load_checkpoint
@@ -17,7 +14,6 @@ from lreid.config import config_from_text
 from lreid.errors import InputError
 from lreid.loading import load_model
 from lreid.models.fingerprint import fingerprint
-from lreid.report.growth import growth_in
 from lreid.report.page import links_in
 from lreid.retrieval import CameraNorm, evaluate
 from lreid.retrieval.rerank import KReciprocal, expand_queries
@@ -34,7 +30,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def everything(run: Path) -> dict:
-    return score_checkpoints([run], extras=Extras(True, True, True, cross_model=True, growth=True))
+    return score_checkpoints([run], extras=Extras(True, True, True, cross_model=True))
 
 
 def features(run: Path, task: int) -> tuple:
@@ -68,32 +64,6 @@ def test_a_run_folder_is_tested_after_every_task_as_in_training(run: Path, every
         f"task-{task:02d}": str(run / "checkpoints" / f"task-{task:02d}.pt") for task in (1, 2)
     }
     assert row(everything, "task-01", "plain")["mAP"] != row(everything, "task-02", "plain")["mAP"]
-
-
-def test_the_growth_of_the_gallery_ends_with_the_figures_of_all_of_it(run: Path, everything: dict) -> None:
-    for each, task in zip(everything["growth"], ("task-01", "task-02"), strict=True):
-        whole, plain = each["points"][-1], row(everything, task, "plain")
-        assert each["checkpoint"] == task and whole["identities"] > each["points"][0]["identities"]
-        assert (whole["mAP"][0], whole["rank1"][0]) == pytest.approx((plain["mAP"], plain["rank1"]))
-        assert whole["threshold"][0] == plain["open_set"][0]["threshold"]
-
-
-def test_a_report_shows_the_growth_that_was_measured(
-    run: Path, everything: dict, run_folder: Callable, results: Callable, tmp_path: Path
-) -> None:
-    first, second = run_folder(results()), tmp_path / "second"
-    assert growth_in(run) == json.loads(json.dumps(everything["growth"]))
-    shutil.copytree(run / "test", first / "test")
-    shutil.copytree(first, second, ignore=shutil.ignore_patterns("second"))
-    (second / "results.json").write_text(json.dumps(results(seed=1)))
-    assert run_command("report", [str(first), str(second), "--html", str(first / "both.html")]) == 0
-    assert "Growth of the gallery, plaza" in (first / "report.html").read_text()
-    names = [f"{folder.name} {each['checkpoint']}" for folder in (first, second) for each in everything["growth"]]
-    page = (first / "both.html").read_text()
-    assert all(name in page for name in names)
-    next(second.rglob("test.json")).write_text('{"growth": [1]}')
-    with pytest.raises(InputError, match=r"test\.json"):
-        growth_in(second)
 
 
 def test_variants_are_rows_of_their_own(run: Path, everything: dict) -> None:

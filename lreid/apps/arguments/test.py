@@ -37,11 +37,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also report the mAP for each pair of a model that extracts the queries and a model of the gallery",
     )
-    parser.add_argument(
-        "--growth",
-        action="store_true",
-        help="also test on random parts of the gallery of increasing size, and draw charts",
-    )
     option(parser, "--engine", ENGINE, "torch", choices=ENGINES)
     parser.add_argument("--blur", action="store_true", help="blur the images on the page")
 
