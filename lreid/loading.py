@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 import torch
 import yaml
@@ -28,17 +28,15 @@ if TYPE_CHECKING:
     from lreid.models.exported import OnnxEmbedder
 
 
-Engine = Literal["torch", "onnx"]
-ENGINES: tuple[Engine, ...] = get_args(Engine)
 HUB = "hub:"  # prefix for repositories on Hugging Face's hub
 
 
-def load_model(source: str | Path, device: str | torch.device = "auto", *, engine: Engine = "torch") -> Embedder:
+def load_model(source: str | Path, device: str | torch.device = "auto") -> Embedder:
     """Load a trained network in evaluation mode; its method ``extract`` computes features of images.
 
-    On all devices and with all engines, the features are the same up to float32 rounding. The model's
-    :func:`~lreid.models.fingerprint.fingerprint` does not depend on the device or the engine. A gallery that was built
-    on one device can therefore be searched on another.
+    On all devices, the features are the same up to float32 rounding, and the model's
+    :func:`~lreid.models.fingerprint.fingerprint` is the same. A gallery that was built on one device can therefore be
+    searched on another.
 
     Args:
         source: one of these sources: a checkpoint ``.pt`` of a run; ``zoo:NAME`` for an entry of the zoo (see
@@ -47,14 +45,10 @@ def load_model(source: str | Path, device: str | torch.device = "auto", *, engin
             ``.safetensors`` or ``.onnx`` file; ``hub:OWNER/NAME`` or ``hub:OWNER/NAME@REVISION`` for a repository on
             Hugging Face's hub with exactly one such file.
         device: ``auto`` (a GPU if there is one), ``cpu``, ``cuda:1`` …
-        engine: ``torch``, or ``onnx`` for onnxruntime on the CPU.
 
     Raises:
-        InputError: the file or entry is missing, damaged, or not a model of lreid; or the device or engine cannot be
-            used.
+        InputError: the file or entry is missing, damaged, or not a model of lreid; or the device cannot be used.
     """
-    if engine not in ENGINES:
-        raise ArgumentError("engine", f"is {engine!r}; use {' or '.join(ENGINES)}")
     if not isinstance(source, (str, os.PathLike)) or not str(source):
         raise ArgumentError("source", "is not the name of a model; call load_model('zoo:people') or give a file")
     if str(source).lower().endswith(IMAGES_AND_VIDEOS):
@@ -64,16 +58,12 @@ def load_model(source: str | Path, device: str | torch.device = "auto", *, engin
         raise ArgumentError("source", f"{source}: is a web address; download the model and pass its file")
     lasting = lasting_name(source)
     source = single_file(source)
-    if engine == "onnx" or _is_onnx(source):
+    if _is_onnx(source):
         if str(device) not in ("auto", "cpu"):
-            raise ArgumentError("device", f"is {device}, but engine onnx computes on the CPU; use cpu")
+            raise ArgumentError("device", f"is {device}, but an ONNX file runs on the CPU; use cpu")
         device = "cpu"
     place = pick_device(str(device))
     model = _onnx_model(source) if _is_onnx(source) else _torch_model(source)
-    if engine == "onnx":
-        from lreid.export.engine import onnx_model  # imports the exporter, which takes a second
-
-        model = onnx_model(model)
     model.source = lasting
     model.inference = Inference()
     return model.to(place)

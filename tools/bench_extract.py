@@ -3,9 +3,9 @@
     python tools/bench_extract.py                                # zoo:people, 500 images, one thread
     python tools/bench_extract.py --images 100 --rounds 5 --threads 2
 
-The engines torch and onnx are the engines of lreid.load_model. The engine plain is torch in batches of 128 images, as
-in training. Every engine runs in a separate process. Ratios compare medians of CPU time, because other programs affect
-CPU time less than wall time.
+The engine torch is the model of lreid.load_model, and the engine onnx is its ONNX file, which onnxruntime runs. The
+engine plain is torch in batches of 128 images, as in training. Every engine runs in a separate process. Ratios compare
+medians of CPU time, because other programs affect CPU time less than wall time.
 """
 
 import argparse
@@ -34,19 +34,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Measure every engine, and print one line per engine."""
+    from lreid.export import export
     from lreid.loading import load_model
 
     engines = ["onnx", "torch", *["plain"] * args.plain]
-    load_model(args.checkpoint, "cpu", engine="onnx")  # exports the model if needed
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as models:
         write_images(Path(folder), args.images)
+        file = str(Path(models, "model.onnx"))
+        export(load_model(args.checkpoint, "cpu"), file)
         context = get_context("spawn")
         pipes: dict[str, Connection] = {}
         for engine in engines:
             pipes[engine], other = context.Pipe()
-            context.Process(
-                target=work, args=(other, args.checkpoint, engine, folder, args.threads), daemon=True
-            ).start()
+            source = file if engine == "onnx" else args.checkpoint
+            context.Process(target=work, args=(other, source, engine, folder, args.threads), daemon=True).start()
         features = {engine: pipes[engine].recv() for engine in engines}
         plain = load_model(args.checkpoint, "cpu")  # in this process, so that it does not add to an engine's memory
         plain.inference = None
@@ -92,7 +93,7 @@ def work(pipe: Connection, source: str, engine: str, folder: str, threads: int) 
 
     torch.set_num_threads(threads)
     files = sorted(Path(folder).iterdir())
-    model = load_model(source, "cpu", engine="onnx" if engine == "onnx" else "torch")
+    model = load_model(source, "cpu")
     if engine == "plain":
         model.inference = None
     few = files[: 2 * images_per_pass(model.height, model.width)]

@@ -1,6 +1,7 @@
 """The command ``lreid export``."""
 
 import argparse
+import tempfile
 import time
 from collections import Counter
 from pathlib import Path
@@ -11,6 +12,7 @@ from lreid.errors import InputError
 from lreid.export import export, export_for
 from lreid.export.int8 import export_int8
 from lreid.loading import load_model, model_config
+from lreid.models.embedder import Embedder
 from lreid.retrieval import evaluate
 from lreid.utils.files import list_folder
 
@@ -42,23 +44,26 @@ def run(args: argparse.Namespace) -> None:
     size = sum(each.stat().st_size for each in parts) / 2**20
     print(f"{args.out}: {model.name}, {model.height} x {model.width} pixels to {model.dim} numbers, {size:.1f} MiB;")
     if listed:
-        print(_cost(args.model, args.out, listed))
+        print(_cost(model, args.out, listed))
     else:
         print(f"its features differ from the model's by at most {difference:.0e} of the largest number in them")
 
 
-def _cost(source: str, file: Path, images: list[Listed]) -> str:
+def _cost(model: Embedder, file: Path, images: list[Listed]) -> str:
     """Compare the accuracy and speed of an 8-bit file with its float32 model on images, both in onnxruntime.
 
     Each image is a query, and all other images of all cameras are the gallery. The images include those that calibrated
     the 8-bit file.
     """
     paths, seconds, features = [image.path for image in images], [], []
-    for model in (load_model(source, "cpu", engine="onnx"), load_model(file)):
-        model.extract(paths[:8])
-        start = time.process_time()
-        features.append(model.extract(paths, normalize=True))
-        seconds.append(time.process_time() - start)
+    with tempfile.TemporaryDirectory() as folder:
+        float32 = Path(folder, "float32.onnx")
+        export(model, float32)
+        for exported in (load_model(float32), load_model(file)):
+            exported.extract(paths[:8])
+            start = time.process_time()
+            features.append(exported.extract(paths, normalize=True))
+            seconds.append(time.process_time() - start)
     cosines = (features[0] * features[1]).sum(1)
     names = [image.identity for image in images]
     text = f"cosine similarity with the model's features: mean {cosines.mean():.3f}, minimum {cosines.min():.3f}\n"

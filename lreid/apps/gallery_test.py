@@ -20,7 +20,7 @@ from lreid.gallery.image_list import SearchImage, list_images, read_images, requ
 from lreid.gallery.named_gallery import NamedGallery
 from lreid.gallery.scoring import GallerySearch
 from lreid.gallery.store import Rows
-from lreid.loading import Engine, model_config
+from lreid.loading import model_config
 from lreid.utils.files import write_text
 from lreid.utils.identities import UNKNOWN
 
@@ -29,13 +29,7 @@ logger = logging.getLogger("lreid")
 
 @naming_keys(**ARGUMENTS)
 def score_gallery(
-    where: str,
-    query: Path,
-    *,
-    checkpoint: Path | None = None,
-    out: Path,
-    overrides: Sequence[str] = (),
-    engine: Engine = "torch",
+    where: str, query: Path, *, checkpoint: Path | None = None, out: Path, overrides: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Search a gallery with labelled queries, score the matches, and write ``test.json`` to the folder ``out``.
 
@@ -44,7 +38,6 @@ def score_gallery(
         query: folder or CSV file, see :func:`lreid.gallery.list_images`.
         checkpoint: file of the gallery's model, if the file was moved.
         overrides: ``KEY VALUE`` pairs for the config of the model; only ``EVAL`` and ``DEVICE`` keys have an effect.
-        engine: see :func:`lreid.load_model`.
 
     Returns:
         Results in the form of :func:`lreid.apps.test.score_checkpoints`, with a row ``gallery KIND``. If the gallery
@@ -54,7 +47,7 @@ def score_gallery(
     named = NamedGallery.load(where)
     cfg = model_config(checkpoint or named.checkpoint, overrides)
     check_values(cfg)
-    model = named.model(checkpoint, cfg.DEVICE, engine)
+    model = named.model(checkpoint, cfg.DEVICE)
     listed = _named(query, Sources(cfg.DATA.ROOT, pattern=cfg.DATA.PATTERN))
     _, images = read_images(listed, model, named.gallery.about.names, skip_bad=cfg.DATA.SKIP_BAD_IMAGES)
     require_some(images)

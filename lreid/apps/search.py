@@ -15,7 +15,7 @@ from lreid.utils.reading import escaped
 FEW = 3  # maximum number of queries for which a line per query is printed
 OVER_LIMIT = 3  # exit status of check if no option is within the limits
 ARGUMENTS = """
-    adapt_norm camera cross_model device engine false_accept_rate identity kind other_cameras pattern restart root
+    adapt_norm camera cross_model device false_accept_rate identity kind other_cameras pattern restart root
     shards top
 """
 OPTIONS = {name: f"--{name.replace('_', '-')}" for name in ARGUMENTS.split()}
@@ -53,7 +53,6 @@ def _build(args: argparse.Namespace) -> None:
         adapt_norm=args.adapt_norm is not None,
         skip_bad=args.skip_bad,
         device=args.device,
-        engine=args.engine,
     )
     print(f"{args.gallery}: {counted(len(named.gallery), 'image')} of {who(images)}")
 
@@ -67,9 +66,7 @@ def _add(args: argparse.Namespace) -> None:
     images = list_images(
         args.images, "gallery", _sources(args), identities=not args.no_identities, identity=args.identity
     )
-    added = commands.add(
-        args.gallery, images, checkpoint=args.checkpoint, skip_bad=args.skip_bad, device=args.device, engine=args.engine
-    )
+    added = commands.add(args.gallery, images, checkpoint=args.checkpoint, skip_bad=args.skip_bad, device=args.device)
     print(
         f"{args.gallery}: {counted(added, 'image')} added, {len(images) - added} already in it or skipped; they show "
         f"{who(images)}"
@@ -91,7 +88,6 @@ def _calibrate(args: argparse.Namespace) -> None:
         checkpoint=args.checkpoint,
         skip_bad=args.skip_bad,
         device=args.device,
-        engine=args.engine,
     )
     rate = f"{100 * args.false_accept_rate:g} %"
     print(f"{args.gallery}: threshold {calibration['threshold']:.4f}, which at most {rate} of impostors reach")
@@ -122,7 +118,6 @@ def _query(args: argparse.Namespace) -> None:
         checkpoint=args.checkpoint,
         cross_model=args.cross_model,
         device=args.device,
-        engine=args.engine,
     )
     write_findings(results, args.out, blur=args.blur)
     if len(results["queries"]) <= FEW:
@@ -137,9 +132,7 @@ def _query(args: argparse.Namespace) -> None:
 def _compare(args: argparse.Namespace) -> None:
     from lreid.gallery.comparison import compare, said
 
-    comparison = compare(
-        args.images, checkpoint=args.checkpoint, where=args.gallery, device=args.device, engine=args.engine
-    )
+    comparison = compare(args.images, checkpoint=args.checkpoint, where=args.gallery, device=args.device)
     for pair in comparison["pairs"]:
         print(f"{pair['images'][0]}, {pair['images'][1]}: {said(pair, comparison)}")
     for note in comparison["notes"]:
@@ -158,7 +151,7 @@ def _check(args: argparse.Namespace) -> int | None:
     require_writable(args.out / release_page.PAGE)
     comparison = release_check.check(
         args.gallery,
-        release_check.Models(args.new, args.checkpoint, args.device, args.engine),
+        release_check.Models(args.new, args.checkpoint, args.device),
         list_images(args.images, "query", _sources(args)),
         limits,
         out=args.out,
@@ -183,12 +176,7 @@ def _reindex(args: argparse.Namespace) -> None:
     from lreid.gallery import versions
 
     report = versions.reindex(
-        args.gallery,
-        args.checkpoint,
-        skip_bad=args.skip_bad,
-        restart=args.restart,
-        device=args.device,
-        engine=args.engine,
+        args.gallery, args.checkpoint, skip_bad=args.skip_bad, restart=args.restart, device=args.device
     )
     print(
         f"{args.gallery}: {counted(report['images'], 'image')} with features of the new model, {report['extracted']} "

@@ -27,7 +27,7 @@ from lreid.evaluation.hardest import Ranking, hardest_rankings
 from lreid.evaluation.scoring import described, notes_on, row_of, score
 from lreid.evaluation.test_set import ListedTest, TestSet
 from lreid.gallery.store import SCHEME
-from lreid.loading import Engine, load_model, model_config
+from lreid.loading import load_model, model_config
 from lreid.models.embedder import Embedder
 from lreid.models.fingerprint import fingerprint
 from lreid.report import ranked
@@ -65,7 +65,6 @@ def run(args: argparse.Namespace) -> None:
             images=(args.query, Path(args.gallery)) if args.query else args.csv,
             extras=Extras(args.adapt_norm is not None, args.rerank, args.expand, args.cross_model),
             blur=args.blur,
-            engine=args.engine,
         )
     )
 
@@ -82,9 +81,7 @@ def _test_gallery(args: argparse.Namespace, checkpoints: Sequence[Path], overrid
 
     checkpoint = checkpoints[0] if checkpoints else None
     out = args.out or Path(f"{args.gallery.removeprefix(SCHEME).strip('/').split('/')[-1]}-test")
-    _print(
-        score_gallery(args.gallery, args.query, checkpoint=checkpoint, out=out, overrides=overrides, engine=args.engine)
-    )
+    _print(score_gallery(args.gallery, args.query, checkpoint=checkpoint, out=out, overrides=overrides))
 
 
 def _print(results: dict[str, Any]) -> None:
@@ -132,7 +129,6 @@ def score_checkpoints(
     images: tuple[Path, Path] | Path | None = None,
     extras: Extras = Extras(),
     blur: bool = False,
-    engine: Engine = "torch",
 ) -> dict[str, Any]:
     """Score the models of checkpoints and write ``test.json`` and ``ranked.html``.
 
@@ -146,7 +142,6 @@ def score_checkpoints(
         images: folders of queries and gallery (see :func:`lreid.data.listing.folders_test`), or a CSV file with the
             splits query and gallery (see :func:`lreid.data.listing.csv_tests`).
         blur: whether to blur the images on the page.
-        engine: see :func:`lreid.load_model`.
 
     Returns:
         The content of ``test.json``, with metrics in per cent. The list ``rows`` has a row per ``checkpoint``, ``test``
@@ -164,7 +159,7 @@ def score_checkpoints(
     tested = cfg.BENCHMARK.NAME if gallery is None else _short(gallery)
     out = out or _default_folder(next(iter(checkpoints.values()))) / tested
     require_writable(out / "test.json")
-    suite = _Suite(cfg, _tests_of(cfg, images), engine)
+    suite = _Suite(cfg, _tests_of(cfg, images))
     extras.require_cameras(suite.tests)
     results, sections = _scored(suite, checkpoints, extras, blur)
     write_text(out / "test.json", json.dumps(results, indent=1) + "\n")
@@ -209,13 +204,13 @@ def _scored(
 class _Suite:
     """The test sets of a test, with their images at the input size of a model."""
 
-    def __init__(self, cfg: CfgNode, tests: Sequence[QueryGallery], engine: Engine) -> None:
-        self.cfg, self.tests, self.engine = cfg, tests, engine
+    def __init__(self, cfg: CfgNode, tests: Sequence[QueryGallery]) -> None:
+        self.cfg, self.tests = cfg, tests
         self.device, self.index = pick_device(cfg.DEVICE), index_of(cfg)
         self.evaluators: dict[tuple[int, int], Evaluator] = {}
 
     def ready(self, path: Path) -> Embedder:
-        return load_model(path, self.cfg.DEVICE, engine=self.engine).to(memory_format=torch.channels_last)
+        return load_model(path, self.cfg.DEVICE).to(memory_format=torch.channels_last)
 
     def evaluator(self, model: Embedder) -> Evaluator:
         size = (model.height, model.width)

@@ -25,7 +25,6 @@ from lreid.utils.files import require_writable
 from lreid.utils.identities import UNKNOWN
 
 if TYPE_CHECKING:  # commands that need no network start without torch
-    from lreid.loading import Engine
     from lreid.models.embedder import Embedder
 
 logger = logging.getLogger("lreid")
@@ -53,7 +52,6 @@ def build(
     adapt_norm: bool = False,
     skip_bad: bool = False,
     device: str = "auto",
-    engine: Engine = "torch",
 ) -> NamedGallery:
     """Build a gallery of images and save it.
 
@@ -64,7 +62,7 @@ def build(
         layout: storage options of the gallery.
         adapt_norm: whether to standardise features per camera, by statistics of these images, which the gallery stores.
         skip_bad: whether to leave out images that cannot be read.
-        device, engine: see :func:`lreid.load_model`.
+        device: see :func:`lreid.load_model`.
 
     Raises:
         InputError: the gallery already exists, or an argument is invalid; nothing is written.
@@ -81,7 +79,7 @@ def build(
     from lreid.loading import load_model
     from lreid.models.fingerprint import fingerprint
 
-    model = load_model(checkpoint, device, engine=engine)
+    model = load_model(checkpoint, device)
     images, pixels = read_images(images, model, {}, skip_bad=skip_bad)
     require_some(pixels)
     flip = flips(checkpoint)
@@ -105,14 +103,13 @@ def add(
     checkpoint: Path | None = None,
     skip_bad: bool = False,
     device: str = "auto",
-    engine: Engine = "torch",
 ) -> int:
     """Add only images that a gallery lacks; their features are normalised like the gallery's features.
 
     Args:
         images: images from :func:`list_images`.
         checkpoint: the file of the gallery's model, if the file was moved.
-        skip_bad, device, engine: see :func:`build`.
+        skip_bad, device: see :func:`build`.
 
     Returns:
         Number of added images.
@@ -125,7 +122,7 @@ def add(
     images = [image for image, present in zip(images, enrolled, strict=True) if not present]
     if not images:
         return 0
-    model = named.model(checkpoint, device, engine)
+    model = named.model(checkpoint, device)
     images, pixels = read_images(images, model, named.gallery.about.names, skip_bad=skip_bad)
     if images:
         named.add(model, images, pixels)
@@ -180,7 +177,6 @@ def calibrate(
     checkpoint: Path | None = None,
     skip_bad: bool = False,
     device: str = "auto",
-    engine: Engine = "torch",
 ) -> dict[str, Any]:
     """Set the threshold of a gallery from labelled images, see :meth:`lreid.gallery.Gallery.calibrate`.
 
@@ -189,7 +185,7 @@ def calibrate(
         images: images from :func:`list_images`, which may show people who are not enrolled. Images without an identity
             are skipped.
         false_accept_rate: share of impostors that may reach the threshold, in [0, 1).
-        checkpoint, skip_bad, device, engine: see :func:`add`.
+        checkpoint, skip_bad, device: see :func:`add`.
 
     Returns:
         A dictionary with ``threshold``, ``false_accept_rate`` and the number of ``images``. The entry ``known`` is the
@@ -207,7 +203,7 @@ def calibrate(
             f"{where}: a threshold needs images with identities; name folders after people, name files like "
             "0002_c1.jpg, or write a CSV file"
         )
-    model, gallery = named.model(checkpoint, device, engine), named.gallery
+    model, gallery = named.model(checkpoint, device), named.gallery
     labelled, pixels = read_images(labelled, model, gallery.about.names, skip_bad=skip_bad)
     require_some(pixels)
     features, (paths, who, *_) = named.extract(model, pixels), columns(labelled)
@@ -272,7 +268,6 @@ def query(
     cross_model: bool = False,
     sources: Sources = Sources(),  # noqa: B008 (frozen)
     device: str = "auto",
-    engine: Engine = "torch",
 ) -> dict[str, Any]:
     """Search a gallery with images.
 
@@ -283,7 +278,7 @@ def query(
         cross_model: whether to use another model with compatible features. Features of another model are not normalised
             per camera, because the gallery's statistics belong to the gallery's model.
         sources: pattern for paths in folders, and root folder of the image paths in CSV files.
-        device, engine: see :func:`lreid.load_model`.
+        device: see :func:`lreid.load_model`.
 
     Returns:
         The content of ``matches.json``: ``gallery``; the number of ``images`` in the gallery; ``threshold``,
@@ -300,7 +295,7 @@ def query(
     about, listed = named.gallery.about, _queries(named, images, wanted, sources)
     # An unknown name in the filter raises an error here, before anything is computed.
     wanted = replace(wanted, only=wanted.only.numbered(named.number_of))
-    model = named.model(checkpoint, device, engine, any_model=cross_model)
+    model = named.model(checkpoint, device, any_model=cross_model)
     paths, matches = _matches(named, listed, wanted, model, checkpoint, cross_model=cross_model)
     expected = _expected(named, images, paths, sources)
     return {

@@ -14,19 +14,14 @@ from lreid.errors import InputError
 from lreid.gallery.findings import too_few
 from lreid.gallery.image_list import SearchImage, read_images
 from lreid.gallery.named_gallery import NamedGallery, extract, flips
-from lreid.loading import Engine, load_model
+from lreid.loading import load_model
 from lreid.utils.identities import UNKNOWN
 
 MOST_IMAGES = 1000  # maximum number of gallery images whose pairs are used to estimate a false accept rate
 
 
 def compare(
-    images: Sequence[Path],
-    *,
-    checkpoint: Path | None = None,
-    where: str | None = None,
-    device: str = "auto",
-    engine: Engine = "torch",
+    images: Sequence[Path], *, checkpoint: Path | None = None, where: str | None = None, device: str = "auto"
 ) -> dict[str, Any]:
     """Compare the cosine similarity of every pair of images with the threshold of a model or a gallery.
 
@@ -38,7 +33,7 @@ def compare(
         checkpoint: the model, or None for the gallery's model. Without a gallery, None means zoo:people for upright
             images and zoo:vehicles for others.
         where: place of the gallery whose model and threshold are used.
-        device, engine: see :func:`lreid.load_model`.
+        device: see :func:`lreid.load_model`.
 
     Returns:
         A dictionary with ``pairs``; the ``threshold`` with its ``false_accept_rate`` and ``true_positive_rate`` (None
@@ -55,12 +50,12 @@ def compare(
     listed = [SearchImage(str(each), None, None) for each in images]
     if where is not None:
         named = NamedGallery.load(where)
-        model = named.model(checkpoint, device, engine)
+        model = named.model(checkpoint, device)
         features = named.extract(model, read_images(listed, model, named.gallery.about.names)[1])
         threshold, impostors = _of_gallery(named), _impostor_scores(named)
     else:
         source = str(checkpoint or _model_for(images))
-        model = load_model(source, device, engine=engine)
+        model = load_model(source, device)
         features = extract(model, read_images(listed, model, {})[1], flips(Path(source)))
         threshold, impostors = _of_model(source), None
     return {"pairs": list(_pairs(images, features, threshold["threshold"], impostors)), **threshold}

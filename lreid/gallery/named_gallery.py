@@ -18,7 +18,6 @@ from lreid.gallery.store import Place
 from lreid.utils.identities import UNKNOWN
 
 if TYPE_CHECKING:
-    from lreid.loading import Engine
     from lreid.models.embedder import Embedder
     from lreid.retrieval.camera_norm import CameraNorm
 
@@ -116,9 +115,7 @@ class NamedGallery:
         arrays = {"checkpoint": np.array([lasting_name(checkpoint)]), "flip": np.array([flip])}
         return arrays | (norm.to_arrays() if norm else {})
 
-    def model(
-        self, checkpoint: Path | None, device: str, engine: Engine = "torch", *, any_model: bool = False
-    ) -> Embedder:
+    def model(self, checkpoint: Path | None, device: str, *, any_model: bool = False) -> Embedder:
         """Load the gallery's model from its original file, or from ``checkpoint`` if given.
 
         Raises:
@@ -129,7 +126,7 @@ class NamedGallery:
         from lreid.models.fingerprint import fingerprint
 
         checkpoint = checkpoint or self.checkpoint
-        model = load_model(checkpoint, device, engine=engine)
+        model = load_model(checkpoint, device)
         if not any_model and fingerprint(model) != self.gallery.about.model:
             if getattr(model, "origin", None) == self.gallery.about.model:
                 raise InputError(

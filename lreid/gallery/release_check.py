@@ -18,7 +18,7 @@ from lreid.gallery.named_gallery import NamedGallery, extract, flips
 from lreid.gallery.scoring import GallerySearch
 from lreid.gallery.store import Rows, place_of
 from lreid.gallery.versions import extract_beside, migrate
-from lreid.loading import Engine, load_model
+from lreid.loading import load_model
 from lreid.models.embedder import Embedder
 from lreid.models.fingerprint import fingerprint
 from lreid.retrieval.arrays import as_features, unit_rows
@@ -133,13 +133,12 @@ class Models(NamedTuple):
     Attributes:
         new: checkpoint of the new model.
         old: file of the gallery's model, if the file was moved.
-        device, engine: see :func:`lreid.load_model`.
+        device: see :func:`lreid.load_model`.
     """
 
     new: Path
     old: Path | None = None
     device: str = "auto"
-    engine: Engine = "torch"
 
 
 @dataclass(frozen=True)
@@ -203,8 +202,8 @@ def check(
     """
     named = NamedGallery.load(where)
     listed, rate = _labelled(named, images)
-    new = load_model(models.new, models.device, engine=models.engine)
-    old = named.model(models.old, models.device, models.engine)
+    new = load_model(models.new, models.device)
+    old = named.model(models.old, models.device)
     if fingerprint(new) == named.gallery.about.model:
         raise InputError(f"{models.new}: is already the gallery's model; pass a different one")
     listed, pixels = read_images(listed, old, named.gallery.about.names, skip_bad=skip_bad)

@@ -17,7 +17,6 @@ from lreid.gallery.named_gallery import NamedGallery, estimate_norm, extract, fl
 from lreid.gallery.store import Names, Place, Rows, place_of
 
 if TYPE_CHECKING:  # commands that need no network start without torch
-    from lreid.loading import Engine
     from lreid.models.embedder import Embedder
 
 logger = logging.getLogger("lreid")
@@ -28,13 +27,7 @@ SAME_SCORE = 1e-4
 
 
 def reindex(
-    where: str | Path,
-    checkpoint: Path,
-    *,
-    skip_bad: bool = False,
-    restart: bool = False,
-    device: str = "auto",
-    engine: Engine = "torch",
+    where: str | Path, checkpoint: Path, *, skip_bad: bool = False, restart: bool = False, device: str = "auto"
 ) -> dict[str, int]:
     """Extract all images of a gallery with a new model, into a new version that then replaces the gallery.
 
@@ -47,7 +40,7 @@ def reindex(
         checkpoint: checkpoint of the new model.
         skip_bad: whether to leave out images that can no longer be read.
         restart: whether to discard an unfinished version that an earlier call began with another model.
-        device, engine: see :func:`lreid.load_model`.
+        device: see :func:`lreid.load_model`.
 
     Returns:
         The number of ``images`` in the gallery, and the number of images that were ``extracted`` by this call.
@@ -61,7 +54,7 @@ def reindex(
 
     place = place_of(where)
     old = NamedGallery.load(place)
-    model = load_model(checkpoint, device, engine=engine)
+    model = load_model(checkpoint, device)
     if fingerprint(model) == old.gallery.about.model:
         raise InputError(f"{where}: already contains features of this model")
     next_place = place.next()

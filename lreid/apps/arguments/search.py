@@ -25,8 +25,6 @@ from typing import Any
 from lreid.apps.cli import option
 
 DEVICE = "device of the computation: auto, cpu, cuda, cuda:1 …"
-ENGINES = ("torch", "onnx")  # as in lreid.loading, which is not imported here because it loads torch
-ENGINE = "engine that extracts features; onnx is onnxruntime on the CPU"
 SKIP_BAD = "skip images that cannot be read"
 KINDS = ("flat", "hnsw", "ivfpq")  # as in lreid.retrieval.index, which is not imported here because it loads torch
 
@@ -52,18 +50,13 @@ def _command(commands: Any, name: str, what: str, images: str = "", *, model: st
     if model:
         own = "model: a checkpoint or zoo:NAME" if model == "required" else "new path of the gallery's model, if moved"
         option(sub, "--checkpoint FILE", own, type=Path, required=model == "required")
-        _add_device(sub)
+        option(sub, "--device", DEVICE, "auto")
     return sub
 
 
 def _add_sources(parser: argparse.ArgumentParser) -> None:
     option(parser, "--pattern P", "pattern of the image paths, such as {pid}/{camid}_{n}.png", "")
     option(parser, "--root DIR", "folder to which image paths in a CSV file may be relative", Path("datasets"))
-
-
-def _add_device(parser: argparse.ArgumentParser) -> None:
-    option(parser, "--device", DEVICE, "auto")
-    option(parser, "--engine", ENGINE, "torch", choices=ENGINES)
 
 
 def _add_indexing(commands: Any) -> None:
@@ -121,7 +114,7 @@ def _add_compare(commands: Any) -> None:
     option(compare, "--gallery GALLERY", "use the model and the threshold of this gallery")
     model = "model (default: that of --gallery, or else zoo:people for upright images and zoo:vehicles for others)"
     option(compare, "--checkpoint FILE", model, type=Path)
-    _add_device(compare)
+    option(compare, "--device", DEVICE, "auto")
 
 
 def _add_versions(commands: Any) -> None:

@@ -14,7 +14,6 @@ import argparse
 from itertools import takewhile
 from pathlib import Path
 
-from lreid.apps.arguments.search import ENGINE, ENGINES
 from lreid.apps.cli import add_config, option
 
 
@@ -37,7 +36,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also report the mAP for each pair of a model that extracts the queries and a model of the gallery",
     )
-    option(parser, "--engine", ENGINE, "torch", choices=ENGINES)
     parser.add_argument("--blur", action="store_true", help="blur the images on the page")
 
 
