@@ -29,7 +29,7 @@ import torch
 from lreid import results
 from lreid.errors import InputError, NewerFormat, OutOfMemory
 from lreid.utils.files import list_folder, write_atomically
-from lreid.utils.reading import misfit, refuse_unreadable, require_not_newer
+from lreid.utils.reading import misfit, raise_if_unreadable, require_not_newer
 from lreid.utils.tensors import read_tensors
 
 logger = logging.getLogger("lreid")
@@ -151,7 +151,7 @@ def fitting(path: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # a damaged part may have any value and so may cause any exception
-        refuse_unreadable(error, path)
+        raise_if_unreadable(error, path)
         reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
         raise InputError(
             f"{path}: its parts do not fit together ({reason}); delete this file to resume from the previous checkpoint"

@@ -36,7 +36,7 @@ NO_MEMORY = re.compile(
 )
 
 
-def refuse_out_of_memory(
+def raise_if_out_of_memory(
     error: BaseException, where: object = "", remedy: str = "close other programs and try again"
 ) -> None:
     """Raise OutOfMemory if an error means that memory ran out; call this before reporting damage or a bug.

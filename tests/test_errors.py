@@ -20,7 +20,7 @@ from lreid.errors import (
     OutOfMemory,
     counted,
     naming_keys,
-    refuse_out_of_memory,
+    raise_if_out_of_memory,
 )
 
 KEY = re.compile(rf"\b({'|'.join(filter(None, GROUPS))})\.[A-Z][A-Z_]+|^DEVICE ")
@@ -126,15 +126,15 @@ def raised_by(function: Callable[[], object]) -> Exception:
 )
 def test_what_says_that_memory_ran_out_is_one_line(error: Exception) -> None:
     with pytest.raises(OutOfMemory, match="^a.pt: ") as told:
-        refuse_out_of_memory(error, "a.pt")
+        raise_if_out_of_memory(error, "a.pt")
     assert "\n" not in str(told.value)
     with pytest.raises(OutOfMemory, match=re.escape(str(told.value))):  # and not once more around it
-        refuse_out_of_memory(told.value, "b.pt")
+        raise_if_out_of_memory(told.value, "b.pt")
 
 
 def test_other_errors_are_left_alone() -> None:
     for error in (RuntimeError("size mismatch"), OSError(errno.ENOSPC, "No space left on device"), ValueError()):
-        refuse_out_of_memory(error)
+        raise_if_out_of_memory(error)
 
 
 @pytest.mark.parametrize(

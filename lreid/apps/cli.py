@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 from lreid import __version__
-from lreid.errors import InputError, Stopped, refuse_out_of_memory
+from lreid.errors import InputError, Stopped, raise_if_out_of_memory
 
 LONGEST = 2000  # maximum number of characters of an error message
 
@@ -178,7 +178,7 @@ def _run_tool(
             return tool(args) or 0
         except Exception as error:
             if not args.debug:
-                refuse_out_of_memory(error)
+                raise_if_out_of_memory(error)
                 if isinstance(error, OSError) and isinstance(error.filename, str | bytes | os.PathLike):
                     name = os.fsdecode(error.filename)
                     advice = "check that it exists and that you may access it"

@@ -15,7 +15,7 @@ from lreid.config import check_values, load_config
 from lreid.config_keys import Config
 from lreid.errors import InputError, naming_keys
 from lreid.utils.files import require_writable
-from lreid.utils.reading import compare_checksums, refuse_unreadable, require_regular
+from lreid.utils.reading import compare_checksums, raise_if_unreadable, require_regular
 from lreid.utils.rules import device_fault
 from lreid.zoo import PREFIX, is_entry
 
@@ -146,7 +146,7 @@ def _require_model(name: str) -> None:
         try:
             compare_checksums(name, legacy=False)
         except Exception as error:  # damage shows in many kinds of exceptions
-            refuse_unreadable(error, name)
+            raise_if_unreadable(error, name)
             raise InputError(f"{name}: damaged, or not a checkpoint ({error}); use one of lreid train") from None
 
 

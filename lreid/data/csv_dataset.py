@@ -14,7 +14,7 @@ from lreid.data.schemes import Scheme, Sources
 from lreid.errors import InputError
 from lreid.utils.extras import Extra
 from lreid.utils.identities import WRITTEN_MISSING, ascending_ranks, is_junk, warn_of_spellings
-from lreid.utils.reading import refuse_unreadable, require_regular
+from lreid.utils.reading import raise_if_unreadable, require_regular
 
 logger = logging.getLogger("lreid")
 
@@ -173,7 +173,7 @@ def _lines(file: Path) -> list[tuple[int, list[str]]]:
             stream.seek(0)
             return [(lines.line_num, [value.strip() for value in values]) for values in lines if any(values)]
     except (OSError, ValueError, csv.Error) as error:  # ValueError: not UTF-8, or a NUL in the path
-        refuse_unreadable(error, file, "CSV file")
+        raise_if_unreadable(error, file, "CSV file")
         raise InputError(
             f"{file}: cannot be read as CSV in UTF-8 ({error}); save it as CSV in UTF-8, or name a folder of images"
         ) from None
@@ -186,7 +186,7 @@ def _parquet(file: Path) -> list[tuple[int, list[str]]]:
         table = parquet.read_table(file)
         columns = [column.to_pylist() for column in table.columns]
     except Exception as error:  # pyarrow raises its own errors
-        refuse_unreadable(error, file)
+        raise_if_unreadable(error, file)
         reason = " ".join(str(error).split())[:200]
         raise InputError(f"{file}: cannot be read as Parquet ({reason}); write the table again, or write CSV") from None
     rows = [["" if value is None else str(value).strip() for value in row] for row in zip(*columns, strict=True)]

@@ -20,10 +20,10 @@ from tqdm import tqdm
 from lreid.data.layout import HEIF
 from lreid.data.records import Record
 from lreid.data.schemes import file_of, image_scheme
-from lreid.errors import InputError, OutOfMemory, refuse_out_of_memory
+from lreid.errors import InputError, OutOfMemory, raise_if_out_of_memory
 from lreid.utils.extras import Extra
 from lreid.utils.files import write_file
-from lreid.utils.reading import refuse_unreadable, require_regular
+from lreid.utils.reading import raise_if_unreadable, require_regular
 
 # The formats that PIL may use, whatever the suffix of a file. Of PIL's other formats, EPS would start Ghostscript.
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP") + ("AVIF",) * bool(find_spec("PIL.AvifImagePlugin"))
@@ -265,7 +265,7 @@ def _require_file(path: str | Path) -> None:
     try:
         status = os.stat(path)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        refuse_out_of_memory(error, path)
+        raise_if_out_of_memory(error, path)
         reason = getattr(error, "strerror", error)
         raise InputError(f"{path}: image cannot be opened ({reason}); replace it") from None
     if stat.S_ISDIR(status.st_mode):
@@ -291,7 +291,7 @@ def decode(path: str | Path, content: BytesIO | None = None) -> np.ndarray:
                 ImageOps.exif_transpose(image, in_place=True)
             return rgb_of(image)
     except Exception as error:  # PIL's decoders raise many kinds of exceptions for damaged files
-        refuse_unreadable(error, path)
+        raise_if_unreadable(error, path)
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"{path}: image cannot be decoded ({reason}); replace it") from None
 

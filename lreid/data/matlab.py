@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lreid.errors import InputError, refuse_out_of_memory
+from lreid.errors import InputError, raise_if_out_of_memory
 from lreid.utils.extras import Extra
 
 h5py, scipy_io = Extra("h5py", "matlab"), Extra("scipy.io", "matlab")
@@ -81,6 +81,6 @@ class MatlabFile:
 
 
 def _unreadable(file: Path, error: Exception) -> InputError:
-    refuse_out_of_memory(error, file)
+    raise_if_out_of_memory(error, file)
     reason = " ".join(str(error).split()) or type(error).__name__
     return InputError(f"{file}: cannot be read as a MATLAB file ({reason}); unpack it from its archive again")

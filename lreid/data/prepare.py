@@ -23,7 +23,7 @@ from lreid.data.datasets import spec_of
 from lreid.data.layout import describe_folder
 from lreid.errors import InputError
 from lreid.utils.files import remove_leftovers, write_file
-from lreid.utils.reading import refuse_unreadable, require_regular
+from lreid.utils.reading import raise_if_unreadable, require_regular
 
 logger = logging.getLogger("lreid")
 
@@ -161,7 +161,7 @@ def _members(archive: Path, folder: Path) -> Iterator[Iterator[Member]]:
         with zipfile.ZipFile(archive) if zipfile.is_zipfile(archive) else tarfile.open(archive) as content:
             yield _in_zip(content) if isinstance(content, zipfile.ZipFile) else _in_tar(content)
     except Exception as error:  # damaged archives raise exceptions of many kinds
-        refuse_unreadable(error, archive, "archive")
+        raise_if_unreadable(error, archive, "archive")
         reason = " ".join(str(error).split()) or type(error).__name__
         protected = isinstance(error, RuntimeError)  # how zipfile reports a password
         advice = f"unpack it manually into {folder}" if protected else "download it again if it is damaged"

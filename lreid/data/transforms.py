@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lreid.errors import InputError, refuse_out_of_memory
+from lreid.errors import InputError, raise_if_out_of_memory
 from lreid.utils.devices import to_device
 from lreid.utils.extras import Extra
 from lreid.utils.reading import parse_yaml, read_text
@@ -188,7 +188,7 @@ class Augment:
             try:
                 data = step(**data, **options)
             except Exception as error:
-                refuse_out_of_memory(error, self.name)
+                raise_if_out_of_memory(error, self.name)
                 reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
                 raise InputError(
                     f"{self.name}: {type(step).__name__} fails on a uint8 image {image.shape} ({reason}); "
@@ -301,7 +301,7 @@ def load_pipeline(path: str | Path, values: Mapping[str, Any] | None = None) -> 
     except OSError as error:
         raise InputError(f"{path}: cannot be read as a pipeline ({error.strerror}); check the path") from None
     except Exception as error:  # albumentations builds without checks, so any kind of exception may occur
-        refuse_out_of_memory(error, path)
+        raise_if_out_of_memory(error, path)
         kind = "unknown or missing name" if isinstance(error, KeyError) else type(error).__name__
         reason = f"{kind}: {' '.join(str(error).split())}"
         if version.startswith(("0.", "1.")):

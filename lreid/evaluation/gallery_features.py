@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lreid.errors import InputError, refuse_out_of_memory
+from lreid.errors import InputError, raise_if_out_of_memory
 from lreid.utils.files import write_atomically
 from lreid.utils.reading import read_bytes, sealed, unsealed
 
@@ -38,7 +38,7 @@ class GalleryFeatures:
         try:
             features = np.load(BytesIO(unsealed(read_bytes(path))), allow_pickle=False)
         except (OSError, ValueError, EOFError, MemoryError) as error:
-            refuse_out_of_memory(error, path)
+            raise_if_out_of_memory(error, path)
             reason = "no such file" if isinstance(error, FileNotFoundError) else f"cannot be read ({error})"
             raise InputError(
                 f"{path}: {reason}; every model searches the galleries of earlier tasks: put the file back, or "

@@ -9,7 +9,7 @@ import safetensors.torch
 import torch
 from torch import Tensor, nn
 
-from lreid.errors import InputError, refuse_out_of_memory
+from lreid.errors import InputError, raise_if_out_of_memory
 from lreid.export.traced import TOLERANCE, ImagesToFeatures, difference_of
 from lreid.models.embedder import Embedder
 from lreid.utils.extras import Extra
@@ -51,7 +51,7 @@ def write_for_reid(model: Embedder, out: Path, card: str) -> float:
                 return difference
             reason = "the features differ, because pooling or strides differ, which weights do not record"
     except RuntimeError as error:  # tensors have different shapes
-        refuse_out_of_memory(error, out)
+        raise_if_out_of_memory(error, out)
         reason = " ".join(str(error).split())[:200]
     raise InputError(
         f"{out}: not written, because reid's {architecture} is a different network ({reason}); use --for boxmot"

@@ -18,7 +18,7 @@ from lreid.errors import InputError, counted
 from lreid.link.detection import detect
 from lreid.link.tracklets import crop_quality
 from lreid.utils.files import write_file
-from lreid.utils.reading import misfit, parse_yaml, read_text, refuse_unreadable
+from lreid.utils.reading import misfit, parse_yaml, raise_if_unreadable, read_text
 
 logger = logging.getLogger("lreid")
 
@@ -78,7 +78,7 @@ def read_cameras(file: Path) -> tuple[list[Clip], list[tuple[str, str, float]]]:
         content = parse_yaml(read_text(file))
         fault = misfit(content, FORM)
     except (OSError, ValueError) as error:
-        refuse_unreadable(error, file, "list of cameras")
+        raise_if_unreadable(error, file, "list of cameras")
         fault = str(error)
     if fault or not content["cameras"]:
         raise InputError(f"{file}: {fault or 'lists no camera'}; write cameras: NAME: {{video: …, tracks: …}}")

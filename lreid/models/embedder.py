@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from lreid.data.images import decoding_threads, fit_image, images_done, read_image
-from lreid.errors import ArgumentError, refuse_out_of_memory, require
+from lreid.errors import ArgumentError, raise_if_out_of_memory, require
 from lreid.models.backbones import build_backbone, give_norms, normalisation
 from lreid.models.inference import Inference, images_per_pass
 from lreid.models.inputs import (
@@ -324,7 +324,7 @@ class Embedder(nn.Module):
                     done += len(batch)
                     bar.update(len(batch))
         except Exception as error:
-            refuse_out_of_memory(error, f"batch_size={batch_size}", "lower it, or close other programs")
+            raise_if_out_of_memory(error, f"batch_size={batch_size}", "lower it, or close other programs")
             raise
         finally:
             self.precision = precision

@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lreid.errors import InputError, refuse_out_of_memory
+from lreid.errors import InputError, raise_if_out_of_memory
 from lreid.models.embedder import Embedder
 from lreid.models.inference import images_per_pass
 from lreid.utils.extras import Extra
-from lreid.utils.reading import misfit, read_bytes, refuse_unreadable
+from lreid.utils.reading import misfit, raise_if_unreadable, read_bytes
 
 RAW, NORMALISED = "uint8 (n, H, W, 3)", "normalised float32 (n, 3, H, W)"  # the two kinds of input images
 PREPARATION = {"height": int, "width": int, "mean": [(int, float)], "std": [(int, float)]}  # types of the values
@@ -169,7 +169,7 @@ def _read(file: Path) -> bytes:
     try:
         return read_bytes(file)
     except OSError as error:
-        refuse_unreadable(error, file)
+        raise_if_unreadable(error, file)
         raise
 
 
@@ -188,7 +188,7 @@ def _session(content: bytes, name: str) -> Any:
     try:
         return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime's exceptions share no base class
-        refuse_out_of_memory(error, name)
+        raise_if_out_of_memory(error, name)
         raise _unreadable(name, error) from None
 
 

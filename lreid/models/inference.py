@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
-from lreid.errors import refuse_out_of_memory
+from lreid.errors import raise_if_out_of_memory
 from lreid.utils.devices import keep_freed_memory
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def merged(model: Embedder) -> Embedder:
             if ((network(images) - expected).abs().max() <= TOLERANCE * expected.abs().max()).item():
                 return network
         except Exception as error:  # layers of other packages may raise anything
-            refuse_out_of_memory(error, "extract")
+            raise_if_out_of_memory(error, "extract")
     return model
 
 

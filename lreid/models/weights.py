@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from lreid.errors import InputError, counted, refuse_out_of_memory
+from lreid.errors import InputError, counted, raise_if_out_of_memory
 from lreid.models import packages
 from lreid.models.norms import input_norm, put_norms
 from lreid.zoo import PREFIX, find, read_state, read_state_dict
@@ -116,7 +116,7 @@ def _backbone_state(weights: str, network: nn.Module) -> dict[str, Tensor]:
         try:
             state = adapt(state)
         except (AssertionError, AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
-            refuse_out_of_memory(error, weights)
+            raise_if_out_of_memory(error, weights)
             reason = " ".join(str(error).split())
             raise InputError(
                 f"{weights}: does not fit this backbone ({reason}); use the backbone that it was made for"

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lreid.errors import ArgumentError, refuse_out_of_memory
+from lreid.errors import ArgumentError, raise_if_out_of_memory
 from lreid.utils.extras import Extra
 
 KINDS = ("flat", "hnsw", "ivfpq")
@@ -84,7 +84,7 @@ def new_index(name: str, vectors: np.ndarray, *, euclidean: bool = False) -> Any
             faiss.ParameterSpace().set_index_parameters(index, parameters)
         index.train(vectors)
     except RuntimeError as error:
-        refuse_out_of_memory(error, "index")
+        raise_if_out_of_memory(error, "index")
         raise ArgumentError(
             "index",
             f"is {name!r}, which faiss cannot build from {count} images x {width} numbers: {reason_of(error)}; "

@@ -38,7 +38,7 @@ from lreid.config import (
 from lreid.config_keys import FREE_KEYS, Config
 from lreid.data.fingerprint import content_fingerprint, protocol_fingerprint
 from lreid.data.records import Benchmark
-from lreid.errors import InputError, counted, naming_keys, refuse_out_of_memory
+from lreid.errors import InputError, counted, naming_keys, raise_if_out_of_memory
 from lreid.evaluation.evaluator import Evaluator
 from lreid.evaluation.observer import Observer
 from lreid.methods import Method
@@ -118,7 +118,7 @@ def train(
 
 def _refuse(cfg: Config, error: Exception) -> None:
     """Raise an InputError with advice if memory, determinism or another process caused ``error``."""
-    refuse_out_of_memory(
+    raise_if_out_of_memory(
         error,
         remedy=f"lower {_batch_key(cfg)} (TRAIN.ACCUMULATE adds up batches), INPUT.HEIGHT and INPUT.WIDTH, "
         "EVAL.BATCH_SIZE, DATA.WORKERS or DATA.CACHE_GIB, or set TRAIN.PRECISION bf16",

@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from lreid.errors import ArgumentError, refuse_out_of_memory
+from lreid.errors import ArgumentError, raise_if_out_of_memory
 from lreid.utils.float32 import full_precision, tf32
 from lreid.utils.rules import device_fault
 
@@ -53,7 +53,7 @@ def pick_device(name: str) -> torch.device:
         device = torch.device(name)
         torch.zeros(1, device=device).item()  # fails if the device cannot be used, or is ``meta``
     except (RuntimeError, AssertionError) as error:
-        refuse_out_of_memory(error, "device")
+        raise_if_out_of_memory(error, "device")
         reason = str(error).splitlines()[0]
         raise ArgumentError("device", f"is {name!r}, which cannot be used ({reason}); use auto or cpu") from None
     return device

@@ -4,7 +4,7 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from lreid.errors import InputError, refuse_out_of_memory
+from lreid.errors import InputError, raise_if_out_of_memory
 
 
 class Extra:
@@ -25,12 +25,12 @@ class Extra:
         try:
             return import_module(self._module)
         except ImportError as error:
-            refuse_out_of_memory(error, self._module)
+            raise_if_out_of_memory(error, self._module)
             raise InputError(
                 f"{self._module} cannot be imported ({error}); install it with: pip install 'lreid[{self._extra}]'"
             ) from None
         except RuntimeError as error:  # faiss-gpu raises it if a CUDA library is missing
-            refuse_out_of_memory(error, self._module)
+            raise_if_out_of_memory(error, self._module)
             raise InputError(f"{self._module} cannot be imported: {error}") from None
 
     def __getattr__(self, name: str) -> Any:

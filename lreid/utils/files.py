@@ -17,7 +17,7 @@ from typing import IO, Any
 
 import filelock
 
-from lreid.errors import InputError, NotConfirmed, refuse_out_of_memory
+from lreid.errors import InputError, NotConfirmed, raise_if_out_of_memory
 
 logger = logging.getLogger("lreid")
 
@@ -172,7 +172,7 @@ def write_atomically(
                 path.replace(previous)
             os.replace(file.name, path)
     except (OSError, RuntimeError) as error:
-        refuse_out_of_memory(error, path)
+        raise_if_out_of_memory(error, path)
         reason = str(error)
         if isinstance(error, RuntimeError):  # torch.save hides the cause of a failed write, usually a full disk
             reason = f"writing failed; {shutil.disk_usage(Path(path).parent).free >> 20} MiB are free on the disk"

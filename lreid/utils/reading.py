@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from lreid.errors import InputError, NewerFormat, refuse_out_of_memory
+from lreid.errors import InputError, NewerFormat, raise_if_out_of_memory
 
 
 def require_regular(path: str | Path) -> None:
@@ -31,7 +31,7 @@ def require_regular(path: str | Path) -> None:
         raise InputError(f"{path}: is {kind}, which lreid does not read; save its content in a file and pass that file")
 
 
-def refuse_unreadable(error: Exception, path: str | Path, kind: str = "file", advice: str = "check the path") -> None:
+def raise_if_unreadable(error: Exception, path: str | Path, kind: str = "file", advice: str = "check the path") -> None:
     """Raise an InputError if reading failed for another reason than damage; call this before reporting damage.
 
     Args:
@@ -51,7 +51,7 @@ def refuse_unreadable(error: Exception, path: str | Path, kind: str = "file", ad
         raise InputError(f"{path}: is a folder; name a {kind} in it") from None
     if isinstance(error, PermissionError):
         raise InputError(f"{path}: cannot be read ({error.strerror}); correct its permissions") from None
-    refuse_out_of_memory(error, path)
+    raise_if_out_of_memory(error, path)
 
 
 def require_not_newer(path: str | Path, version: Any, newest: int, fault: str) -> None:
@@ -192,7 +192,7 @@ def parse_yaml(text: str, *, aliases: bool = False) -> Any:
     except RecursionError:
         raise ValueError("nested too deeply") from None
     except Exception as error:  # PyYAML raises many kinds of exceptions, for instance for the date 2001-99-99
-        refuse_out_of_memory(error)
+        raise_if_out_of_memory(error)
         raise ValueError(" ".join(str(error).split())) from None
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from lreid.errors import InputError
-from lreid.utils.reading import compare_checksums, refuse_unreadable, require_regular
+from lreid.utils.reading import compare_checksums, raise_if_unreadable, require_regular
 
 
 def read_tensors(path: str | Path) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def read_tensors(path: str | Path) -> dict[str, Any]:
         compare_checksums(path)
         content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds of exceptions for damaged files
-        refuse_unreadable(error, path)
+        raise_if_unreadable(error, path)
         raise InputError(
             f"{path}: cannot be loaded as tensors: it is damaged or of a different kind ({_reason(error)}); "
             "name a file that torch.save wrote"

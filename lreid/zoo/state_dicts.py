@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from lreid.errors import InputError
-from lreid.utils.reading import refuse_unreadable, require_regular
+from lreid.utils.reading import raise_if_unreadable, require_regular
 from lreid.utils.tensors import read_tensors
 
 # torchreid's checkpoints contain a Rank-1 of this NumPy type next to the weights; NumPy 1 has it in another module.
@@ -63,7 +63,7 @@ def read_safetensors(file: Path) -> dict[str, Tensor]:
     try:
         return safetensors.torch.load_file(file)
     except Exception as error:  # the library does not check types and sizes in the header, so anything may be raised
-        refuse_unreadable(error, file)
+        raise_if_unreadable(error, file)
         raise InputError(f"{file}: cannot be loaded as safetensors ({error}); download it again") from None
 
 

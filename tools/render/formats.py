@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from lreid.errors import InputError, refuse_out_of_memory
+from lreid.errors import InputError, raise_if_out_of_memory
 
 WHERE = "datasets/README.md says where to get MakeHuman's assets: data/ of https://github.com/vidya-hub/makehuman-core"
 Read = TypeVar("Read")
@@ -78,7 +78,7 @@ def _naming_damage(read: Callable[[Path], Read]) -> Callable[[Path], Read]:
         except FileNotFoundError as error:
             raise InputError(f"{error.filename}: no such file; {WHERE}") from None
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            refuse_out_of_memory(error, path)
+            raise_if_out_of_memory(error, path)
             raise InputError(f"{path}: damaged or of another kind ({error}); {WHERE}") from None
 
     return reading

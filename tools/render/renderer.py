@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from lreid.errors import InputError, refuse_out_of_memory
+from lreid.errors import InputError, raise_if_out_of_memory
 from lreid.utils.extras import Extra
 from render import shaders
 from render.assets import POSED, Assets, Part, normals
@@ -90,7 +90,7 @@ class Renderer:
             options: dict[str, Any] = {"backend": "egl"}  # moderngl's type hints lack this option
             gl: Any = moderngl.create_context(standalone=True, **options)
         except Exception as error:  # moderngl raises many kinds of exceptions, some without a message
-            refuse_out_of_memory(error, "OpenGL")
+            raise_if_out_of_memory(error, "OpenGL")
             raise InputError(
                 f"OpenGL cannot be started through EGL ({error}); on Debian: apt-get install libegl1 libgl1-mesa-dri"
             ) from None
@@ -359,7 +359,7 @@ def _read_texture(path: Path, side: int) -> np.ndarray:
         SyntaxError,
         Image.DecompressionBombError,
     ) as error:  # PIL raises many kinds of exceptions for damaged files
-        refuse_out_of_memory(error, path)
+        raise_if_out_of_memory(error, path)
         raise InputError(f"{path}: cannot be read as an image ({error}); {WHERE}") from None
 
 

@@ -24,7 +24,7 @@ from lreid.classification.image_folder import Unpacked, unpacked
 from lreid.data.layout import describe_folder
 from lreid.data.records import CameraPolicy, DataSet
 from lreid.data.spec import Layout, Spec, published
-from lreid.errors import InputError, refuse_out_of_memory
+from lreid.errors import InputError, raise_if_out_of_memory
 
 PIXELS = 3 * 32 * 32  # values per image, one plane per colour
 # The functions that pickles of arrays call, in all versions of numpy; no other functions are allowed.
@@ -144,7 +144,7 @@ def _unpickled(file: Path) -> dict[str, Any]:
             content = _Plain(stream, encoding="bytes").load()
         return {key.decode() if isinstance(key, bytes) else key: value for key, value in content.items()}
     except Exception as error:  # a damaged file can raise anything
-        refuse_out_of_memory(error, file)
+        raise_if_out_of_memory(error, file)
         raise InputError(f"{file}: is not a batch file of CIFAR ({error}); download the archive again") from None
 
 

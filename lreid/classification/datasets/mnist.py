@@ -21,7 +21,7 @@ from lreid.classification.image_folder import Unpacked, unpacked
 from lreid.data.layout import describe_folder
 from lreid.data.records import CameraPolicy, DataSet
 from lreid.data.spec import Layout, Spec, published
-from lreid.errors import InputError, refuse_out_of_memory
+from lreid.errors import InputError, raise_if_out_of_memory
 
 SPLITS = {"train": "train", "test": "t10k"}
 CLASSES = 10
@@ -58,7 +58,7 @@ def _idx(home: Path, name: str, axes: int) -> np.ndarray:
     try:
         content = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
     except (OSError, EOFError, ValueError) as error:
-        refuse_out_of_memory(error, file)
+        raise_if_out_of_memory(error, file)
         raise InputError(f"{file}: cannot be read ({error}); download it again") from None
     head = 4 + 4 * axes
     if len(content) < head or content[:4] != bytes([0, 0, 8, axes]):

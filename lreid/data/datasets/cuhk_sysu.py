@@ -35,7 +35,7 @@ from lreid.data.layout import cameras_of_test, read_folder, require_splits
 from lreid.data.matlab import read_matlab
 from lreid.data.records import CameraPolicy, DataSet
 from lreid.data.spec import Conversion, Layout, Spec, published
-from lreid.errors import InputError, refuse_out_of_memory
+from lreid.errors import InputError, raise_if_out_of_memory
 from lreid.utils.files import folder_at_once
 
 CROPS = "cuhksysu4reid"
@@ -139,7 +139,7 @@ def _write_crops(crops: Sequence[Crop], scenes: Path, folder: Path) -> None:
                 with Image.open(scenes / scene, formats=FORMATS) as image:
                     image = image.convert("RGB")
             except Exception as error:  # PIL's decoders raise many kinds of exceptions for damaged files
-                refuse_out_of_memory(error, scenes / scene)
+                raise_if_out_of_memory(error, scenes / scene)
                 raise InputError(f"{scenes / scene}: cannot be read ({error}); unpack the archive again") from None
             for crop in in_scene:
                 left, top, right, bottom = crop.box

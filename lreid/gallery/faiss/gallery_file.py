@@ -16,11 +16,11 @@ from typing import IO, Any
 
 import numpy as np
 
-from lreid.errors import InputError, refuse_out_of_memory
+from lreid.errors import InputError, raise_if_out_of_memory
 from lreid.gallery.faiss.index import keys_in, require_kind
 from lreid.retrieval.faiss_module import KINDS, import_faiss
 from lreid.utils.files import finish, hold, make_folder, remove_leftovers, require_replaceable, unfinished
-from lreid.utils.reading import misfit, refuse_unreadable, require_not_newer, require_regular
+from lreid.utils.reading import misfit, raise_if_unreadable, require_not_newer, require_regular
 
 FORMAT = 1
 # Required form of the header of a gallery, in the notation of lreid.utils.reading.misfit.
@@ -122,7 +122,7 @@ def write_gallery(
                 with nullcontext() if seen is None else unchanged(path, seen):
                     os.replace(file.name, path)
     except (OSError, RuntimeError) as error:  # faiss reports a failed write as a RuntimeError
-        refuse_out_of_memory(error, path)
+        raise_if_out_of_memory(error, path)
         raise InputError(f"{path}: cannot be written ({error}); the previous version is intact") from None
     return written
 
@@ -169,7 +169,7 @@ def read_gallery(path: str | Path, memory_map: bool) -> tuple[list[Any], dict[st
             header, arrays, checksum, end = _read_archive(path, file)
             whole = memory_map or checksum == _crc32(file, end)
     except Exception as error:  # zipfile and numpy raise many kinds of exceptions for damaged files
-        refuse_unreadable(error, path, advice="build a gallery first")
+        raise_if_unreadable(error, path, advice="build a gallery first")
         raise InputError(f"{path}: not a gallery, or cut short ({error}); build it again") from None
     if isinstance(header, dict) and header.pop("format", None) != FORMAT:
         raise InputError(f"{path}: a gallery of another version of lreid; build it again")
@@ -278,5 +278,5 @@ def _read_indexes(
         return indexes, [keys_in(index, kind) for index in indexes]
     except Exception as error:  # faiss raises many kinds of exceptions for damaged files
         if not memory_map:  # a mapped index is not checked, so a damaged size may request any amount of memory
-            refuse_out_of_memory(error, path)
+            raise_if_out_of_memory(error, path)
         raise InputError(f"{path}: its index is damaged; build it again") from None

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lreid.errors import ArgumentError, refuse_out_of_memory
+from lreid.errors import ArgumentError, raise_if_out_of_memory
 from lreid.models.adapters.pool import PromptPool
 from lreid.utils.extras import Extra
 
@@ -121,7 +121,7 @@ def build(name: str, *, hub: bool, size: tuple[int, int]) -> nn.Module:
         clip = open_clip.create_model(kind, force_image_size=size)
         published = open_clip.create_model(kind, tag).state_dict() if hub else {}  # with all position embeddings
     except Exception as error:  # a download or an invalid size may raise anything
-        refuse_out_of_memory(error, f"open_clip:{name}")
+        raise_if_out_of_memory(error, f"open_clip:{name}")
         reason = " ".join(str(error).split())[:200]
         if hub:
             advice = "download them elsewhere and name the file, or set it to none for random weights"

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lreid.errors import ArgumentError, refuse_out_of_memory
+from lreid.errors import ArgumentError, raise_if_out_of_memory
 from lreid.models.parts import evaluating
 from lreid.utils.extras import Extra
 
@@ -128,7 +128,7 @@ def build(name: str, *, hub: bool, size: tuple[int, int]) -> nn.Module:
     try:
         network = made(False)
     except (AssertionError, RuntimeError, TypeError, ValueError) as error:
-        refuse_out_of_memory(error, f"timm:{name}")
+        raise_if_out_of_memory(error, f"timm:{name}")
         raise ArgumentError(
             "backbone",
             f"timm:{name} cannot be built for images of {size[0]} x {size[1]}: {' '.join(str(error).split())}; "
@@ -143,7 +143,7 @@ def build(name: str, *, hub: bool, size: tuple[int, int]) -> nn.Module:
         try:
             network.load_state_dict(made(True).state_dict())
         except Exception as error:  # a download may raise anything
-            refuse_out_of_memory(error, f"timm:{name}")
+            raise_if_out_of_memory(error, f"timm:{name}")
             raise ArgumentError("weights", f"is hub, but {_to_fetch(name, cfg, error)}") from None
     return features
 

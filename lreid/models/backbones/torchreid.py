@@ -5,7 +5,7 @@ import warnings
 import torch
 from torch import Tensor, nn
 
-from lreid.errors import ArgumentError, refuse_out_of_memory
+from lreid.errors import ArgumentError, raise_if_out_of_memory
 from lreid.utils.extras import Extra
 
 
@@ -47,7 +47,7 @@ def build(name: str, *, imagenet: bool) -> nn.Module:
     except KeyError as error:
         raise ArgumentError("backbone", f"torchreid:{name}: {' '.join(str(error).split())}") from None
     except Exception as error:  # a download may raise anything
-        refuse_out_of_memory(error, f"torchreid:{name}")
+        raise_if_out_of_memory(error, f"torchreid:{name}")
         if not imagenet:
             raise
         url = vars(models)["__model_factory"][name].__globals__.get("pretrained_urls", {}).get(name, "the weights")
