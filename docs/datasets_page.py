@@ -13,6 +13,7 @@ from types import ModuleType
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import lreid.classification  # noqa: F401, registers its data sets
 from lreid.data.datasets import files
 from lreid.data.spec import SPLITS, Spec
 

@@ -3,6 +3,7 @@
 import runpy
 from pathlib import Path
 
+import lreid.classification  # noqa: F401, registers its data sets
 from lreid.data.datasets import specs
 
 

@@ -109,6 +109,7 @@ def run_command(name: str, words: Sequence[str] | None = None, prog: str | None 
 
 def _run(name: str, args: argparse.Namespace) -> int | None:
     import_module("lreid.apps.early").refuse(name, args)
+    import_module("lreid.classification")  # registers its data sets, which a config or the command line may name
     status: int | None = import_module(f"lreid.apps.{name}").run(args)
     return status
 

@@ -1,11 +1,13 @@
 """Class- and domain-incremental classification: its data sets, and an observer that measures accuracy.
 
-Re-identification does not import this package. :mod:`lreid.build` and the registries of data sets and image addresses
-import its modules when a config needs them.
+Importing this package registers its data sets, such as ``cifar10``, and the schemes ``folder:`` and ``rotated:``, whose
+modules are imported when a name is first used. Re-identification does not need this package.
 """
 
 from typing import TYPE_CHECKING
 
+from lreid.data.datasets import register_package
+from lreid.data.schemes import register_scheme
 from lreid.utils.lazy import public_names
 
 if TYPE_CHECKING:
@@ -18,3 +20,7 @@ __getattr__, __dir__ = public_names(
     __name__,
     {"AccuracyEvaluator": "lreid.classification.evaluator", "AccuracyObserver": "lreid.classification.observer"},
 )
+
+register_package("lreid.classification.datasets")
+register_scheme("folder:PATH", "lreid.classification.image_folder")
+register_scheme("rotated:DEGREES:NAME", "lreid.classification.rotated")

@@ -1,7 +1,4 @@
-"""Read data set names and image paths of the form ``SCHEME:…``; each scheme has its own module.
-
-The module of a scheme is imported when a name or path with this scheme is first used.
-"""
+"""Read data set names and image paths of the form ``SCHEME:…``; each scheme has its own module."""
 
 import importlib
 import os
@@ -15,17 +12,27 @@ import numpy as np
 from lreid.data.records import CameraPolicy, DataSet
 from lreid.errors import InputError
 
-MODULES = {  # each module defines its Scheme as SCHEME
-    "csv": "lreid.data.csv_dataset",
-    "folder": "lreid.classification.image_folder",
-    "own": "lreid.data.custom",
-    "synthetic": "lreid.data.synthetic",
-    "rendered": "lreid.data.rendered_set",
-    "rotated": "lreid.classification.rotated",
-    "torchreid": "lreid.data.torchreid_set",
-}
-EXAMPLES = ("csv:PATH", "folder:PATH", "own:PATH", "synthetic:DOMAIN", "rendered:DOMAIN", "rotated:DEGREES:NAME")
-EXAMPLES += ("torchreid:NAME",)
+# Each module defines its Scheme as SCHEME, and is imported when a name or path with the scheme is first used.
+_modules: dict[str, str] = {}
+EXAMPLES: list[str] = []  # one name per scheme, for messages
+
+
+def register_scheme(example: str, module: str) -> None:
+    """Add a scheme, for this process.
+
+    Args:
+        example: a name with the scheme, such as ``folder:PATH``.
+        module: full name of the module that defines the scheme as ``SCHEME``.
+    """
+    _modules[example.partition(":")[0]] = module
+    if example not in EXAMPLES:
+        EXAMPLES.append(example)
+
+
+register_scheme("csv:PATH", "lreid.data.csv_dataset")
+register_scheme("own:PATH", "lreid.data.custom")
+register_scheme("synthetic:DOMAIN", "lreid.data.synthetic")
+register_scheme("rendered:DOMAIN", "lreid.data.rendered_set")
 
 
 @dataclass(frozen=True)
@@ -81,9 +88,9 @@ class Scheme:
 def scheme_of(name: str) -> Scheme | None:
     """Return the scheme of a data set name or an image path, or None if it has no scheme."""
     start, colon, _ = name.partition(":")
-    if not colon or start not in MODULES:
+    if not colon or start not in _modules:
         return None
-    scheme: Scheme = importlib.import_module(MODULES[start]).SCHEME
+    scheme: Scheme = importlib.import_module(_modules[start]).SCHEME
     return scheme
 
 

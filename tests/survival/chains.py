@@ -17,6 +17,7 @@ from commands import KEYS, Counts, leftovers_in, names_in, outcome
 from processes import fork_process, wait_for_exit
 from tiny import NETWORKS, TINY, as_arguments
 
+import lreid.classification  # noqa: F401, registers the scheme folder:
 from lreid.config import CONFIGS, load_config
 from lreid.config_keys import Config
 from lreid.errors import InputError, Stopped

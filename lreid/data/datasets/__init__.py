@@ -1,7 +1,7 @@
 """Find and load data sets by name; each data set is described by a file of this package or by a script.
 
-Every file in this folder, and in the folder of classification data sets, defines ``SPECS``: one
-:class:`lreid.data.spec.Spec` per data set name. Names with a scheme, such as ``csv:PATH``, are not in ``SPECS`` but in
+Every file in this folder defines ``SPECS``: one :class:`lreid.data.spec.Spec` per data set name. Other packages add
+their data sets by :func:`register_package`. Names with a scheme, such as ``csv:PATH``, are not in ``SPECS`` but in
 :mod:`lreid.data.schemes`.
 """
 
@@ -23,11 +23,16 @@ from lreid.errors import ArgumentError, InputError
 if TYPE_CHECKING:
     from lreid.data.spec import Spec
 
-# The second package is imported only for names that the first lacks.
-PACKAGES = (__name__, "lreid.classification.datasets")
 WITHOUT_DUKE = "lreid-order1-noduke, lreid-order2-noduke and lpw-order1"  # files of configs/benchmarks
 
+_packages = [__name__]  # a package is imported only for names that the packages before it lack
 _registered: dict[str, Spec] = {}
+
+
+def register_package(name: str) -> None:
+    """Add the data sets of a package, each of whose modules defines ``SPECS``, for this process."""
+    if name not in _packages:
+        _packages.append(name)
 
 
 def register_dataset(spec: Spec) -> None:
@@ -52,7 +57,7 @@ def _modules(package: str) -> tuple[ModuleType, ...]:
 
 def files() -> Iterator[ModuleType]:
     """Yield the modules that define data sets, in alphabetical order within each package."""
-    return (module for package in PACKAGES for module in _modules(package))
+    return (module for package in _packages for module in _modules(package))
 
 
 def specs() -> dict[str, Spec]:
@@ -103,11 +108,11 @@ def load_datasets(name: str, sources: Sources = Sources(), *, split: int = 0) ->
 
     Args:
         name: a name in :func:`specs`, or a name with one of the schemes below. ``csv:PATH`` means all domains of a CSV
-            file, and ``csv:PATH#DOMAIN`` means a single domain. ``folder:PATH`` is a folder of classes. ``own:PATH`` is
-            a folder of identities, or a CSV file without splits (:mod:`lreid.data.custom`). ``synthetic:DOMAIN`` means
-            synthetic images, and ``rendered:DOMAIN`` the rendered people that lreid includes. ``rotated:DEGREES:NAME``
-            is a data set of image files, rotated by an angle. ``torchreid:NAME`` is an image data set that torchreid
-            reads. Relative paths are relative to the current folder or to ``sources.root``.
+            file, and ``csv:PATH#DOMAIN`` means a single domain. ``own:PATH`` is a folder of
+            identities, or a CSV file without splits (:mod:`lreid.data.custom`). ``synthetic:DOMAIN`` means synthetic
+            images, and ``rendered:DOMAIN`` the rendered people that lreid includes. The package of classification adds
+            ``folder:PATH``, a folder of classes, and ``rotated:DEGREES:NAME``, a data set of image files that are
+            rotated by an angle. Relative paths are relative to the current folder or to ``sources.root``.
         sources: settings for reading data sets, such as the folder of all data sets.
         split: number of the split, counted from 0, for a data set with several splits.
 

@@ -1,0 +1,3 @@
+"""Data sets of classification, by name."""
+
+import lreid.classification  # noqa: F401, registers them
