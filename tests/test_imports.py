@@ -151,7 +151,7 @@ def test_loading_a_model_brings_no_more_than_it_needs() -> None:
 
 
 def test_training_loads_the_report_when_a_run_writes_it() -> None:
-    code = "import sys, lreid.apps.train; print(*sys.modules)"
+    code = "import sys, lreid.training.run; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=PACKAGE.parent, text=True, capture_output=True, check=True)
     loaded = set(done.stdout.split())
     assert "lreid.training.run" in loaded and not {"lreid.report", "jinja2"} & loaded

@@ -29,8 +29,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from lreid.apps.arguments.search import KINDS
 from lreid.apps.cli import run_tool
+from lreid.apps.search import KINDS
 
 
 class Size(NamedTuple):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Run ``lreid data`` of this source tree; lreid/apps/arguments/data.py defines its options."""
+"""Run ``lreid data`` of this source tree; lreid/apps/data.py defines its options."""
 
 import sys
 from pathlib import Path

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Run ``lreid export`` of this source tree; lreid/apps/arguments/export.py defines its options."""
+"""Run ``lreid export`` of this source tree; lreid/apps/export.py defines its options."""
 
 import sys
 from pathlib import Path

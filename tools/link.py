@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Run ``lreid link`` of this source tree; lreid/apps/arguments/link.py defines its options."""
+"""Run ``lreid link`` of this source tree; lreid/apps/link.py defines its options."""
 
 import sys
 from pathlib import Path

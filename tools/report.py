@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Run ``lreid report`` of this source tree; lreid/apps/arguments/report.py defines its options."""
+"""Run ``lreid report`` of this source tree; lreid/apps/report.py defines its options."""
 
 import sys
 from pathlib import Path

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Run ``lreid search`` of this source tree; lreid/apps/arguments/search.py defines its options."""
+"""Run ``lreid search`` of this source tree; lreid/apps/search.py defines its options."""
 
 import sys
 from pathlib import Path

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Run ``lreid serve`` of this source tree; lreid/apps/arguments/serve.py defines its options."""
+"""Run ``lreid serve`` of this source tree; lreid/apps/serve.py defines its options."""
 
 import sys
 from pathlib import Path

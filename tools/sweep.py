@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Run ``lreid sweep`` of this source tree; lreid/apps/arguments/sweep.py defines its options."""
+"""Run ``lreid sweep`` of this source tree; lreid/apps/sweep.py defines its options."""
 
 import sys
 from pathlib import Path

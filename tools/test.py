@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Run ``lreid test`` of this source tree; lreid/apps/arguments/test.py defines its options."""
+"""Run ``lreid test`` of this source tree; lreid/apps/test.py defines its options."""
 
 import sys
 from pathlib import Path

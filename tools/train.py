@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Run ``lreid train`` of this source tree; lreid/apps/arguments/train.py defines its options."""
+"""Run ``lreid train`` of this source tree; lreid/apps/train.py defines its options."""
 
 import sys
 from pathlib import Path

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Run ``lreid zoo`` of this source tree; lreid/apps/arguments/zoo.py defines its options."""
+"""Run ``lreid zoo`` of this source tree; lreid/apps/zoo.py defines its options."""
 
 import sys
 from pathlib import Path

@@ -1,26 +1,21 @@
-"""Run the console command ``lreid``: list the commands, define their common options, set exit statuses."""
+"""Run the console command ``lreid``: list the commands, run one of them, set the exit status."""
 
 import argparse
-import contextlib
+import errno
 import io
 import logging
 import os
-import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
-from itertools import pairwise
-from pathlib import Path
-from typing import Any, NoReturn, TextIO
 
 from lreid import __version__
+from lreid.apps.console import Parser, one_line
 from lreid.errors import InputError, Stopped, raise_if_out_of_memory
 
-LONGEST = 2000  # maximum number of characters of an error message
-
-COMMANDS = {  # each has a module in lreid.apps.arguments, and one in lreid.apps that is imported only to run it
+COMMANDS = {  # each has a module in lreid.apps with the functions add_arguments and run
     "train": "train a lifelong method task by task, on a benchmark or on your images",
     "test": "test trained models: a table of metrics and a page of ranked images",
     "search": "build a gallery of your images and search it",
@@ -33,18 +28,7 @@ COMMANDS = {  # each has a module in lreid.apps.arguments, and one in lreid.apps
     "export": "export a model to one file for other programs",
 }
 ON_WINDOWS = ("data", "zoo")  # commands for Windows, too, because they neither replace open files nor use POSIX signals
-REMOVED = {  # by command, words that earlier versions accepted, with the advice that the error message gives
-    ("data", "--sheet"): "check prints every fault; open the folder to see its images",
-    ("data", "render"): "python tools/render in a source checkout renders people",
-    ("search", "--share"): "use reindex to extract the features of a gallery's images with a new model",
-    ("search", "--through"): "use reindex to extract the features of a gallery's images with a new model",
-    ("search", "--adapt-norm gallery"): "--adapt-norm features standardises features by camera",
-    ("search", "--adapt-norm camera"): "--adapt-norm features standardises features by camera",
-    ("zoo", "threshold"): "publish measures a model's threshold",
-    ("test", "--transfer"): "--cross-model searches the old galleries without changing them",
-    ("test", "--adapt-norm gallery"): "--adapt-norm features standardises features by camera",
-    ("test", "--adapt-norm camera"): "--adapt-norm features standardises features by camera",
-}
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EIO)  # errors of a full or failing standard output
 HELP = f"""usage: lreid COMMAND ...
 
 Lifelong person and vehicle re-identification.
@@ -95,11 +79,6 @@ def run_command(name: str, words: Sequence[str] | None = None, prog: str | None 
         Exit status, see :func:`run_tool`.
     """
     words = sys.argv[1:] if words is None else words
-    options = [word for each in words for word in (each.split("=", 1) if each.startswith("--") else [each])]
-    for word in [*words[:1], *filter(lambda each: each.startswith("--"), options), *map(" ".join, pairwise(options))]:
-        if instead := REMOVED.get((name, word)):
-            print(f"{prog or f'lreid {name}'}: {word}: was removed; {instead}", file=sys.stderr)
-            return 2
     if sys.platform == "win32" and name not in ON_WINDOWS:
         reason = "needs Linux or macOS, for their locks, signals and renaming; run it in WSL 2"
         print(f"{prog or f'lreid {name}'}: lreid {name} {reason}", file=sys.stderr)
@@ -108,7 +87,6 @@ def run_command(name: str, words: Sequence[str] | None = None, prog: str | None 
 
 
 def _run(name: str, args: argparse.Namespace) -> int | None:
-    import_module("lreid.apps.early").refuse(name, args)
     import_module("lreid.classification")  # registers its data sets, which a config or the command line may name
     status: int | None = import_module(f"lreid.apps.{name}").run(args)
     return status
@@ -116,27 +94,10 @@ def _run(name: str, args: argparse.Namespace) -> int | None:
 
 def parser_of(name: str, prog: str | None) -> argparse.ArgumentParser:
     """Return the parser of one of ``COMMANDS``, for a program of the name ``prog``."""
-    arguments = import_module(f"lreid.apps.arguments.{name}")
-    parser = _Parser(prog=prog, description=arguments.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_arguments(parser)
+    command = import_module(f"lreid.apps.{name}")
+    parser = Parser(prog=prog, description=command.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    command.add_arguments(parser)
     return parser
-
-
-class _Parser(argparse.ArgumentParser):
-    """A parser without abbreviated options: ``--epoch`` is an error, whose message suggests ``--epochs``."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(allow_abbrev=False, **options)
-
-    def error(self, message: str) -> NoReturn:
-        kind, _, word = message.partition(": ")
-        nearest: list[str] = []
-        if kind == "unrecognized arguments":
-            nearest = get_close_matches(word.partition("=")[0].split()[0], self._option_string_actions, n=1)
-        elif choice := re.search(r"invalid choice: '(.+?)' \(choose from (.*)\)", message):
-            nearest = get_close_matches(choice[1], re.findall(r"[\w-]+", choice[2]), n=1)
-        message += "".join(f"; the nearest name is {each}" for each in nearest)
-        self.exit(2, f"{self.prog}: {message}; {self.prog} --help lists what is allowed\n")
 
 
 def run_tool(
@@ -202,151 +163,30 @@ def _run_tool(
 
 
 def _printing(prog: str, command: Callable[[], int]) -> int:
-    """Run a command, and return an exit status even if its output cannot be written.
-
-    Characters that the encoding of the terminal lacks are printed as escapes. A closed stream is replaced by
-    ``/dev/null``. Errors in writing to standard error are ignored. If writing to standard output fails, the exit status
-    is 2, or 141 if the reader closed the pipe.
-    """
-    for descriptor, name in ((1, "stdout"), (2, "stderr")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, _null(descriptor))
+    """Run a command, and return an exit status even if standard output is closed, full or of a narrow encoding."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # the stream is closed
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8"))
         if isinstance(stream := getattr(sys, name), io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    output: Any = _Printable(sys.stdout)
-    errors: Any = _Lossy(sys.stderr)
-    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+    try:
         try:
-            try:
-                return command()
-            finally:  # also if argparse exits
-                output.flush()
-        except BrokenPipeError:  # the reader has closed the output, as head does
-            _discard(output)
-            return 141
-        except _Unwritable as error:
-            _discard(output)
-            print(f"{prog}: standard output cannot be written ({error}); write it to another place", file=sys.stderr)
-            return 2
-
-
-def _null(descriptor: int) -> TextIO:
-    """Open ``/dev/null`` in place of a closed stream, so that no other file gets its descriptor."""
-    with contextlib.suppress(OSError):
-        os.fstat(descriptor)  # succeeds if another file already has the descriptor
-        return open(os.devnull, "w", encoding="utf-8")
-    opened = os.open(os.devnull, os.O_WRONLY)
-    if opened != descriptor:
-        os.dup2(opened, descriptor)
-        os.close(opened)
-    return open(descriptor, "w", encoding="utf-8", closefd=False)
-
-
-def _discard(stream: Any) -> None:
-    """Redirect a stream to ``/dev/null``, so that Python raises no error when it flushes the stream at exit."""
-    with contextlib.suppress(OSError):  # raised if the stream is not a file
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-
-
-def one_line(message: str) -> str:
-    r"""Return a message as one short line, in which line ends and terminal codes of names and values are replaced.
-
-    Bytes of file names that cannot be decoded are printed as ``\udcff``.
-    """
-    message = message.encode(errors="backslashreplace").decode()
-    if len(message) > LONGEST:
-        message = f"{message[: LONGEST // 2]} … {message[-LONGEST // 2 :]}"
-    return " ".join("".join(each if each.isprintable() else " " for each in message).split())
-
-
-def printable(text: str) -> str:
-    r"""Return text for a terminal, in which unprintable characters such as terminal codes are escapes like ``\x1b``."""
-    return "".join(
-        each if each.isprintable() or each in "\n\r\t" else each.encode("unicode_escape").decode() for each in text
-    )
-
-
-class _Unwritable(Exception):
-    """Writing to standard output failed; the message gives the reason."""
-
-
-class _Printable:
-    """A stream that escapes unprintable characters, so that names cannot send codes to the terminal."""
-
-    def __init__(self, stream: Any) -> None:
-        self.stream = stream
-
-    def write(self, text: str) -> int:
-        with self._errors():
-            self.stream.write(printable(text))
-        return len(text)
-
-    def flush(self) -> None:
-        with self._errors():
-            self.stream.flush()
-
-    @contextlib.contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except BrokenPipeError:
+            return command()
+        finally:  # also if argparse exits
+            sys.stdout.flush()
+    except BrokenPipeError:  # the reader has closed the output, as head does
+        _discard_output()
+        return 141
+    except OSError as error:
+        if error.errno not in UNWRITABLE or error.filename is not None:
             raise
-        except OSError as error:
-            raise _Unwritable(error.strerror) from None
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.stream, name)
-
-
-class _Lossy(_Printable):
-    """A stream that ignores errors in writing and does not escape terminal codes, which progress bars use."""
-
-    def write(self, text: str) -> int:
-        with self._errors():
-            self.stream.write(text)
-        return len(text)
-
-    @contextlib.contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError:
-            _discard(self.stream)
+        _discard_output()
+        print(
+            f"{prog}: standard output cannot be written ({error.strerror}); write it to another place", file=sys.stderr
+        )
+        return 2
 
 
-def option(parser: Any, words: str, about: str, default: Any = None, **settings: Any) -> None:
-    """Add an option that takes a value.
-
-    Args:
-        parser: a parser, or a group of options.
-        words: the option and the name of its value, such as ``--top K``.
-        about: meaning of the option; the help adds the default value.
-        default: value if the option is not given, which also determines its type; with ``[]``, the option may be
-            repeated.
-        settings: further arguments of :meth:`argparse.ArgumentParser.add_argument`.
-    """
-    name, _, metavar = words.partition(" ")
-    if default == [] and "nargs" not in settings:
-        settings["action"] = "append"
-    elif default and "default:" not in about:
-        about += f" (default: {default:g})" if isinstance(default, float) else f" (default: {default})"
-    if default is not None and not isinstance(default, list):
-        settings.setdefault("type", type(default))
-    parser.add_argument(name, default=default, metavar=metavar or None, help=about, **settings)
-
-
-def add_config(parser: argparse.ArgumentParser, what: str, pairs: str = "config keys with their values") -> None:
-    """Add ``--config``, a list of files, and ``overrides``, a list of ``KEY VALUE`` pairs.
-
-    Args:
-        what: meaning of the files.
-        pairs: meaning of the ``KEY VALUE`` pairs.
-    """
-    option(
-        parser,
-        "--config FILE",
-        f"{what}; repeat the option for more files; a later file overrides earlier files",
-        [],
-        type=Path,
-    )
-    parser.add_argument("overrides", nargs="*", metavar="KEY VALUE", help=f"{pairs}, such as TRAIN.LR 1e-4")
+def _discard_output() -> None:
+    """Redirect standard output to ``/dev/null``, so that Python raises no error when it flushes the stream at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

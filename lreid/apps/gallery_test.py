@@ -40,8 +40,8 @@ def score_gallery(
         overrides: ``KEY VALUE`` pairs for the config of the model; only ``EVAL`` and ``DEVICE`` keys have an effect.
 
     Returns:
-        Results in the form of :func:`lreid.apps.test.score_checkpoints`, with a row ``gallery KIND``. If the gallery
-        stores features, a row ``plain`` has the metrics of the exact ranking. Images without an identity are
+        Results in the form of :func:`lreid.apps.checkpoint_test.score_checkpoints`, with a row ``gallery KIND``. If the
+        gallery stores features, a row ``plain`` has the metrics of the exact ranking. Images without an identity are
         distractors.
     """
     named = NamedGallery.load(where)

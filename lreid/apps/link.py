@@ -1,21 +1,102 @@
-"""Run the commands of ``lreid link``."""
+"""Link tracklets of several cameras to identities: one number per person, across cameras and days.
+
+lreid link add linked day-1.yaml --checkpoint zoo:people     # videos with a tracker's results, or videos alone
+lreid link add linked day-2.yaml                             # the next day; old identities do not change
+lreid link name linked 17 anna
+lreid link merge linked 17 23                                # 17 and 23 are one person
+lreid link split linked 17 gate/20260302T080000/4            # this tracklet of 17 shows another person
+lreid link apart linked 17 23                                # 17 and 23 are two people
+lreid link undo linked
+lreid link remove linked --identity 17                       # deletes crops, features and timeline
+
+The YAML file names the cameras:
+
+    cameras:
+      gate: {video: gate.mp4, tracks: gate.txt, start: 2026-03-02T08:00:00}
+      hall: {video: hall.mp4, tracks: hall.txt, start: 2026-03-02T08:00:00}
+    travel: [[gate, hall, 10]]    # optional: minimum travel time, seconds (default: learned from 8 or more trips)
+
+Track files are in the MOT Challenge format, or in the JSON format of supervision or Ultralytics. If a camera has no
+track file, lreid detects and tracks moving objects; this needs a fixed camera. The output folder contains
+identities.json, index.html, tracks/ with identities, and people.gallery for lreid search. To enrol people by name, run
+lreid search build linked/people.gallery my/people.
+"""
 
 import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from lreid.data.tracks import Choice
+from lreid.apps.console import DEVICE, option
 from lreid.errors import InputError, counted, naming_keys
-from lreid.link import commands
-from lreid.link.assign import Options
-from lreid.link.cutting import read_cameras
-from lreid.link.folder import PAGE
-from lreid.link.offline import Rule
-from lreid.link.record import Record
-from lreid.utils.reading import escaped
+
+if TYPE_CHECKING:
+    from lreid.link.assign import Options
+    from lreid.link.record import Record
+
+OLD = "delete tracklets that ended more than N days ago"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the commands of ``lreid link`` and their options."""
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_linking(commands)
+    for name, what in (
+        ("merge", "record that two identities are one person"),
+        ("apart", "record that two identities are two people"),
+    ):
+        sub = _command(commands, name, what)
+        sub.add_argument("identities", nargs=2, metavar="IDENTITY", help="number or name of the identity")
+    split = _command(commands, "split", "record that tracklets of an identity show another person")
+    split.add_argument("identity", metavar="IDENTITY", help="number or name of the identity")
+    split.add_argument("tracklets", nargs="+", metavar="TRACKLET", help="tracklet, such as gate/20260302T080000/4")
+    name = _command(commands, "name", "give an identity a name")
+    name.add_argument("identity", metavar="IDENTITY", help="number or name of the identity")
+    name.add_argument("name", metavar="NAME", help="new name; unknown-NUMBER removes the name")
+    _command(commands, "undo", "undo the last change")
+    remove = _command(commands, "remove", "delete all data of an identity or of old tracklets; you cannot undo this")
+    which = remove.add_mutually_exclusive_group(required=True)
+    option(which, "--identity IDENTITY", "number or name of the identity to delete")
+    option(which, "--keep-days N", OLD, type=float)
+
+
+def _command(commands: Any, name: str, what: str) -> argparse.ArgumentParser:
+    sub = commands.add_parser(name, help=what)
+    sub.set_defaults(action=name)
+    sub.add_argument("folder", type=Path, metavar="DIR", help="folder that lreid link add creates")
+    return sub
+
+
+def _add_linking(commands: Any) -> None:
+    add = _command(commands, "add", "link the tracklets of new recordings with each other and with earlier tracklets")
+    add.add_argument("cameras", type=Path, metavar="YAML", help="YAML file that lists the cameras")
+    option(add, "--checkpoint FILE", "model: a checkpoint or zoo:NAME (needed for a new folder)", type=Path)
+    option(add, "--device", DEVICE, "auto")
+    option(add, "--every S", "seconds between the crops of a tracklet", 1.0)
+    option(add, "--most N", "maximum number of crops per tracklet", 8)
+    which = "class of the boxes to link (eighth value of a line); repeat the option for more (default: all)"
+    option(add, "--class N", which, [], type=int, dest="classes")
+    option(add, "--keep-days N", OLD, type=float)
+    add.add_argument("--online", action="store_true", help="link each tracklet after its end, without later tracklets")
+    option(add, "--delay S", "with --online: maximum seconds from the end of a tracklet until it is linked", 10.0)
+    relink = _command(commands, "relink", "link all tracklets again, and apply the corrections")
+    for sub in (add, relink):
+        linked = "minimum mean cosine similarity of linked tracklets (default: calibrated)"
+        option(sub, "--threshold T", linked, type=float)
+        rate = "share of pairs of different people that may reach the calibrated threshold"
+        option(sub, "--false-accept-rate RATE", rate, 0.002)
+        sub.add_argument("--raw", action="store_true", help="do not standardise features per recording")
 
 
 @naming_keys(device="--device")
 def run(args: argparse.Namespace) -> None:
     """Run the chosen command."""
+    _check(args)
+    from lreid.data.tracks import Choice
+    from lreid.link import commands
+    from lreid.link.cutting import read_cameras
+    from lreid.link.folder import PAGE
+    from lreid.utils.reading import escaped
+
     action, folder = args.action, args.folder
     if action == "add":
         clips, travel = read_cameras(args.cameras)
@@ -42,7 +123,25 @@ def run(args: argparse.Namespace) -> None:
     print(f"page: {folder / PAGE}")
 
 
-def _options(args: argparse.Namespace, delay: float | None) -> Options:
+def _check(args: argparse.Namespace) -> None:
+    from lreid.apps.checks import require_device, require_model, require_path
+    from lreid.utils.files import require_writable
+
+    if args.action != "add":
+        require_path(args.folder)
+        return
+    require_writable(args.folder / "identities.json")
+    require_device(args.device)
+    require_path(args.cameras)
+    require_model(args.checkpoint)
+    if not args.checkpoint:
+        require_path(args.folder / "people.gallery", "pass --checkpoint, such as zoo:people")
+
+
+def _options(args: argparse.Namespace, delay: float | None) -> "Options":
+    from lreid.link.assign import Options
+    from lreid.link.offline import Rule
+
     if args.threshold is not None and not -1 <= args.threshold <= 1:
         raise InputError(f"--threshold is {args.threshold:g}; it must be a cosine similarity from -1 to 1")
     if not 0 <= args.false_accept_rate < 1:
@@ -52,7 +151,11 @@ def _options(args: argparse.Namespace, delay: float | None) -> Options:
     return Options(Rule(args.threshold, args.false_accept_rate), not args.raw, delay)
 
 
-def _correct(args: argparse.Namespace) -> Record:
+def _correct(args: argparse.Namespace) -> "Record":
+    from lreid.link import commands
+    from lreid.link.record import Record
+    from lreid.utils.reading import escaped
+
     if args.action == "split":
         identity, words = args.identity, args.tracklets
         return commands.correct(args.folder, f"split {identity}", lambda record: record.split(identity, words))

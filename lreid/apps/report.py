@@ -1,23 +1,66 @@
-"""Compare runs in a table, and write their report pages."""
+"""Compare runs in a table of means and standard deviations over seeds; rewrite report.html in each run folder.
+
+    lreid report runs/synthetic-10/*                        # a table in the terminal
+    lreid report runs/synthetic-10/* --format markdown      # or csv, latex
+    lreid report runs/synthetic-10/* --cost                 # adds columns for exemplars, time and memory
+    lreid report runs/synthetic-10/* --html compared.html   # one page about all runs
+    lreid report runs/synthetic-10-dwopp-seed0 --images     # adds images to the report.html of the run
+
+Runs that differ in protocol (identities, splits, cameras), config or AP convention are in separate rows.
+If a run's report.html already shows images, as after lreid train on your own images, lreid report rewrites this page
+only if you pass --images.
+"""
 
 import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from lreid.config import leaves, load_config, recorded_config
+from lreid.apps.console import option
 from lreid.errors import InputError
-from lreid.methods import method_class, method_defaults, method_names
-from lreid.report.groups import grouped, require_one_run_a_seed
-from lreid.report.identity_forgetting import Pictures
-from lreid.report.page import links_in, write_page, write_report
-from lreid.report.rendering import Panel, inside
-from lreid.report.tables import comparison_table
-from lreid.results import Results, read
+
+if TYPE_CHECKING:
+    from lreid.report.rendering import Panel
+    from lreid.results import Results
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``lreid report``."""
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run folder")
+    option(parser, "--format", "format of the table", "text", choices=("text", "markdown", "csv", "latex"))
+    parser.add_argument("--each", action="store_true", help="show one row per run instead of means over seeds")
+    parser.add_argument(
+        "--cost", action="store_true", help="add columns for exemplars, training time, peak memory and time per step"
+    )
+    parser.add_argument(
+        "--switches",
+        action="store_true",
+        help="add columns for feature drift and gradients after task switches (needs EVAL.DRIFT_STEPS)",
+    )
+    option(parser, "--html FILE", "also write one page about all runs", type=Path)
+    parser.add_argument(
+        "--images",
+        action="store_true",
+        help="add ranked matches, activation maps and a feature map of the run with the first seed; needs checkpoints "
+        "and data",
+    )
+    parser.add_argument("--blur", action="store_true", help="blur the images on the page")
 
 
 def run(args: argparse.Namespace) -> None:
     """Print the table and write the report pages."""
+    from lreid.apps.checks import require_path
+    from lreid.report.groups import require_one_run_a_seed
+    from lreid.report.identity_forgetting import Pictures
+    from lreid.report.page import links_in, write_page, write_report
+    from lreid.report.tables import comparison_table
+    from lreid.utils.files import require_writable
+
+    if args.html:
+        require_writable(args.html)
+    for path in args.runs:
+        require_path(path, "name the folder of a run that finished a task")
     folders = _folders(args.runs)
     if args.blur and not args.images:
         raise InputError("--blur: there are no images to blur; add --images")
@@ -39,16 +82,14 @@ def run(args: argparse.Namespace) -> None:
         )
     if args.html or args.images:
         path = args.html or folders[0] / "report.html"
-        sections, pictures = _images_of_runs(folders, runs, args.blur) if args.images else ([], Pictures())
+        sections: list[Panel] = []
+        pictures = Pictures()
+        if args.images:
+            from lreid.apps.visual import images_of_runs  # loads torch, which tables and charts do not need
+
+            sections, pictures = images_of_runs(folders, runs, blur=args.blur)
         links = links_in(path.parent) if len(runs) == 1 else ()
         write_page(path, runs, folders=folders, pictures=pictures, more=sections, links=links)
-
-
-def with_images(folder: Path) -> None:
-    """Write ``report.html`` of a run with images of its test identities."""
-    runs = read_runs([folder])
-    sections, pictures = _images_of_runs([folder], runs, blur=False)
-    write_page(folder / "report.html", runs, pictures=pictures, more=sections, links=links_in(folder))
 
 
 def _shows_images(folder: Path) -> bool:
@@ -57,15 +98,16 @@ def _shows_images(folder: Path) -> bool:
     return page.is_file() and b"<img" in page.read_bytes()
 
 
-def read_runs(folders: Sequence[Path]) -> list[Results]:
+def read_runs(folders: Sequence[Path]) -> "list[Results]":
     """Read the results of runs to compare; config keys that are newer than a run get their defaults.
 
     If runs of a method record different options, every run gets all options of the method. Runs of early versions of
     lreid contain no config.
-
-    Raises:
-        InputError: :func:`lreid.results.read` raises an error.
     """
+    from lreid.config import leaves, load_config, recorded_config
+    from lreid.methods import method_class, method_defaults, method_names
+    from lreid.results import read
+
     runs = [read(folder) for folder in folders]
     by_method: dict[str, list[Results]] = {}
     for run in filter(lambda run: run.get("config"), runs):
@@ -98,17 +140,3 @@ def _folders(named: list[Path]) -> list[Path]:
     if others:
         print(f"skipped, because there is no results.json: {', '.join(others)}", file=sys.stderr)
     return list(folders.values())
-
-
-def _images_of_runs(folders: list[Path], runs: list[Results], blur: bool) -> tuple[list[Panel], Pictures]:
-    """Return page sections about the first run of each group, and images of identities."""
-    from lreid.apps.visual import image_sections, pictures_of  # loads torch, which tables and charts do not need
-
-    groups = grouped(runs)
-    places = {id(run): folder for run, folder in zip(runs, folders, strict=True)}
-    first = {group.name: places[id(group.runs[0])] for group in groups}
-    sections: list[Panel] = []
-    for group in groups:
-        shown = image_sections(first[group.name], blur=blur)
-        sections += [inside(f"Images, {group.method} on {group.benchmark}", group.name, shown)] if groups[1:] else shown
-    return sections, pictures_of(groups, first, blur=blur)

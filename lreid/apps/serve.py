@@ -1,23 +1,48 @@
-"""Start and stop the HTTP server of a gallery."""
+"""Serve a gallery over HTTP, with a page to search the gallery by image.
+
+lreid serve people.gallery                                            # http://127.0.0.1:8000/
+curl --data-binary @new.jpg 'http://127.0.0.1:8000/search?top=5'      # who is in this image?
+curl --data-binary @new.jpg 'http://127.0.0.1:8000/images?identity=anna'     # add the image
+LREID_TOKEN=$(openssl rand -hex 32) lreid serve people.gallery --host 0.0.0.0
+
+By default, only this machine can reach the server. If you set --host to another address, you must also set a token of
+16 characters or more in the environment variable LREID_TOKEN. Every request must then have the header "Authorization:
+Bearer TOKEN". The server does not encrypt its answers (plain HTTP), so put a proxy with TLS in front. The page /docs
+describes all requests. Ctrl-C or SIGTERM stops the server.
+"""
 
 import argparse
 import os
 import signal
 import socket
+from pathlib import Path
 
+from lreid.apps.console import DEVICE, option
 from lreid.errors import InputError, counted, require
-from lreid.utils.extras import Extra
 
 SHORTEST = 16  # minimum length of a token
 STOPPING = 10  # seconds within which running requests must finish
 
 
-def run(args: argparse.Namespace) -> None:
-    """Serve the gallery until SIGTERM or SIGINT.
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``lreid serve``."""
+    parser.add_argument("gallery", metavar="GALLERY", help="gallery made by lreid search build")
+    option(parser, "--host", "network address of the server", "127.0.0.1")
+    option(parser, "--port", "port of the server; 0 selects a free port", 8000)
+    option(parser, "--max-mb MB", "maximum size of an uploaded image in megabytes", 10.0)
+    option(parser, "--rate N", "maximum number of requests per second from one client", 100.0)
+    option(parser, "--checkpoint FILE", "new path of the gallery's model, if the file has moved", type=Path)
+    option(parser, "--device", DEVICE, "auto")
 
-    Raises:
-        InputError: the gallery, its model or an option cannot be used, or another program uses the address.
-    """
+
+def run(args: argparse.Namespace) -> None:
+    """Serve the gallery until SIGTERM or SIGINT."""
+    from lreid.apps.checks import require_device, require_model, require_path
+    from lreid.utils.extras import Extra
+
+    require_device(args.device)
+    require_path(args.gallery, "build a gallery first")
+    require_model(args.checkpoint)
     require(0 < args.max_mb <= 1000, "--max-mb", args.max_mb, "above 0 and at most 1000")
     require(args.rate > 0, "--rate", args.rate, "above 0")
     require(0 <= args.port < 65536, "--port", args.port, "from 0 to 65535")

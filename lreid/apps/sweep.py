@@ -1,63 +1,78 @@
-"""Train methods x benchmarks x seeds x values of keys; write one table, and one plot of learning curves."""
+"""Train several methods, benchmarks, seeds and values of keys; write one table and one plot of learning curves.
 
-from __future__ import annotations
+    lreid sweep --out runs/synthetic-10                     # four methods, three seeds each
+    lreid sweep --config configs/benchmarks/synthetic-domains.yaml --out runs/domains
+    lreid sweep --methods dwopp dwpp --benchmarks configs/benchmarks/synthetic-*.yaml --out runs/all --jobs 2
+    lreid sweep --methods dwopp --seeds 0 1 --out runs/slow TRAIN.LR 5e-4
+
+Every combination is one run. A repeated command skips finished runs. A failed run does not stop the other runs.
+"""
 
 import argparse
-import itertools
-import logging
-import os
-import re
 import shlex
-import signal
-import subprocess
 import sys
-import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from itertools import product
 from pathlib import Path
-from queue import SimpleQueue
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
 
-import torch
+from lreid.apps.console import add_config, option
+from lreid.errors import InputError, counted
 
-from lreid.apps.arguments.sweep import without_pairs
-from lreid.apps.report import read_runs
-from lreid.config import CONFIGS, check_values, leaves, load_config, method_options, recorded_config
-from lreid.config_keys import Config
-from lreid.errors import InputError, Stopped, counted, naming_keys
-from lreid.methods import build_method, method_class
-from lreid.models.embedder import Embedder
-from lreid.report.groups import short_key
-from lreid.report.plots import learning_curve, sensitivity_curve
-from lreid.report.tables import comparison_table
-from lreid.results import read as read_results
-from lreid.training.run import changed_keys
-from lreid.training.run_config import load_run_config
-from lreid.training.run_folder import is_busy
-from lreid.training.signals import LEASH, StopSignals
-from lreid.utils.files import write_atomically, write_text
-from lreid.utils.reading import read_text
+EPILOG = """These commands run the ablations of DwoPP (BMVC 2022); add --config to choose the benchmark:
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+  Figure 4: (a) the distillation weight, and (b, c) the temperature, in the ranges that the paper states:
+    lreid sweep --methods dwopp --vary METHOD.DISTILLATION_WEIGHT 0.1 0.5 1 2 10 --out runs/weight
+    lreid sweep --methods dwopp dwpp --vary METHOD.TEMPERATURE 0.1 0.5 1 2 10 --out runs/temperature
+  Table 3: separate weights for positive and negative pairs (beta -1 stands for 1 - rho, which is DwPP):
+    lreid sweep --methods decoupled --vary METHOD.ALPHA,METHOD.BETA 0,1 0.1,0.9 0.3,0.7 0.5,0.5 1,0 1,-1 \\
+        --out runs/decoupled METHOD.TEMPERATURE 1.0
+  Figure 6: three random orders of the identities:
+    lreid sweep --vary BENCHMARK.ORDER_SEED 0 1 2 --seeds 0 --out runs/orders BENCHMARK.ORDER random
+"""
 
-logger = logging.getLogger("lreid")
 
-# A run of a sweep always gets a config file. Without a config file, a resumed run would use the config of its start.
-DEFAULTS = CONFIGS / "benchmarks" / "synthetic-10.yaml"
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``lreid sweep``."""
+    parser.epilog = EPILOG
+    add_config(
+        parser, "config file for all runs (default: built-in benchmark)", "config keys for all runs, with their values"
+    )
+    files = "config files of benchmarks; each run uses one of these files and the files of --config"
+    option(parser, "--benchmarks FILE", files, [], nargs="+", type=Path)
+    methods = ["dmml_ft", "dwpp", "dwopp", "joint"]
+    option(parser, "--methods NAME", f"methods to train (default: {' '.join(methods)})", methods, nargs="+")
+    option(parser, "--seeds N", "seeds of the runs (default: 0 1 2)", ["0", "1", "2"], nargs="+")
+    values = (
+        "KEY VALUE VALUE ...: train one run per value of this key; repeat the option to combine several keys. "
+        "KEY,KEY V,V V,V ... changes several keys together"
+    )
+    option(parser, "--vary WORD", values, [], nargs="+", action="append")
+    option(parser, "--jobs N", "number of simultaneous runs, each on its own GPU", 1)
+    parser.add_argument("--dry-run", action="store_true", help="only print the commands of the unfinished runs")
+    option(parser, "--out DIR", "folder of the runs and the table", type=Path, required=True)
 
-OWN_OPTION = {"METHOD.NAME": "--methods", "SEED": "--seeds"}
+
+def without_pairs(options: Iterable[Sequence[str]]) -> tuple[list[list[str]], list[str]]:
+    """Separate the values of options that take several values from ``KEY VALUE`` pairs after them."""
+    from lreid.config_keys import is_key  # imported here, because it loads yacs, which --help does not need
+
+    without: list[list[str]] = []
+    pairs: list[str] = []
+    for words in options:
+        end = next((place for place, word in enumerate(words) if place and is_key(word)), len(words))
+        without.append([*words[:end]])
+        pairs += words[end:]
+    return without, pairs
 
 
 def run(args: argparse.Namespace) -> None:
     """Train the runs and print the table, or only print the commands of the runs."""
-    if args.jobs < 1:
-        raise InputError(f"--jobs {args.jobs}: must be 1 or more")
     (methods, seeds, *varied), overrides = without_pairs([args.methods, args.seeds, *args.vary])
     overrides += args.overrides
+    _check(args, methods, overrides)
+    if args.jobs < 1:
+        raise InputError(f"--jobs {args.jobs}: must be 1 or more")
     for seed in seeds:
         if not seed.isdecimal():
             raise InputError(f"--seeds {seed}: must be a whole number, 0 or more")
@@ -68,6 +83,8 @@ def run(args: argparse.Namespace) -> None:
     for key, count in Counter(key for keys, *_ in varied for key in keys.split(",")).items():
         if count > 1:
             raise InputError(f"--vary {key}: is given {count} times; give all values of the key in one option")
+    from lreid.apps.sweep_runs import plan, sweep  # loads torch
+
     whole = [int(seed) for seed in seeds]
     runs = plan(args.out, methods, whole, files=args.config, benchmarks=args.benchmarks, vary=vary, overrides=overrides)
     if args.dry_run:
@@ -85,227 +102,11 @@ def run(args: argparse.Namespace) -> None:
         )
 
 
-@dataclass(frozen=True)
-class PlannedRun:
-    """One run of a sweep: config files, ``KEY VALUE`` pairs that take precedence over them, and the run folder."""
+def _check(args: argparse.Namespace, methods: Sequence[str], overrides: Sequence[str]) -> None:
+    from lreid.apps.checks import checked_config
+    from lreid.utils.files import require_writable
 
-    folder: Path
-    files: tuple[Path, ...]
-    overrides: tuple[str, ...]
-
-    @property
-    def cfg(self) -> Config:
-        """The resolved config of the run."""
-        return load_run_config(self.files, self.overrides, report=False)
-
-    @property
-    def command(self) -> list[str]:
-        """The command line that trains or resumes the run."""
-        files = [word for file in self.files for word in ("--config", str(file))]
-        train = [sys.executable, "-m", "lreid", "train"]
-        return [*train, "--resume", "--out", str(self.folder), *files, *self.overrides]
-
-    def is_finished(self) -> bool:
-        """Whether the folder contains results of all tasks of a run with this config."""
-        saved = self.folder / "config.yaml"
-        if not (self.folder / "results.json").exists() or not saved.exists():
-            return False
-        results = read_results(self.folder)
-        changed = changed_keys(self.cfg, read_text(saved, errors="replace"), saved)
-        return len(results["mAP"]) == len(results["tasks"]) and not changed
-
-
-def plan(
-    out: Path,
-    methods: Sequence[str],
-    seeds: Sequence[int],
-    *,
-    files: Sequence[Path] = (),
-    benchmarks: Sequence[Path] = (),
-    vary: Mapping[str, Sequence[str]] = MappingProxyType({}),
-    overrides: Sequence[str] = (),
-) -> list[PlannedRun]:
-    """Plan the runs of a sweep; all runs of the first seed come first.
-
-    Args:
-        out: folder of the run folders, which have names ``METHOD-seedN``, or ``METHOD-KEY=VALUE-seedN`` if keys vary.
-            With several benchmarks, each has a subfolder with the name of its file.
-        methods, seeds: names of the methods, and seeds.
-        files, benchmarks: config files that all runs use, and benchmark files; each run uses one benchmark file.
-        vary: values by key, of which all combinations are trained. Keys that are joined by commas vary together, as in
-            ``{"METHOD.ALPHA,METHOD.BETA": ["0,1", "1,0"]}``.
-        overrides: ``KEY VALUE`` pairs for all runs.
-
-    Raises:
-        InputError: a config is invalid, or two runs are the same.
-    """
-    groups = [keys.split(",") for keys in vary]
-    keys_of_config = [key for key, _ in leaves(load_config(files, overrides))]  # also refuses a key without a value
-    for key in [*itertools.chain(*groups), *overrides[::2]]:
-        if key in OWN_OPTION:
-            raise InputError(f"{key}: set it with {OWN_OPTION[key]}")
-    choices = [[_pairs(group, value) for value in values] for group, values in zip(groups, vary.values(), strict=True)]
-    runs = []
-    each_benchmark: Sequence[Path | None] = benchmarks or [None]
-    for seed, benchmark, method, chosen in itertools.product(
-        seeds, each_benchmark, methods, itertools.product(*choices)
-    ):
-        pairs = list(itertools.chain(*chosen))
-        words = [method, *(f"{short_key(key, keys_of_config)}={value}" for key, value in pairs), f"seed{seed}"]
-        name = re.sub(r"[^\w.=+-]+", "_", "-".join(words))  # values may be lists or paths
-        runs.append(
-            PlannedRun(
-                out / (benchmark.stem if benchmark and len(benchmarks) > 1 else "") / name,
-                (*files, *([benchmark] if benchmark else [])) or (DEFAULTS,),
-                ("METHOD.NAME", method, *overrides, *itertools.chain(*pairs), "SEED", str(seed)),
-            )
-        )
-    for folder, count in Counter(run.folder for run in runs).items():
-        if count > 1:
-            raise InputError(f"{folder}: would contain {count} runs; give every method, seed, file and value only once")
-    _require_different(runs)
-    return runs
-
-
-def _require_different(runs: Sequence[PlannedRun]) -> None:
-    """Build every method once, to check its options, and require that no two runs are the same."""
-    same: dict[str, Path] = {}
-    for run in runs:
-        cfg = run.cfg
-        check_values(cfg)
-        computed = f"{cfg.SEED} {sorted(recorded_config(dict(leaves(cfg))).items())}"
-        if (first := same.setdefault(computed, run.folder)) != run.folder:
-            raise InputError(f"{run.folder}: would be the same run as {first}; give every value only once")
-        # A method checks its options when it is built.
-        small = Embedder("small", height=32, width=16, neck=method_class(cfg.METHOD.NAME).neck)
-        with naming_keys("METHOD", name="METHOD.NAME"):
-            build_method(cfg.METHOD.NAME, small, **method_options(cfg))
-
-
-def sweep(runs: Sequence[PlannedRun], out: Path, *, jobs: int = 1, key: str = "") -> tuple[str, dict[str, str]]:
-    """Train runs, each in its own process, and compare them; finished runs are not trained again.
-
-    A run that fails does not stop the other runs.
-
-    Args:
-        runs: runs from :func:`plan`.
-        out: folder in which ``table.md``, ``table.csv``, ``table.tex`` and ``curves.png`` of the finished runs are
-            written.
-        jobs: number of runs at the same time. Simultaneous runs share the CPU cores, unless ``OMP_NUM_THREADS`` is set.
-            Each run uses one GPU.
-        key: key with different values in the runs; if they are numbers, ``sensitivity.png`` is written too.
-
-    Returns:
-        The table as text, and a dictionary from the folder of each failed run to the reason in one line.
-    """
-    failed: dict[str, str] = {}
-    running: set[subprocess.Popen[str]] = set()
-    gpus = visible_gpus() if jobs > 1 else []
-    places: SimpleQueue[str] = SimpleQueue()  # per simultaneous run, the name of a GPU or ""
-    for number in range(jobs):
-        places.put(gpus[number % len(gpus)] if gpus else "")
-    stopping = threading.Event()
-    with StopSignals(), ThreadPoolExecutor(jobs) as pool:
-        waiting = {pool.submit(_make, run, jobs, running, places, stopping): run for run in runs}
-        try:
-            for number, done in enumerate(as_completed(waiting), start=1):
-                run, reason = waiting[done], done.result()
-                logger.info("%d/%d %s: %s", number, len(runs), run.folder, reason or "done")
-                if reason:
-                    failed[str(run.folder)] = reason
-        except BaseException as end:  # stop the running runs, and start no more
-            stopping.set()
-            pool.shutdown(wait=False, cancel_futures=True)
-            if isinstance(end, Stopped) and end.signal != signal.SIGINT:  # the terminal itself sends Ctrl-C to the runs
-                for process in list(running):
-                    process.terminate()
-            raise
-    finished = read_runs([run.folder for run in runs if str(run.folder) not in failed])
-    if not finished:
-        return "no run is finished", failed
-    forms: dict[str, Literal["markdown", "csv", "latex"]] = {"md": "markdown", "csv": "csv", "tex": "latex"}
-    for suffix, form in forms.items():
-        write_text(out / f"table.{suffix}", comparison_table(finished, form).rstrip("\n") + "\n")
-    _save(learning_curve(finished), out / "curves.png")
-    if all(type(run.get("config", {}).get(key)) in (int, float) for run in finished):
-        _save(sensitivity_curve(finished, key), out / "sensitivity.png")
-    return comparison_table(finished), failed
-
-
-def _pairs(keys: Sequence[str], value: str) -> list[tuple[str, str]]:
-    """Return pairs of key and value. A value for several keys is split at commas."""
-    values = value.split(",") if len(keys) > 1 else [value]
-    if len(values) != len(keys):
-        raise InputError(
-            f"--vary {','.join(keys)}: {value} does not contain {len(keys)} values with commas between them"
-        )
-    return list(zip(keys, values, strict=True))
-
-
-def visible_gpus() -> list[str]:
-    """Return the names of the visible GPUs, as for ``CUDA_VISIBLE_DEVICES``, without initialising CUDA."""
-    named = os.environ.get("CUDA_VISIBLE_DEVICES")
-    count = torch.cuda.device_count()
-    return [each.strip() for each in named.split(",")][:count] if named else [str(gpu) for gpu in range(count)]
-
-
-def _make(
-    run: PlannedRun, jobs: int, running: set[subprocess.Popen[str]], places: SimpleQueue[str], stopping: threading.Event
-) -> str:
-    """Train a run in a separate process, and return the error in one line, or "" if there is none.
-
-    Until it ends, the new process is in the set ``running``. The new process also ends when the calling process ends or
-    is killed. If another process is already training the run, this function first waits for its end.
-    """
-    if is_busy(run.folder):
-        logger.info("%s: another process is using this folder; waiting for its end", run.folder)
-    while is_busy(run.folder):
-        if stopping.wait(1.0):
-            return "stopped"
-    try:
-        if run.is_finished():
-            return ""
-    except InputError as error:
-        return str(error)
-    place = places.get()
-    try:
-        return _in_a_process(run, jobs, running, place)
-    finally:
-        places.put(place)
-
-
-def _in_a_process(run: PlannedRun, jobs: int, running: set[subprocess.Popen[str]], gpu: str) -> str:
-    # The run must import the same lreid as this process, whatever the working directory is.
-    environment = dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path), PYTHONSAFEPATH="1") | {LEASH: "1"}
-    if gpu and run.cfg.DEVICE in ("auto", "cuda"):
-        environment["CUDA_VISIBLE_DEVICES"] = gpu
-    if jobs > 1:
-        environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // jobs)))
-    read_end, leash = os.pipe()  # nothing is written to it; the system closes it when this process ends in any way
-    try:
-        with subprocess.Popen(
-            run.command,
-            env=environment,
-            text=True,
-            stdin=read_end,
-            stderr=subprocess.PIPE,
-            stdout=None if jobs == 1 else subprocess.DEVNULL,  # each run also writes a log.txt
-        ) as process:
-            running.add(process)
-            _, message = process.communicate()
-            running.discard(process)
-    finally:
-        os.close(read_end)
-        os.close(leash)
-    if process.returncode == 0:
-        return ""
-    if process.returncode < 0:
-        killer = signal.Signals(-process.returncode)
-        hint = " (if the system ran out of memory, lower --jobs)" if killer is signal.SIGKILL else ""
-        return f"killed by {killer.name}{hint}"
-    lines = message.strip().splitlines() or [f"exit status {process.returncode}"]
-    return lines[-1].removeprefix("lreid train: ")
-
-
-def _save(figure: Figure, path: Path) -> None:
-    write_atomically(path, lambda file: figure.savefig(file, format="png", dpi=120))
+    if not args.dry_run:
+        require_writable(args.out / "table.md")
+    for benchmark, method in product(args.benchmarks or [None], methods):
+        checked_config([*args.config, *filter(None, [benchmark])], ["METHOD.NAME", method, *overrides])

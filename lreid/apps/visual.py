@@ -25,12 +25,13 @@ from lreid.evaluation.scoring import score
 from lreid.evaluation.test_set import TestSet
 from lreid.models.embedder import Embedder
 from lreid.report import ranked
-from lreid.report.groups import Group
+from lreid.report.groups import Group, grouped
 from lreid.report.identity_forgetting import Key, Pictures, most_forgotten
+from lreid.report.page import links_in, write_page
 from lreid.report.plots import Dot, common_box, dot_keys, scatter
-from lreid.report.rendering import Panel, panel
+from lreid.report.rendering import Panel, inside, panel
 from lreid.report.table_sections import HARDEST, finished, hardest_identities
-from lreid.results import figures_of
+from lreid.results import Results, figures_of, read
 from lreid.retrieval.arrays import unit_rows
 from lreid.retrieval.protocols import average_evaluations
 from lreid.utils.extras import Extra
@@ -38,6 +39,13 @@ from lreid.utils.extras import Extra
 RANKINGS, LOOKED_INTO = 10, 4  # number of queries with matches on the page, and number of queries with activation maps
 ON_THE_MAP = 10  # number of identities on a map of features
 PER_IDENTITY = 12  # maximum number of images per identity
+
+
+def write_page_with_images(folder: Path) -> None:
+    """Write ``report.html`` of a run with images of its test identities."""
+    runs = [read(folder)]
+    sections, pictures = images_of_runs([folder], runs, blur=False)
+    write_page(folder / "report.html", runs, pictures=pictures, more=sections, links=links_in(folder))
 
 
 @naming_keys(**ARGUMENTS)
@@ -78,6 +86,18 @@ def image_sections(run: Path, *, blur: bool = False) -> list[Panel]:
             rankings.append(replace(shown, title=f"Activation maps, {test.name}", note=note))
         maps.append(_feature_maps(test, models))
     return [*map(ranked.ranked_panel, rankings), *maps]
+
+
+def images_of_runs(folders: Sequence[Path], runs: Sequence[Results], *, blur: bool) -> tuple[list[Panel], Pictures]:
+    """Return page sections about the first run of each group, and images of identities."""
+    groups = grouped(runs)
+    places = {id(run): folder for run, folder in zip(runs, folders, strict=True)}
+    first = {group.name: places[id(group.runs[0])] for group in groups}
+    sections: list[Panel] = []
+    for group in groups:
+        shown = image_sections(first[group.name], blur=blur)
+        sections += [inside(f"Images, {group.method} on {group.benchmark}", group.name, shown)] if groups[1:] else shown
+    return sections, pictures_of(groups, first, blur=blur)
 
 
 def pictures_of(groups: Sequence[Group], folders: Mapping[str, Path], *, blur: bool = False) -> Pictures:

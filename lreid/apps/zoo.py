@@ -1,21 +1,80 @@
-"""List trained models by name, show their cards and find their weights, without importing torch."""
+"""List trained models, download their weights, verify their metrics, and publish your models.
+
+lreid zoo list --for people --license permissive
+lreid zoo show dwopp-synthetic-10
+lreid zoo download osnet_x1_0-msmt17    # downloads the weights if needed, and prints the path
+lreid zoo verify                        # tests each model and compares the metrics with its card
+lreid zoo publish runs/my-run my-model --half --out my/zoo
+lreid zoo publish runs/my-run my-model --out my/zoo --hub OWNER/NAME    # load it as hub:OWNER/NAME
+lreid zoo page                          # writes MODEL_ZOO.md
+
+Environment variables: LREID_ZOO_CARDS is a folder with additional cards, and LREID_ZOO_CACHE the folder for downloaded
+weights. LREID_ZOO_MIRROR is an address from which lreid first tries to download weights.
+"""
 
 import argparse
 from collections.abc import Iterable
-from typing import TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
+from lreid.apps.console import option
 from lreid.errors import InputError
-from lreid.utils.files import write_text
-from lreid.zoo import PREFIX
-from lreid.zoo.card import BUNDLED, Card, cards, find
-from lreid.zoo.catalogue import describe, markdown_page, published_table, table
-from lreid.zoo.hosted import IMAGENET_TERMS, Published, published
+
+if TYPE_CHECKING:
+    from lreid.zoo.card import Card
+    from lreid.zoo.hosted import Published
 
 RECOMMENDED = {"people": 0, "vehicles": 1}  # lreid's most accurate models, which are listed first, in this order
+Entry = TypeVar("Entry", "Card", "Published")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``lreid zoo``."""
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, what: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=what)
+        sub.set_defaults(action=name)
+        return sub
+
+    sub = command("list", "list all models, including third-party checkpoints")
+    option(sub, "--for", "list only models for this subject", choices=("people", "vehicles"), dest="subject")
+    sub.add_argument(
+        "--license",
+        "--licence",
+        dest="licence",
+        choices=("permissive",),
+        help="list only models with an MIT, Apache or BSD licence, except those trained on images for research only",
+    )
+    command("show", "print the card of a model").add_argument("name", metavar="NAME", help="name of the model")
+    sub = command("download", "download the weights of a model if needed, and print the path")
+    sub.add_argument("name", metavar="NAME", help="name of the model")
+    sub = command("verify", "test models and compare the metrics with their cards")
+    sub.add_argument("name", metavar="NAME", nargs="?", help="name of the model (default: all)")
+    sub = command("publish", "make a zoo entry from a finished run")
+    sub.add_argument("run", type=Path, metavar="RUN", help="run folder")
+    sub.add_argument("name", metavar="NAME", help="name of the entry")
+    option(sub, "--title", "one-line title of the model (default: method and benchmark)", "")
+    sub.add_argument("--half", action="store_true", help="store the weights as 16-bit floats")
+    sub.add_argument("--start-only", action="store_true", help="mark the model as initial weights for training")
+    option(sub, "--trained-on TEXT", "source of the training images (default: names of the data sets)", "")
+    option(sub, "--limits TEXT", "limits of the model, and uses to avoid", "")
+    option(sub, "--licence", "licence of the weights (default: the licence that the training images allow)", "")
+    option(sub, "--url", "address from which lreid downloads the weights; repeat the option for mirrors", [])
+    option(sub, "--out DIR", "folder of the entry (default: lreid/weights)", type=Path)
+    option(sub, "--hub OWNER/NAME", "also upload the entry to the Hugging Face Hub; needs --out")
+    sub = command("page", "write MODEL_ZOO.md, the page about all models")
+    option(sub, "--out FILE", "file to write", Path("MODEL_ZOO.md"))
 
 
 def run(args: argparse.Namespace) -> None:
     """Run the chosen command."""
+    from lreid.utils.files import require_writable
+
+    if args.action == "publish" and args.out:
+        require_writable(args.out / f"{args.name}.json")
+    elif args.action == "page":
+        require_writable(args.out)
     actions = {"list": _list, "show": _show, "download": _download, "page": _page}
     if args.action in actions:
         actions[args.action](args)
@@ -26,6 +85,11 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _list(args: argparse.Namespace) -> None:
+    from lreid.zoo import PREFIX
+    from lreid.zoo.card import cards
+    from lreid.zoo.catalogue import published_table, table
+    from lreid.zoo.hosted import IMAGENET_TERMS, published
+
     ours, others = chosen(cards(), args.subject, args.licence), chosen(published().values(), args.subject, args.licence)
     if ours:
         print(f"{table(ours)}\n\nmAP / Rank-1 in per cent, means over galleries")
@@ -39,9 +103,6 @@ def _list(args: argparse.Namespace) -> None:
         raise InputError(
             f"--for {args.subject}, --license {args.licence}: no model of the zoo matches; remove one of the options"
         )
-
-
-Entry = TypeVar("Entry", Card, Published)
 
 
 def chosen(entries: Iterable[Entry], subject: str | None, licence: str | None) -> list[Entry]:
@@ -61,7 +122,7 @@ def chosen(entries: Iterable[Entry], subject: str | None, licence: str | None) -
     return sorted(matching, key=lambda each: (each.name not in RECOMMENDED, RECOMMENDED.get(each.name, 0)))
 
 
-def subject_of(entry: Card | Published) -> str:
+def subject_of(entry: "Card | Published") -> str:
     """Return what a model re-identifies, people or vehicles, judged by its training data."""
     data = (entry.data if isinstance(entry, Published) else f"{entry.benchmark} {entry.trained_on}").lower()
     if isinstance(entry, Card) and "vehicle" not in entry.benchmark:
@@ -69,22 +130,33 @@ def subject_of(entry: Card | Published) -> str:
     return "vehicles" if any(word in data for word in ("vehicle", "veri", "vehicleid", "cars")) else "people"
 
 
-def _is_permissive(entry: Card | Published) -> bool:
+def _is_permissive(entry: "Card | Published") -> bool:
     restricted = isinstance(entry, Published) and (entry.imagenet or bool(entry.terms))
     return entry.licence.startswith(("MIT", "Apache", "BSD")) and not restricted
 
 
 def _show(args: argparse.Namespace) -> None:
+    from lreid.zoo import PREFIX
+    from lreid.zoo.card import find
+    from lreid.zoo.catalogue import describe
+
     print(describe(find(args.name.removeprefix(PREFIX))))
 
 
 def _download(args: argparse.Namespace) -> None:
+    from lreid.zoo import PREFIX
+    from lreid.zoo.card import find
     from lreid.zoo.weights import weights_file
 
     print(weights_file(find(args.name.removeprefix(PREFIX))))
 
 
 def _page(args: argparse.Namespace) -> None:
+    from lreid.utils.files import write_text
+    from lreid.zoo.card import BUNDLED, cards
+    from lreid.zoo.catalogue import markdown_page
+    from lreid.zoo.hosted import published
+
     bundled = [card for card in cards() if card.file.parent == BUNDLED]
     write_text(args.out, markdown_page(bundled, list(published().values())))
     print(args.out)

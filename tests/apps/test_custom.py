@@ -14,9 +14,8 @@ from tiny import as_arguments
 from zoo_entries import write_card
 
 from lreid import zoo
-from lreid.apps.arguments import train as arguments
 from lreid.apps.custom import Plan, finished_task, gains, next_steps, plan
-from lreid.apps.train import short_keys, split_words
+from lreid.apps.train import add_arguments, short_keys, split_words
 from lreid.build import benchmark_of, evaluator_of
 from lreid.checkpoint import load_checkpoint
 from lreid.config import config_from_text, differing_keys, load_config
@@ -47,7 +46,7 @@ def people(folder: Path, domain: str, first: int, number: int = 8) -> Path:
 def typed(command: str) -> Plan:
     """What a command of ``lreid train`` comes to."""
     parser = argparse.ArgumentParser()
-    arguments.add_arguments(parser)
+    add_arguments(parser)
     args = parser.parse_intermixed_args(shlex.split(command)[2:])
     images, overrides = split_words(args.overrides)
     if images is None:
@@ -142,7 +141,7 @@ def test_a_list_without_train_split_is_told(shop: Path) -> None:
 
 def parsed(*words: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    arguments.add_arguments(parser)
+    add_arguments(parser)
     return parser.parse_intermixed_args(words)
 
 

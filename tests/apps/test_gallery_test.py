@@ -8,9 +8,9 @@ import pytest
 from example_files import synthetic_people, write_checkpoint, write_images
 
 from lreid import gallery as search
+from lreid.apps.checkpoint_test import score_checkpoints
 from lreid.apps.cli import main
 from lreid.apps.gallery_test import score_gallery
-from lreid.apps.test import score_checkpoints
 from lreid.errors import InputError
 
 

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from tiny import FEW, ONE_TASK, TINY, as_arguments
 
-from lreid.apps import sweep as sweep_module
-from lreid.apps.arguments.sweep import without_pairs
+from lreid.apps import sweep_runs
 from lreid.apps.report import read_runs
-from lreid.apps.sweep import PlannedRun, plan, sweep
+from lreid.apps.sweep import without_pairs
+from lreid.apps.sweep_runs import PlannedRun, plan, sweep
 from lreid.errors import InputError
 
 OVERRIDES = as_arguments(TINY, FEW, ONE_TASK)
@@ -117,7 +117,7 @@ def test_keys_that_are_younger_than_a_run_stand_at_their_defaults(tmp_path: Path
 def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the runs that were made; within this process, which saves importing torch again."""
     folders = []
-    process = sweep_module.subprocess.Popen
+    process = sweep_runs.subprocess.Popen
 
     class Here(contextlib.nullcontext):
         def __init__(self, command: list[str]) -> None:
@@ -135,7 +135,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     def started(command: list[str], **options: Any) -> Any:
         return Here(command) if command[0] == sys.executable else process(command, **options)  # git
 
-    monkeypatch.setattr(sweep_module.subprocess, "Popen", started)
+    monkeypatch.setattr(sweep_runs.subprocess, "Popen", started)
     return folders
 
 
@@ -179,7 +179,7 @@ def test_each_run_at_a_time_has_a_gpu_of_its_own(tmp_path: Path, monkeypatch: py
     """Of two GPUs; runs fail with what they were given. Nobody is moved who has asked for one device."""
     told = "import os; raise SystemExit(os.environ.get('CUDA_VISIBLE_DEVICES', 'all'))"
     monkeypatch.setattr(PlannedRun, "command", [sys.executable, "-c", told])
-    monkeypatch.setattr(sweep_module.torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(sweep_runs.torch.cuda, "device_count", lambda: 2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5, GPU-8f")
 
     def given(jobs: int, **overrides: str) -> list[str]:
@@ -193,5 +193,5 @@ def test_each_run_at_a_time_has_a_gpu_of_its_own(tmp_path: Path, monkeypatch: py
     assert set(given(2, DEVICE="cpu")) == {"5, GPU-8f"}
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     assert set(given(2)) == {"0", "1"}
-    monkeypatch.setattr(sweep_module.torch.cuda, "device_count", lambda: 0)
+    monkeypatch.setattr(sweep_runs.torch.cuda, "device_count", lambda: 0)
     assert set(given(2)) == {"all"}

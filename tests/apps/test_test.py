@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from example_files import synthetic_people, write_checkpoint, write_images
 
-from lreid.apps.test import Extras, score_checkpoints
+from lreid.apps.checkpoint_test import Extras, score_checkpoints
 from lreid.build import benchmark_of, evaluator_of
 from lreid.checkpoint import load_checkpoint
 from lreid.config import config_from_text

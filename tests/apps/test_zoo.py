@@ -18,8 +18,8 @@ from tiny import tiny_config
 
 import lreid
 from lreid import zoo
-from lreid.apps.arguments.zoo import add_arguments
 from lreid.apps.publishing import ImagesElsewhere, Statement, TestSets, from_imagenet, licence_of, publish, stored
+from lreid.apps.zoo import add_arguments
 from lreid.apps.zoo import run as zoo_command
 from lreid.build import benchmark_of
 from lreid.data.synthetic import draw

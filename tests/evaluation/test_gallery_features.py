@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tiny import FEW, tiny_config, train_interrupted
 
-from lreid.apps.test import Extras, score_checkpoints
+from lreid.apps.checkpoint_test import Extras, score_checkpoints
 from lreid.errors import InputError
 from lreid.evaluation import GalleryFeatures
 from lreid.report.tables import past_gallery_table

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from packaging_files import dockerfile_copies, dockerfile_steps, extras_of
 
-from lreid.apps.arguments.serve import add_arguments
+from lreid.apps.serve import add_arguments
 
 
 def test_what_it_copies_is_not_ignored(repository: Path) -> None:

@@ -14,8 +14,8 @@ from processes import wait_until
 from tiny import as_arguments, train_interrupted
 
 import lreid
+from lreid.apps.checkpoint_test import score_checkpoints
 from lreid.apps.publishing import publish
-from lreid.apps.test import score_checkpoints
 from lreid.config import load_config
 from lreid.models.fingerprint import fingerprint
 from lreid.training.run import train

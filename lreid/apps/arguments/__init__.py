@@ -1,1 +1,0 @@
-"""Arguments of the commands, one module per command. The modules do not import torch, so ``--help`` is fast."""

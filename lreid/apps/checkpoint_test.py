@@ -1,0 +1,380 @@
+"""Score the models of checkpoints: metrics as JSON, and a page of ranked images."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from yacs.config import CfgNode
+
+from lreid.apps.rankings import page_section
+from lreid.build import benchmark_of, evaluator_of, index_of
+from lreid.checkpoint import task_checkpoints
+from lreid.config import ARGUMENTS, check_values, differing_keys, load_config
+from lreid.data.listing import csv_tests, folders_test
+from lreid.data.records import Benchmark, QueryGallery
+from lreid.errors import InputError, counted, naming_keys
+from lreid.evaluation.evaluator import Evaluator
+from lreid.evaluation.hardest import Ranking, hardest_rankings
+from lreid.evaluation.scoring import described, notes_on, row_of, score
+from lreid.evaluation.test_set import ListedTest, TestSet
+from lreid.loading import load_model, model_config
+from lreid.models.embedder import Embedder
+from lreid.models.fingerprint import fingerprint
+from lreid.report import ranked
+from lreid.report.tables import number
+from lreid.results import figures_of
+from lreid.retrieval.protocols import average_evaluations
+from lreid.utils.devices import pick_device
+from lreid.utils.files import require_writable, write_text
+from lreid.zoo import PREFIX
+
+logger = logging.getLogger("lreid")
+
+SHOWN = 30  # number of rankings per test set on the page
+MATRICES = ("mAP", "rank1")  # metrics for which there is a matrix of query models and gallery models
+# Config keys that affect the metrics of a test.
+SCORING = tuple(f"EVAL.{key}" for key in ("AP", "CAMERA_FILTER", "FLIP", "INDEX", "METRIC", "OUTFITS"))
+
+Features = tuple[np.ndarray, np.ndarray]  # (Q, D), (G, D)
+
+
+@dataclass(frozen=True)
+class Extras:
+    """Measurements in addition to the plain ranking.
+
+    Attributes:
+        adapt_norm: whether to add a row with features that are standardised per camera.
+        rerank: whether to add a row with k-reciprocal re-ranking.
+        expand: whether to add a row with expanded queries.
+        cross_model: whether to search the gallery of every model with the queries of every model.
+    """
+
+    adapt_norm: bool = False
+    rerank: bool = False
+    expand: bool = False
+    cross_model: bool = False
+
+    def require_cameras(self, tests: Sequence[QueryGallery]) -> None:
+        """If features are standardised per camera, require that the cameras of all test sets are known.
+
+        Raises:
+            InputError: a camera is unknown.
+        """
+        lacking = [test.name for test in tests if not test.has_cameras]
+        if self.adapt_norm and lacking:
+            raise InputError(f"--adapt-norm: the cameras of {lacking[0]} are unknown; remove the option")
+
+
+@naming_keys(**ARGUMENTS)
+def score_checkpoints(
+    paths: Sequence[Path],
+    out: Path | None = None,
+    *,
+    config: Sequence[Path] = (),
+    overrides: Sequence[str] = (),
+    images: tuple[Path, Path] | Path | None = None,
+    extras: Extras = Extras(),
+    blur: bool = False,
+) -> dict[str, Any]:
+    """Score the models of checkpoints and write ``test.json`` and ``ranked.html``.
+
+    The first checkpoint's config determines the test sets, unless config files or images are given.
+
+    Args:
+        paths: models as in :func:`lreid.load_model`; a run folder means the checkpoints of all its finished tasks.
+        out: output folder; None means ``test/NAME`` in the run folder, or ``…-test/NAME`` next to the checkpoint.
+        config, overrides: config files that replace the test sets and ``EVAL`` keys of the run, and ``KEY VALUE`` pairs
+            that take precedence.
+        images: folders of queries and gallery (see :func:`lreid.data.listing.folders_test`), or a CSV file with the
+            splits query and gallery (see :func:`lreid.data.listing.csv_tests`).
+        blur: whether to blur the images on the page.
+
+    Returns:
+        The content of ``test.json``, with metrics in per cent. The list ``rows`` has a row per ``checkpoint``, ``test``
+        and ``variant``, see :func:`lreid.evaluation.scoring.row_of`. A ``transductive`` variant uses all test images
+        before it ranks. The list ``hardest`` contains the queries with the lowest AP by the last checkpoint. The entry
+        ``cross_model`` contains matrices ``mAP`` and ``rank1`` with a row per model that extracts queries. Other
+        keys are ``tests``, ``metric``, ``ap`` and ``notes``.
+
+    Raises:
+        InputError: a checkpoint, the config, the data or the combination of arguments is invalid.
+    """
+    checkpoints = _named(_checkpoints_in(paths))
+    cfg = _test_config(checkpoints, config, overrides, image_list=images is not None)
+    gallery = images[1] if isinstance(images, tuple) else images
+    tested = cfg.BENCHMARK.NAME if gallery is None else _short(gallery)
+    out = out or _default_folder(next(iter(checkpoints.values()))) / tested
+    require_writable(out / "test.json")
+    suite = _Suite(cfg, _tests_of(cfg, images))
+    extras.require_cameras(suite.tests)
+    results, sections = _scored(suite, checkpoints, extras, blur)
+    write_text(out / "test.json", json.dumps(results, indent=1) + "\n")
+    _write_page(out, list(checkpoints)[-1], results, sections)
+    logger.info("figures are in %s, ranked images in %s", out / "test.json", out / "ranked.html")
+    return results
+
+
+def _scored(
+    suite: _Suite, checkpoints: dict[str, Path], extras: Extras, blur: bool
+) -> tuple[dict[str, Any], list[ranked.Section]]:
+    """Return the content of ``test.json``, and page sections with the last checkpoint's hardest queries."""
+    queries = _queries_of_all(suite, checkpoints) if extras.cross_model else {}
+    rows: list[dict[str, Any]] = []
+    columns: dict[str, list[list[dict[str, float]]]] = {test.name: [] for test in suite.tests}
+    hardest, sections, last = {}, [], list(checkpoints)[-1]
+    for name, model, test, features, of_all in _extracted(suite, checkpoints, queries):
+        of = {"checkpoint": name, "model": fingerprint(model), "test": test.name}
+        scored = _rows(suite, test, features, extras)
+        rows += [of | row for row in scored]
+        logger.info("%s on %s: mAP %s", name, test.name, number(scored[0]["mAP"]))
+        scores = (score(test, (queries_of_one, features[1])) for queries_of_one in of_all)
+        columns[test.name].append([figures_of(average_evaluations(each)) for each in scores])
+        if name == last:
+            rankings = hardest_rankings(test, features, count=SHOWN)
+            sections.append(page_section(test, rankings, scored[0], blur))
+            hardest[test.name] = _hardest(test, rankings)
+    results: dict[str, Any] = {
+        "schema": 1,
+        "checkpoints": {name: str(path) for name, path in checkpoints.items()},
+        "metric": suite.cfg.EVAL.METRIC,
+        "ap": suite.cfg.EVAL.AP,
+        "tests": [described(test) for test in suite.loaded],
+        "rows": rows,
+        "cross_model": _matrices(columns, list(queries)),
+        "hardest": hardest,
+        "notes": _notes(rows, suite),
+    }
+    return results, sections
+
+
+class _Suite:
+    """The test sets of a test, with their images at the input size of a model."""
+
+    def __init__(self, cfg: CfgNode, tests: Sequence[QueryGallery]) -> None:
+        self.cfg, self.tests = cfg, tests
+        self.device, self.index = pick_device(cfg.DEVICE), index_of(cfg)
+        self.evaluators: dict[tuple[int, int], Evaluator] = {}
+
+    def ready(self, path: Path) -> Embedder:
+        return load_model(path, self.cfg.DEVICE).to(memory_format=torch.channels_last)
+
+    def evaluator(self, model: Embedder) -> Evaluator:
+        size = (model.height, model.width)
+        if size not in self.evaluators:
+            cfg = self.cfg.clone()
+            cfg.defrost()
+            cfg.INPUT.HEIGHT, cfg.INPUT.WIDTH = size
+            self.evaluators[size] = evaluator_of(cfg, Benchmark("", (), tuple(self.tests)), model.dim)
+        return self.evaluators[size]
+
+    @property
+    def loaded(self) -> Sequence[TestSet]:
+        """Return the test sets with loaded images, at the first input size that was used."""
+        return next(iter(self.evaluators.values())).tests
+
+    @property
+    def skipped(self) -> list[str]:
+        return sorted({path for evaluator in self.evaluators.values() for path in evaluator.skipped})
+
+
+def _tests_of(cfg: CfgNode, images: tuple[Path, Path] | Path | None) -> Sequence[QueryGallery]:
+    """Return the test sets of the given images, or else those of the benchmark in the config."""
+    if images is None:
+        return benchmark_of(cfg).tests
+    if not isinstance(images, tuple):
+        return csv_tests(images, Path(cfg.DATA.ROOT))
+    if not cfg.DATA.PATTERN:
+        return [folders_test(*images)]
+    from lreid.data.pattern import Pattern
+
+    return [folders_test(*images, Pattern(cfg.DATA.PATTERN))]
+
+
+def _queries_of_all(suite: _Suite, checkpoints: dict[str, Path]) -> dict[str, list[np.ndarray]]:
+    """Return the query features (Q, D) of every test set, extracted by every model.
+
+    Query features are extracted before gallery features, so that only one gallery at a time is in memory.
+    """
+    queries = {}
+    for name, path in checkpoints.items():
+        model = suite.ready(path)
+        evaluator = suite.evaluator(model)
+        queries[name] = [evaluator.extract(model, test.query) for test in evaluator.tests]
+    widths = {name: features[0].shape[1] for name, features in queries.items()}
+    if len(set(widths.values())) > 1:
+        lengths = ", ".join(f"{name} {width}" for name, width in widths.items())
+        raise InputError(f"--cross-model: features of different lengths cannot be compared ({lengths})")
+    return queries
+
+
+def _extracted(
+    suite: _Suite, checkpoints: dict[str, Path], queries: dict[str, list[np.ndarray]]
+) -> Iterator[tuple[str, Embedder, TestSet, Features, list[np.ndarray]]]:
+    """Yield each pair of model and test set, with the model's features and the query features of all models."""
+    for name, path in checkpoints.items():
+        model = suite.ready(path)
+        evaluator = suite.evaluator(model)
+        for place, test in enumerate(evaluator.tests):
+            parts = [test.query, test.gallery][bool(queries) :]
+            features = [evaluator.extract(model, each) for each in parts]
+            query, gallery = [queries[name][place], *features] if queries else features
+            yield name, model, test, (query, gallery), [each[place] for each in queries.values()]
+
+
+def _rows(suite: _Suite, test: TestSet, features: Features, extras: Extras) -> list[dict[str, Any]]:
+    """Compute the metrics of all requested variants, beginning with the plain ranking."""
+    flat = suite.index if suite.index and suite.index.index == "flat" else None  # other kinds affect only their own row
+    plain: dict[str, Any] = {"index": flat, "cost": False, "device": suite.device}
+
+    def row(variant: str, transductive: bool, test: ListedTest, both: Features, **options: Any) -> dict[str, Any]:
+        figures = row_of(test, both, **(plain | options))
+        return {"variant": variant, "transductive": transductive} | figures
+
+    rows = [row("plain", False, test, features)]
+    if suite.index and not flat:
+        rows.append(row(f"index {suite.index.index}", False, test, features, index=suite.index, cost=True))
+    if extras.expand:
+        from lreid.retrieval.rerank import expand_queries
+
+        expanded = expand_queries(*features, device=suite.device).cpu().numpy()
+        # Expanded queries are unit vectors, so they are compared by cosine similarity.
+        rows.append(row("expanded queries", False, test.by("cosine"), (expanded, features[1])))
+    if extras.rerank:
+        from lreid.retrieval.rerank import KReciprocal
+
+        rows.append(row("re-ranked", True, test, features, index=None, rerank=KReciprocal()))
+    if extras.adapt_norm:
+        from lreid.retrieval.camera_norm import CameraNorm
+
+        cameras = test.query.camids, test.gallery.camids
+        of_cameras = CameraNorm.estimate(np.concatenate(features), np.concatenate(cameras))
+        query, gallery = (of_cameras(part, each) for part, each in zip(features, cameras, strict=True))
+        rows.append(row("adapt-norm features", True, test.by("cosine"), (query, gallery)))
+    return rows
+
+
+def _matrices(columns: dict[str, list[list[dict[str, float]]]], models: list[str]) -> list[dict[str, Any]]:
+    """Combine columns, each of one gallery, into a matrix per test set; a row has the queries of one model."""
+    return [
+        {"test": test, "checkpoints": models}
+        | {metric: [[column[row][metric] for column in matrix] for row in range(len(models))] for metric in MATRICES}
+        for test, matrix in columns.items()
+        if models
+    ]
+
+
+def _hardest(test: TestSet, rankings: Sequence[Ranking]) -> list[dict[str, Any]]:
+    """Return the rankings of the hardest queries, shortened for JSON."""
+    queries = [test.query.records[each.query] for each in rankings]
+    return [
+        {
+            "query": query.path,
+            "identity": test.test.names.identities.get(query.pid, str(query.pid)),
+            "ap": each.ap,
+            "first_match": each.first_match,
+        }
+        for query, each in zip(queries, rankings, strict=True)
+    ]
+
+
+def _write_page(out: Path, name: str, results: dict[str, Any], sections: Sequence[ranked.Section]) -> None:
+    """Write ``ranked.html`` with the rankings of a checkpoint."""
+    kind = "cosine similarity" if results["metric"] == "cosine" else "distance"
+    intro = [
+        f"Checkpoint {results['checkpoints'][name]}. The page shows the nearest gallery images of each query; the "
+        "hardest queries come first.",
+        f"Below each image are rank, {kind}, identity and camera. If the first image of the query's identity ranks "
+        "lower, it is shown after a line.",
+    ]
+    title = f"Ranked images, {name}"
+    ranked.write_ranked(out / "ranked.html", title, intro, sections, links=_links(out))
+
+
+def _checkpoints_in(paths: Sequence[Path]) -> list[Path]:
+    """Return the checkpoint files; a run folder means the checkpoints of all its finished tasks."""
+    checkpoints = []
+    for path in paths:
+        if path.is_dir():
+            inside = path / "checkpoints" if (path / "checkpoints").is_dir() else path
+            files = list(task_checkpoints(inside).values())
+            if not files:
+                raise InputError(f"{path}: contains no task-01.pt …; pass a run folder with a finished task, or a file")
+            checkpoints += files
+        else:
+            checkpoints.append(path)
+    return list(dict.fromkeys(checkpoints))
+
+
+def _named(paths: Sequence[Path]) -> dict[str, Path]:
+    """Return the checkpoints by name, where names are as short as possible but different."""
+    runs = [path.parent.parent if path.parent.name == "checkpoints" else path.parent for path in paths]
+    candidates: tuple[Callable[[Path, Path], str], ...] = (
+        lambda path, _: path.stem,
+        lambda path, run: f"{run.resolve().name}/{path.stem}",
+        lambda path, _: str(path),
+    )
+    for name in candidates:
+        names = {name(path, run): path for path, run in zip(paths, runs, strict=True)}
+        if len(names) == len(paths):
+            break
+    return names
+
+
+def _test_config(
+    checkpoints: dict[str, Path], files: Sequence[Path], overrides: Sequence[str], *, image_list: bool
+) -> CfgNode:
+    """Return the config that defines the test sets and the evaluation."""
+    named = load_config(files, overrides) if files else None
+    configs = {path: named or model_config(path, overrides) for path in checkpoints.values()}
+    (first, cfg), *others = configs.items()
+    groups = SCORING if image_list else ("BENCHMARK.", "SYNTHETIC.", *SCORING)
+    for path, other in others:
+        changed = [key for key in differing_keys(cfg, other) if key.startswith(groups)]
+        if changed:
+            raise InputError(
+                f"{path}: its config and that of {first} define different tests ({', '.join(changed)} differ); choose "
+                "the tests by --config"
+            )
+    check_values(cfg)
+    return cfg
+
+
+def _short(path: Path) -> str:
+    """Name a folder or file by the last two parts of its path."""
+    path = path.resolve()
+    return f"{path.parent.name}-{path.stem}".strip("-")
+
+
+def _links(out: Path) -> list[tuple[str, str]]:
+    """Return links from the page of a test to ``test.json`` and to the report of the run."""
+    report = out.resolve().parents[1] / "report.html" if len(out.resolve().parents) > 1 else None
+    in_run = report is not None and report.exists()
+    return [("test.json", "test.json"), *([("report", "../../report.html")] if in_run else [])]
+
+
+def _default_folder(checkpoint: Path) -> Path:
+    checkpoint = Path(str(checkpoint).removeprefix(PREFIX))
+    if checkpoint.parent.name == "checkpoints":
+        return checkpoint.parent.parent / "test"
+    return checkpoint.parent / f"{checkpoint.stem}-test"
+
+
+def _notes(rows: Sequence[dict[str, Any]], suite: _Suite) -> list[str]:
+    """Return the notes to print below the table, one line each."""
+    notes = []
+    for test in suite.loaded:
+        notes += notes_on(test, next(row for row in rows if row["test"] == test.name))
+    if any(row["transductive"] for row in rows):
+        notes.append("transductive rows use all test images before ranking; do not compare them with other rows")
+    if suite.skipped:
+        notes.append(
+            f"skipped {counted(len(suite.skipped), 'image')} that cannot be read; the first is {suite.skipped[0]}"
+        )
+    return notes
