@@ -1,6 +1,5 @@
 """Tiny archives of classes in the layouts of CIFAR, MNIST, Tiny-ImageNet and others; images are squares of a colour."""
 
-import gzip
 import pickle
 from pathlib import Path
 from typing import Any
@@ -29,54 +28,36 @@ def planes(images: np.ndarray) -> np.ndarray:
     return images.transpose(0, 3, 1, 2).reshape(len(images), -1)
 
 
-def write_cifar10(home: Path, images: Images, *, binary: bool = False, protocol: int = 2) -> Path:
+def write_cifar10(home: Path, images: Images) -> Path:
     """Five batches and a test batch."""
     home.mkdir(parents=True)
-    names = [f"thing{label}" for label in range(max(images["train"][1]) + 1)]
     pixels, labels = images["train"]
     parts = {f"data_batch_{number}": (pixels[number - 1 :: 5], labels[number - 1 :: 5]) for number in range(1, 6)} | {
         "test_batch": images["test"]
     }
     for name, (part, part_labels) in parts.items():
-        if binary:
-            rows = np.hstack([np.array(part_labels, np.uint8)[:, None], planes(part)])
-            (home / f"{name}.bin").write_bytes(rows.tobytes())
-        else:
-            _dump(home / name, {b"data": planes(part), b"labels": part_labels, b"batch_label": b"x"}, protocol)
-    if binary:
-        (home / "batches.meta.txt").write_text("\n".join(names) + "\n\n")
-    else:
-        _dump(home / "batches.meta", {b"label_names": [name.encode() for name in names]}, protocol)
+        _dump(home / name, {"data": planes(part), "labels": part_labels, "batch_label": "x"})
+    _dump(home / "batches.meta", {"label_names": _names(labels)})
     return home
 
 
-def write_cifar100(home: Path, images: Images, *, binary: bool = False) -> Path:
+def write_cifar100(home: Path, images: Images) -> Path:
     """A training and a test file, with fine and coarse labels."""
     home.mkdir(parents=True)
-    names = [f"thing{label}" for label in range(max(images["train"][1]) + 1)]
     for name, (pixels, labels) in images.items():
         coarse = [label // 5 for label in labels]
-        if binary:
-            rows = np.hstack([np.array([coarse, labels], np.uint8).T, planes(pixels)])
-            (home / f"{name}.bin").write_bytes(rows.tobytes())
-        else:
-            content = {b"data": planes(pixels), b"fine_labels": labels, b"coarse_labels": coarse}
-            _dump(home / name, content)
-    if binary:
-        (home / "fine_label_names.txt").write_text("\n".join(names) + "\n")
-    else:
-        _dump(home / "meta", {b"fine_label_names": [name.encode() for name in names]})
+        _dump(home / name, {"data": planes(pixels), "fine_labels": labels, "coarse_labels": coarse})
+    _dump(home / "meta", {"fine_label_names": _names(images["train"][1])})
     return home
 
 
-def write_mnist(home: Path, images: Images, *, packed: bool = False) -> Path:
-    """Four idx files of the red values; ``packed`` with gzip."""
+def write_mnist(home: Path, images: Images) -> Path:
+    """Four idx files of the red values."""
     home.mkdir(parents=True)
     for name, (pixels, labels) in (("train", images["train"]), ("t10k", images["test"])):
         for kind, array in (("images-idx3", pixels[..., 0]), ("labels-idx1", np.array(labels, np.uint8))):
             content = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">u4").tobytes() + array.tobytes()
-            file = home / f"{name}-{kind}-ubyte{'.gz' if packed else ''}"
-            file.write_bytes(gzip.compress(content) if packed else content)
+            (home / f"{name}-{kind}-ubyte").write_bytes(content)
     return home
 
 
@@ -121,5 +102,9 @@ def _save(file: Path, pixels: np.ndarray) -> None:
     Image.fromarray(pixels).save(file, quality=95)
 
 
-def _dump(file: Path, content: dict[bytes, Any], protocol: int = 2) -> None:
-    file.write_bytes(pickle.dumps(content, protocol))
+def _names(labels: list[int]) -> list[str]:
+    return [f"thing{label}" for label in range(max(labels) + 1)]
+
+
+def _dump(file: Path, content: dict[str, Any]) -> None:
+    file.write_bytes(pickle.dumps(content, protocol=2))

@@ -1,13 +1,13 @@
 """Image folders for class-incremental learning: ``train/CLASS/*.png`` and ``test/CLASS/*.png``."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-from PIL import Image
-from tqdm import tqdm
+from tqdm import trange
 
 from lreid.data.images import write_image
 from lreid.data.layout import SUFFIXES, cameras_of_test, describe_folder, visible_images, warn_of_others
@@ -16,10 +16,9 @@ from lreid.data.schemes import Scheme
 from lreid.errors import InputError
 from lreid.utils.files import folder_at_once, only_one_process
 from lreid.utils.identities import ascending_ranks
-from lreid.utils.reading import escaped
+from lreid.utils.reading import escaped, raise_if_unreadable
 
 Classes = Mapping[str, Sequence[Path]]  # the images of every class
-Unpacked = tuple[str, str, np.ndarray]  # split, class, pixels
 LEAST = {"train": 1, "test": 2}  # images per class; a test needs a query and a gallery image
 
 
@@ -94,29 +93,36 @@ def of_classes(name: str, home: Path, train: Classes, test: Classes, *, cameras:
     )
 
 
-def unpacked(
-    name: str, home: Path, images: Callable[[], Iterable[Unpacked]], *, cameras: CameraPolicy = "apart"
+def read_by_torchvision(
+    name: str,
+    home: Path,
+    split_of: Callable[[str], Any],
+    class_of: Callable[[Any, int], str],
+    *,
+    cameras: CameraPolicy = "apart",
 ) -> DataSet:
-    """Load a data set from archives, after unpacking its images to PNG files in ``home/images``.
+    """Load a data set that torchvision reads, after unpacking its images to PNG files in ``home/images``.
 
     The images are unpacked to a temporary folder, which is renamed when it is complete, so that an interrupted run
     leaves no incomplete folder. If several runs start together, one of them unpacks the archives while the others wait.
 
     Args:
-        name, home: name of the data set, and folder of its archives.
-        images: function that yields split (``train`` or ``test``), class, and pixels (H, W) or (H, W, 3) uint8 of every
-            image.
+        name, home: name of the data set, and folder of its files.
+        split_of: function that opens the split ``train`` or ``test`` as a data set of torchvision, without a download.
+        class_of: function that returns the name of the class of a label in a split.
         cameras: see :func:`of_classes`.
 
     Raises:
-        InputError: an archive cannot be read, the folder cannot be written to, or :func:`of_classes` raises an error.
+        InputError: files are missing or damaged, the folder cannot be written to, or :func:`of_classes` raises an
+            error.
     """
     folder = home / "images"
     if not folder.is_dir():
         try:
             with only_one_process(home), folder_at_once(folder, empty=True) as unfinished:
                 if unfinished is not None:
-                    _write(unfinished, images())
+                    for split in LEAST:
+                        _unpack(unfinished / split, _opened(name, home, partial(split_of, split)), class_of)
         except OSError as error:
             raise InputError(
                 f"{folder}: cannot be written ({error}); images are unpacked there once: free some space, or copy the "
@@ -125,12 +131,21 @@ def unpacked(
     return replace(load(folder, cameras=cameras), name=name)
 
 
-def _write(folder: Path, images: Iterable[Unpacked]) -> None:
-    """Write images to ``SPLIT/CLASS/NUMBER.png``, numbered within each split."""
-    numbers: Counter[str] = Counter()
-    for split, label, pixels in tqdm(images, desc=f"unpack into {folder.parent}", unit="image", disable=None):
-        write_image(folder / split / label / f"{numbers[split]:06d}.png", Image.fromarray(pixels), "PNG")
-        numbers[split] += 1
+def _opened(name: str, home: Path, opened: Callable[[], Any]) -> Any:
+    try:
+        return opened()
+    except Exception as error:  # torchvision's readers raise exceptions of many kinds for damaged files
+        raise_if_unreadable(error, home)
+        raise InputError(
+            f"{home}: files of {name} are missing or damaged; {describe_folder(home)}; unpack the archive again"
+        ) from None
+
+
+def _unpack(folder: Path, images: Any, class_of: Callable[[Any, int], str]) -> None:
+    """Write the images of a split to ``CLASS/NUMBER.png``."""
+    for number in trange(len(images), desc=f"unpack into {folder}", unit="image", disable=None):
+        image, label = images[number]
+        write_image(folder / class_of(images, label) / f"{number:06d}.png", image, "PNG")
 
 
 def _images(folder: Path) -> dict[str, list[Path]]:

@@ -75,6 +75,7 @@ def tasks_of(name: str) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("any_checksum")
 @pytest.mark.parametrize("name", TRAINED)
 def test_a_benchmark_trains_and_classifies(name: str, tmp_path: Path) -> None:
     matrices = trained(name, [], [], tmp_path)
@@ -85,6 +86,7 @@ def test_a_benchmark_trains_and_classifies(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("any_checksum")
 @pytest.mark.parametrize(
     ("name", "files", "keys"),
     [

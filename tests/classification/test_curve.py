@@ -11,7 +11,7 @@ from lreid.config import load_config
 from lreid.config_keys import Config
 from lreid.training.run import train
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("any_checksum")]
 
 
 def config(root: Path, **changes: Any) -> Config:
