@@ -68,10 +68,9 @@ setup(
             "faiss-gpu>=1.14.3; sys_platform == 'linux' and platform_machine == 'x86_64'",
             "faiss-cpu>=1.9; sys_platform != 'linux' or platform_machine != 'x86_64'",
         ],
-        "train": ["lreid[albumentations,cluster,matlab,opencv,plots,tensorboard,timm,torchreid]"],
+        "train": ["lreid[albumentations,matlab,opencv,plots,tensorboard,timm,torchreid]"],
         "albumentations": ["albumentations>=2.0.8,<3"],  # pipelines; the MIT one: albumentationsx is AGPL
         "matlab": ["h5py", "scipy"],  # data sets that come with such files
-        "cluster": ["scipy"],  # pseudo-labels
         "opencv": ["opencv-python-headless"],  # augmentation, synthetic images
         "link": ["lreid[opencv]", "scipy"],  # videos and assignment of lreid link
         "plots": ["matplotlib>=3.8"],  # curves and charts of runs

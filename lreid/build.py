@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from lreid.config import method_options
+from lreid.config import leaves, method_options
 from lreid.config_keys import Config
 from lreid.data.records import Benchmark
 from lreid.data.schemes import Sources
 from lreid.data.tasks import Cut, Learned, Unseen, build_benchmark, merge_tasks
 from lreid.errors import InputError, OutOfMemory, naming_keys
+from lreid.evaluation import OBSERVERS
 from lreid.evaluation.evaluator import Evaluator
 from lreid.evaluation.observer import Observer
 from lreid.evaluation.test_set import Rules, load_tests
@@ -151,7 +152,7 @@ def evaluator_of(cfg: Config, benchmark: Benchmark, dim: int = 0, stored: Galler
             starts; 0 skips this test.
         stored: files for the gallery features after every task, or None to store none.
     """
-    evaluation, size = cfg.EVAL, _test_images(cfg)
+    evaluation, size = cfg.EVAL, test_image_options(cfg)
     batch_size = size.pop("batch_size")
     with naming_index_keys():
         rules = Rules(evaluation.METRIC, evaluation.AP, evaluation.CAMERA_FILTER, evaluation.OUTFITS)
@@ -162,22 +163,22 @@ def evaluator_of(cfg: Config, benchmark: Benchmark, dim: int = 0, stored: Galler
     return evaluator
 
 
-def accuracy_observer_of(cfg: Config, benchmark: Benchmark, method: Method, results: Results) -> Observer | None:
-    """Create the observer of classification accuracy, or return None if ``EVAL.ACCURACY`` is False."""
-    if not cfg.EVAL.ACCURACY:
-        return None
-    classification = importlib.import_module("lreid.classification")
-    probe = {
-        "optimizer": cfg.EVAL.PROBE_OPTIMIZER,
-        "lr": cfg.EVAL.PROBE_LR,
-        "epochs": cfg.EVAL.PROBE_EPOCHS,
-        "seed": cfg.SEED,
+def observers_of(
+    cfg: Config, benchmark: Benchmark, method: Method, evaluator: Evaluator, results: Results
+) -> dict[str, Observer]:
+    """Create the observers that a config enables, by the last part of the config key in lower case."""
+    if cfg.EVAL.ACCURACY and "EVAL.ACCURACY" not in OBSERVERS:
+        raise InputError("EVAL.ACCURACY: lreid.classification measures it; import this package before the run")
+    return {
+        key.rpartition(".")[2].lower(): importlib.import_module(module).create(
+            cfg, benchmark, method, evaluator, results
+        )
+        for key, module in OBSERVERS.items()
+        if dict(leaves(cfg))[key]
     }
-    evaluator = classification.AccuracyEvaluator(benchmark.tasks, **_test_images(cfg), probe=probe)
-    return classification.AccuracyObserver(method, evaluator, benchmark.tasks, results, every=cfg.EVAL.CURVE_IMAGES)
 
 
-def _test_images(cfg: Config) -> dict[str, Any]:
+def test_image_options(cfg: Config) -> dict[str, Any]:
     """Return the options for reading and caching test images, and the batch size of their forward passes."""
     return {
         "height": cfg.INPUT.HEIGHT,

@@ -26,8 +26,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from lreid import results
 from lreid.errors import InputError, NewerFormat, OutOfMemory
+from lreid.results import RESULTS_SCHEMA
+from lreid.results import fault as fault_in_results
 from lreid.utils.files import list_folder, write_atomically
 from lreid.utils.reading import misfit, raise_if_unreadable, require_not_newer
 from lreid.utils.tensors import read_tensors
@@ -125,8 +126,8 @@ def _require_whole(state: dict[str, Any], path: Path) -> None:
     """Check that a run can resume from a checkpoint; only the state of the method is not checked."""
     fault = misfit(state, FORM | {"config": str})
     if fault is None:
-        require_not_newer(path, state["results"].get("schema"), results.SCHEMA, f"not of schema {results.SCHEMA}")
-        fault = results.fault(state["results"])
+        require_not_newer(path, state["results"].get("schema"), RESULTS_SCHEMA, f"not of schema {RESULTS_SCHEMA}")
+        fault = fault_in_results(state["results"])
     if fault is None:
         done, at = len(state["results"]["mAP"]), state["position"]
         if at["task"] != done or min(at.values()) < 0:
@@ -164,8 +165,6 @@ def load_model_state(model: torch.nn.Module, state: dict[str, torch.Tensor], pat
     Raises:
         InputError: the checkpoint is of another architecture, or is damaged.
     """
-    if callable(make_room := getattr(getattr(model, "backbone", None), "make_room", None)):
-        make_room(state)
     wanted = model.state_dict()
     faulty = [key for key, value in state.items() if not _is_plain(value)]
     if faulty:

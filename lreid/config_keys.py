@@ -100,14 +100,6 @@ def _groups(value: list[Any]) -> str:
     return "" if fits else "it must be a list of groups, each a name and its members, such as [['bus', 331, 340]]"
 
 
-def _labels(value: str) -> str:
-    try:
-        fits = value in ("all", "none") or 0 < float(value) <= 1
-    except ValueError:
-        fits = False
-    return "" if fits else "it must be all, none for pseudo-labels, or a fraction in (0, 1]"
-
-
 def _files(value: list[Any]) -> str:
     fits = all(type(name) is str for name in value)
     return "" if fits else "it must be a list of files, such as ['flip', 'mine.yaml']"
@@ -302,12 +294,6 @@ class Method(Section):
 
     NAME = key("dwopp", "lifelong method: a file of lreid/methods or configs/methods, or a registered name")
     ALIAS = key("", "name of the method in results and tables, for options that turn it into a different method")
-    LABELS = key(
-        "all",
-        "share of each task's identities whose labels are used for training: all, none, or a fraction. Other images"
-        " get the number of their cluster as a pseudo-label, for which the method must train on P x K batches",
-        check=_labels,
-    )
     RECIPE = key("dmml", "training recipe for benchmarks of real images: the name of a file in configs/recipes")
 
 
@@ -323,12 +309,6 @@ class Train(Section):
     )
     EPOCH_STEPS = key(
         0, "number of batches per epoch, for tasks of any size (AKA: 150); 0 = determined by EPOCH_COVERS", least=0
-    )
-    CLUSTER_SIZE = key(
-        10,
-        "approximate number of images per identity in tasks without labels, for the clustering; if there are "
-        "tracklets, the number of tracklets",
-        least=2,
     )
     OPTIMIZER = key("adam", "optimiser of all parameters; every task starts with a new one", choices=("adam", "sgd"))
     MOMENTUM = key(0.0, "momentum of the optimiser sgd", least=0, most=1)

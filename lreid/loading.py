@@ -89,9 +89,7 @@ def _torch_model(source: str | Path) -> Embedder:
 
 
 def add_parts(model: Embedder, state: Mapping[str, Tensor]) -> None:
-    """Add the modules that a state dict has in addition to the network: one adapter per task, or PAD's prompts."""
-    if "backbone.values" in state:
-        model.store_adapters()
+    """Add the prompts of PAD if a state dict has them, because they are not part of the network."""
     if "backbone.prompts.experts" in state:
         _, slots, length, _ = state["backbone.prompts.experts"].shape
         put_prompts: Any = model.backbone.put_prompts

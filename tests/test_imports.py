@@ -46,7 +46,7 @@ CORE: dict[str, set[str]] = {
 }
 PERIPHERY: dict[str, set[str]] = {
     "zoo": {"models"},
-    "report": {"results"},
+    "report": {"evaluation", "results"},
     "export": {"config", "loading", "models", "zoo"},
     "classification": {"build", "config_keys", "data", "evaluation", "results", "retrieval", "training"},
     "gallery": {"data", "loading", "models", "report", "retrieval", "zoo"},

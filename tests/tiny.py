@@ -36,7 +36,6 @@ TINY = {
 FEW = {"MODEL.BACKBONE": "few"}  # for what depends on the method, not on the network
 NETWORKS = {  # of methods that refuse few (clips.register makes the CLIP known), or have large parts of their own
     "pad": {"MODEL.BACKBONE": "open_clip:tiny-clip", "METHOD.TEXT_EPOCHS": 1, "METHOD.FIRST_TEXT_EPOCHS": 1},
-    "per_task_adapters": {"MODEL.BACKBONE": "timm:test_vit", "MODEL.ADAPTER": "prompts"},
     "ranpac": {"METHOD.WIDTH": 32},
     "dask": {"METHOD.STYLE_STEPS": 2},
     "dkp_pp": {"METHOD.STYLE_STEPS": 2},

@@ -145,7 +145,7 @@ class Contestant:
 
     def step(self) -> None:
         """Make one training step, with all batches of one update."""
-        self.trainer.step(self.loader, self.updates, self.trainer.train.ACCUMULATE)
+        self.trainer.step(self.loader, self.updates, self.trainer.options.ACCUMULATE)
 
 
 def timed(work: Callable[[], Any], device: torch.device) -> float:

@@ -95,12 +95,17 @@ def run(args: argparse.Namespace) -> None:
 
         plan = custom.plan(images, files, overrides, args.before)
         cfg, before = plan.cfg, plan.before
-        if distributed.speaks():
+        if distributed.is_first():
             print(f"{plan.text}\n")
     command = "" if images is None else typed(args, images)
     args.out = args.out or run_folder_for(cfg, resume=args.resume)  # the message of a stopped run names the folder
-    results = train(cfg, args.out, resume=args.resume, before=before, command=command)
-    if distributed.speaks() and (results["initial"] or cfg.BENCHMARK.LEARNED_IDENTITIES) and results["galleries"]:
+    from lreid.report.observer import ReportObserver
+
+    report = {"report": ReportObserver()}
+    results = train(cfg, args.out, resume=args.resume, before=before, command=command, observers=report)
+    if distributed.is_first():
+        print(f"report: {args.out / 'report.html'}")
+    if distributed.is_first() and (results["initial"] or cfg.BENCHMARK.LEARNED_IDENTITIES) and results["galleries"]:
         from lreid.apps import custom
         from lreid.apps.visual import write_page_with_images
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lreid.data.datasets import register_package
 from lreid.data.schemes import register_scheme
+from lreid.evaluation import register_observer
 from lreid.utils.lazy import public_names
 
 if TYPE_CHECKING:
@@ -24,3 +25,4 @@ __getattr__, __dir__ = public_names(
 register_package("lreid.classification.datasets")
 register_scheme("folder:PATH", "lreid.classification.image_folder")
 register_scheme("rotated:DEGREES:NAME", "lreid.classification.rotated")
+register_observer("EVAL.ACCURACY", "lreid.classification.observer")

@@ -5,9 +5,12 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+from lreid.build import test_image_options
 from lreid.classification.evaluator import AccuracyEvaluator, ClassLearner, Rows
+from lreid.config_keys import Config
 from lreid.data.loaders import Batch
-from lreid.data.records import Task
+from lreid.data.records import Benchmark, Task
+from lreid.evaluation.evaluator import Evaluator
 from lreid.evaluation.observer import Observer
 from lreid.results import Results, add_accuracies
 
@@ -75,6 +78,20 @@ class AccuracyObserver(Observer):
         skipped = set(self.results["skipped"])
         records = tuple(record for record in task.records if record.path not in skipped)
         return self.evaluator.evaluate(self.learner, replace(task, records=records))
+
+
+def create(
+    cfg: Config, benchmark: Benchmark, method: ClassLearner, evaluator: Evaluator, results: Results
+) -> AccuracyObserver:
+    """Create the observer that ``EVAL.ACCURACY`` enables."""
+    probe = {
+        "optimizer": cfg.EVAL.PROBE_OPTIMIZER,
+        "lr": cfg.EVAL.PROBE_LR,
+        "epochs": cfg.EVAL.PROBE_EPOCHS,
+        "seed": cfg.SEED,
+    }
+    accuracies = AccuracyEvaluator(benchmark.tasks, **test_image_options(cfg), probe=probe)
+    return AccuracyObserver(method, accuracies, benchmark.tasks, results, every=cfg.EVAL.CURVE_IMAGES)
 
 
 def accuracy_line(results: Results) -> str:

@@ -83,9 +83,7 @@ class WithExemplars(Sequence[np.ndarray]):
         labels: (n,) int64 class labels of the exemplars.
     """
 
-    def __init__(
-        self, images: Images | Relabelled, exemplars: Sequence[np.ndarray] | np.ndarray, labels: np.ndarray
-    ) -> None:
+    def __init__(self, images: Images, exemplars: Sequence[np.ndarray] | np.ndarray, labels: np.ndarray) -> None:
         self.images, self.exemplars = images, exemplars
         self.pids = np.concatenate([images.pids, labels])
 
@@ -95,26 +93,6 @@ class WithExemplars(Sequence[np.ndarray]):
     def __getitem__(self, index: int) -> np.ndarray:
         own = len(self.images)
         return self.images[index] if index < own else self.exemplars[index - own]
-
-
-class Relabelled(Sequence[np.ndarray]):
-    """The images of a task with new labels, without the images whose new label is -1.
-
-    Args:
-        images: all images of the task.
-        labels: (n,) int64 labels, -1 for images to leave out.
-    """
-
-    def __init__(self, images: Images, labels: np.ndarray) -> None:
-        self.images, self.rows, self.skipped = images, np.flatnonzero(labels >= 0), images.skipped
-        self.pids = labels[self.rows]
-        self.records = [images.records[row]._replace(pid=int(labels[row])) for row in self.rows]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: int | slice) -> np.ndarray:
-        return self.images[self.rows[index]]
 
 
 class TaskBatches(Dataset[Batch]):
@@ -134,7 +112,7 @@ class TaskBatches(Dataset[Batch]):
 
     def __init__(
         self,
-        images: Images | Relabelled | WithExemplars,
+        images: Images | WithExemplars,
         sampler: Sampler,
         augment: Augment,
         *,

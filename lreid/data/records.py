@@ -119,7 +119,6 @@ class Task:
         held_out: test images of the task's classes, with class labels; empty in re-identification.
         shared_classes: number of classes that all tasks of a domain-incremental sequence share; 0 if tasks have
             different classes.
-        labels: labels that are reserved for pseudo-labels, because images may get other labels in a later epoch.
     """
 
     index: int
@@ -127,12 +126,11 @@ class Task:
     records: tuple[Record, ...]
     held_out: tuple[Record, ...] = ()
     shared_classes: int = 0
-    labels: tuple[int, ...] = ()
 
     @property
     def classes(self) -> list[int]:
         """List the class labels of this task, ascending."""
-        return sorted({*self.labels, *(record.pid for record in self.records)})
+        return sorted({record.pid for record in self.records})
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Observers of a run, whose hooks the trainer calls; an observer never changes the training."""
 
+from pathlib import Path
 from typing import Any, Protocol
 
 from torch import Tensor
@@ -7,6 +8,7 @@ from torch import Tensor
 from lreid.data.loaders import Batch
 from lreid.data.records import Task
 from lreid.models.embedder import Embedder
+from lreid.results import Results
 
 
 class Learner(Protocol):
@@ -52,6 +54,9 @@ class Observer:
 
     def after_evaluation(self, task: Task) -> None:
         """Observe a task after the test sets were evaluated, before the method stores what it needs from the task."""
+
+    def after_save(self, folder: Path, results: Results) -> None:
+        """Observe the results so far, after a finished task was saved in the run folder; one process calls this."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return all measurements of the current task, as tensors and plain values."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from lreid.data.loaders import Batch
-from lreid.data.records import Task
+from lreid.data.records import Benchmark, Task
 from lreid.evaluation.drift import DriftRecorder
 from lreid.evaluation.evaluator import Evaluator
 from lreid.evaluation.gradients import GradientRecorder
@@ -89,6 +89,11 @@ class SwitchObserver(Observer):
             for test, first in ((each, each.test.first_task) for each in self.evaluator.tests)
             if test.test.kind == "seen" and first is not None and first < self.task
         }
+
+
+def create(cfg: Any, benchmark: Benchmark, method: Learner, evaluator: Evaluator, results: Results) -> SwitchObserver:
+    """Create the observer with ``EVAL.DRIFT_STEPS`` of a config."""
+    return SwitchObserver(method, evaluator, results, steps=cfg.EVAL.DRIFT_STEPS)
 
 
 def _evenly_spread(images: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:

@@ -52,7 +52,6 @@ class Method:
             to the base class.
         unused: inherited options that have no effect in this method; lreid refuses a config that changes one of them.
         divisible: whether a batch can be divided among several processes.
-        relabels: whether the labels of a task may change between epochs, as pseudo-labels do.
         selections: names of the rules by which the method can select exemplars; ``importance`` is for methods that
             score images.
         finishing: short description of what :meth:`finish_task` does, for log lines.
@@ -78,7 +77,6 @@ class Method:
     neck: ClassVar[bool] = False
     unused: ClassVar[tuple[str, ...]] = ()
     divisible: ClassVar[bool] = True
-    relabels: ClassVar[bool] = True
     selections: ClassVar[tuple[str, ...]] = ("herding", "nearest", "random")
     defaults: ClassVar[Mapping[str, Any]] = {}
     finishing: ClassVar[str] = "averaging weights"

@@ -64,7 +64,6 @@ class PAD(Method):
     """
 
     batches = "identities"
-    relabels = False  # text features are computed for the identities at the start of the task
     finishing = "finishing the task"
     keeps: ClassVar = {**Method.keeps, "text": "network", "necks": "network", "heads": "identity", "bank": "identity"}
     copies: ClassVar = {**Method.copies, "average": "_copy"}

@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
@@ -36,8 +35,6 @@ from lreid.utils.float32 import full_precision, tf32
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-    from lreid.models.adapters.bank import AdapterBank
 
 DECODED_AHEAD = 4  # maximum number of decoded batches that wait for the network
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # means and deviations of RGB values in [0, 1]
@@ -140,7 +137,7 @@ class Embedder(nn.Module):
                 raise ArgumentError("pooling", f"is {pooling}, but {self.name} has no tokens; use avg")
             pool_by(pooling)
         self.frozen_norms: list[nn.Module] = []
-        self.adapter, self.adapter_merge, self.per_task = adapter, adapter_merge, False
+        self.adapter, self.adapter_merge = adapter, adapter_merge
         if adapter != "none":
             from lreid.models.adapters import add_adapter
 
@@ -240,22 +237,9 @@ class Embedder(nn.Module):
 
             merge(self.backbone)
 
-    def store_adapters(self) -> AdapterBank:
-        """Let the backbone store one adapter per task, see :class:`~lreid.models.adapters.bank.AdapterBank`.
-
-        Raises:
-            ArgumentError: the backbone has no adapter, or ``adapter_merge`` is set.
-        """
-        from lreid.models.adapters.bank import AdapterBank
-
-        require(self.adapter != "none" and not self.adapter_merge, "adapter", self.adapter, "an adapter, not merged")
-        bank = AdapterBank(self.backbone, self.dim, partial(pooled, pooling=self.pooling))
-        self.backbone, self.per_task = bank, True
-        return bank
-
     def remove_adapter(self) -> None:
         """After the last training step, merge LoRA into the weights and remove it; other adapters remain."""
-        if self.adapter == "lora" and not self.per_task:
+        if self.adapter == "lora":
             from lreid.models.adapters.lora import remove
 
             remove(self.backbone)

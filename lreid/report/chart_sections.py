@@ -17,7 +17,7 @@ from lreid.report.groups import Group, labels
 from lreid.report.plots import Axis, Line, Points, averages, line_chart, line_keys, lines_of
 from lreid.report.rendering import Cell, Panel, Row, Table, panel
 from lreid.report.tables import mean_and_std, spread_text
-from lreid.results import KINDS, METRICS, Results, falls_and_rises, identity_changes, task_changes
+from lreid.results import MEAN_KINDS, METRICS, Results, falls_and_rises, identity_changes, task_changes
 
 CLASSIFICATIONS = {"class": "class-incremental", "task": "task-incremental"}
 SIDES = ("forgetting", "plasticity")
@@ -52,7 +52,7 @@ def learning_curves(groups: Sequence[Group], where: str) -> list[Panel]:
         return []
     charts = []
     for metric in filter(lambda each: each.main, METRICS):
-        lines = {str(kind): lines_of(groups, partial(averages, metric=metric.name, kind=kind)) for kind in KINDS}
+        lines = {str(kind): lines_of(groups, partial(averages, metric=metric.name, kind=kind)) for kind in MEAN_KINDS}
         charts += _split(groups, metric.label, lines, _task_axis(groups, y_max=100))
     note = "Seen: mean over the test sets whose domain had been trained before the measurement."
     return _section(groups, f"Learning curve{where}", note, charts)

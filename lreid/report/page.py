@@ -1,11 +1,9 @@
 """Write a page about one or several runs: a single HTML file that works offline."""
 
 import os
-import time
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import quote
 
 from lreid.errors import counted
@@ -35,7 +33,6 @@ from lreid.report.table_sections import (
     results_matrix,
     settings,
 )
-from lreid.report.tables import duration
 from lreid.results import Results
 from lreid.results import read as read_results
 from lreid.utils.files import files_below, write_text
@@ -58,38 +55,8 @@ SECTIONS = (
 PICTURED = (identity_forgetting, hardest)  # sections that may have images
 FACTS = (made_by, differing_keys, protocol)
 OPEN = 2  # number of sections that are open at first
-REFRESH = 20  # seconds after which the page of an unfinished run reloads itself
 BESIDE = ("results.json", "config.yaml", "log.txt", "learning_curve.png")  # files of a run to which its page links
 Links = Sequence[tuple[str, str]]  # text and address
-
-
-class Progress(NamedTuple):
-    """The progress of an unfinished run.
-
-    Attributes:
-        task, tasks: number of the current task (from 1), and number of all tasks.
-        epoch, epochs: number of finished epochs of the task, and number of all its epochs.
-        left: estimated seconds to the end of the run.
-        at: time of this state in seconds since 1970.
-        patience: seconds until the next update; if it takes longer, the run may have ended unexpectedly.
-    """
-
-    task: int
-    tasks: int
-    epoch: int
-    epochs: int
-    left: float
-    at: float
-    patience: float
-
-    @property
-    def time(self) -> str:
-        """Time at which the progress was measured, as text."""
-        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.at))
-
-    def __str__(self) -> str:
-        done = f"task {self.task} of {self.tasks}, epoch {self.epoch} of {self.epochs}"
-        return f"{done}, {duration(self.left)} left"
 
 
 def write_report(run_dir: str | Path) -> Path:
@@ -123,7 +90,6 @@ def write_page(
     pictures: Pictures = Pictures(),  # noqa: B008 (immutable)
     more: Sequence[Panel] = (),
     links: Links = (),
-    progress: Progress | None = None,
 ) -> None:
     """Write a page about finished or unfinished runs, atomically.
 
@@ -134,7 +100,6 @@ def write_page(
         path, runs: path of the page, and the content of each ``results.json``.
         folders: folders of the runs to which the page links, one per run, or empty.
         pictures, more, links: images of identities, more sections, and links to other files.
-        progress: progress of an unfinished run, whose page reloads itself and warns if updates stop.
 
     Raises:
         InputError: the page cannot be written.
@@ -153,8 +118,6 @@ def write_page(
         title=_title(runs),
         intro=_intro(runs),
         links=links,
-        progress=progress,
-        refresh=REFRESH,
         state=_unfinished(runs),
         cards=cards(runs[0]) if len(runs) == 1 else [],
         tables=list(islice(left, len(tables))),

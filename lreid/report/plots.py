@@ -16,7 +16,7 @@ from markupsafe import Markup
 from lreid.report.groups import DATA_KEYS, Group, by_benchmark, grouped, labels
 from lreid.report.rendering import render
 from lreid.report.tables import mean_and_std
-from lreid.results import KINDS, METRICS, Kind, Results, curve
+from lreid.results import MEAN_KINDS, METRICS, Kind, Results, curve
 from lreid.utils.extras import Extra
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def learning_curve(runs: Results | Sequence[Results]) -> Figure:
     figure = _figure(12 if crowded else 10, 4, layout="constrained")
     metrics = [metric for metric in METRICS if metric.main]
     for axes, metric in zip(figure.subplots(1, len(metrics)), metrics, strict=True):
-        for dash, kind in enumerate(KINDS):
+        for dash, kind in enumerate(MEAN_KINDS):
             lines = _lines_by_benchmark(groups, partial(averages, metric=metric.name, kind=kind))
             _draw(axes, [line._replace(label=f"{line.label}, {kind}", dash=dash) for line in lines])
         axes.set(title=f"{metric.label} (%)", xlabel="tasks learned", ylim=(0, None))

@@ -11,7 +11,7 @@ from tabulate import tabulate
 
 from lreid.errors import counted
 from lreid.report.groups import Group, grouped
-from lreid.results import METRICS, Metric, Results, average, averaged_kinds, cross_average, is_trained
+from lreid.results import METRICS, RankingMetric, Results, average, averaged_kinds, cross_average, is_trained
 
 WIDTH = 100  # maximum width of a task table in characters
 
@@ -39,7 +39,7 @@ OPTIONAL = ("merged_", "reindex_free_", "unfused_")  # metrics that only some ru
 CHANGES = {"forgetting": " (drop < 0)", "plasticity": "", "backward_transfer": "", "forward_transfer": ""}
 
 
-def _figures(metrics: Sequence[Metric]) -> tuple[Column, ...]:
+def _figures(metrics: Sequence[RankingMetric]) -> tuple[Column, ...]:
     """Make columns for the metrics after the last task on each kind of test set, and for the means over all tasks."""
     return (
         *(Column(f"{key}_{each.name}", f"{title} {each.title}") for key, title in SETS.items() for each in metrics),

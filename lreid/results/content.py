@@ -1,28 +1,70 @@
-"""The content of ``results.json``: plain values, which JSON and checkpoints can store.
+"""The content of ``results.json``: plain values, which JSON and checkpoints can store. Metrics are in per cent."""
 
-Metrics are in per cent.
-"""
-
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypedDict, get_type_hints
 
-from lreid.results.metrics import METRICS
+from lreid.errors import InputError
+from lreid.utils.files import write_text
+from lreid.utils.reading import escaped, misfit, read_json, require_not_newer
 
-SCHEMA = 1
+RESULTS_SCHEMA = 1
 
 # Forms of values, in the notation of lreid.utils.reading.misfit.
-NUMBER = (int, float)
-FIGURE = (int, float, type(None))
-CURVES = {"step": [NUMBER], "since_switch": [NUMBER]}
-ANYTIME = {"anytime_accuracy": [NUMBER]}
-POINT = {"images": int, "accuracy": {str: {"class": NUMBER, "task": NUMBER}}}
-GALLERY = {"name": str, "kind": str, "first_task": (int, type(None)), "queries?": int, "gallery?": int}
+REAL = (int, float)
+REAL_OR_NONE = (int, float, type(None))
+CURVES_FORM = {"step": [REAL], "since_switch": [REAL]}
+ANYTIME_FORM = {"anytime_accuracy": [REAL]}
+POINT_FORM = {"images": int, "accuracy": {str: {"class": REAL, "task": REAL}}}
+GALLERY_FORM = {"name": str, "kind": str, "first_task": (int, type(None)), "queries?": int, "gallery?": int}
 
 Kind = Literal["seen", "unseen", "merged"]  # merged: all unseen test sets as one
-KINDS: tuple[Kind, ...] = ("seen", "unseen")  # kinds that are averaged over several test sets
+MEAN_KINDS: tuple[Kind, ...] = ("seen", "unseen")  # kinds that are averaged over several test sets
 
 
-class Gallery(TypedDict, total=False):
+class RankingMetric(NamedTuple):
+    """A metric of a ranked test set.
+
+    Attributes:
+        name: key in ``results.json``; in the summary, keys have the prefix ``seen_`` or ``unseen_``.
+        title: heading in tables.
+        label: name in sentences.
+        of: function from a :class:`lreid.retrieval.Evaluation` to a fraction in [0, 1].
+        main: whether terminal and LaTeX tables and learning curves show the metric.
+        depth: number of ranks of the CMC curve that the metric needs.
+    """
+
+    name: str
+    title: str
+    label: str
+    of: Callable[[Any], float]
+    main: bool = False
+    depth: int = 1
+
+
+def rank_metric(k: int, *, main: bool = False) -> RankingMetric:
+    """Return the metric Rank-k: the share of queries with a match in the first ``k`` ranks."""
+    return RankingMetric(f"rank{k}", f"R{k}", f"Rank-{k}", lambda ranked: ranked.cmc[k - 1], main, depth=k)
+
+
+# All metrics that are computed after every task, averaged, saved, checked and shown.
+METRICS = (
+    RankingMetric("mAP", "mAP", "mAP", lambda ranked: ranked.mAP, main=True),
+    RankingMetric("mINP", "mINP", "mINP", lambda ranked: ranked.mINP),
+    rank_metric(1, main=True),
+    rank_metric(5),
+    rank_metric(10),
+)
+MAX_RANK = max(metric.depth for metric in METRICS)  # length of the CMC curve
+
+
+def figures_of(ranked: Any) -> dict[str, float]:
+    """Return all :data:`METRICS` of a :class:`lreid.retrieval.Evaluation`, in per cent."""
+    return {metric.name: 100 * float(metric.of(ranked)) for metric in METRICS}
+
+
+class GalleryEntry(TypedDict, total=False):
     """A test set; each matrix has a column for it. ``first_task`` is None if no task trains on its domain."""
 
     name: str
@@ -33,14 +75,13 @@ class Gallery(TypedDict, total=False):
     valid_queries: int
 
 
-class Key(NamedTuple):
+class KeyForm(NamedTuple):
     """The required form of a key of ``results.json``, and its initial value.
 
     Attributes:
         form: form of the value, see :func:`lreid.utils.reading.misfit`; None allows any value: no report reads it.
         empty: function that creates the value before the first task, or None if the run sets it.
-        needed: whether results without this key are refused. Keys that are not needed may be missing in results of
-            earlier versions of lreid.
+        needed: whether results without this key are refused.
     """
 
     form: Any = None
@@ -56,87 +97,89 @@ class Results(TypedDict, total=False):
     """
 
     schema: int
-    method: Annotated[str, Key(str, needed=True)]
-    benchmark: Annotated[str, Key(str, needed=True)]
+    method: Annotated[str, KeyForm(str, needed=True)]
+    benchmark: Annotated[str, KeyForm(str, needed=True)]
     # Fingerprint of the protocol; runs with different fingerprints must not be compared.
-    protocol: Annotated[str, Key(str)]
+    protocol: Annotated[str, KeyForm(str)]
     # Fingerprints of the images of each task ("tasks") and each gallery ("galleries").
-    content: Annotated[dict[str, list[str]], Key({str: [str]})]
-    seed: Annotated[int, Key(int, needed=True)]
+    content: Annotated[dict[str, list[str]], KeyForm({str: [str]})]
+    seed: Annotated[int, KeyForm(int, needed=True)]
     # The config keys that distinguish runs.
-    config: Annotated[dict[str, Any], Key({})]
+    config: Annotated[dict[str, Any], KeyForm({})]
     # The command that repeats the run.
-    command: Annotated[str, Key(str)]
+    command: Annotated[str, KeyForm(str)]
     # Config keys that the run changes, with their values in the files of method and benchmark.
-    changed: Annotated[dict[str, Any], Key({})]
+    changed: Annotated[dict[str, Any], KeyForm({})]
     # Convention of average precision.
-    ap: Annotated[str, Key(str, needed=True)]
-    tasks: Annotated[list[str], Key([str], needed=True)]
+    ap: Annotated[str, KeyForm(str, needed=True)]
+    tasks: Annotated[list[str], KeyForm([str], needed=True)]
     # Number of identities per task.
-    task_identities: Annotated[list[int], Key([int])]
-    galleries: Annotated[list[Gallery], Key([GALLERY], needed=True)]
+    task_identities: Annotated[list[int], KeyForm([int])]
+    galleries: Annotated[list[GalleryEntry], KeyForm([GALLERY_FORM], needed=True)]
     mAP: list[list[float]]
     rank1: list[list[float]]
     # By gallery and metric: a triangular matrix. Row t has one value per model after tasks 0 to t: the metric of
     # queries by the model after task t in the gallery features of that model.
-    cross_model: Annotated[dict[str, dict[str, list[list[float]]]], Key({str: {str: [[NUMBER]]}}, dict)]
+    cross_model: Annotated[dict[str, dict[str, list[list[float]]]], KeyForm({str: {str: [[REAL]]}}, dict)]
     # By gallery: ids of the identities, their numbers of queries, and one row per task with their AP.
     identity_ap: Annotated[
-        dict[str, dict[str, Any]], Key({str: {"ids": [int], "queries?": [int], "ap": [[NUMBER]]}}, dict)
+        dict[str, dict[str, Any]], KeyForm({str: {"ids": [int], "queries?": [int], "ap": [[REAL]]}}, dict)
     ]
     # The model before the first task: by metric, one value per gallery; and by gallery, the AP of each identity.
-    initial: Annotated[dict[str, list[float]], Key({str: [NUMBER]}, dict)]
-    initial_ap: Annotated[dict[str, list[float]], Key({str: [NUMBER]}, dict)]
+    initial: Annotated[dict[str, list[float]], KeyForm({str: [REAL]}, dict)]
+    initial_ap: Annotated[dict[str, list[float]], KeyForm({str: [REAL]}, dict)]
     # By gallery: names of identities by their ids as text; an id without an entry is its own name.
-    identity_names: Annotated[dict[str, dict[str, str]], Key({str: {str: str}})]
-    summary: Annotated[dict[str, float | None], Key({str: FIGURE}, dict, needed=True)]
+    identity_names: Annotated[dict[str, dict[str, str]], KeyForm({str: {str: str}})]
+    summary: Annotated[dict[str, float | None], KeyForm({str: REAL_OR_NONE}, dict, needed=True)]
     # Classification: accuracy matrices of each classifier.
     accuracy: Annotated[
-        dict[str, dict[str, list[list[float]]]], Key({str: {"class": [[NUMBER]], "task": [[NUMBER]]}}, dict)
+        dict[str, dict[str, list[list[float]]]], KeyForm({str: {"class": [[REAL]], "task": [[REAL]]}}, dict)
     ]
-    accuracy_summary: Annotated[dict[str, dict[str, Any]], Key({str: {"class": ANYTIME, "task": ANYTIME}}, dict)]
+    accuracy_summary: Annotated[
+        dict[str, dict[str, Any]], KeyForm({str: {"class": ANYTIME_FORM, "task": ANYTIME_FORM}}, dict)
+    ]
     # Within tasks: mean accuracy over the tasks so far, by number of images.
-    accuracy_curve: Annotated[list[dict[str, Any]], Key([POINT], list)]
+    accuracy_curve: Annotated[list[dict[str, Any]], KeyForm([POINT_FORM], list)]
     # Number of images of the stream so far, if there is an accuracy curve.
-    images_seen: Annotated[int, Key(None, int)]
+    images_seen: Annotated[int, KeyForm(None, int)]
     # Values that the method reports.
-    method_figures: Annotated[dict[str, float], Key(None, dict)]
+    method_figures: Annotated[dict[str, float], KeyForm(None, dict)]
     # One entry per task: by past task, the similarity of stored images to held-out images.
-    alignment: Annotated[list[dict[str, float]], Key([{str: NUMBER}], list)]
+    alignment: Annotated[list[dict[str, float]], KeyForm([{str: REAL}], list)]
     seconds: Annotated[
-        dict[str, float], Key({str: NUMBER}, lambda: dict.fromkeys(("train", "train_cpu", "evaluate"), 0.0))
+        dict[str, float], KeyForm({str: REAL}, lambda: dict.fromkeys(("train", "train_cpu", "evaluate"), 0.0))
     ]
-    images_per_second: Annotated[float, Key(NUMBER)]
-    peak_memory_mib: Annotated[int, Key(NUMBER, int)]
-    loss_history: Annotated[list[dict[str, float]], Key([{"task": int, "epoch": int, str: NUMBER}], list)]
+    images_per_second: Annotated[float, KeyForm(REAL)]
+    peak_memory_mib: Annotated[int, KeyForm(REAL, int)]
+    loss_history: Annotated[list[dict[str, float]], KeyForm([{"task": int, "epoch": int, str: REAL}], list)]
     # Feature drift of stored and of test images after task switches.
-    drift: Annotated[list[dict[str, Any]], Key([{"task": int, str: CURVES}], list)]
+    drift: Annotated[list[dict[str, Any]], KeyForm([{"task": int, str: CURVES_FORM}], list)]
     # Norms of the loss gradient at features of stored and of incoming images after task switches.
-    gradient_norms: Annotated[list[dict[str, Any]], Key([{"task": int, str: [FIGURE]}], list)]
+    gradient_norms: Annotated[list[dict[str, Any]], KeyForm([{"task": int, str: [REAL_OR_NONE]}], list)]
     # By metric: a matrix of the networks before they were averaged at the end of tasks.
-    unfused: Annotated[dict[str, list[list[float]]], Key({str: [[NUMBER]]}, dict)]
+    unfused: Annotated[dict[str, list[list[float]]], KeyForm({str: [[REAL]]}, dict)]
     # Bytes stored between tasks: networks, per domain, per identity; "templates" is 1 if features of people are stored.
-    stored: Annotated[dict[str, int], Key({str: int}, dict)]
-    exemplars: Annotated[int, Key(int, int)]
+    stored: Annotated[dict[str, int], KeyForm({str: int}, dict)]
+    exemplars: Annotated[int, KeyForm(int, int)]
     # Bytes of the exemplars' pixels or paths.
-    exemplar_bytes: Annotated[int, Key(None, int)]
-    steps_trained: Annotated[int, Key(int, int)]
+    exemplar_bytes: Annotated[int, KeyForm(None, int)]
+    steps_trained: Annotated[int, KeyForm(int, int)]
     # Number of training images; an image counts each time it was drawn.
-    images_trained: Annotated[int, Key(int, int)]
+    images_trained: Annotated[int, KeyForm(int, int)]
     skipped: list[str]
-    skipped_images: Annotated[int, Key(int)]
+    skipped_images: Annotated[int, KeyForm(int)]
     # Versions of libraries in the last training process, and what decides its rounding (utils.devices.arithmetic).
-    versions: Annotated[dict[str, str], Key({str: str})]
+    versions: Annotated[dict[str, str], KeyForm({str: str})]
 
 
-def keys() -> dict[str, Key]:
-    """Return all keys of ``results.json`` that have a :class:`Key` annotation, by name."""
+def key_forms() -> dict[str, KeyForm]:
+    """Return all keys of ``results.json`` that have a :class:`KeyForm` annotation, by name."""
     hints = get_type_hints(Results, include_extras=True)
     return {name: key for name, hint in hints.items() for key in getattr(hint, "__metadata__", ())}
 
 
-def names_of(results: Results) -> list[str]:
-    """Return the names of the metrics in a run's results; earlier versions of lreid had fewer metrics."""
+def metric_names(results: Results) -> list[str]:
+    """Return the names of the metrics in a run's results."""
     return [metric.name for metric in METRICS if metric.name in results]
 
 
@@ -147,19 +190,161 @@ def matrix(results: Results, metric: str) -> list[list[float]]:
 
 def averaged_kinds(results: Results) -> list[Kind]:
     """Return the kinds of test sets that are reported as a mean, because the run has several of the kind."""
-    return [kind for kind in KINDS if sum(gallery["kind"] == kind for gallery in results["galleries"]) > 1]
+    return [kind for kind in MEAN_KINDS if sum(gallery["kind"] == kind for gallery in results["galleries"]) > 1]
 
 
-def is_trained(gallery: Gallery, row: int) -> bool:
+def is_trained(gallery: GalleryEntry, row: int) -> bool:
     """Whether a gallery's domain was trained in a task up to ``row``."""
     first = gallery["first_task"]
     return gallery["kind"] == "seen" and first is not None and first <= row
 
 
-def columns(results: Results, row: int, kind: Kind) -> list[int]:
+def columns_of(results: Results, row: int, kind: Kind) -> list[int]:
     """Return the columns of galleries of a kind; a seen gallery counts once a task up to ``row`` trained it."""
     return [
         column
         for column, gallery in enumerate(results["galleries"])
         if (is_trained(gallery, row) if kind == "seen" else gallery["kind"] == kind)
     ]
+
+
+LARGEST_NUMBER = 1e100  # squares and sums of figures must stay finite
+
+# The form of all keys that are read, in the notation of lreid.utils.reading.misfit.
+RESULTS_FORM = {
+    **{name + "?" * (not key.needed): key.form for name, key in key_forms().items() if key.form is not None},
+    **{metric.name + "?" * (metric.name not in ("mAP", "rank1")): [[REAL]] for metric in METRICS},
+}
+
+
+def start_results(**given: Any) -> Results:
+    """Create the content before the first task.
+
+    Args:
+        given: all keys of :class:`Results` without an initial value, except ``schema`` and ``skipped_images``.
+    """
+    content: Any = {"schema": RESULTS_SCHEMA, **given} | {metric.name: [] for metric in METRICS}
+    content |= {name: key.empty() for name, key in key_forms().items() if key.empty is not None}
+    skipped = sorted(set(given["skipped"]))
+    return content | {"skipped": skipped, "skipped_images": len(skipped)}
+
+
+def resumed_results(fresh: Results, saved: Results, path: Path) -> Results:
+    """Return the results in the checkpoint at ``path``, to continue a run, after a comparison with ``fresh`` results.
+
+    Raises:
+        InputError: the data have changed since the start of the run.
+    """
+    if saved.get("protocol", fresh["protocol"]) != fresh["protocol"]:
+        changed = "images, identities or cameras differ"
+    else:
+        changed = _other_content(fresh, saved)
+    if changed:
+        raise InputError(
+            f"{path}: {changed} from those with which the run started; restore these, or choose another --out"
+        )
+    return fresh | saved
+
+
+def _other_content(fresh: Results, saved: Results) -> str:
+    """Name the first task or gallery whose images were replaced; finished tasks are not checked."""
+    saved_prints, fresh_prints, done = saved.get("content", fresh["content"]), fresh["content"], len(saved["mAP"])
+    for kind, names, first in (
+        ("tasks", fresh["tasks"], done),
+        ("galleries", [gallery["name"] for gallery in fresh["galleries"]], 0),
+    ):
+        for name, one, other in list(zip(names, saved_prints[kind], fresh_prints[kind], strict=False))[first:]:
+            if one != other:
+                return f"contents of the images of {name} differ"
+    return ""
+
+
+def write(path: Path, results: Results) -> None:
+    """Write ``results.json`` atomically, as :func:`~lreid.utils.reading.escaped` text that :func:`read` restores."""
+    write_text(path, json.dumps(escaped(results)) + "\n")
+
+
+def read(run: str | Path) -> Results:
+    """Read the results of a run from a run folder or a ``results.json``.
+
+    Raises:
+        InputError: the file does not exist, is damaged, or is not a results file of this schema.
+    """
+    path = Path(run) / "results.json" if Path(run).is_dir() else Path(run)
+    try:
+        results = read_json(path)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file; name the folder of a run that finished a task") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); correct its permissions") from None
+    except ValueError as error:
+        raise InputError(f"{path}: not valid JSON ({error}); continue with --resume to write it again") from None
+    if isinstance(results, dict):
+        require_not_newer(path, results.get("schema"), RESULTS_SCHEMA, f"not a results file of schema {RESULTS_SCHEMA}")
+    if not isinstance(results, dict) or results.get("schema") != RESULTS_SCHEMA:
+        raise InputError(f"{path}: not a results file of schema {RESULTS_SCHEMA}; name the folder of a run")
+    if reason := fault(results):
+        raise InputError(f"{path}: {reason}; the file is damaged: continue with --resume to write it again")
+    return results  # type: ignore[return-value]
+
+
+def fault(results: Any) -> str | None:
+    """Describe the first fault in the content of a ``results.json``; None if there is none."""
+    if reason := misfit(results, RESULTS_FORM) or _no_figure(results):
+        return reason
+    tasks, galleries = len(results["tasks"]), results["galleries"]
+    if not tasks:
+        return "tasks is empty"
+    for metric in metric_names(results):
+        rows = results[metric]
+        if not len(rows) == len(results["mAP"]) <= tasks or any(len(row) != len(galleries) for row in rows):
+            return f"{metric} is not a matrix of finished tasks and galleries"
+    for gallery in galleries:
+        if gallery["kind"] not in ("seen", "unseen", "merged"):
+            return f"kind of gallery {gallery['name']!r} is {gallery['kind']!r}, not seen, unseen or merged"
+        if ("queries" in gallery) != ("gallery" in gallery):
+            return f"gallery {gallery['name']!r} has one of queries and gallery, not both"
+        first = gallery["first_task"]
+        if (first is None) == (gallery["kind"] == "seen") or not (first is None or 0 <= first < tasks):
+            return f"first_task of gallery {gallery['name']!r} is {first}, of {tasks} tasks"
+    for name, kinds in results.get("accuracy", {}).items():
+        if any(len(row) != place for rows in kinds.values() for place, row in enumerate(rows, start=1)):
+            return f"accuracy of {name!r} has rows that do not grow with the tasks"
+    for metric, rows in results.get("unfused", {}).items():
+        if len(rows) != len(results["mAP"]) or any(len(row) != len(galleries) for row in rows):
+            return f"unfused {metric} is not a matrix of finished tasks and galleries"
+    if (crossed := results.get("cross_model")) and (reason := _no_cross_model(results, crossed)):
+        return reason
+    for name, history in results.get("identity_ap", {}).items():
+        rows = history["ap"]
+        if len(rows) != len(results["mAP"]) or any(len(row) != len(history["ids"]) for row in rows):
+            return f"identity_ap of {name!r} is not a matrix of finished tasks and identities"
+    for entry in results.get("loss_history", []):
+        if not 0 <= entry["task"] < tasks or entry["epoch"] < 1:
+            return f"loss_history has epoch {entry['epoch']} of task {entry['task']}, of {tasks} tasks"
+    return None
+
+
+def _no_cross_model(results: dict[str, Any], crossed: dict[str, Any]) -> str | None:
+    names = [gallery["name"] for gallery in results["galleries"]]
+    if sorted(crossed) != sorted(names):
+        return "cross_model is not of the galleries"
+    lengths = list(range(1, len(results["mAP"]) + 1))
+    for gallery, matrices in crossed.items():
+        for metric in metric_names(results):  # type: ignore[arg-type]
+            if [len(row) for row in matrices.get(metric, [])] != lengths:
+                return f"cross_model of {gallery!r} has no {metric} whose rows grow with the tasks"
+    return None
+
+
+def _no_figure(results: dict[str, Any]) -> str | None:
+    """Describe the first number that is infinite, NaN or too large to compute with; None if there is none."""
+    read_keys = {name.removesuffix("?") for name in RESULTS_FORM}
+    waiting = [(key, value) for key, value in results.items() if key in read_keys]
+    while waiting:  # a loop, because a config may be nested too deeply for recursion
+        key, value = waiting.pop()
+        if isinstance(value, (int, float)) and not abs(value) < LARGEST_NUMBER:
+            return f"{key} has a number that is not finite or beyond {LARGEST_NUMBER:g}"
+        if isinstance(value, (dict, list)):
+            waiting += [(key, each) for each in (value.values() if isinstance(value, dict) else value)]
+    return None

@@ -1,17 +1,98 @@
-"""Summaries of the matrices of a run: averages, curves, forgetting, plasticity and transfer."""
+"""Record the metrics of a run, and summarise them: averages, curves, forgetting, plasticity and transfer."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from lreid.errors import InputError
-from lreid.results.content import KINDS, Kind, Results, columns, matrix, names_of
+from lreid.results.content import MEAN_KINDS, Kind, Results, columns_of, matrix, metric_names
+
+
+class GalleryMetrics(Protocol):
+    """Metrics of a test set after a task, see :class:`lreid.evaluation.TestFigures`."""
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """Metrics by name, in per cent."""
+
+    @property
+    def identity_ap(self) -> Mapping[int, float]:
+        """Average precision of each identity, in per cent."""
+
+    @property
+    def identity_queries(self) -> Mapping[int, int]:
+        """Number of queries with a match for each identity."""
+
+    @property
+    def num_valid(self) -> int:
+        """Number of queries with a match."""
+
+    @property
+    def cross_model(self) -> Sequence[Mapping[str, float]]:
+        """Metrics of searches in the gallery features of each earlier model; empty without such searches."""
+
+
+def add_task(results: Results, figures: Sequence[GalleryMetrics], unfused: Sequence[GalleryMetrics] = ()) -> None:
+    """Record the metrics of all galleries after a task, and update the summary.
+
+    Args:
+        results: content of ``results.json``, in which every matrix gets another row.
+        figures: metrics of each gallery.
+        unfused: metrics of each gallery before averaging with an older network; empty if they were not measured.
+    """
+    for name in metric_names(results):
+        matrix(results, name).append([round(figure.metrics[name], 4) for figure in figures])
+        if unfused:
+            results["unfused"].setdefault(name, []).append([round(figure.metrics[name], 4) for figure in unfused])
+    for gallery, figure in zip(results["galleries"], figures, strict=True):
+        gallery["valid_queries"] = figure.num_valid
+        if figure.cross_model:
+            crossed = results["cross_model"].setdefault(gallery["name"], {name: [] for name in metric_names(results)})
+            for name, rows in crossed.items():
+                rows.append([round(metrics[name], 4) for metrics in figure.cross_model])
+        people = {"ids": list(figure.identity_ap), "queries": list(figure.identity_queries.values()), "ap": []}
+        history = results["identity_ap"].setdefault(gallery["name"], people)
+        history["ap"].append([round(value, 4) for value in figure.identity_ap.values()])
+    seconds = results["seconds"]["train"]
+    results["images_per_second"] = round(results["images_trained"] / seconds, 1) if seconds else 0.0
+    results["skipped_images"] = len(results["skipped"])
+    results["summary"] = summarise_run(results)
+
+
+def add_initial(results: Results, figures: Sequence[GalleryMetrics]) -> None:
+    """Record the metrics of all galleries before the first task."""
+    results["initial"] = {
+        name: [round(figure.metrics[name], 4) for figure in figures] for name in metric_names(results)
+    }
+    results["initial_ap"] = {
+        gallery["name"]: [round(value, 4) for value in figure.identity_ap.values()]
+        for gallery, figure in zip(results["galleries"], figures, strict=True)
+    }
+
+
+def add_accuracies(results: Results, rows: Mapping[str, Mapping[str, Sequence[float]]]) -> None:
+    """Record the classification accuracies after a task, and update their summary.
+
+    Args:
+        results: content of ``results.json``. Every matrix in the entry ``accuracy`` of the results gets another row,
+            and the entry ``accuracy_summary`` is replaced (:func:`summarise_accuracies`). In both entries, the first
+            key is the classifier, and the second key is ``class`` or ``task``.
+        rows: rows from :meth:`lreid.classification.AccuracyEvaluator.evaluate`.
+    """
+    for name, kinds in rows.items():
+        matrices = results["accuracy"].setdefault(name, {"class": [], "task": []})
+        for kind, row in kinds.items():
+            matrices[kind].append([round(value, 4) for value in row])
+    results["accuracy_summary"] = {
+        name: {kind: summarise_accuracies(rows) for kind, rows in matrices.items()}
+        for name, matrices in results["accuracy"].items()
+    }
 
 
 def average(results: Results, metric: str, row: int, kind: Kind) -> float | None:
     """Compute the mean of a metric after task ``row`` over galleries of a kind; None if there are none."""
-    values = [matrix(results, metric)[row][column] for column in columns(results, row, kind)]
+    values = [matrix(results, metric)[row][column] for column in columns_of(results, row, kind)]
     return float(np.mean(values)) if values else None
 
 
@@ -46,7 +127,7 @@ def task_changes(results: Results) -> list[tuple[float, float] | None]:
     return [
         falls_and_rises(
             np.concatenate(
-                [identity_changes(results, galleries[place]["name"], row) for place in columns(results, row, "seen")]
+                [identity_changes(results, galleries[place]["name"], row) for place in columns_of(results, row, "seen")]
                 or [np.empty(0)]
             )
         )
@@ -54,7 +135,7 @@ def task_changes(results: Results) -> list[tuple[float, float] | None]:
     ]
 
 
-def summary(results: Results) -> dict[str, float | None]:
+def summarise_run(results: Results) -> dict[str, float | None]:
     """Summarise a run with at least one finished task by averages, forgetting and plasticity.
 
     Returns:
@@ -83,13 +164,13 @@ def summary(results: Results) -> dict[str, float | None]:
     """
     last = len(results["mAP"]) - 1
     summary: dict[str, float | None] = {}
-    for metric in names_of(results):
-        for kind in KINDS:
+    for metric in metric_names(results):
+        for kind in MEAN_KINDS:
             summary[f"{kind}_{metric}"] = average(results, metric, last, kind)
             if results.get("unfused"):
                 trained: Any = results | results["unfused"]
                 summary[f"unfused_{kind}_{metric}"] = average(trained, metric, last, kind)
-        if columns(results, last, "merged"):
+        if columns_of(results, last, "merged"):
             summary[f"merged_{metric}"] = average(results, metric, last, "merged")
         if crossed := results.get("cross_model"):
             summary[f"reindex_free_{metric}"] = _reindex_free(results, crossed, metric)
@@ -98,7 +179,7 @@ def summary(results: Results) -> dict[str, float | None]:
     changes = [each for each in task_changes(results) if each is not None]
     falls, rises = zip(*changes, strict=True) if changes else ((), ())
     summary["forgetting"], summary["plasticity"] = (float(np.mean(each)) if each else None for each in (falls, rises))
-    first = {column: results["galleries"][column]["first_task"] or 0 for column in columns(results, last, "seen")}
+    first = {column: results["galleries"][column]["first_task"] or 0 for column in columns_of(results, last, "seen")}
     final, rows = results["mAP"][last], results["mAP"]
     transfers = [final[column] - rows[task][column] for column, task in first.items() if task < last]
     before = [rows[task - 1][column] for column, task in first.items() if task > 0]
@@ -112,7 +193,7 @@ def cross_average(results: Results, metric: str, row: int, past: int) -> float |
 
     The result is the mean over the seen galleries that were trained by task ``past``; None if there are none.
     """
-    names = [results["galleries"][column]["name"] for column in columns(results, past, "seen")]
+    names = [results["galleries"][column]["name"] for column in columns_of(results, past, "seen")]
     values = [results["cross_model"][name][metric][row][past] for name in names]
     return float(np.mean(values)) if values else None
 
@@ -120,7 +201,7 @@ def cross_average(results: Results, metric: str, row: int, past: int) -> float |
 def _reindex_free(results: Results, crossed: Mapping[str, Any], metric: str) -> float | None:
     """Average a metric over seen galleries: the last model's queries search features that were never updated."""
     last = len(results["mAP"]) - 1
-    seen = [results["galleries"][column] for column in columns(results, last, "seen")]
+    seen = [results["galleries"][column] for column in columns_of(results, last, "seen")]
     values = [crossed[gallery["name"]][metric][last][gallery["first_task"] or 0] for gallery in seen]
     return float(np.mean(values)) if values else None
 
@@ -141,8 +222,8 @@ def summarise_accuracies(matrix: Sequence[Sequence[float]]) -> dict[str, Any]:
         * ``accuracy_forgetting``: for each task but the last, its best earlier accuracy minus its accuracy after the
           last task, as the mean over these tasks (Chaudhry et al., ECCV 2018; Table 2 of CCLIS). In
           ``accuracy_forgetting``, a drop of accuracy is positive and a gain negative, unlike in ``forgetting`` of
-          :func:`summary`. After one task, ``accuracy_forgetting`` is None. In the official code of ER-ACE, the last
-          accuracy is also a candidate for the best accuracy, so that a gain counts as 0.
+          :func:`summarise_run`. After one task, ``accuracy_forgetting`` is None. In the official code of ER-ACE, the
+          last accuracy is also a candidate for the best accuracy, so that a gain counts as 0.
 
     Raises:
         InputError: there is no row, or row t does not have t + 1 numbers.

@@ -12,7 +12,7 @@ from lreid.config import find_config
 from lreid.config_keys import Batch as BatchKeys
 from lreid.config_keys import Data, Episode, Input, Stream, Train
 from lreid.data.images import Images
-from lreid.data.loaders import Relabelled, TaskBatches, WithExemplars
+from lreid.data.loaders import TaskBatches, WithExemplars
 from lreid.data.records import Record, Task
 from lreid.data.samplers import CameraSampler, EpisodeSampler, IdentitySampler, Sampler, StreamSampler
 from lreid.data.transforms import Augment, load_pipeline
@@ -147,18 +147,17 @@ class Batching:
         """
         return self.sampler(method, task, task.records).batches_per_epoch
 
-    def batches(self, method: Method, task: Task, *, first: int = 0, images: Relabelled | None = None) -> TaskBatches:
+    def batches(self, method: Method, task: Task, *, first: int = 0) -> TaskBatches:
         """Create the batches of a task from batch number ``first`` on, including exemplars if the method adds them.
 
         Args:
             method, task: the method, and the task whose images the batches contain.
             first: number of the first batch.
-            images: images of the task with new labels, or None to read the task's images with their own labels.
 
         Raises:
             InputError: an image cannot be read, or :meth:`sampler` raises an error.
         """
-        images_of_task = images or Images(
+        images = Images(
             task.records,
             height=self.input.HEIGHT,
             width=self.input.WIDTH,
@@ -166,9 +165,9 @@ class Batching:
             skip_bad=self.data.SKIP_BAD_IMAGES,
         )
         memory = method.memory if method.exemplar_share is not None else None
-        sampler = self.sampler(method, task, images_of_task.records, memory.labels if memory else ())
+        sampler = self.sampler(method, task, images.records, memory.labels if memory else ())
         batches = TaskBatches(
-            WithExemplars(images_of_task, memory.images, memory.labels) if memory else images_of_task,
+            WithExemplars(images, memory.images, memory.labels) if memory else images,
             sampler,
             self.augment,
             epochs=self.epochs_of(task.index),

@@ -84,8 +84,8 @@ def leave() -> None:
         dist.destroy_process_group()
 
 
-def speaks() -> bool:
-    """Whether this process prints messages; the result is also valid before :func:`join` and after :func:`leave`."""
+def is_first() -> bool:
+    """Whether this process is the first; valid even before :func:`join` and after :func:`leave`."""
     return int(os.environ.get("RANK", 0)) == 0
 
 
@@ -126,7 +126,7 @@ def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
         gradient.copy_(mean.view_as(gradient))
 
 
-def by_the_first(compute: Callable[[], T]) -> T:
+def in_first_process(compute: Callable[[], T]) -> T:
     """Call ``compute`` in the first process only, and return its result in every process."""
     if world() == 1:
         return compute()

@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from lreid import results as ledger
 from lreid.build import (
-    accuracy_observer_of,
     benchmark_of,
     class_of,
     evaluator_of,
     initial_model_of,
     learned,
     method_of,
+    observers_of,
     resolved,
 )
 from lreid.checkpoint import checkpoints_of, fitting, load_checkpoint, load_model_state, load_newest, set_random_state
@@ -42,7 +41,7 @@ from lreid.errors import InputError, counted, naming_keys, raise_if_out_of_memor
 from lreid.evaluation.evaluator import Evaluator
 from lreid.evaluation.observer import Observer
 from lreid.methods import Method
-from lreid.results import Results
+from lreid.results import Results, resumed_results, start_results
 from lreid.training import distributed
 from lreid.training.batches import Batching
 from lreid.training.run_config import changed_by, command_of, commit
@@ -61,7 +60,6 @@ logger = logging.getLogger("lreid")
 OF_BATCHES = {  # config keys of sampler arguments, for naming_keys
     "segment": "STREAM.SEGMENT",
     "correlation": "STREAM.CORRELATION",
-    "labels": "METHOD.LABELS",
     "num_support": "EPISODE.SUPPORT",
     "num_query": "EPISODE.QUERY",
 }
@@ -147,7 +145,6 @@ def _train(
     before: Path | None,
     command: str,
 ) -> Results:
-    labelled = _labelled(cfg)
     start = _newest(cfg, folder, resume, before)
     _seed_all(cfg.SEED)
     device = pick_device(cfg.DEVICE)
@@ -173,43 +170,31 @@ def _train(
     elif before is not None:
         _inherit(method, cfg, before)
 
-    measuring = _observers(cfg, benchmark, method, evaluator, results)
+    measuring = observers_of(cfg, benchmark, method, evaluator, results)
     with naming_keys("EPISODE" if method.batches == "episodes" else "BATCH", **OF_BATCHES):
         batching = batching_of(cfg, device)  # here, so that a wrong pipeline is refused before config.yaml is written
         keys = {"SEED": cfg.SEED, **recorded_config(dict(leaves(cfg)))}
         folder.begin(cfg.dump(), loggers=cfg.TRAIN.LOGGERS, keys=keys)
-        trainer = Trainer(
-            method, benchmark, evaluator, folder, results, batching=batching, stop=stop, labelled=labelled
-        )
+        trainer = Trainer(method, benchmark, evaluator, folder, results, batching=batching, stop=stop)
     trainer.unfused = cfg.EVAL.UNFUSED
     if cfg.EVAL.INITIAL and start is None and before is None:
         trainer.initial = initial_model_of(cfg, method)
     trainer.observers |= {**measuring, **observers}
     if start is not None:
-        _resume(trainer, path, checkpoint, differences)
+        with fitting(path):
+            trainer.resume(checkpoint)
+        logger.info("resuming from %s", path)
+        if differences and distributed.is_first():
+            logger.warning("%s: was written with %s; later results may differ in their last bits", path, differences)
     _announce(cfg, benchmark, results, device, folder.path)
-    _run(trainer, take_over=start is None and before is not None)
-    logger.info("done: %s", folder.path / "report.html")
-    return results
-
-
-def _resume(trainer: Trainer, path: Path, checkpoint: dict[str, Any], differences: str) -> None:
-    """Continue from a checkpoint, and report ``differences``, the library versions that changed since it was saved."""
-    with fitting(path):
-        trainer.resume(checkpoint)
-    logger.info("resuming from %s", path)
-    if differences and distributed.speaks():
-        logger.warning("%s: was written with %s; later results may differ in their last bits", path, differences)
-
-
-def _run(trainer: Trainer, *, take_over: bool) -> None:
-    """Train all remaining tasks; with ``take_over``, evaluate the model of another run first."""
     try:
-        if take_over:
-            trainer.take_over()
+        if start is None and before is not None:
+            trainer.inherit_task()
         trainer.run()
     except NotFinite as fault:
         raise _diverged(trainer, fault) from None
+    logger.info("done: %s", folder.path)
+    return results
 
 
 def _seed_all(seed: int) -> None:
@@ -261,25 +246,11 @@ def _require_unused(folder: Path) -> None:
 
 def _resumed(results: Results, path: Path, checkpoint: dict[str, Any]) -> tuple[Results, str]:
     """Return the results so far and a text about changed library versions; a finished run keeps its old versions."""
-    current, results = results["versions"], ledger.resumed(results, checkpoint["results"], path)
+    current, results = results["versions"], resumed_results(results, checkpoint["results"], path)
     if len(results["mAP"]) == len(results["tasks"]):
         return results, ""
     differences, results["versions"] = changed_versions(results["versions"], current), current
     return results, differences
-
-
-def _observers(
-    cfg: Config, benchmark: Benchmark, method: Method, evaluator: Evaluator, results: Results
-) -> dict[str, Observer]:
-    """Create the observers that a config enables."""
-    observers: dict[str, Observer] = {}
-    if (accuracy := accuracy_observer_of(cfg, benchmark, method, results)) is not None:
-        observers["accuracy"] = accuracy
-    if cfg.EVAL.DRIFT_STEPS:
-        from lreid.evaluation.switch import SwitchObserver
-
-        observers["switch"] = SwitchObserver(method, evaluator, results, steps=cfg.EVAL.DRIFT_STEPS)
-    return observers
 
 
 def _take(method: Method, state: dict[str, Any], path: Path) -> None:
@@ -339,7 +310,7 @@ def new_results(
 ) -> Results:
     """Create the content of ``results.json`` before the first task."""
     packages = ("lreid", "torch", "torchvision", "numpy", "pillow", "albumentations", "faiss-cpu", "faiss-gpu")
-    return ledger.start(
+    return start_results(
         method=method_title(cfg),
         benchmark=benchmark.name,
         protocol=protocol,
@@ -388,17 +359,6 @@ def changed_keys(cfg: Config, saved: str, path: Path) -> list[str]:
     """List the keys that affect results and have different values in ``cfg`` and in the saved config text of a run."""
     old = resolved(config_from_text(saved, str(path)))
     return [key for key in differing_keys(cfg, old) if key not in FREE_KEYS]
-
-
-def _labelled(cfg: Config) -> float:
-    """Compute the share of each task's identities whose annotated labels are used."""
-    share = {"all": 1.0, "none": 0.0}.get(cfg.METHOD.LABELS)
-    share = float(cfg.METHOD.LABELS) if share is None else share
-    if share < 1 and (cfg.EVAL.ACCURACY or distributed.world() > 1):
-        needs = "EVAL.ACCURACY needs all labels" if cfg.EVAL.ACCURACY else "only one process can cluster"
-        remedy = "set it to False" if cfg.EVAL.ACCURACY else "start it without torchrun"
-        raise InputError(f"METHOD.LABELS is {cfg.METHOD.LABELS}, but {needs}; {remedy}")
-    return share
 
 
 def _divide(cfg: Config, method: Method) -> None:

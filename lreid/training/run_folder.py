@@ -1,4 +1,4 @@
-"""The run folder: checkpoints, results, log and report."""
+"""The run folder: checkpoints, results and log."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import filelock
 
-from lreid import results as ledger
 from lreid.checkpoint import CURRENT, PREVIOUS, save_checkpoint
 from lreid.errors import InputError
-from lreid.results import Results
-from lreid.utils.files import lock, make_folder, remove_leftovers, write_atomically, write_text
+from lreid.results import Results, write
+from lreid.utils.files import lock, make_folder, remove_leftovers, write_text
 
 if TYPE_CHECKING:
-    from lreid.report.page import Progress
     from lreid.training.loggers import Logger
 
 logger = logging.getLogger("lreid")
@@ -56,7 +54,6 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         self.config = ""  # config as YAML, also for checkpoints
         self.loggers: list[Logger] = []
         self.handler: logging.Handler | None = None  # writes log.txt
-        self.live: Results | None = None  # results on the report page that are not saved yet
         if not writes:
             logger.setLevel(logging.WARNING)
             return
@@ -99,11 +96,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         logger.addHandler(self.handler)
 
     def close(self) -> None:
-        """Close the log, stop the report page's automatic refresh, and unlock the folder."""
-        if self.live is not None:  # the run stopped early: the page stops refreshing
-            with suppress(InputError):
-                self.require_ours()
-                self._write_page(self.live)
+        """Close the log and unlock the folder."""
         for each in self.loggers:
             each.close()
         if self.handler is not None:
@@ -182,52 +175,9 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         """Write results.json."""
         if self.writes:
             self.require_ours()
-            ledger.write(self.path / "results.json", results)
+            write(self.path / "results.json", results)
 
-    def report_task(self, results: Results) -> None:
-        """Print the table of finished tasks, and write the learning curve and the report."""
-        if not self.writes:
-            return
-        from lreid.report.page import write_report
-        from lreid.report.plots import learning_curve
-        from lreid.report.tables import task_table
-
-        self.live = None
-        self.require_ours()
-        logger.info("\n%s\n", task_table(results))
-        if len(results["tasks"]) > 1:  # a curve needs two tasks
-            figure = learning_curve([results])
-            write_atomically(self.path / "learning_curve.png", lambda file: figure.savefig(file, format="png", dpi=120))
-        write_report(self.path)
-        summary = {f"summary/{name}": value for name, value in results["summary"].items() if value is not None}
+    def log(self, values: Mapping[str, float], step: int, axis: str) -> None:
+        """Send values to the loggers (:meth:`lreid.training.loggers.Logger.scalars`)."""
         for each in self.loggers:
-            each.scalars(summary, len(results["mAP"]), "task")
-
-    def show_progress(self, results: Results, progress: Progress, *, aloud: bool = False) -> None:
-        """Write the progress of the run to the report page and log.txt; with ``aloud``, also print it.
-
-        If the report page cannot be written, the run continues.
-        """
-        if self.handler is None:
-            return
-        if aloud:
-            logger.info("%s", progress)
-        else:
-            self.handler.handle(logging.makeLogRecord({"msg": str(progress), "levelname": "INFO"}))
-        self.live = results
-        try:
-            self.require_ours()
-            self._write_page(results, progress)
-        except InputError as error:  # saving a checkpoint will report the problem
-            logger.debug("%s", error)
-
-    def _write_page(self, results: Results, progress: Progress | None = None) -> None:
-        from lreid.report.page import links_in, write_page  # imported here, because only a run needs reports
-
-        write_page(self.path / "report.html", [results], links=links_in(self.path), progress=progress)
-
-    def log_scalars(self, entry: Mapping[str, float], step: int) -> None:
-        """Send the loss terms and the learning rate of an epoch to the loggers."""
-        values = {f"train/{name}": value for name, value in entry.items() if name not in ("task", "epoch")}
-        for each in self.loggers:
-            each.scalars(values, step, "epoch")
+            each.scalars(values, step, axis)

@@ -24,6 +24,7 @@ from lreid.data.synthetic import draw
 from lreid.errors import InputError
 from lreid.loading import load_model
 from lreid.methods import method_class
+from lreid.report.observer import ReportObserver
 from lreid.training.run import train
 from lreid.training.run_config import command_of, load_run_config
 
@@ -318,7 +319,7 @@ def test_any_name_is_trained_shown_and_gone_on_from(tmp_path: Path, capsys: pyte
         (home / f"person-{number}").rename(home / name)
     chosen = plan(home, [], FAST)
     assert chosen.cfg.BENCHMARK.NAME == '<i>"all", _#1 שלום; {}%'
-    results = train(chosen.cfg, tmp_path / "run")
+    results = train(chosen.cfg, tmp_path / "run", observers={"report": ReportObserver()})
     assert [gallery["name"] for gallery in results["galleries"]] == ['<i>"all", _#1 שלום; {}%']
     page = (tmp_path / "run/report.html").read_text()
     assert "<i>" not in page and "&lt;i&gt;" in page

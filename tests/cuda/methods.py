@@ -23,9 +23,7 @@ from tiny import FEW, tiny_config, train_interrupted
 from torch.optim import Adam
 
 from lreid.methods import dask
-from lreid.report import page
 from lreid.training.run import train
-from lreid.training.run_folder import RunFolder
 from lreid.training.trainer import Trainer
 
 SMALL = {
@@ -75,10 +73,8 @@ def compare(method: str, folder: Path) -> dict[str, Any]:
 
 
 logging.getLogger("lreid").setLevel(logging.ERROR)
-RunFolder.report_task = lambda self, results: None  # type: ignore[method-assign]  # drawing takes longer than the run
 os.fsync = os.fstat  # as in conftest.py, and the next
 cache_reads_and_drawings(pytest.MonkeyPatch())
-page.write_page = lambda *args, **more: None  # type: ignore[assignment]
 
 if __name__ == "__main__":
     out, *names = sys.argv[1:]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from page_layout import WIDTHS, layout_faults
 
-from lreid.report import Progress, write_page
+from lreid.report import write_page
 from lreid.report.groups import grouped
 from lreid.report.ranked import Match, RankedQuery, Section, Tile, ranked_panel, thumbnail, write_ranked
 from lreid.report.rendering import inside
@@ -244,35 +244,3 @@ def test_images_of_many_runs_are_in_the_page_once_and_come_when_they_are_opened(
     page.get_by_label("Filter").fill("")
     assert layout_faults(page) == []
     page.close()
-
-
-def test_the_page_of_a_run_waits_for_news_until_there_can_be_none(browser: Any, results: Any, tmp_path: Path) -> None:
-    path, written = tmp_path / "report.html", 1.8e9
-
-    def write(epoch: int) -> None:
-        write_page(path, [results(rows=1)], progress=Progress(2, 4, epoch, 9, left=60.0, at=written, patience=700.0))
-
-    def shown() -> str:
-        return page.locator(".note:visible").inner_text()
-
-    write(3)
-    context = browser.new_context(viewport={"width": 390, "height": 844})
-    context.clock.install(time=written + 1)
-    page = context.new_page()
-    page.goto(path.as_uri())
-    assert shown().startswith("Running: task 2 of 4, epoch 3 of 9, 1 min 0 s left. Written 20")
-    write(4)
-    with page.expect_navigation():
-        context.clock.run_for(20_500)
-    assert "epoch 4 of 9" in shown()
-    context.clock.set_system_time(written + 701)  # and nothing was written any more
-    page.reload()
-    assert shown().startswith("No update since 20") and "lreid train --resume --out FOLDER" in shown()
-    assert layout_faults(page) == []
-    page.evaluate("document.title = 'the same page'")
-    context.clock.fast_forward(100_000)
-    assert page.title() == "the same page"
-    write_page(path, [results(rows=1)])
-    page.reload()
-    assert shown() == "Unfinished: 1 of 4 tasks done."
-    context.close()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lreid.report.chart_sections import gallery_figures
-from lreid.results import summary, task_changes
+from lreid.results import summarise_run, task_changes
 
 
 def drawn(results, seed=0):
@@ -22,7 +22,7 @@ def drawn(results, seed=0):
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_mean_over_tasks_is_the_figure_of_the_summary(results, seed):
     run = drawn(results, seed)
-    wanted = summary(run)
+    wanted = summarise_run(run)
     falls, rises = np.mean(task_changes(run), axis=0)
     assert falls == pytest.approx(wanted["forgetting"]) and rises == pytest.approx(wanted["plasticity"])
     assert falls < 0 < rises

@@ -1,13 +1,11 @@
 import json
 import os
-from pathlib import Path
 
 import pytest
 
-from lreid import results as ledger
 from lreid.errors import InputError
-from lreid.results import file
 from lreid.results import read as read_results
+from lreid.results import write as write_results
 
 
 def test_reads_a_run_folder_or_its_file(results, run_folder):
@@ -20,13 +18,11 @@ def test_names_that_are_no_text_can_be_read_again(results, tmp_path):
     gbk = os.fsdecode("张三".encode("gbk"))
     escaped = r"\udcd5\udcc5\udcc8\udcfd"
     names = {"identity_names": {"gate": {"0": gbk, "1": "张三"}}, "skipped": [f"/people/{gbk}/0.jpg"]}
-    file.write(tmp_path / "results.json", results(**names, command=f"lreid train {gbk}"))
+    write_results(tmp_path / "results.json", results(**names, command=f"lreid train {gbk}"))
     found = read_results(tmp_path)
     assert found["identity_names"] == {"gate": {"0": escaped, "1": "张三"}}
     assert found["skipped"] == [f"/people/{escaped}/0.jpg"] and found["command"] == f"lreid train {escaped}"
     json.loads((tmp_path / "results.json").read_text())["skipped"][0].encode()  # other programs can write it, too
-    (tmp_path / "results.json").write_text(json.dumps(results(**names)))  # as earlier versions did
-    assert read_results(tmp_path)["identity_names"] == found["identity_names"]
 
 
 @pytest.mark.parametrize(
@@ -78,18 +74,6 @@ def test_what_would_break_a_report_is_refused(results, run_folder, changes, mess
     with pytest.raises(InputError, match=message) as error:
         read_results(run_folder(results() | unused | changes))
     assert "\n" not in str(error.value)
-
-
-def test_forgetting_of_accuracies_by_its_old_name_is_read_by_its_new_one(results, run_folder):
-    """It has another sign than the forgetting of the summary, which keeps its name."""
-    old, new = ({"anytime_accuracy": [90.0, 70.0], key: 20.0} for key in ("forgetting", "accuracy_forgetting"))
-    read = read_results(run_folder(results(accuracy_summary={"knn": {"class": old, "task": new}})))
-    assert read["accuracy_summary"]["knn"] == {"class": new, "task": new}
-    assert read["summary"]["forgetting"] == results()["summary"]["forgetting"] < 0
-    content = {"tasks": [], "galleries": []}
-    saved = results(accuracy_summary={"knn": {"class": dict(old), "task": dict(old)}}, protocol="", content=content)
-    resumed = ledger.resumed(results(protocol="", content=content), saved, Path("last.pt"))
-    assert resumed["accuracy_summary"]["knn"] == {"class": new, "task": new}
 
 
 def test_a_number_that_no_report_reads_may_be_anything(results, run_folder):

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from lreid.results import average, curve, summary
+from lreid.results import average, curve, summarise_run
 
 
 def two_domains() -> dict[str, Any]:
@@ -26,7 +26,7 @@ def two_domains() -> dict[str, Any]:
 
 
 def test_after_the_last_task() -> None:
-    assert summary(two_domains()) == pytest.approx(
+    assert summarise_run(two_domains()) == pytest.approx(
         {
             "seen_mAP": 60.0,
             "seen_rank1": 80.0,
@@ -46,7 +46,7 @@ def test_after_the_first_task_there_is_no_forgetting_yet() -> None:
     first = two_domains()
     for rows in (first["mAP"], first["rank1"], *(each["ap"] for each in first["identity_ap"].values())):
         del rows[1:]
-    found = summary(first)
+    found = summarise_run(first)
     assert found["seen_mAP"] == 60.0
     assert found["forgetting"] is found["plasticity"] is found["backward_transfer"] is None
     assert found["forward_transfer"] is None
@@ -57,13 +57,13 @@ def test_forward_transfer_is_what_every_domain_starts_from() -> None:
     three["galleries"][2] |= {"kind": "seen", "first_task": 2}
     for rows in (three["mAP"], three["rank1"], *(each["ap"] for each in three["identity_ap"].values())):
         rows.append(rows[-1])
-    assert summary(three)["forward_transfer"] == pytest.approx((20 + 40) / 2)
+    assert summarise_run(three)["forward_transfer"] == pytest.approx((20 + 40) / 2)
 
 
 def test_without_unseen_galleries() -> None:
     seen_only = two_domains()
     del seen_only["galleries"][2]
-    assert summary(seen_only)["unseen_mAP"] is None
+    assert summarise_run(seen_only)["unseen_mAP"] is None
 
 
 def test_merged_unseen_galleries_stand_beside_their_mean() -> None:
@@ -76,11 +76,11 @@ def test_merged_unseen_galleries_stand_beside_their_mean() -> None:
     for metric, more in (("mAP", (10.0, 33.0)), ("rank1", (5.0, 44.0))):
         for row in both[metric]:
             row += more
-    found = summary(both)
+    found = summarise_run(both)
     assert (found["unseen_mAP"], found["merged_mAP"]) == ((40.0 + 10.0) / 2, 33.0)
     assert (found["unseen_rank1"], found["merged_rank1"]) == ((45.0 + 5.0) / 2, 44.0)
     assert {key: value for key, value in found.items() if not key.startswith(("unseen", "merged"))} == {
-        key: value for key, value in summary(two_domains()).items() if not key.startswith("unseen")
+        key: value for key, value in summarise_run(two_domains()).items() if not key.startswith("unseen")
     }
 
 

@@ -33,7 +33,6 @@ VARIANTS: dict[str, tuple[str, dict[str, Any], int]] = {
     "workers": ("dwopp", {"DATA.WORKERS": 1, "MODEL.BACKBONE": "small"}, 1),
     "accumulate": ("dwopp", {"TRAIN.ACCUMULATE": 2}, 1),
     "stream": ("er", {"STREAM.SEGMENT": 4, "STREAM.ITERATIONS": 2, "TRAIN.OPTIMIZER": "sgd"}, 1),
-    "pseudo-labels": ("bot_ft", {"METHOD.LABELS": "none"}, 1),
     "paths": ("lwf_plus", {"METHOD.STORE": "paths", "METHOD.EXEMPLARS": 6}, 1),
     "two processes": ("dwopp", {}, 2),
     "two processes with exemplars": ("bot_ft_plus", {"METHOD.EXEMPLARS": 6}, 2),

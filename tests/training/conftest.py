@@ -8,23 +8,16 @@ from PIL import Image
 from tiny import FEW, tiny_config
 
 from lreid.data.synthetic import draw, load_synthetic
-from lreid.report import page
+from lreid.report.observer import ReportObserver
 from lreid.training.run import train
 
 
 @pytest.fixture(scope="module")
 def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished run."""
+    """A finished run, with its report."""
     out = tmp_path_factory.mktemp("unbroken") / "run"
-    train(tiny_config(FEW), out)
+    train(tiny_config(FEW), out, observers={"report": ReportObserver()})
     return out
-
-
-@pytest.fixture
-def unwritten_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To write the page of a tiny run takes longer than the steps between."""
-    monkeypatch.setattr(page, "write_page", lambda *args, **options: None)
-    monkeypatch.setattr(page, "write_report", lambda path: None)
 
 
 @pytest.fixture

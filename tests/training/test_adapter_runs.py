@@ -16,7 +16,7 @@ from lreid.export import export
 from lreid.report.tables import comparison_table
 from lreid.training.run import train
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unwritten_pages")]
+pytestmark = pytest.mark.slow
 IMAGES = np.random.default_rng(0).integers(256, size=(4, 32, 16, 3), dtype=np.uint8)
 
 

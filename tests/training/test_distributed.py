@@ -27,7 +27,7 @@ from lreid.methods.start import Start
 from lreid.models import Embedder
 from lreid.training import distributed, run
 from lreid.training.run import train
-from lreid.training.trainer import ASK_EVERY
+from lreid.training.trainer import SIGNAL_CHECK_EVERY
 
 CPU = torch.device("cpu")
 
@@ -122,7 +122,6 @@ def test_a_run_of_two_processes_goes_on_in_one(tmp_path: Path) -> None:
     np.testing.assert_allclose(losses(results), losses(expected), rtol=1e-5, atol=1e-5)
     assert wait_for_exit(fork_process(lambda: killed_at(4, tmp_path / "other"))) == -signal.SIGKILL
     (results, _) = run_ranks(2, lambda: train(cfg, tmp_path / "other", resume=True), tmp_path)
-    assert (tmp_path / "other" / "report.html").exists()
     np.testing.assert_allclose(losses(results), losses(expected), rtol=1e-5, atol=1e-5)
 
 
@@ -149,9 +148,9 @@ def test_a_signal_to_one_process_ends_all_within_a_few_steps(tmp_path: Path) -> 
             train(cfg, tmp_path / "run", observers={"signal": observer})
         return observer.done
 
-    assert run_ranks(2, stopped, tmp_path) == [ASK_EVERY, ASK_EVERY]
+    assert run_ranks(2, stopped, tmp_path) == [SIGNAL_CHECK_EVERY, SIGNAL_CHECK_EVERY]
     _, state = load_newest(tmp_path / "run" / "checkpoints")
-    assert state["results"]["steps_trained"] == ASK_EVERY
+    assert state["results"]["steps_trained"] == SIGNAL_CHECK_EVERY
 
 
 DIVISIBLE = [name for name in method_names() if method_class(name).divisible]
@@ -159,7 +158,7 @@ DIVISIBLE = [name for name in method_names() if method_class(name).divisible]
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [*DIVISIBLE, "bot_ft_plus", "er_aml_reid", "der_reid", "co2l_reid", "cclis_reid"])
-@pytest.mark.usefixtures("double", "unwritten_pages")
+@pytest.mark.usefixtures("double")
 def test_every_method_learns_and_is_watched_in_two_processes_as_in_one(tmp_path: Path, name: str) -> None:
     """Losses, figures, drift, and gradients of stored and of incoming images, of which each process has a share."""
     if name == "pad":
@@ -273,7 +272,7 @@ def test_alone_nothing_is_divided() -> None:
     distributed.divide(model)
     assert not model._forward_hooks and not model._forward_pre_hooks
     assert distributed.own_rows() == slice(0, None, 1) and distributed.world() == 1
-    assert distributed.by_the_first(lambda: 3) == 3 and distributed.any_of(True)
+    assert distributed.in_first_process(lambda: 3) == 3 and distributed.any_of(True)
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ from lreid.methods import method_class, method_defaults, method_names
 from lreid.training.run import train
 from lreid.training.run_folder import RunFolder
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unwritten_pages")]
+pytestmark = pytest.mark.slow
 config = partial(tiny_config, FEW)
 
 
@@ -76,7 +76,7 @@ def test_every_method_goes_on_to_the_same_run(name: str, tmp_path: Path) -> None
     options = {} if name in REID else method_defaults(method_class(name))
     short = {"style_steps": 1, "style_batch": 2, "passes": 1}
     short = {f"METHOD.{option.upper()}": value for option, value in short.items() if option in options}
-    takes = "exemplars" in options and name not in ("contrast_scoring", "pad", "per_task_adapters")
+    takes = "exemplars" in options and name not in ("contrast_scoring", "pad")
     more = {"METHOD.EXEMPLARS": 8} if takes else {}
     if name == "pad":
         clips.register()

@@ -40,21 +40,7 @@ if (filter) {
 const images = [...document.querySelectorAll("img[src]")];
 for (const each of document.querySelectorAll("img[data-same]"))
   each.setAttribute("src", images[each.dataset.same].getAttribute("src"));
-/* Sections stay open or closed when the page reloads itself, and a link to a section opens it. The state is stored when
-   the page is left, because a section's toggle event can come after the reload. */
-const sections = [...document.querySelectorAll("section > details")], storage = `open ${location.pathname}`;
-const before = JSON.parse(sessionStorage.getItem(storage) ?? "{}");
-for (const each of sections) each.open = before[each.parentElement.id] ?? each.open;
-addEventListener("pagehide", () => {
-  const now = Object.fromEntries(sections.map(each => [each.parentElement.id, each.open]));
-  sessionStorage.setItem(storage, JSON.stringify(now));
-});
-/* The page of a running run reloads itself as long as updates arrive. */
-const running = document.querySelector("[data-until]");
-if (running && Date.now() < 1000 * running.dataset.until)
-  setTimeout(() => location.reload(), 1000 * running.dataset.refresh);
-else if (running)
-  for (const each of [running, running.nextElementSibling]) each.classList.toggle("off");
+/* A link to a section opens it. */
 const opened = () => {
   const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
   target?.querySelector("details")?.setAttribute("open", "");
