@@ -30,8 +30,7 @@ from lreid.errors import InputError, NewerFormat, OutOfMemory
 from lreid.results import RESULTS_SCHEMA
 from lreid.results import fault as fault_in_results
 from lreid.utils.files import list_folder, write_atomically
-from lreid.utils.reading import misfit, raise_if_unreadable, require_not_newer
-from lreid.utils.tensors import read_tensors
+from lreid.utils.reading import misfit, raise_if_unreadable, read_tensors, require_not_newer
 
 logger = logging.getLogger("lreid")
 

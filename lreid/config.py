@@ -350,6 +350,9 @@ def _parsed(text: str, source: str) -> dict[str, Any]:
         raise InputError(f"{source}: not valid YAML: {error}; correct it, or name another file") from None
     if not isinstance(content, dict):
         raise InputError(f"{source}: must contain lines KEY: value, not a {type(content).__name__}")
+    names = [name for name, _ in leaves(content)]
+    if twice := [name for name in names if names.count(name) > 1]:  # such as TRAIN.LR, and LR below TRAIN
+        raise InputError(f"{source}: {twice[0]} is set twice; remove one of the two")
     return content
 
 

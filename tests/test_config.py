@@ -257,7 +257,6 @@ def test_a_key_of_the_command_line_with_two_values_is_reported(caplog: pytest.Lo
     [
         ("TRAIN: {LR: 1}\nSEED: 1\nTRAIN: {EPOCHS: 2}\n", 1, 3),
         ("TRAIN:\n  LR: 1\n  EPOCHS: 3\n  LR: 2\n", 2, 4),
-        ("TRAIN: {LR: 1}\nTRAIN.LR: 2\n", 1, 2),
         ("SEED: 1\n'SEED': 2\n", 1, 2),
         ("_BASE_: market1501-10\nSEED: 1\n_BASE_: veri776-10\n", 1, 3),
         ("SEED: 1\nINPUT:\n  <<: {HEIGHT: 3,\n    HEIGHT: 4}\n", 3, 4),
@@ -271,6 +270,11 @@ def test_a_key_that_stands_twice_is_refused_with_both_lines(text: str, first: in
             load_config([tmp_path / file])
     with pytest.raises(InputError, match=rf"config.yaml: .*line {first} .*line {again}\b"):
         config_from_text(text, "config.yaml")
+
+
+def test_key_set_in_its_section_and_by_its_full_name_is_refused() -> None:
+    with pytest.raises(InputError, match="config.yaml: TRAIN.LR"):
+        config_from_text("TRAIN: {LR: 1}\nTRAIN.LR: 2\n", "config.yaml")
 
 
 def test_a_removed_key_is_translated_in_the_config_of_a_run_and_refused_elsewhere(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def walks(out: Path, assets: Path, people: int, seed: int) -> int:
         renderer.subject(make_person(random.Random(f"person/{seed}/{i}"), domain.fashion)) for i in range(people)
     ]
     truth: dict[str, dict[int, int]] = {}
-    with folder_at_once(out, empty=True) as folder:
+    with folder_at_once(out) as folder:
         assert folder is not None, f"{out} is there already"
         for day, start in enumerate(STARTS, start=1):
             all_day, clips = passages(people, seed, day), {}
@@ -163,7 +163,7 @@ def _film(path: Path, here: list[Passage], crop: Any, dice: random.Random) -> tu
 def shrink(source: Path, out: Path) -> None:
     """Copy videos and tracks of walks, with smaller frames and boxes."""
     scale = FAR / HEIGHT
-    with folder_at_once(out, empty=True) as folder:
+    with folder_at_once(out) as folder:
         assert folder is not None, f"{out} is there already"
         for file in sorted(source.glob("*.avi")):
             before, after = cv2.VideoCapture(str(file)), None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lreid.data.datasets import register_package
 from lreid.data.schemes import register_scheme
 from lreid.evaluation import register_observer
-from lreid.utils.lazy import public_names
+from lreid.utils.extras import public_names
 
 if TYPE_CHECKING:
     from lreid.classification.evaluator import AccuracyEvaluator

@@ -119,7 +119,7 @@ def read_by_torchvision(
     folder = home / "images"
     if not folder.is_dir():
         try:
-            with only_one_process(home), folder_at_once(folder, empty=True) as unfinished:
+            with only_one_process(home), folder_at_once(folder) as unfinished:
                 if unfinished is not None:
                     for split in LEAST:
                         _unpack(unfinished / split, _opened(name, home, partial(split_of, split)), class_of)

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from lreid.errors import InputError
 from lreid.retrieval.arrays import as_comparable, squared_norms, unit_rows
 from lreid.retrieval.scores import blocks
-from lreid.utils.float32 import full_precision
+from lreid.utils.devices import full_precision
 from lreid.utils.identities import as_labels
 
 MOMENTUM, DECAY = 0.9, 0.2

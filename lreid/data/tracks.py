@@ -84,7 +84,7 @@ def from_tracks(
     sequences = _sequences(sources, tracks)
     rows: list[tuple[str, str, str, int]] = []  # path, identity, camera, second
     try:
-        with folder_at_once(out, empty=True) as folder:
+        with folder_at_once(out) as folder:
             assert folder is not None  # because `out` does not exist
             try:
                 for sequence in sequences:

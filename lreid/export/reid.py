@@ -88,7 +88,7 @@ def _write(model: Embedder, state: dict[str, Tensor], architecture: str, out: Pa
     }
     content = safetensors.torch.save(state)
     try:
-        with folder_at_once(out, empty=True) as part:
+        with folder_at_once(out) as part:
             if part is None:
                 raise InputError(f"{out}: already exists; choose another --out, or delete it")
             write_atomically(part / "weights.safetensors", lambda file: file.write(content))

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from lreid.utils.lazy import public_names
+from lreid.utils.extras import public_names
 
 if TYPE_CHECKING:
     from lreid.gallery.commands import Layout, Wanted, add, build, calibrate, describe, query, remove

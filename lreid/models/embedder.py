@@ -30,8 +30,7 @@ from lreid.models.inputs import (
     sequence_of,
 )
 from lreid.models.parts import bn_neck, evaluating, layers_of
-from lreid.utils.devices import to_device
-from lreid.utils.float32 import full_precision, tf32
+from lreid.utils.devices import full_precision, tf32, to_device
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from lreid import zoo
 from lreid.errors import InputError
 from lreid.models.embedder import IMAGENET
-from lreid.utils.tensors import read_tensors
+from lreid.utils.reading import read_tensors
 
 PREFIX = "package:"
 

@@ -5,7 +5,7 @@ This package needs numpy and torch, and faiss only for indexes.
 
 from typing import TYPE_CHECKING
 
-from lreid.utils.lazy import public_names
+from lreid.utils.extras import public_names
 
 if TYPE_CHECKING:
     from lreid.retrieval.api import *  # noqa: F403

@@ -12,7 +12,7 @@ from torch import Tensor
 from lreid.errors import InputError
 from lreid.retrieval.arrays import as_comparable, positions, squared_norms, unit_rows
 from lreid.retrieval.scores import Metric, blocks, check_metric
-from lreid.utils.float32 import full_precision
+from lreid.utils.devices import full_precision
 
 
 @dataclass(frozen=True)

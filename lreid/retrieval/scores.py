@@ -11,7 +11,7 @@ from torch import Tensor
 
 from lreid.errors import InputError
 from lreid.retrieval.arrays import as_comparable, directions, positions, squared_norms, unit_rows
-from lreid.utils.float32 import full_precision
+from lreid.utils.devices import full_precision
 
 if TYPE_CHECKING:
     from lreid.retrieval.index import Search

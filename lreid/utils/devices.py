@@ -6,14 +6,13 @@ import platform
 import resource
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Literal
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from lreid.errors import ArgumentError, raise_if_out_of_memory
-from lreid.utils.float32 import full_precision, tf32
 from lreid.utils.rules import device_fault
 
 # The torch type of each precision, by name.
@@ -72,7 +71,7 @@ def computing(*, rounded: bool, deterministic: bool) -> Iterator[None]:
 
     Args:
         rounded: whether GPUs may round the factors of float32 products to TF32, except within
-            :func:`lreid.utils.float32.full_precision`. If ``rounded`` is False, all factors keep float32 precision. (By
+            :func:`full_precision`. If ``rounded`` is False, all factors keep float32 precision. (By
             default, torch rounds the factors of convolutions on GPUs.)
         deterministic: whether to use only deterministic algorithms on GPUs, even slow ones.
     """
@@ -88,6 +87,44 @@ def computing(*, rounded: bool, deterministic: bool) -> Iterator[None]:
         if deterministic != before[0]:
             torch.use_deterministic_algorithms(before[0])
         torch.backends.cudnn.benchmark = before[1]
+
+
+def full_precision() -> AbstractContextManager[None]:
+    """Within a context, compute matrix products and convolutions with full float32 precision.
+
+    The context overrides torch's settings (``torch.set_float32_matmul_precision``, ``allow_tf32``, ``fp32_precision``)
+    and restores them afterwards.
+    """
+    return _set("ieee")
+
+
+def tf32() -> AbstractContextManager[None]:
+    """Within a context, let GPUs round the factors of products to TF32, which has 10 instead of 23 fraction bits."""
+    return _set("tf32")
+
+
+@contextmanager
+def _set(precision: str) -> Iterator[None]:
+    settings = _settings(precision)
+    before = [getattr(place, name) for place, name, _ in settings]
+    for place, name, value in settings:
+        setattr(place, name, value)
+    try:
+        yield
+    finally:
+        for (place, name, _), value in zip(settings, before, strict=True):
+            setattr(place, name, value)
+
+
+def _settings(precision: str) -> list[tuple[Any, str, str | bool]]:
+    """List torch's settings for a precision on GPU and CPU, as triples (object, attribute, value)."""
+    cuda: Any = torch.backends.cuda
+    cudnn: Any = torch.backends.cudnn
+    mkldnn: Any = torch.backends.mkldnn
+    if hasattr(cuda.matmul, "fp32_precision"):  # torch 2.9
+        places: list[Any] = [cuda.matmul, cudnn.conv, mkldnn.matmul, mkldnn.conv]
+        return [(place, "fp32_precision", precision) for place in places]
+    return [(place, "allow_tf32", precision == "tf32") for place in (cuda.matmul, cudnn)]
 
 
 def keep_freed_memory(most: int = ALL) -> bool:

@@ -3,15 +3,14 @@
 import contextlib
 import errno
 import fnmatch
-import io
 import logging
 import os
 import re
 import secrets
 import shutil
 import stat
-import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,7 +20,6 @@ from lreid.errors import InputError, NotConfirmed, raise_if_out_of_memory
 
 logger = logging.getLogger("lreid")
 
-FILLED = ".lreid"  # marker file in a folder that a process is filling
 UNFINISHED = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}\.lreid")  # names of files that unfinished() creates
 # Errors that mean: a file system has no locks (NFS raises EBADF for folders); a folder cannot be synchronised.
 NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EBADF)
@@ -70,13 +68,11 @@ def only_one_process(folder: Path) -> Iterator[None]:
     """Wait for the lock of a folder, without writing a lock file into it.
 
     Raises:
-        OSError: the folder does not exist, or was replaced while this process waited.
+        OSError: the folder does not exist.
     """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         hold(descriptor)
-        if not os.path.samestat(os.fstat(descriptor), os.stat(folder)):
-            raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
         yield
     finally:
         with contextlib.suppress(OSError):  # nothing was written through the descriptor, so errors do not matter
@@ -88,50 +84,14 @@ def real_path(path: str | Path) -> Path:
     return Path(os.path.realpath(path) if os.path.islink(path) else path)
 
 
-def is_stream(path: Path) -> bool:
-    """Whether a path is a stream: a character device such as /dev/null, a pipe, or an open file such as /dev/stdout.
-
-    Raises:
-        InputError: the path is a folder, a socket or a disk, which lreid neither writes to nor replaces.
-        OSError: the kind of the path cannot be determined.
-    """
-    if _descriptor(path) is not None:
-        return True
-    kind = os.stat(path).st_mode if path.exists() else 0
-    if stat.S_ISCHR(kind) or stat.S_ISFIFO(kind):
-        return True
-    require_replaceable(path)
-    return False
-
-
-def require_replaceable(path: Path) -> None:
+def require_replaceable(path: str | Path) -> None:
     """Refuse a path that exists and is not a regular file.
 
     Raises:
         InputError: the path is a folder, a device, a pipe, or a socket.
-        OSError: the kind of the path cannot be determined.
     """
-    if path.exists() and not path.is_file():
+    if os.path.exists(path) and not os.path.isfile(path):
         raise InputError(f"{path}: is not a regular file, so it is not replaced; choose a different name")
-
-
-def _descriptor(path: Path) -> int | None:
-    """Return the descriptor of this process to which a path such as /dev/stdout links; None for other paths."""
-    while path.is_symlink() and path.exists():
-        folder = os.path.realpath(path.parent)
-        if folder == f"/proc/{os.getpid()}/fd":
-            return int(path.name)
-        path = Path(folder, os.readlink(path))
-    return None
-
-
-def _write_stream(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
-    """Write content to a stream in one piece, after ``write`` has produced it completely."""
-    content = io.BytesIO()
-    write(content)
-    number = _descriptor(path)
-    with open(os.open(path, os.O_WRONLY) if number is None else os.dup(number), "wb") as stream:
-        stream.write(content.getbuffer())
 
 
 def write_atomically(
@@ -140,8 +100,7 @@ def write_atomically(
     """Write a file by way of a temporary file in the same folder, so that readers never see incomplete content.
 
     Once this function has returned, a power cut does not undo the change. If the path is a symbolic link, its target is
-    written. Devices and pipes are written directly. The function also deletes temporary files that killed processes
-    have left for the same path.
+    written. The function also deletes temporary files that killed processes have left for the same path.
 
     Args:
         path: path of the file. A new file gets the mode and owner of an existing file, and replaces it only when
@@ -152,19 +111,16 @@ def write_atomically(
             mode.
 
     Raises:
-        InputError: the folder cannot be written to, the disk is full, or the path is a folder or a socket; an existing
+        InputError: the folder cannot be written to, the disk is full, or the path is not a regular file; an existing
             file is unchanged.
         NotConfirmed: see :func:`sync_folder`.
     """
     try:
-        if is_stream(Path(path)):
-            _write_stream(Path(path), write)
-            return
+        for each in (path, previous or path):
+            require_replaceable(each)
         path = real_path(path)
         make_folder(path.parent)
         remove_leftovers(path.parent, path.name)
-        if previous is not None:
-            require_replaceable(previous)
         with unfinished(path, private=private) as file:
             write(file)
             finish(file, path)
@@ -204,14 +160,9 @@ def require_writable(path: str | Path) -> None:
     Raises:
         InputError: the folder cannot be created or written to, or an existing path cannot be replaced.
     """
-    try:
-        stream = is_stream(Path(path))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror}); choose another place") from None
-    if stream:
-        return
+    require_replaceable(path)
     path = real_path(path)
-    folder = next(each for each in path.absolute().parents if each.exists())
+    folder = next(each for each in path.absolute().parents if os.path.exists(each))
     if not folder.is_dir():
         raise InputError(f"{path}: cannot be written, because {folder} is a file; choose another place")
     if not os.access(folder, os.W_OK | os.X_OK):
@@ -231,26 +182,21 @@ def unfinished(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
 
     Raises:
         OSError: the file cannot be created.
-        InputError: the system is Windows, where open files cannot be renamed.
     """
-    if sys.platform == "win32":
-        raise InputError(f"{path}: lreid writes files on Linux and macOS only; run it in WSL 2")
-    mode = 0o600 if private or path.exists() else 0o666
+    create = partial(os.open, mode=0o600 if private or path.exists() else 0o666)
     while True:
-        name = _new_name(path)
-        descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        file = open(_new_name(path), "x+b", opener=create)  # noqa: SIM115, closed below
         # A file system without locks raises OSError; then no other process deletes the file as a leftover.
         with contextlib.suppress(OSError):
-            filelock.lock_descriptor(descriptor)
-        if os.fstat(descriptor).st_nlink:  # otherwise another process deleted the file as a leftover before the lock
+            filelock.lock_descriptor(file.fileno())
+        if os.fstat(file.fileno()).st_nlink:  # otherwise another process deleted the file before it was locked
             break
-        os.close(descriptor)
-    file = open(name, "w+b", opener=lambda *_: descriptor)  # noqa: SIM115, closed below
+        file.close()
     try:
         yield file
     finally:
         with contextlib.suppress(OSError):  # the next write of the same path deletes the file
-            os.unlink(name)
+            os.unlink(file.name)
         with contextlib.suppress(OSError):  # an error does not matter: the file was synchronised, or is not needed
             file.close()
 
@@ -344,10 +290,8 @@ def list_folder(folder: Path, pattern: str = "*") -> list[Path]:
     """
     try:
         names = os.listdir(folder)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         _require_absent(error, folder)
-        return []
-    except ValueError:  # the path contains a NUL
         return []
     return [folder / name for name in sorted(fnmatch.filter(names, pattern))]
 
@@ -362,8 +306,9 @@ def files_below(folder: Path) -> list[Path]:
     return sorted(Path(above, name) for above, _, names in tree for name in names)
 
 
-def _require_absent(error: OSError, folder: Path) -> None:
-    if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
+def _require_absent(error: OSError | ValueError, folder: str | Path) -> None:
+    # ValueError: the path contains a NUL
+    if isinstance(error, OSError) and error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG):
         raise InputError(f"{folder}: cannot be listed ({error.strerror}); correct its permissions") from None
 
 
@@ -392,36 +337,25 @@ def remove_leftovers(folder: Path, name: str | None = None) -> None:
 
 
 @contextlib.contextmanager
-def folder_at_once(folder: Path, *, empty: bool = False) -> Iterator[Path | None]:
+def folder_at_once(folder: Path, *, resume: bool = False) -> Iterator[Path | None]:
     """Yield a temporary folder and rename it to ``folder`` at the end; yield None if ``folder`` already exists.
 
     Args:
-        folder: the final folder. The temporary folder has the name ``FOLDER.unfinished``.
-        empty: whether the temporary folder must be empty at first. If ``empty`` is False, the temporary folder still
-            contains the files of an earlier attempt that was killed.
+        folder: the final folder. The temporary folder is ``.FOLDER.unfinished.lreid`` next to it.
+        resume: whether the temporary folder still contains the files of an earlier attempt that was killed.
 
     Raises:
-        InputError: with ``empty``, there is a ``FOLDER.unfinished`` that lreid did not create.
         OSError: the folder cannot be created; the caller must handle this error.
     """
     if folder.is_dir():
         logger.info("%s: already exists", folder)
         yield None
         return
-    unfinished = folder.with_name(f"{folder.name}.unfinished")
-    mark = unfinished / FILLED
-    if empty and files_below(unfinished) and not mark.exists():
-        raise InputError(f"{unfinished}: was not created by lreid, so it is not deleted; move it away")
-    for path in list_folder(unfinished) if empty else ():
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        elif path != mark:
-            path.unlink()
-    unfinished.mkdir(parents=True, exist_ok=True)
-    mark.touch()
-    yield unfinished
-    for path in files_below(unfinished):
-        if UNFINISHED.fullmatch(path.name):
-            path.unlink()
-    unfinished.rename(folder)
-    (folder / FILLED).unlink()
+    part = folder.with_name(f".{folder.name}.unfinished.lreid")
+    if part.exists() and not resume:
+        shutil.rmtree(part)
+    part.mkdir(parents=True, exist_ok=True)
+    yield part
+    for path in part.rglob(".*.lreid"):  # temporary files of the earlier attempt
+        path.unlink()
+    part.rename(folder)

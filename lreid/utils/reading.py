@@ -1,17 +1,18 @@
-"""Read untrusted text, JSON and YAML; refuse devices, duplicate keys and file formats of later lreid versions."""
+"""Read untrusted text, JSON, YAML and tensors; refuse devices, duplicate keys, code, and formats of later versions."""
 
 import json
 import os
-import stat
+import re
 import zipfile
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from lreid.errors import InputError, NewerFormat, raise_if_out_of_memory
+
+NAMES = {dict: "a mapping", list: "a list"}  # names of types in messages
 
 
 def require_regular(path: str | Path) -> None:
@@ -22,13 +23,11 @@ def require_regular(path: str | Path) -> None:
     Raises:
         InputError: the path is a pipe (FIFO), a socket or a device.
     """
-    try:
-        mode = os.stat(path).st_mode
-    except (OSError, ValueError):  # ValueError: the path contains a NUL
-        return
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        kind = "a FIFO" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
-        raise InputError(f"{path}: is {kind}, which lreid does not read; save its content in a file and pass that file")
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        raise InputError(
+            f"{path}: is a pipe, a socket or a device, which lreid does not read; save its content in a file and pass "
+            "that file"
+        )
 
 
 def raise_if_unreadable(error: Exception, path: str | Path, kind: str = "file", advice: str = "check the path") -> None:
@@ -157,6 +156,67 @@ def compare_checksums(path: str | Path, *, legacy: bool = True) -> None:
         raise ValueError(f"the checksum of {damaged} is wrong")
 
 
+def read_tensors(path: str | Path) -> dict[str, Any]:
+    """Read a dictionary of tensors and plain values from a ``torch.save`` file onto the CPU, without running code.
+
+    ``torch.save`` writes a zip archive with a checksum of every part. ``torch.load`` does not verify the checksums of a
+    file. This function verifies all checksums, so it refuses a file with changed bytes.
+
+    Raises:
+        InputError: the file is missing or damaged, or contains other objects than tensors and plain values.
+    """
+    import torch  # here, because commands that read no tensors start without torch
+
+    require_regular(path)
+    try:
+        compare_checksums(path)
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises many kinds of exceptions for damaged files
+        raise_if_unreadable(error, path)
+        raise InputError(
+            f"{path}: cannot be loaded as tensors: it is damaged or of a different kind ({_reason(error)}); "
+            "name a file that torch.save wrote"
+        ) from None
+    if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
+        raise InputError(f"{path}: contains a {type(content).__name__}, not a checkpoint or a state dict")
+    if fault := _incomplete_tensor(content):
+        raise InputError(
+            f"{path}: {fault}; save contiguous tensors (torch.Tensor.contiguous) with the program that wrote it"
+        )
+    return content
+
+
+def _incomplete_tensor(content: Any) -> str | None:
+    """Describe the first tensor that has more numbers than the file contains; None if there is none."""
+    import torch
+
+    # A small file can describe a tensor of any size (expanded, sparse or meta), which would fill the memory in use.
+    waiting = [("", content)]
+    while waiting:
+        name, value = waiting.pop()
+        if isinstance(value, torch.Tensor):
+            plain = value.layout == torch.strided and value.device.type == "cpu"
+            if not plain or value.numel() * value.element_size() > value.untyped_storage().nbytes():
+                return f"{name.lstrip('.')} has shape {tuple(value.shape)}, but the file contains fewer numbers"
+        elif isinstance(value, dict):
+            waiting += [(f"{name}.{key}", each) for key, each in value.items()]
+        elif isinstance(value, (list, tuple)):
+            waiting += [(f"{name}.{place}", each) for place, each in enumerate(value)]
+    return None
+
+
+def _reason(error: Exception) -> str:
+    """Return the reason that torch gives, in one line, without its advice to allow code in the file."""
+    text = str(error).strip()
+    if "weights_only" not in text:
+        return text.splitlines()[0] if text else type(error).__name__
+    named = re.search(r"GLOBAL (\S+)", text)
+    return (
+        f"it contains {named[1] if named else 'something'} besides tensors and plain values, which might run code and "
+        "is not read; save only the state_dict(), with the program that wrote the file"
+    )
+
+
 def read_json(path: Path) -> Any:
     """Read a JSON file and apply :func:`escaped` to its content.
 
@@ -197,31 +257,19 @@ def parse_yaml(text: str, *, aliases: bool = False) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    def get_single_node(self) -> yaml.Node | None:
-        node = super().get_single_node()
-        lines: dict[str, int] = {}
-        for name, line in self._names(node, "", set()):
+    """PyYAML's loader, which itself takes the last of several equal keys."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        node = super().compose_mapping_node(anchor)
+        lines: dict[Any, int] = {}
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            # YAML's yes and true are the same key; << and = are not values.
+            name = key.value if key.value in ("<<", "=") else self.construct_object(key)
+            line = key.start_mark.line + 1
             if name in lines:
                 raise yaml.YAMLError(f"{name} is in line {lines[name]} and again in line {line}; remove one of the two")
             lines[name] = line
         return node
-
-    def _names(self, node: yaml.Node | None, name: str, seen: set[int]) -> Iterator[tuple[str, int]]:
-        """Yield the full name and the line of every key; key ``B`` of a mapping ``A`` has the full name ``A.B``."""
-        if id(node) in seen:  # the node is an alias
-            return
-        seen.add(id(node))
-        if isinstance(node, yaml.SequenceNode):
-            for place, each in enumerate(node.value):
-                yield from self._names(each, f"{name}[{place}]", seen)
-        if isinstance(node, yaml.MappingNode):
-            for key, value in node.value:
-                plain = isinstance(key, yaml.ScalarNode) and key.value not in ("<<", "=")
-                # Parse the key, because YAML's yes and true are the same key.
-                last = self.construct_object(key) if plain else key.value
-                full = f"{name}.{last}" if name else f"{last}"
-                yield full, key.start_mark.line + 1
-                yield from self._names(value, full, seen)
 
 
 class _NoAliasLoader(_Loader):
@@ -245,30 +293,22 @@ def misfit(value: Any, form: Any, key: str = "") -> str | None:
     Returns:
         Text with the position and the fault, or None if the data have the required form.
     """
-    if isinstance(form, dict):
-        if not isinstance(value, dict):
-            return f"{key or 'it'} is {_shown(value)}, not a mapping"
+    kinds = form if isinstance(form, tuple) else (type(form) if isinstance(form, (dict, list)) else form,)
+    if not isinstance(value, kinds) or (isinstance(value, bool) and not {bool, object} & {*kinds}):
+        shown = repr(value) if isinstance(value, (str, int, float)) else f"a {type(value).__name__}"
+        return f"{key or 'it'} is {shown}, not {' or '.join(NAMES.get(kind, kind.__name__) for kind in kinds)}"
+    inner: list[tuple[Any, Any, Any]] = []
+    if isinstance(form, list):
+        inner = [(place, each, form[0]) for place, each in enumerate(value)]
+    elif isinstance(form, dict):
+        forms = {name.removesuffix("?"): each for name, each in form.items() if name is not str}
         if not all(isinstance(name, str) for name in value):
             return f"{key or 'it'} has keys that are not text"
-        forms = {str(name).removesuffix("?"): each for name, each in form.items() if name is not str}
-        needed = [name for name in form if name is not str and not name.endswith("?")]
-        if lacking := [name for name in needed if name not in value]:
+        if lacking := [name for name in forms if name in form and name not in value]:
             return f"{key or 'it'} has no {', '.join(lacking)}"
-        if form.get(str, object) is None and (unknown := [name for name in value if name not in forms]):
+        others = form.get(str, object)
+        if others is None and (unknown := [name for name in value if name not in forms]):
             return f"{f'{key}.' if key else ''}{unknown[0]} is unknown; it may have the keys {', '.join(forms)}"
-        inner = [(name, each, forms.get(name, form.get(str, object))) for name, each in value.items()]
-    elif isinstance(form, list):
-        if not isinstance(value, list):
-            return f"{key or 'it'} is {_shown(value)}, not a list"
-        inner = [(str(place), each, form[0]) for place, each in enumerate(value)]
-    else:
-        kinds = form if isinstance(form, tuple) else (form,)
-        wanted = " or ".join(kind.__name__ for kind in kinds)
-        fits = isinstance(value, kinds) and (object in kinds or bool in kinds or not isinstance(value, bool))
-        return None if fits else f"{key} is {_shown(value)}, not {wanted}"
-    faults = (misfit(each, inner_form, f"{key}.{name}" if key else name) for name, each, inner_form in inner)
+        inner = [(name, each, forms.get(name, others)) for name, each in value.items()]
+    faults = (misfit(each, inner_form, f"{key}.{name}" if key else str(name)) for name, each, inner_form in inner)
     return next((fault for fault in faults if fault is not None), None)
-
-
-def _shown(value: Any) -> str:
-    return repr(value) if isinstance(value, (str, int, float)) else f"a {type(value).__name__}"

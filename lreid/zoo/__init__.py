@@ -18,7 +18,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lreid.utils.lazy import public_names
+from lreid.utils.extras import public_names
 
 if TYPE_CHECKING:
     from lreid.zoo.api import *  # noqa: F403

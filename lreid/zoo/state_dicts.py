@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from lreid.errors import InputError
-from lreid.utils.reading import raise_if_unreadable, require_regular
-from lreid.utils.tensors import read_tensors
+from lreid.utils.reading import raise_if_unreadable, read_tensors, require_regular
 
 # torchreid's checkpoints contain a Rank-1 of this NumPy type next to the weights; NumPy 1 has it in another module.
 _scalar = np.float64(0).__reduce__()[0]

@@ -33,8 +33,7 @@ from lreid.gallery.named_gallery import NamedGallery
 from lreid.gallery.store import place_of
 from lreid.training.run import train
 from lreid.utils.files import leftovers
-from lreid.utils.reading import read_json
-from lreid.utils.tensors import read_tensors
+from lreid.utils.reading import read_json, read_tensors
 from lreid.zoo import read_card, read_entry
 
 # What is counted, besides kills and failures: each must be 0.

@@ -25,7 +25,7 @@ from lreid.models import Embedder
 from lreid.training.run import train
 from lreid.training.run_folder import RunFolder
 from lreid.training.signals import StopSignals
-from lreid.utils.tensors import read_tensors
+from lreid.utils.reading import read_tensors
 
 pytestmark = pytest.mark.slow
 

@@ -1,24 +1,20 @@
-"""Files are whole or not there."""
+"""Files are written completely or not at all."""
 
 import errno
 import fcntl
 import os
 import signal
 import socket
-import stat
-import subprocess
-import sys
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import filelock
 import pytest
 from power_cuts import Disk
 from processes import start_python
 
-from lreid.errors import InputError
+from lreid.errors import InputError, NotConfirmed
 from lreid.utils.files import (
     files_below,
     folder_at_once,
@@ -42,38 +38,38 @@ def umask() -> Iterator[None]:
     os.umask(before)
 
 
-def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+def test_file_is_replaced_completely(tmp_path: Path) -> None:
     write_text(tmp_path / "new" / "a.txt", "one")
     write_text(tmp_path / "new" / "a.txt", "two")
     assert (tmp_path / "new" / "a.txt").read_text() == "two"
-    assert [file.name for file in (tmp_path / "new").iterdir()] == ["a.txt"]
+    assert os.listdir(tmp_path / "new") == ["a.txt"]
 
 
-def test_a_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
-    def half_of_it(file: BinaryIO) -> None:
+def test_full_disk_leaves_the_old_file(tmp_path: Path) -> None:
+    def write_half(file: BinaryIO) -> None:
         file.write(b"half")
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     write_text(tmp_path / "a.txt", "old")
-    with pytest.raises(InputError, match=r"a.txt: cannot be written .*No space left.* --resume"):
-        write_atomically(tmp_path / "a.txt", half_of_it)
+    with pytest.raises(InputError, match=r"a.txt: .*No space left"):
+        write_atomically(tmp_path / "a.txt", write_half)
     assert (tmp_path / "a.txt").read_text() == "old"
-    assert len(list(tmp_path.iterdir())) == 1  # no temporary file stays
+    assert os.listdir(tmp_path) == ["a.txt"]  # no temporary file stays
 
 
-def test_a_write_that_torch_breaks_off_tells_the_space_left(tmp_path: Path) -> None:
-    def broken(file: BinaryIO) -> None:
+def test_write_that_fails_in_torch_reports_the_free_space(tmp_path: Path) -> None:
+    def fail_in_torch(file: BinaryIO) -> None:
         raise RuntimeError("[enforce fail at inline_container.cc:671]")
 
-    with pytest.raises(InputError, match=r"a.pt: cannot be written \(writing failed; \d+ MiB are free"):
-        write_atomically(tmp_path / "a.pt", broken)
+    with pytest.raises(InputError, match=r"a.pt: .*\d+ MiB"):
+        write_atomically(tmp_path / "a.pt", fail_in_torch)
 
 
 def mode(path: Path) -> int:
     return path.stat().st_mode & 0o777
 
 
-def test_the_umask_decides_who_reads_a_new_file(tmp_path: Path, umask: None) -> None:
+def test_umask_sets_the_mode_of_a_new_file(tmp_path: Path, umask: None) -> None:
     write_text(tmp_path / "open", "a")
     write_atomically(tmp_path / "private", lambda file: file.write(b"a"), private=True)
     assert (mode(tmp_path / "open"), mode(tmp_path / "private")) == (0o640, 0o600)
@@ -82,7 +78,7 @@ def test_the_umask_decides_who_reads_a_new_file(tmp_path: Path, umask: None) -> 
     assert mode(tmp_path / "closed") == 0
 
 
-def test_a_file_that_is_replaced_keeps_mode_and_owner(tmp_path: Path, umask: None) -> None:
+def test_replaced_file_keeps_mode_and_owner(tmp_path: Path, umask: None) -> None:
     file = tmp_path / "a"
     for wanted in (0o600, 0o664, 0o640):
         write_text(file, "old")
@@ -96,19 +92,19 @@ def test_a_file_that_is_replaced_keeps_mode_and_owner(tmp_path: Path, umask: Non
             assert (file.stat().st_uid, file.stat().st_gid) == (12345, 23456)
 
 
-def test_what_cannot_be_written_is_told_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwritable_path_is_refused_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     require_writable(tmp_path / "new/folder/file")
     require_writable(tmp_path / "file")
-    with pytest.raises(InputError, match=r"file/below/x: cannot be written, because .*/file is a file"):
+    with pytest.raises(InputError, match=r"file/below/x: .*/file is a file"):
         require_writable(tmp_path / "file/below/x")
     monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)  # root may write everywhere
-    with pytest.raises(InputError, match=rf"x: cannot be written, because {tmp_path} is not"):
+    with pytest.raises(InputError, match=rf"x: .* {tmp_path} is not"):
         require_writable(tmp_path / "new/x")
     assert not (tmp_path / "new").exists()
 
 
-def test_a_symbolic_link_is_followed(tmp_path: Path) -> None:
+def test_target_of_a_symbolic_link_is_written(tmp_path: Path) -> None:
     (tmp_path / "far").mkdir()
     (tmp_path / "link").symlink_to("far/real")
     for text in ("made", "replaced"):
@@ -117,64 +113,31 @@ def test_a_symbolic_link_is_followed(tmp_path: Path) -> None:
     assert os.listdir(tmp_path / "far") == ["real"]
 
 
-@pytest.fixture
-def device(tmp_path: Path) -> Path:
-    """Like /dev/null, which a fault would take away from the whole machine."""
-    try:
-        os.mknod(tmp_path / "null", stat.S_IFCHR | 0o666, os.makedev(1, 3))
-    except PermissionError:
-        pytest.skip("only root can make devices")
-    return tmp_path / "null"
-
-
-def test_a_device_is_written_into_and_stays(tmp_path: Path, device: Path) -> None:
-    (tmp_path / "link").symlink_to(device)
-    before = device.lstat()
-    for path in (device, tmp_path / "link"):
-        require_writable(path)
-        write_text(path, "text")
-    (tmp_path / "last.pt").write_text("old")
-    with pytest.raises(InputError, match="null: is not a regular file"):
-        write_atomically(tmp_path / "last.pt", lambda file: file.write(b"new"), previous=device)
-    assert (tmp_path / "last.pt").read_text() == "old" and device.lstat().st_rdev == before.st_rdev
-    assert sorted(os.listdir(tmp_path)) == ["last.pt", "link", "null"]
-
-
-def test_a_pipe_is_written_into_and_stays(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    arrived: list[bytes] = []
-    reader = threading.Thread(target=lambda: arrived.append((tmp_path / "pipe").read_bytes()))
-    reader.start()
-    write_text(tmp_path / "pipe", "text" * 100_000)
-    reader.join()
-    assert arrived == [b"text" * 100_000] and (tmp_path / "pipe").is_fifo()
-
-
-def test_a_socket_or_a_folder_is_neither_written_into_nor_replaced(tmp_path: Path, monkeypatch: Any) -> None:
+def test_only_regular_files_are_written_or_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # names of sockets must be short
-    (tmp_path / "folder").mkdir()
+    Path("folder").mkdir()
+    os.mkfifo("pipe")
+    Path("link").symlink_to("/dev/null")
+    Path("last.pt").write_text("old")
+    writers: list[Callable[[Path], None]] = [
+        require_writable,
+        lambda path: write_text(path, "text"),
+        lambda path: write_file(path, lambda file: file.write(b"image")),
+    ]
     with socket.socket(socket.AF_UNIX) as one:
         one.bind("socket")
-        for name in ("socket", "folder"):
-            for act in (require_writable, lambda path: write_text(path, "text")):
+        kinds = {name: os.lstat(name).st_mode for name in ("folder", "link", "pipe", "socket")}
+        for name in kinds:
+            for write in writers:
                 with pytest.raises(InputError, match=f"^{name}: is not a regular file"):
-                    act(name)
-        assert Path("socket").is_socket() and sorted(os.listdir()) == ["folder", "socket"]
+                    write(Path(name))
+            with pytest.raises(InputError, match=f"^{name}: is not a regular file"):
+                write_atomically("last.pt", lambda file: file.write(b"new"), previous=Path(name))
+        assert kinds == {name: os.lstat(name).st_mode for name in kinds}
+    assert Path("last.pt").read_text() == "old" and sorted(os.listdir()) == sorted([*kinds, "last.pt"])
 
 
-@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
-def test_what_is_open_already_is_written_into(tmp_path: Path, name: str) -> None:
-    """A file that the shell appends to keeps what was in it."""
-    program = f"from lreid.utils.files import write_text; write_text({name!r}, 'text'); write_text({name!r}, ' twice')"
-    assert start_python(program).communicate()[0] == "text twice"
-    (tmp_path / "log").write_text("before, ")
-    with open(tmp_path / "log", "a") as log:
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-        subprocess.run([sys.executable, "-c", program], env=environment, stdout=log, check=True)
-    assert (tmp_path / "log").read_text() == "before, text twice"
-
-
-def test_what_cannot_be_listed_is_not_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_folder_is_not_treated_as_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_text(tmp_path / "a" / "b.txt", "text")
     assert list_folder(tmp_path / "a", "*.txt") == files_below(tmp_path) == [tmp_path / "a" / "b.txt"]
     assert list_folder(tmp_path / "a", "*.pt") == list_folder(tmp_path / "gone") == files_below(tmp_path / "gone") == []
@@ -183,16 +146,14 @@ def test_what_cannot_be_listed_is_not_empty(tmp_path: Path, monkeypatch: pytest.
             for name in ("listdir", "scandir"):
                 patch.setattr(os, name, failing(number))
             for read in (list_folder, files_below, leftovers):
-                with pytest.raises(InputError, match=rf"{tmp_path}: cannot be listed \("):
+                with pytest.raises(InputError, match=f"{tmp_path}: cannot be listed"):
                     read(tmp_path)
             write_text(tmp_path / "a" / "b.txt", os.strerror(number))  # writing needs no list
         assert (tmp_path / "a" / "b.txt").read_text() == os.strerror(number)
 
 
 @pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EBADF])
-def test_without_locks_files_are_written_and_nothing_is_taken_for_a_leftover(
-    tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_system_without_locks(tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / ".a.0123abcd.lreid").write_text("perhaps being written")
     monkeypatch.setattr(fcntl, "flock", failing(number))
     with only_one_process(tmp_path):
@@ -201,19 +162,6 @@ def test_without_locks_files_are_written_and_nothing_is_taken_for_a_leftover(
     monkeypatch.setattr(fcntl, "flock", failing(errno.EIO))
     with pytest.raises(OSError, match="Input/output"):
         hold(0)
-
-
-def test_a_folder_that_took_the_place_of_another_is_not_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "zoo").mkdir()
-
-    def replaced(*_: object, **__: object) -> bool:
-        (tmp_path / "zoo").rename(tmp_path / "old")
-        (tmp_path / "zoo").mkdir()
-        return True
-
-    monkeypatch.setattr(filelock, "lock_descriptor", replaced)
-    with pytest.raises(OSError, match="Stale"), only_one_process(tmp_path / "zoo"):
-        pass
 
 
 WRITE = """
@@ -232,7 +180,7 @@ print("whole")
 
 
 @pytest.mark.slow
-def test_what_a_killed_process_left_goes_and_what_a_living_one_writes_stays(tmp_path: Path) -> None:
+def test_temporary_files_of_killed_processes_are_deleted(tmp_path: Path) -> None:
     dead, alive = (start_python(WRITE, str(tmp_path / "a")) for _ in range(2))
     for process in (dead, alive):
         assert process.stdout.readline() == "half\n"
@@ -245,13 +193,13 @@ def test_what_a_killed_process_left_goes_and_what_a_living_one_writes_stays(tmp_
     write_text(tmp_path / "a", "mine")
     remove_leftovers(tmp_path)
     assert len(leftovers(tmp_path)) == 1
-    assert alive.communicate("go on\n")[0] == "whole\n" and alive.returncode == 0
+    assert alive.communicate("continue\n")[0] == "whole\n" and alive.returncode == 0
     assert sorted(os.listdir(tmp_path)) == [".a.0123abcd.lreid.txt", "a", "b"]
     assert (tmp_path / "a").read_text() == "half"
 
 
 @pytest.mark.slow
-def test_a_lock_is_free_when_its_holder_dies_though_children_live_on(tmp_path: Path) -> None:
+def test_lock_is_free_after_its_holder_is_killed_although_a_child_lives(tmp_path: Path) -> None:
     program = """
 import os, sys, time
 from pathlib import Path
@@ -285,7 +233,7 @@ def failing(number: int):
     return fail
 
 
-def test_a_folder_that_the_disk_does_not_confirm_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rename_that_the_disk_does_not_confirm_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sync, synced = os.fsync, []
 
     def fail_at_the_folder(file: int) -> None:
@@ -295,13 +243,12 @@ def test_a_folder_that_the_disk_does_not_confirm_is_told(tmp_path: Path, monkeyp
         sync(file)
 
     monkeypatch.setattr(os, "fsync", fail_at_the_folder)
-    with pytest.raises(InputError, match=r"a: done, but the disk does not confirm it \(Input/output error\)"):
+    with pytest.raises(NotConfirmed, match="a: done, but .*Input/output error"):
         write_text(tmp_path / "a", "new")
     assert (tmp_path / "a").read_text() == "new"
 
 
-def test_a_power_cut_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
-    """When the call has returned, the new one; also in folders that were made for it."""
+def test_power_cut_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
     for number, (name, old) in enumerate([("a", "old"), ("new", None), ("runs/new/a", None)]):
         folder = tmp_path / str(number)
         folder.mkdir()
@@ -312,14 +259,14 @@ def test_a_power_cut_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
             write_text(folder / name, "new" * 1000)
             write_text(folder / name, "newer" * 1000)
         seen = set()
-        for over, state in disk.every_state():
+        for over, state in disk.every_state():  # over: the call has returned
             content = state.get(str(folder / name))
             seen.add(content and content.decode())
             assert not over or content == b"newer" * 1000
         assert seen == {old, "new" * 1000, "newer" * 1000}
 
 
-def test_a_power_cut_leaves_a_checkpoint_and_the_one_before(tmp_path: Path) -> None:
+def test_power_cut_leaves_a_checkpoint_and_the_previous_one(tmp_path: Path) -> None:
     last, previous = tmp_path / "last.pt", tmp_path / "previous.pt"
     last.write_bytes(b"1")
     previous.write_bytes(b"0")
@@ -331,36 +278,18 @@ def test_a_power_cut_leaves_a_checkpoint_and_the_one_before(tmp_path: Path) -> N
         assert pair == (b"2", b"1") if over else pair in [(b"1", b"0"), (None, b"1"), (b"2", b"0"), (b"2", b"1")]
 
 
-def test_what_an_attempt_that_was_killed_has_left_is_resumed_or_deleted(tmp_path: Path) -> None:
-    for empty in (False, True):
-        out = tmp_path / f"{empty}"
-        with pytest.raises(KeyboardInterrupt), folder_at_once(out, empty=empty) as folder:
-            (folder / "a" / "b").mkdir(parents=True)
-            (folder / "a" / "b" / "old.png").touch()
-            (folder / ".half.png.0123abcd.lreid").touch()
-            raise KeyboardInterrupt
-        with folder_at_once(out, empty=empty) as folder:
-            (folder / "new.png").touch()
-        assert sorted(path.name for path in out.rglob("*.*")) == ["new.png"] + ["old.png"] * (not empty)
-        assert not out.with_name(f"{empty}.unfinished").exists()
-        with folder_at_once(out, empty=empty) as folder:
-            assert folder is None
-
-
-def test_a_folder_of_the_user_that_is_called_unfinished_is_not_deleted(tmp_path: Path) -> None:
-    notes = tmp_path / "out.unfinished" / "novel" / "chapter.txt"
-    notes.parent.mkdir(parents=True)
-    notes.write_text("of ten years")
-    with (
-        pytest.raises(InputError, match="out.unfinished: was not created by lreid"),
-        folder_at_once(tmp_path / "out", empty=True),
-    ):
-        pass
-    assert notes.read_text() == "of ten years" and os.listdir(tmp_path) == ["out.unfinished"]
-
-
-def test_an_image_takes_the_place_of_no_pipe(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "a.png")
-    with pytest.raises(InputError, match="a.png: is not a regular file"):
-        write_file(tmp_path / "a.png", lambda file: file.write(b"image"))
-    assert (tmp_path / "a.png").is_fifo() and os.listdir(tmp_path) == ["a.png"]
+@pytest.mark.parametrize("resume", [False, True])
+def test_interrupted_folder_is_resumed_or_deleted(tmp_path: Path, resume: bool) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(KeyboardInterrupt), folder_at_once(out, resume=resume) as folder:
+        (folder / "a" / "b").mkdir(parents=True)
+        (folder / "a" / "b" / "old.png").touch()
+        (folder / "a" / ".half.png.0123abcd.lreid").touch()
+        raise KeyboardInterrupt
+    assert not out.exists()
+    with folder_at_once(out, resume=resume) as folder:
+        (folder / "new.png").touch()
+    assert sorted(path.name for path in out.rglob("*.*")) == ["new.png"] + ["old.png"] * resume
+    assert os.listdir(tmp_path) == ["out"]
+    with folder_at_once(out, resume=resume) as folder:
+        assert folder is None

@@ -7,8 +7,7 @@ import torch
 
 from lreid.models import Embedder, frozen_copy
 from lreid.retrieval import evaluate
-from lreid.utils.devices import PRECISIONS
-from lreid.utils.float32 import full_precision, tf32
+from lreid.utils.devices import PRECISIONS, full_precision, tf32
 
 if not hasattr(torch.backends.cuda.matmul, "fp32_precision"):
     pytest.skip("torch before 2.9 has other settings", allow_module_level=True)

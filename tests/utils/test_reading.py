@@ -20,8 +20,7 @@ from lreid.errors import InputError
 from lreid.gallery import Gallery
 from lreid.loading import load_model
 from lreid.results import read as read_results
-from lreid.utils.reading import read_json
-from lreid.utils.tensors import read_tensors
+from lreid.utils.reading import read_json, read_tensors
 from lreid.zoo import read_state_dict
 from lreid.zoo.card import read_card
 

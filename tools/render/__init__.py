@@ -121,7 +121,7 @@ def render(
         raise InputError(f"{out}: already exists; remove it, or choose another name")
     Assets(assets)  # raises an error if assets are missing, before processes are started
     try:
-        with folder_at_once(out, empty=True) as folder:
+        with folder_at_once(out) as folder:
             assert folder is not None
             jobs = [
                 (plan, folder, assets, number, split, range(start, min(start + 10, count)))

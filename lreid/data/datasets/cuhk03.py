@@ -133,7 +133,7 @@ def convert(home: Path) -> None:
     with MatlabFile(home / RELEASE) as content:
         try:
             for boxes in CONFIGS:
-                with folder_at_once(home / f"images_{boxes}") as folder:
+                with folder_at_once(home / f"images_{boxes}", resume=True) as folder:
                     if folder is not None:
                         _write_people(content, boxes, folder)
             test_sets = [content.value(cell).tolist() for cell in np.ravel(content["testsets"])]

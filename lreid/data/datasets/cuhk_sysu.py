@@ -86,7 +86,7 @@ def convert(home: Path) -> None:
     Raises:
         InputError: an annotation or scene is damaged, a scene is missing, or a box is outside its scene.
     """
-    with folder_at_once(home / CROPS) as folder:
+    with folder_at_once(home / CROPS, resume=True) as folder:
         if folder is not None:
             for split, crops in _read_annotations(home / ANNOTATION).items():
                 _write_crops(crops, home / SCENES, folder / split)

@@ -88,9 +88,9 @@ def test_mini_imagenet_joins_its_lists_and_tests_the_last_sixth(tmp_path: Path) 
 @pytest.mark.usefixtures("any_checksum")
 def test_images_are_unpacked_once_and_no_half_is_taken_for_all(tmp_path: Path) -> None:
     home = write_cifar10(tmp_path / "cifar-10-batches-py", TEN)
-    (home / "images.unfinished" / "train" / "99_gone").mkdir(parents=True)  # broken off, of another archive
+    (home / ".images.unfinished.lreid" / "train" / "99_gone").mkdir(parents=True)  # broken off, of another archive
     first = spec_of("cifar10").load(tmp_path)
-    assert not (home / "images.unfinished").exists() and len(first.classes) == 10
+    assert not (home / ".images.unfinished.lreid").exists() and len(first.classes) == 10
     for name in os.listdir(home):
         if name != "images":
             (home / name).unlink()
@@ -113,7 +113,7 @@ def test_a_damaged_archive_is_refused(
 @pytest.mark.usefixtures("any_checksum")
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     home = write_cifar10(tmp_path / "cifar-10-batches-py", TEN)
-    (home / "images.unfinished").touch()
+    (home / ".images.unfinished.lreid").touch()
     with pytest.raises(InputError, match=f"{home / 'images'}: cannot be written"):
         spec_of("cifar10").load(tmp_path)
 

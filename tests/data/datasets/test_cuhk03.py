@@ -111,7 +111,7 @@ def test_classic_protocol(root):
 
 
 def test_preparing_goes_on_where_it_stopped(root):
-    unfinished = root / "cuhk03/images_detected.unfinished"
+    unfinished = root / "cuhk03/.images_detected.unfinished.lreid"
     unfinished.mkdir()
     (unfinished / "1_001_1_01.png").write_bytes(b"made before")
     (unfinished / ".1_001_1_02.png.0123abcd.lreid").write_bytes(b"half")

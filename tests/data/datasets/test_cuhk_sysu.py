@@ -90,7 +90,7 @@ def test_goes_on_where_it_stopped(root):
     assert not (home / "cuhksysu4reid").exists()  # a half is not taken for a whole
     with pytest.raises(InputError, match="CUHK-SYSU are not prepared; run: .* prepare cuhk_sysu --root"):
         spec_of("cuhk_sysu").load(root)
-    made = {p: p.stat().st_mtime_ns for p in (home / "cuhksysu4reid.unfinished").rglob("*.jpg")}
+    made = {p: p.stat().st_mtime_ns for p in (home / ".cuhksysu4reid.unfinished.lreid").rglob("*.jpg")}
     assert made
     gone.write_bytes(kept)
     prepare("cuhk_sysu", root)

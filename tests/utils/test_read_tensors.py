@@ -11,7 +11,7 @@ import torch
 
 from lreid.checkpoint import load_checkpoint
 from lreid.errors import InputError
-from lreid.utils.tensors import read_tensors
+from lreid.utils.reading import read_tensors
 from lreid.zoo import read_state_dict
 
 
