@@ -39,11 +39,7 @@ NO_MEMORY = re.compile(
 def raise_if_out_of_memory(
     error: BaseException, where: object = "", remedy: str = "close other programs and try again"
 ) -> None:
-    """Raise OutOfMemory if an error means that memory ran out; call this before reporting damage or a bug.
-
-    Raises:
-        OutOfMemory: ``error`` reports that memory ran out.
-    """
+    """Raise OutOfMemory if an error means that memory ran out; call this before reporting damage or a bug."""
     if isinstance(error, OutOfMemory):
         raise error
     words = " ".join(str(error).split())
@@ -80,11 +76,7 @@ def counted(count: int, noun: str) -> str:
 
 
 def require(condition: bool, argument: str, value: object, rule: str) -> None:
-    """Raise an error unless an argument fulfils a condition.
-
-    Raises:
-        ArgumentError: the condition is false.
-    """
+    """Raise an ArgumentError unless an argument fulfils a condition."""
     if not condition:
         text = repr(value)
         text = text if len(text) <= 80 and "\n" not in text else f"a {type(value).__name__}"  # such as an array
@@ -103,31 +95,23 @@ def naming_keys(group: str = "", **keys: str) -> Iterator[None]:
         group: group of config keys; in an ArgumentError, the argument ``temperature`` becomes ``GROUP.TEMPERATURE``.
             Without a group, only the arguments in ``keys`` are renamed.
         keys: full config key or command-line option for each argument whose key has a different name.
-
-    Raises:
-        InputError: an error from inside the context, with the new names; an :class:`ArgumentError` becomes an
-            :class:`InputError`.
     """
 
-    def renamed(argument: re.Match[str]) -> str:
-        key, value = keys[argument[1]], argument[2].strip("'")
+    def name_of(argument: str) -> str:
+        return keys.get(argument) or (f"{group}.{argument.upper()}" if group else argument)
+
+    def advice(option: re.Match[str]) -> str:
+        key, value = keys[option[1]], option[2].strip("'")
         return key if "--" in key and value == "True" else f"{key} {value}"
 
     try:
         yield
     except InputError as error:
-        if isinstance(error, ArgumentError) and (
-            key := keys.get(error.argument) or (group and _key(group, error.argument))
-        ):
-            nearest = _key(group, error.nearest) if group and error.nearest else error.nearest
-            error = InputError(str(ArgumentError(key, error.fault, nearest)))
+        if isinstance(error, ArgumentError) and (name := name_of(error.argument)) != error.argument:
+            error = InputError(str(ArgumentError(name, error.fault, error.nearest and name_of(error.nearest))))
         if keys:
-            error.args = (re.sub(rf"\b({'|'.join(keys)})=('[^']*'|\w+)", renamed, str(error)),)
+            error.args = (re.sub(rf"\b({'|'.join(keys)})=('[^']*'|\w+)", advice, str(error)),)
         raise error from None
-
-
-def _key(group: str, argument: str) -> str:
-    return f"{group}.{argument.upper()}"
 
 
 class Stopped(BaseException):

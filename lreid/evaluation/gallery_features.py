@@ -3,6 +3,7 @@
 Source: C2R (Cui et al., CVPR 2024) and Bi-C2R (TPAMI 2026), who call this setting "re-indexing-free lifelong re-ID".
 """
 
+import zlib
 from io import BytesIO
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from lreid.errors import InputError, raise_if_out_of_memory
 from lreid.utils.files import write_atomically
-from lreid.utils.reading import read_bytes, sealed, unsealed
+from lreid.utils.reading import read_bytes
 
 
 class GalleryFeatures:
@@ -26,7 +27,9 @@ class GalleryFeatures:
         """Write the gallery features (G, D) of a test set after a task; tasks and test sets count from 0."""
         content = BytesIO()
         np.save(content, features)
-        write_atomically(self._path(task, test), lambda file: file.write(sealed(content.getvalue())), private=True)
+        write_atomically(
+            self._path(task, test), lambda file: file.write(with_checksum(content.getvalue())), private=True
+        )
 
     def read(self, task: int, test: int, shape: tuple[int, ...]) -> np.ndarray:
         """Read features that :meth:`write` stored.
@@ -36,7 +39,10 @@ class GalleryFeatures:
         """
         path = self._path(task, test)
         try:
-            features = np.load(BytesIO(unsealed(read_bytes(path))), allow_pickle=False)
+            stored = read_bytes(path)
+            if with_checksum(stored[:-4]) != stored:
+                raise ValueError("its checksum is wrong")
+            features = np.load(BytesIO(stored[:-4]), allow_pickle=False)
         except (OSError, ValueError, EOFError, MemoryError) as error:
             raise_if_out_of_memory(error, path)
             reason = "no such file" if isinstance(error, FileNotFoundError) else f"cannot be read ({error})"
@@ -50,3 +56,8 @@ class GalleryFeatures:
 
     def _path(self, task: int, test: int) -> Path:
         return self.folder / f"task-{task + 1:02d}-test-{test + 1}.npy"
+
+
+def with_checksum(content: bytes) -> bytes:
+    """Append a checksum to the content, four bytes of CRC-32."""
+    return content + zlib.crc32(content).to_bytes(4, "little")

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -108,22 +107,6 @@ def escaped(value: Any) -> Any:
     if isinstance(value, dict):
         return {escaped(key): escaped(each) for key, each in value.items()}
     return value
-
-
-def sealed(content: bytes) -> bytes:
-    """Append a checksum to the content, four bytes of CRC-32."""
-    return content + zlib.crc32(content).to_bytes(4, "little")
-
-
-def unsealed(content: bytes) -> bytes:
-    """Verify and remove the checksum that :func:`sealed` appended.
-
-    Raises:
-        ValueError: the checksum is wrong because the content was changed or truncated.
-    """
-    if sealed(content[:-4]) != content:
-        raise ValueError("its checksum is wrong")
-    return content[:-4]
 
 
 def compare_checksums(path: str | Path, *, legacy: bool = True) -> None:

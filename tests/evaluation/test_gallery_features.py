@@ -11,10 +11,10 @@ from tiny import FEW, tiny_config, train_interrupted
 from lreid.apps.checkpoint_test import Extras, score_checkpoints
 from lreid.errors import InputError
 from lreid.evaluation import GalleryFeatures
+from lreid.evaluation.gallery_features import with_checksum
 from lreid.report.tables import past_gallery_table
 from lreid.results import cross_average, fault
 from lreid.training.run import train
-from lreid.utils.reading import sealed
 
 TWO = {"BENCHMARK.TRAIN": ["synthetic:plaza", "synthetic:campus"], "BENCHMARK.TASKS_PER_DATASET": 1}
 config = partial(tiny_config, FEW, TWO, EVAL__CROSS_MODEL=True, TRAIN__EPOCHS=2)
@@ -77,7 +77,7 @@ def test_a_gallery_that_is_gone_is_named(tmp_path: Path) -> None:
         + str({"descr": "<f4", "fortran_order": False, "shape": (2**60,)}).encode()
     )
     cut = [whole[:length] for length in (0, 3, 4, 128, len(whole) - 1)]
-    for content in (b"half a fi", np.lib.format.magic(1, 0), sealed(vast), whole + b"\0", *noisy, *cut):
+    for content in (b"half a fi", np.lib.format.magic(1, 0), with_checksum(vast), whole + b"\0", *noisy, *cut):
         file.write_bytes(content)
         with pytest.raises(InputError, match=r"task-01-test-2.npy: cannot be read \("):
             stored.read(0, 1, (3, 2))
