@@ -83,7 +83,7 @@ from tabulate import tabulate
 from lreid.errors import InputError
 from lreid.gallery import Gallery
 from lreid.retrieval import FaissIndex, evaluate
-from lreid.retrieval.index import import_faiss
+from lreid.retrieval.faiss_library import import_faiss
 from lreid.retrieval.scores import blocks
 
 LATENT = 64  # dimensions of the random points

@@ -13,11 +13,11 @@ from lreid.errors import InputError
 from lreid.evaluation.test_set import ListedTest, Split
 from lreid.results import MAX_RANK, figures_of
 from lreid.retrieval.arrays import as_comparable, as_features
-from lreid.retrieval.index import IndexScores, MeasuredSearch, Search, cost_of
+from lreid.retrieval.index import cost_of
 from lreid.retrieval.open_set import FALSE_ACCEPT_RATES, OpenSetRate, open_set_rates
 from lreid.retrieval.protocols import average_evaluations, evaluate_image_to_track, evaluate_single_shot
 from lreid.retrieval.ranking import Evaluation, evaluate_scores
-from lreid.retrieval.scores import BlockScores, Metric, Scorer, cosines_of, scores_of
+from lreid.retrieval.scores import BlockScores, IndexScores, Metric, Scorer, Search, cosines_of, scores_of
 
 if TYPE_CHECKING:
     from lreid.retrieval.rerank import KReciprocal
@@ -40,7 +40,7 @@ class Index(Protocol):
     @property
     def depth(self) -> int: ...  # noqa: D102
 
-    def over(self, gallery: Any, metric: Metric) -> MeasuredSearch:
+    def over(self, gallery: Any, metric: Metric) -> Search:
         """Create an index of gallery features ``(G, D)``."""
 
 
@@ -77,7 +77,7 @@ def score(
     return results
 
 
-def searches_of(test: ListedTest, gallery: np.ndarray | None, index: Index | None) -> list[MeasuredSearch | None]:
+def searches_of(test: ListedTest, gallery: np.ndarray | None, index: Index | None) -> list[Search | None]:
     """Build an index of the gallery (G, D) for every split; without an index, return a list of None."""
     return [
         index.over(None if gallery is None else gallery[split.columns], test.rules.metric) if index else None
@@ -171,9 +171,7 @@ def _open_set(
     return rates
 
 
-def _cost(
-    test: ListedTest, features: Features, searches: Sequence[MeasuredSearch | None], index: Index
-) -> dict[str, Any]:
+def _cost(test: ListedTest, features: Features, searches: Sequence[Search | None], index: Index) -> dict[str, Any]:
     """Measure the cost of an index, averaged over the splits; unknown values are None."""
     costs = []
     for split, search in zip(test.splits, searches, strict=True):

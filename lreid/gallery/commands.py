@@ -13,7 +13,7 @@ import numpy as np
 
 from lreid.data.schemes import Sources
 from lreid.errors import ArgumentError, InputError
-from lreid.gallery.faiss.faiss_store import FilePlace
+from lreid.gallery.faiss_store import FilePlace
 from lreid.gallery.filters import EVERYTHING, Filter
 from lreid.gallery.findings import findings, threshold_text, too_few
 from lreid.gallery.gallery import Gallery, Matches
@@ -35,7 +35,7 @@ class Layout(NamedTuple):
     """Storage options of a gallery.
 
     Attributes:
-        kind: ``flat``, ``hnsw`` or ``ivfpq``, see :mod:`lreid.gallery.faiss.index`.
+        kind: ``flat``, ``hnsw`` or ``ivfpq``, see :mod:`lreid.gallery.shards`.
         shards: number of parts of the index in a file, which are searched in parallel.
     """
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lreid.errors import ArgumentError, InputError, counted, require
-from lreid.gallery.faiss.faiss_store import FaissStore
+from lreid.gallery.faiss_store import FaissStore
 from lreid.gallery.filters import EVERYTHING, Filter
 from lreid.gallery.images import Model, absolute, features_of, model_of, named, origin
 from lreid.gallery.store import (
@@ -435,12 +434,9 @@ class Gallery:
     def _on(self, device: str) -> Gallery:
         if str(device) == "cpu":
             return self
-        match = re.fullmatch(r"cuda(?::(\d{1,3}))?", str(device))
-        if match is None:
-            raise ArgumentError("device", f"is {device!r}; use cpu, cuda or cuda:1")
         if not isinstance(self.store, FaissStore):
             raise ArgumentError("device", f"is {device}, but Milvus chooses its own device; use cpu")
-        self.store.index.put_on(int(match[1] or 0))
+        self.store.index.put_on(str(device))
         return self
 
     def _search_each(self, vectors: np.ndarray, k: int, filters: Sequence[Filter]) -> tuple[np.ndarray, Rows]:

@@ -22,10 +22,9 @@ from lreid.loading import load_model
 from lreid.models.embedder import Embedder
 from lreid.models.fingerprint import fingerprint
 from lreid.retrieval.arrays import as_features, unit_rows
-from lreid.retrieval.index import IndexScores
 from lreid.retrieval.open_set import best_scores, threshold_for
 from lreid.retrieval.ranking import evaluate_scores
-from lreid.retrieval.scores import BlockScores, cosines_of
+from lreid.retrieval.scores import BlockScores, IndexScores, cosines_of
 from lreid.utils.files import only_one_process
 from lreid.utils.identities import Labels, comparable
 

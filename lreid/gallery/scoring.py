@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from lreid.errors import InputError
-from lreid.gallery.faiss.faiss_store import FaissStore
+from lreid.gallery.faiss_store import FaissStore
 from lreid.gallery.filters import EVERYTHING
 from lreid.gallery.gallery import Gallery
 from lreid.retrieval.arrays import unit_rows

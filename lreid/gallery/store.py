@@ -54,7 +54,7 @@ class About:
 
     Attributes:
         model: fingerprint of the model that computed the features.
-        kind: ``flat`` (exact), ``hnsw`` or ``ivfpq``; see :mod:`lreid.gallery.faiss.index`.
+        kind: ``flat`` (exact), ``hnsw`` or ``ivfpq``; see :mod:`lreid.gallery.shards`.
         recall: ``{k: recall@k}`` compared with exact search, measured when the gallery was built; empty if unknown.
         threshold: cosine similarity below which a search returns "unknown", or ``None`` before calibration.
         false_accept_rate: share of impostors that the threshold accepts.
@@ -217,7 +217,7 @@ def place_of(where: str | Path) -> Place:
     if not isinstance(where, (str, os.PathLike)) or not text or "\0" in text or on_the_web:
         raise ArgumentError("gallery", f"is {text!r}; name a file, such as 'people.gallery'")
     if not text.startswith(SCHEME):
-        from lreid.gallery.faiss.faiss_store import FilePlace
+        from lreid.gallery.faiss_store import FilePlace
 
         return FilePlace.named(text)
     from lreid.gallery.milvus.place import MilvusPlace  # imported here, because galleries in files do not need pymilvus

@@ -1,7 +1,7 @@
-"""Search with a faiss index instead of comparing all gallery images, and measure how much accuracy this costs.
+"""Search a gallery with a faiss index instead of comparing all images, and measure what this costs.
 
-Metrics are computed from the scores of an index in the same way as from exact scores. Images that an index does not
-return are ranked last.
+Metrics are computed from the scores of an index in the same way as from exact scores, see
+:class:`lreid.retrieval.scores.IndexScores`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,56 +18,18 @@ from torch import Tensor
 
 from lreid.errors import ArgumentError
 from lreid.retrieval.arrays import as_features, squared_norms, unit_rows
-from lreid.retrieval.faiss_module import (
+from lreid.retrieval.faiss_library import (
     MOST_ON_GPU,
-    copies_on_gpu,
+    best_of,
+    copies_on_gpus,
     gpus_of,
     import_faiss,
     new_index,
     reason_of,
-    sharded_on_gpus,
 )
-from lreid.retrieval.scores import ExactScores, Metric, blocks
+from lreid.retrieval.scores import ExactScores, Metric, Search, blocks
 
-# Scores whose difference, relative to the vectors' norms, is at most 128 rounding errors of float32 count as equal.
-# With 2,048 dimensions, the measured differences were 20 rounding errors on an H200 and 8 on a CPU.
-ROUNDING = 2**-16
-PAIRS = 2**22  # maximum number of results per search call, 50 MB
 TIMED = 1000  # maximum number of queries for timing a search
-
-
-class Search(Protocol):
-    """A function that returns gallery images for queries."""
-
-    @property
-    def max_results(self) -> int:
-        """Maximum number of results per query."""
-
-    def __call__(self, queries: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return scores and gallery rows ``(B, k)`` of the results for queries ``(B, D)``, on the CPU.
-
-        The scores approximate those of :class:`lreid.retrieval.scores.Scorer`, and results may be in any order. A query
-        with fewer than k results has row -1 in the remaining places. If rows are None, the scores are those of all
-        gallery images, in the order of the gallery.
-        """
-
-
-class MeasuredSearch(Search, Protocol):
-    """A search whose speed and accuracy :func:`cost_of` can measure.
-
-    Attributes:
-        seconds: time to build the index, or None if it is not known.
-        megabytes: size of the index, or None if it is not known.
-    """
-
-    @property
-    def seconds(self) -> float | None: ...  # noqa: D102
-
-    @property
-    def megabytes(self) -> float | None: ...  # noqa: D102
-
-    def nearest(self, queries: Tensor) -> np.ndarray:
-        """Return the rows ``(B, depth)`` of the nearest gallery images, nearest first; -1 for missing results."""
 
 
 @dataclass(frozen=True)
@@ -75,15 +37,12 @@ class FaissIndex:
     """Settings of a faiss index; :meth:`over` builds the index for a gallery.
 
     Attributes:
-        index: see :func:`new_index`.
+        index: see :func:`lreid.retrieval.faiss_library.new_index`.
         depth: number of images returned per query; a ``flat`` index returns all images.
-        device: device on which faiss searches, see :func:`lreid.retrieval.faiss_module.gpus_of`. If there are several
+        device: device on which faiss searches, see :func:`lreid.retrieval.faiss_library.gpus_of`. If there are several
             GPUs, each holds a part of the gallery. ``auto`` uses the CPU for graphs and for a depth above 2048, because
             faiss supports neither on GPUs.
         float16: whether to store vectors on the GPU in 16 bits. Scores then differ from the exact scores.
-
-    Raises:
-        ArgumentError: ``depth`` is below 1.
     """
 
     index: str = "flat"
@@ -111,8 +70,7 @@ class FaissIndex:
         random = np.random.default_rng(0).standard_normal((count, width), dtype=np.float32)
         index = new_index(self.index, random)
         if gpus and (self.device != "auto" or self.float16):
-            _require_gpu_copy(index)
-            copies_on_gpu([index], gpus[:1], "index_device", float16=self.float16)
+            copies_on_gpus([index], gpus[:1], "index_device", float16=self.float16)
         try:
             index.add(random[:1])
         except RuntimeError as error:
@@ -121,13 +79,8 @@ class FaissIndex:
             ) from None
 
     def gpus(self) -> list[int]:
-        """Numbers of the GPUs that search; an empty list means the CPU.
-
-        Raises:
-            ArgumentError: the GPU does not exist, a GPU cannot return ``depth`` images, or ``float16`` is set for the
-                CPU.
-        """
-        gpus = gpus_of(self.device)
+        """Numbers of the GPUs that search; an empty list means the CPU."""
+        gpus = gpus_of(self.device, "index_device")
         if gpus and self.index != "flat" and self.depth > MOST_ON_GPU:
             if self.device != "auto":
                 raise ArgumentError(
@@ -140,17 +93,6 @@ class FaissIndex:
                 "index_float16", "is True, but faiss searches on the CPU, which stores 32 bits; set it to False"
             )
         return gpus
-
-
-def _require_gpu_copy(index: Any) -> None:
-    """Refuse an index of a kind that faiss cannot search on GPUs."""
-    faiss = import_faiss()
-    kinds = (faiss.IndexFlat, faiss.IndexIVFFlat, faiss.IndexIVFPQ, faiss.IndexIVFScalarQuantizer)
-    if not isinstance(index, kinds):
-        raise ArgumentError(
-            "index_device",
-            f"is a GPU, but {type(index).__name__} runs only on the CPU; use cpu, or a flat or ivfpq index",
-        )
 
 
 class FaissSearch:
@@ -189,34 +131,21 @@ class FaissSearch:
         self.seconds = time.perf_counter() - start
 
     def _on_gpus(self, vectors: np.ndarray, gpus: list[int]) -> list[tuple[int, Any]]:
-        """Copies of the index on GPUs; an empty list means the CPU."""
+        """Copy the index to GPUs; an empty list means the CPU."""
         if not gpus:
             return []
+        pieces = [self.index]
+        if self.exhaustive:  # in pieces, because a GPU returns a limited number of images
+            pieces = [new_index("flat", vectors, euclidean=self.euclidean) for _ in range(0, len(vectors), MOST_ON_GPU)]
+            for number, piece in enumerate(pieces):
+                piece.add(vectors[MOST_ON_GPU * number :][:MOST_ON_GPU])
         try:
-            return self._copied(vectors, gpus)
+            copies = copies_on_gpus(pieces, gpus, "index_device", float16=self.kind.float16)
         except ArgumentError:  # faiss has no graphs on GPUs, and only some lengths of codes
             if self.kind.device == "auto" and not self.kind.float16:
                 return []
             raise
-
-    def _copied(self, vectors: np.ndarray, gpus: list[int]) -> list[tuple[int, Any]]:
-        """Copy the index to GPUs. A flat index is split into pieces, because a GPU returns a limited number of images.
-
-        Raises:
-            ArgumentError: faiss does not support the index on GPUs, or a GPU has too little memory.
-        """
-        float16 = self.kind.float16
-        _require_gpu_copy(self.index)
-        if self.exhaustive:
-            pieces = []
-            for start in range(0, len(vectors), MOST_ON_GPU):
-                pieces.append(new_index("flat", vectors, euclidean=self.euclidean))
-                pieces[-1].add(vectors[start : start + MOST_ON_GPU])
-            copies = copies_on_gpu(pieces, gpus, "index_device", float16=float16)
-            return [(MOST_ON_GPU * number, copy) for number, copy in enumerate(copies)]
-        if len(gpus) == 1:
-            return [(0, *copies_on_gpu([self.index], gpus, "index_device", float16=float16))]
-        return [(0, sharded_on_gpus(self.index, gpus, "index_device", float16=float16))]
+        return [(MOST_ON_GPU * number, copy) for number, copy in enumerate(copies)]
 
     @property
     def max_results(self) -> int:
@@ -251,10 +180,7 @@ class FaissSearch:
         """Return the rows ``(B, k)`` of the ``depth`` nearest gallery images, nearest first; -1 for missing results."""
         depth = min(self.kind.depth, self.index.ntotal)
         scores, rows = self._search(self._vectors(queries)[0], depth)
-        if len(self.copies) > 1:
-            order = np.argsort(scores if self.euclidean else -scores, axis=1, kind="stable")[:, :depth]
-            rows = np.take_along_axis(rows, order, axis=1)
-        return rows
+        return rows if rows.shape[1] == depth else best_of(scores, rows, depth, euclidean=self.euclidean)[1]
 
     @property
     def megabytes(self) -> float:
@@ -285,56 +211,6 @@ class FaissSearch:
         return (queries / norms.where(norms > 0, 1)).float().numpy(), norms
 
 
-class IndexScores:
-    """Scores of the images that a search returns; all other images have the score :func:`unfound`.
-
-    If a score differs from the exact score only by rounding, the exact score replaces it. An index of full vectors
-    therefore ranks all images that it returns exactly, even those with equal scores. An index of compressed codes ranks
-    by approximate scores.
-
-    Args:
-        queries: ``(Q, D)`` features of the queries.
-        num_gallery: number G of images in the gallery.
-        exact: exact scores of the same queries with all images, or ``None`` without gallery features.
-    """
-
-    def __init__(self, search: Search, queries: Tensor, num_gallery: int, exact: ExactScores | None = None) -> None:
-        self.search, self.queries, self.exact = search, queries, exact
-        self.shape = len(queries), num_gallery
-
-    def __call__(self, here: slice) -> Tensor:
-        """Return the scores ``(B, G)`` of a slice of the queries."""
-        queries, num_gallery = self.queries[here], self.shape[1]
-        exact = self.exact(here) if self.exact else None  # (B, G)
-        scores = queries.new_full((len(queries), num_gallery + 1), unfound(queries.dtype))  # last column: rows of -1
-        for part in blocks(len(queries), 1, max(1, PAIRS // self.search.max_results)):
-            block_scores, rows = self.search(queries[part])  # (b, k)
-            block_scores = block_scores.to(queries.device)
-            rows = None if rows is None else rows.to(queries.device)
-            if self.exact is not None and exact is not None:
-                columns = slice(None) if rows is None else rows.clamp(min=0)
-                right = exact[part] if rows is None else exact[part].gather(1, rows.clamp(min=0))  # (b, k)
-                wrong = (block_scores - right).abs_() > ROUNDING * self.exact.sizes(queries[part], columns)
-                block_scores = torch.where(wrong, block_scores.to(right.dtype), right) if wrong.any() else right
-            if rows is None:
-                scores[part, :num_gallery] = block_scores
-            else:
-                scores[part].scatter_(1, torch.where(rows < 0, num_gallery, rows), block_scores.to(scores.dtype))
-        return scores[:, :num_gallery]
-
-
-def unfound(dtype: torch.dtype) -> float:
-    """Return the score of images that a search does not return. The score is below every other score."""
-    return torch.finfo(dtype).min / 2
-
-
-def unfound_last(scores: Tensor, rows: np.ndarray, columns: np.ndarray) -> None:
-    """Move the matches ``scores[rows, columns]`` that a search did not return to the end of the ranking, in place."""
-    missing = (scores[rows, columns] <= unfound(scores.dtype)).cpu().numpy()
-    if missing.any():
-        scores[rows[missing], columns[missing]] = torch.finfo(scores.dtype).min
-
-
 @dataclass(frozen=True)
 class IndexCost:
     """Speed, accuracy and size of an index.
@@ -353,7 +229,7 @@ class IndexCost:
     build_seconds: float | None
 
 
-def cost_of(search: MeasuredSearch, exact: ExactScores, depths: tuple[int, ...] = (1, 10, 100)) -> IndexCost:
+def cost_of(search: Search, exact: ExactScores, depths: tuple[int, ...] = (1, 10, 100)) -> IndexCost:
     """Measure an index on up to a thousand queries, evenly spaced among all queries.
 
     Args:

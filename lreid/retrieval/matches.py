@@ -10,7 +10,7 @@ from lreid.utils.identities import JUNK
 
 # These constants affect only the speed, not the results. They were tuned for numpy with AVX-512.
 SORT = 17  # sorting a gallery takes as long as comparing this many matches with the entire gallery
-FEW = 1 / 64  # share of a gallery up to which the values to sort are copied out first
+COPIED = 1 / 64  # share of a gallery up to which the values to sort are copied out first
 SAMPLED = 256  # number of scores from which this share is estimated
 
 
@@ -95,7 +95,7 @@ def _count_by_sorting(
         place = sample.searchsorted(targets[start:stop])  # estimates how many images rank after each match
         behind = (numbers[: stop - start] - SORT / len(sample) * place).argmin()
         first = start + behind
-        if len(sample) - place[behind] < FEW * len(sample):
+        if len(sample) - place[behind] < COPIED * len(sample):
             ordered = np.compress(line >= targets[first], line)
         else:  # equal values cost the sort almost nothing, less than copying the others out
             ordered = np.maximum(line, below[first], out=room)

@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from lreid.errors import InputError
-from lreid.retrieval.index import unfound_last
 from lreid.retrieval.matches import SameIdentity
 from lreid.retrieval.ranking import AveragePrecision, Evaluation, evaluate_scores
-from lreid.retrieval.scores import BlockScores, blocks
+from lreid.retrieval.scores import BlockScores, blocks, rank_missing_last
 from lreid.utils.identities import JUNK, UNKNOWN, Labels, as_names, comparable, usable
 
 
@@ -98,7 +97,7 @@ def evaluate_single_shot(
         valid = usable(query[chunk][rows], gallery[columns])
         rows, columns = rows[valid], columns[valid]
         block_scores = score(chunk)  # (B, G)
-        unfound_last(block_scores, rows, columns)
+        rank_missing_last(block_scores, rows, columns)
         scores = block_scores.cpu().numpy()
         for lot in lots:
             queries, own_image = _lowest(rows, columns, lot)  # (V,) queries with a match, and the match drawn for each

@@ -14,9 +14,8 @@ import numpy as np
 import torch
 
 from lreid.errors import ArgumentError, InputError
-from lreid.retrieval.index import Search, unfound_last
 from lreid.retrieval.matches import SameIdentity, count_ahead
-from lreid.retrieval.scores import BlockScores, Metric, Scorer, blocks, scores_of
+from lreid.retrieval.scores import BlockScores, Metric, Scorer, Search, blocks, rank_missing_last, scores_of
 from lreid.utils.identities import JUNK, Labels, Outfits, comparable, usable
 
 if TYPE_CHECKING:
@@ -196,7 +195,7 @@ def _ranks(score: BlockScores, chunk: slice, matches: Pairs, filtered: Pairs, ju
     scores[:, junk] = -torch.inf
     scores[filtered] = -torch.inf
     if not exact:
-        unfound_last(scores, *matches)
+        rank_missing_last(scores, *matches)
     return count_ahead(scores, *matches, exact.scale if exact else None)
 
 

@@ -17,9 +17,9 @@ from PIL import Image
 
 from lreid.data.images import FORMATS, read_image
 from lreid.errors import InputError, NotConfirmed
-from lreid.gallery.faiss.faiss_store import FilePlace
-from lreid.gallery.faiss.gallery_file import stamp
+from lreid.gallery.faiss_store import FilePlace
 from lreid.gallery.findings import findings
+from lreid.gallery.gallery_file import stamp
 from lreid.gallery.image_list import SearchImage, columns, read_images
 from lreid.gallery.named_gallery import NamedGallery
 from lreid.gallery.store import place_of

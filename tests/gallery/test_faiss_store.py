@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lreid.errors import InputError
 from lreid.gallery import Filter, Gallery
-from lreid.gallery.faiss.index import measure_recall, new_index
+from lreid.gallery.shards import Shards
 
 faiss = pytest.importorskip("faiss")
 
@@ -57,14 +57,14 @@ def test_recall_is_what_a_loop_counts():
     gallery = Gallery.build(features, names(300), model="a1", kind="hnsw")
     assert gallery.about.recall == {1: 1.0, 10: 1.0}  # so small a graph is searched whole
     units = features / np.linalg.norm(features, axis=1, keepdims=True)
-    half = new_index("flat", units)
-    half.remove_ids(np.arange(0, 300, 2))  # an index that has lost every other image
+    half = Shards.build("flat", units, 1)
+    half.remove(np.arange(0, 300, 2))  # an index that has lost every other image
     sample = np.unique(np.linspace(0, 299, 256).astype(int))
     hits = 0
     for image in sample:
         order = [other for other in np.argsort(-(units @ units[image]), kind="stable") if other != image][:10]
         hits += sum(other % 2 for other in order)
-    assert measure_recall(half, units)[10] == pytest.approx(hits / (10 * len(sample)), abs=1e-3)
+    assert half.recall(units)[10] == pytest.approx(hits / (10 * len(sample)), abs=1e-3)
 
 
 @pytest.mark.parametrize("kind", ["flat", "hnsw"])
@@ -101,7 +101,7 @@ def test_shards_find_what_one_index_finds(tmp_path, kind):
 @pytest.mark.parametrize("few", [0, 4096])
 def test_a_filter_that_forbids_the_nearest_finds_the_others(kind, few, monkeypatch):
     """A graph or list alone would stop before it comes to them."""
-    monkeypatch.setattr("lreid.gallery.faiss.index.FEW", few)
+    monkeypatch.setattr("lreid.gallery.shards.EXACT_UP_TO", few)
     rng, count = np.random.default_rng(0), 10_000
     near = rng.random(count) < 0.9
     features = 0.2 * vectors(count) + np.where(near, 1, -1)[:, None] * np.eye(WIDTH, dtype=np.float32)[0]

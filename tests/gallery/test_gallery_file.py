@@ -15,9 +15,8 @@ from galleries import names, small, vectors
 from power_cuts import Disk
 
 from lreid.errors import InputError, NewerFormat, NotConfirmed, OutOfMemory
-from lreid.gallery import Gallery
-from lreid.gallery.faiss import gallery_file
-from lreid.gallery.faiss.faiss_store import FilePlace
+from lreid.gallery import Gallery, gallery_file
+from lreid.gallery.faiss_store import FilePlace
 from lreid.gallery.store import place_of
 from lreid.utils.files import leftovers
 
@@ -454,7 +453,7 @@ def test_a_part_that_is_no_array_is_damage(tmp_path):
 )
 def test_what_another_program_wrote_is_refused_as_such(tmp_path, monkeypatch, name, value, fault, message):
     with monkeypatch.context() as patch:
-        patch.setattr(f"lreid.gallery.faiss.gallery_file.{name}", value)
+        patch.setattr(f"lreid.gallery.gallery_file.{name}", value)
         small().save(tmp_path / "g")
     before = (tmp_path / "g").read_bytes()
     with pytest.raises(InputError, match=f"g: .*{message}") as caught:

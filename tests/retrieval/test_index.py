@@ -21,10 +21,10 @@ from lreid.retrieval import (
     evaluate_single_shot,
     open_set_rates,
 )
-from lreid.retrieval import index as module
-from lreid.retrieval.index import IndexScores, new_index
+from lreid.retrieval import scores as module
+from lreid.retrieval.faiss_library import new_index
 from lreid.retrieval.ranking import evaluate_scores
-from lreid.retrieval.scores import Scorer
+from lreid.retrieval.scores import IndexScores, Scorer
 
 faiss = pytest.importorskip("faiss")
 FLAT = FaissIndex()
@@ -110,7 +110,10 @@ def test_scores_of_an_index_with_whole_vectors_differ_by_rounding_alone(metric: 
         apart = (found - exact.gather(1, columns)).abs() / scorer.sizes(scorer.queries, columns)
         assert 0 < apart[there].max() < module.ROUNDING / 4
         scores = IndexScores(search, scorer.queries, 300, scorer)(slice(0, 40))
-        assert torch.equal(scores[scores > module.unfound(scores.dtype)], exact[scores > module.unfound(scores.dtype)])
+        assert torch.equal(
+            scores[scores > module.score_of_missing(scores.dtype)],
+            exact[scores > module.score_of_missing(scores.dtype)],
+        )
 
 
 class Lines:
@@ -142,9 +145,9 @@ def test_images_that_are_not_found_come_last_and_matches_behind_all_others() -> 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_match_that_is_not_found_is_behind_all_images_whatever_the_precision(dtype: torch.dtype) -> None:
-    scores = torch.full((1, 4), module.unfound(dtype), dtype=dtype)
+    scores = torch.full((1, 4), module.score_of_missing(dtype), dtype=dtype)
     scores[0, 0] = 1
-    module.unfound_last(scores, np.array([0]), np.array([1]))
+    module.rank_missing_last(scores, np.array([0]), np.array([1]))
     assert (scores[0, 1] < scores[0, [0, 2, 3]]).all()
 
 

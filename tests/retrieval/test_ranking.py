@@ -155,7 +155,7 @@ def test_both_ways_of_counting_agree(num_rows, num_columns, seed, levels, sort, 
     factors = torch.from_numpy(scale) if scaled else None
     tensor = torch.from_numpy(scores)
     with (
-        mock.patch.multiple(matches, SORT=sort, FEW=few, SAMPLED=sampled),  # every way of sorting
+        mock.patch.multiple(matches, SORT=sort, COPIED=few, SAMPLED=sampled),  # every way of sorting
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("error")

@@ -143,7 +143,7 @@ def test_a_failed_write_changes_nothing(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("lreid.gallery.faiss.gallery_file._write_content", full)
+        patch.setattr("lreid.gallery.gallery_file._write_content", full)
         assert client.post("/images?identity=anna", content=png(0)).status_code == 503
         assert client.request("DELETE", "/images", params={"path": min(before)}).status_code == 503
     assert rows(gallery) == before and [*(tmp_path / "people.gallery.images").iterdir()] == []

@@ -25,8 +25,7 @@ from lreid.config_keys import Config
 from lreid.data.csv_dataset import read_rows
 from lreid.data.images import read_image
 from lreid.errors import InputError
-from lreid.gallery import Gallery
-from lreid.gallery.faiss import gallery_file
+from lreid.gallery import Gallery, gallery_file
 from lreid.link.page import write_page
 from lreid.link.record import Record
 from lreid.zoo import read_card, read_safetensors

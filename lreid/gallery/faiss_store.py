@@ -9,17 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from lreid.errors import ArgumentError, InputError
-from lreid.gallery.faiss.gallery_file import (
-    COLUMNS,
-    Stamp,
-    read_gallery,
-    require_gallery,
-    stamp,
-    unchanged,
-    write_gallery,
-)
-from lreid.gallery.faiss.index import Shards, measure_recall
 from lreid.gallery.filters import EVERYTHING, Filter
+from lreid.gallery.gallery_file import COLUMNS, Stamp, read_gallery, require_gallery, stamp, unchanged, write_gallery
+from lreid.gallery.shards import Shards
 from lreid.gallery.store import About, Paths, Rows, require_keys
 from lreid.utils.files import leftovers, real_path, remove_leftovers, require_replaceable, second_name, sync_folder
 from lreid.utils.identities import UNKNOWN
@@ -50,7 +42,7 @@ class FaissStore:
     @property
     def width(self) -> int:
         """Length D of a feature."""
-        return self.index.d
+        return self.index.width
 
     def count(self, where: Filter) -> int:
         """Number of images that a filter allows."""
@@ -59,11 +51,10 @@ class FaissStore:
     @classmethod
     def build(cls, vectors: np.ndarray, labels: Rows, about: About) -> FaissStore:
         """Create a store of ``(N, D)`` rows; with ``about.whole=False``, the index is ``flat`` until :meth:`finish`."""
-        keys = np.arange(len(vectors))
-        index = Shards.build(about.kind if about.whole else "flat", vectors, keys, about.shards)
-        labels = Rows(keys, labels.ids, labels.cams, labels.times, labels.paths)
+        index = Shards.build(about.kind if about.whole else "flat", vectors, about.shards)
+        labels = replace(labels, keys=np.arange(len(vectors)))
         if about.whole:
-            about.recall = dict(EXACT) if about.kind == "flat" else measure_recall(index, vectors)
+            about.recall = dict(EXACT) if about.kind == "flat" else index.recall(vectors)
         return cls(index, labels, about, len(vectors))
 
     def add(self, vectors: np.ndarray, labels: Rows) -> None:
@@ -72,8 +63,7 @@ class FaissStore:
         keys = self.next_key + np.arange(len(vectors))
         self.index.add(vectors, keys)
         self.next_key += len(vectors)
-        new = Rows(keys, labels.ids, labels.cams, labels.times, labels.paths)
-        columns = zip(vars(self.everything).values(), vars(new).values(), strict=True)
+        columns = zip(vars(self.everything).values(), vars(replace(labels, keys=keys)).values(), strict=True)
         self.everything = Rows(*(np.concatenate(pair) for pair in columns))
         if self._by_path:
             self._by_path.update(zip(labels.paths, keys.tolist(), strict=True))
@@ -81,9 +71,8 @@ class FaissStore:
     def remove(self, keys: np.ndarray) -> None:
         """Delete rows; their keys are not reused."""
         self._check_writable()
-        drop = np.isin(self.everything.keys, keys)
-        self.index.remove(self.everything.keys, drop)
-        self.everything = self.everything[~drop]
+        self.index.remove(keys)
+        self.everything = self.everything[~np.isin(self.everything.keys, keys)]
         self._by_path = {}
 
     def keys_of(self, paths: Paths) -> np.ndarray:
@@ -99,7 +88,7 @@ class FaissStore:
     def vectors(self, keys: np.ndarray) -> np.ndarray:
         """Return the features of images, in the precision of the index."""
         require_keys(keys, self.everything.keys)  # for a missing key, faiss would return the vector of another image
-        return self.index.vectors(self.everything.keys, keys)
+        return self.index.vectors(keys)
 
     def nearest(self, vectors: np.ndarray, k: int, where: Filter) -> tuple[np.ndarray, Rows]:
         """Return the best images that a filter allows; the kind of index determines whether the search is exact."""
@@ -162,7 +151,7 @@ class FaissStore:
         """Read the file that :meth:`save` wrote.
 
         Raises:
-            InputError: see :func:`lreid.gallery.faiss.gallery_file.read_gallery`.
+            InputError: see :func:`lreid.gallery.gallery_file.read_gallery`.
         """
         indexes, header, arrays, seen = read_gallery(path, memory_map)
         columns = {name: arrays[name] for name in COLUMNS}

@@ -17,8 +17,8 @@ from typing import IO, Any
 import numpy as np
 
 from lreid.errors import InputError, raise_if_out_of_memory
-from lreid.gallery.faiss.index import keys_in, require_kind
-from lreid.retrieval.faiss_module import KINDS, import_faiss
+from lreid.gallery.shards import keys_in, require_kind
+from lreid.retrieval.faiss_library import KINDS, import_faiss
 from lreid.utils.files import finish, hold, make_folder, remove_leftovers, require_replaceable, unfinished
 from lreid.utils.reading import misfit, raise_if_unreadable, require_not_newer, require_regular
 

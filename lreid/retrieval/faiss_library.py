@@ -1,4 +1,4 @@
-"""Load the faiss package, build its indexes, shorten its error messages and use its GPUs."""
+"""The faiss library: create indexes, and copy them to GPUs. Evaluations and galleries search with the same indexes."""
 
 import re
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from lreid.utils.extras import Extra
 
 KINDS = ("flat", "hnsw", "ivfpq")
 IVFPQ_LEAST = 39 * 256  # faiss asks for 39 training vectors for each of the 256 codes
-MOST_ON_GPU = 2048  # maximum number of images that a GPU finds per query (GpuIndex.cu of faiss)
+MOST_ON_GPU = 2048  # maximum number of images that a GPU returns per query (GpuIndex.cu of faiss)
 # faiss multiplies by BLAS if the queries have at least this many numbers together. The limit of faiss 1.15 is 128,000,
 # which makes a search with 50 queries of 512 numbers ten times slower.
 BLAS_FROM = 4096
@@ -23,9 +23,6 @@ def import_faiss(extra: str = "cpu") -> Any:
 
     Args:
         extra: the extra to install if faiss is missing, ``cpu`` or ``gpu``; both contain the same module.
-
-    Raises:
-        InputError: faiss is not installed.
     """
     faiss = Extra("faiss", extra).load()
     if faiss.cvar.distance_compute_blas_threshold > BLAS_FROM:
@@ -47,39 +44,22 @@ def new_index(name: str, vectors: np.ndarray, *, euclidean: bool = False) -> Any
             every 4 numbers. Any other name is a string for faiss's ``index_factory``, followed by a semicolon and
             search parameters if needed, such as ``IVF256,Flat;nprobe=16``.
         vectors: ``(N, D)`` float32 vectors that the caller will add to the index.
-        euclidean: whether scores are squared Euclidean distances.
+        euclidean: whether scores are squared Euclidean distances; otherwise they are dot products.
 
     Raises:
         ArgumentError: faiss has no such index, or has too few vectors to train it.
     """
     faiss = import_faiss()
     count, width = vectors.shape
-    metric = faiss.METRIC_L2 if euclidean else faiss.METRIC_INNER_PRODUCT
-    if name == "flat":
-        return faiss.IndexFlatL2(width) if euclidean else faiss.IndexFlatIP(width)
-    if name == "hnsw":
-        graph = faiss.IndexHNSWFlat(width, 32, metric)
-        graph.hnsw.efConstruction, graph.hnsw.efSearch = 64, 128
-        return graph
-    if name == "ivfpq":
-        if count < IVFPQ_LEAST:
-            raise ArgumentError(
-                "index", f"is 'ivfpq', but ivfpq needs {IVFPQ_LEAST} images or more for training, got {count}; use flat"
-            )
-        lists = min(int(4 * count**0.5), count // 39)
-        codes = next(codes for codes in range(max(1, width // 4), 0, -1) if width % codes == 0)
-        index = faiss.index_factory(width, f"IVF{lists},PQ{codes}np", metric)  # np: no polysemous training, see _parts
-        for clustering in (index.cp, index.pq.cp):
-            clustering.max_points_per_centroid = 64  # instead of the default 256: takes a quarter of the time
-        index.train(vectors)
-        index.nprobe = 32
-        return index
-    factory, _, parameters = name.partition(";")
+    factory, _, parameters = _recipe(name, count, width).partition(";")
     try:
-        index = faiss.index_factory(width, factory, metric)
-        for part in _parts(index):
-            if hasattr(part, "do_polysemous_training"):
+        index = faiss.index_factory(width, factory, faiss.METRIC_L2 if euclidean else faiss.METRIC_INNER_PRODUCT)
+        for part in _nested(index):
+            if hasattr(part, "do_polysemous_training"):  # takes a minute, for a filter that is rarely used
                 part.do_polysemous_training = False
+        if name == "ivfpq":
+            for clustering in (index.cp, index.pq.cp):
+                clustering.max_points_per_centroid = 64  # instead of the default 256: takes a quarter of the time
         if parameters:
             faiss.ParameterSpace().set_index_parameters(index, parameters)
         index.train(vectors)
@@ -93,30 +73,48 @@ def new_index(name: str, vectors: np.ndarray, *, euclidean: bool = False) -> Any
     return index
 
 
-def _parts(index: Any) -> Iterator[Any]:
-    """Iterate over an index and the indexes inside it, to turn off the polysemous training of each.
+def _recipe(name: str, count: int, width: int) -> str:
+    """Return the ``index_factory`` string and the search parameters of a kind; other names are such strings."""
+    if name == "flat":
+        return "Flat"
+    if name == "hnsw":
+        return "HNSW32,Flat;efConstruction=64,efSearch=128"
+    if name != "ivfpq":
+        return name
+    if count < IVFPQ_LEAST:
+        raise ArgumentError(
+            "index", f"is 'ivfpq', but ivfpq needs {IVFPQ_LEAST} images or more for training, got {count}; use flat"
+        )
+    lists = min(int(4 * count**0.5), count // 39)
+    codes = next(codes for codes in range(max(1, width // 4), 0, -1) if width % codes == 0)
+    return f"IVF{lists},PQ{codes}np;nprobe=32"
 
-    Polysemous training sorts the codes of a product quantiser for a rarely used filter and always takes a minute.
-    """
+
+def _nested(index: Any) -> Iterator[Any]:
+    """Iterate over an index and the indexes inside it."""
     yield index
     for name in ("index", "base_index", "storage"):
         if getattr(index, name, None) is not None:
-            yield from _parts(import_faiss().downcast_index(getattr(index, name)))
+            yield from _nested(import_faiss().downcast_index(getattr(index, name)))
 
 
-def gpus_of(device: str) -> list[int]:
-    """Return the numbers of the GPUs on which faiss will search.
+def best_of(scores: np.ndarray, rows: np.ndarray, k: int, *, euclidean: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """Merge results ``(Q, n)`` of several indexes into the best ``k``; missing results, with row -1, come last."""
+    distances = np.where(rows >= 0, scores if euclidean else -scores, np.inf)
+    best = np.argsort(distances, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(scores, best, 1), np.take_along_axis(rows, best, 1)
+
+
+def gpus_of(device: str, argument: str) -> list[int]:
+    """Return the numbers of the GPUs on which faiss will search; an empty list means the CPU.
 
     Args:
         device: ``cpu`` for no GPU, ``cuda`` for all GPUs that faiss sees, ``cuda:1`` for GPU 1, or ``auto`` for torch's
             current GPU if faiss sees it, and otherwise no GPU.
-
-    Returns:
-        Numbers of the GPUs; an empty list means the CPU.
+        argument: name of the argument in error messages.
 
     Raises:
-        ArgumentError: ``device`` is invalid, or names a GPU that faiss does not see. The message names the argument
-            ``index_device``.
+        ArgumentError: ``device`` is invalid, or names a GPU that faiss does not see.
     """
     count = import_faiss("gpu" if device.startswith("cuda") else "cpu").get_num_gpus()
     if device == "auto":
@@ -127,31 +125,23 @@ def gpus_of(device: str) -> list[int]:
     if device == "cpu":
         return []
     if not re.fullmatch(r"cuda(:\d+)?", device):
-        raise ArgumentError("index_device", f"is {device!r}; use auto, cpu, cuda or cuda:1")
+        raise ArgumentError(argument, f"is {device!r}; use auto, cpu, cuda or cuda:1")
     if device == "cuda" and count:
         return list(range(count))
     gpu = int(device[5:] or 0)
-    require_gpu(gpu, "index_device")
-    return [gpu]
-
-
-def require_gpu(gpu: int, argument: str) -> None:
-    """Refuse a GPU that faiss does not see.
-
-    Raises:
-        ArgumentError: faiss does not see the GPU. The message names ``argument``.
-    """
-    count = import_faiss("gpu").get_num_gpus()
     if gpu >= count:
         fault = f"is GPU {gpu}, but faiss sees {count} GPUs" if count else "is a GPU, but faiss sees none"
         raise ArgumentError(argument, f"{fault}; install lreid[gpu] on a machine that has it, or use cpu")
+    return [gpu]
 
 
-def copies_on_gpu(indexes: list[Any], gpus: list[int], argument: str, *, float16: bool = False) -> list[Any]:
-    """Copy indexes to the memory of GPUs; if there are more indexes than GPUs, a GPU gets several indexes.
+def copies_on_gpus(indexes: list[Any], gpus: list[int], argument: str, *, float16: bool = False) -> list[Any]:
+    """Copy indexes to the memory of GPUs in turn; a single index is divided among all GPUs.
+
+    A GPU ignores the selector of a search (``GpuIndexFlat.cu``, ``GpuIndexIVF.cu``), and has no graphs.
 
     Args:
-        argument: name of the argument that error messages refer to.
+        argument: name of the argument in error messages.
         float16: whether to store vectors and lookup tables in 16 bits, which halves the memory and keeps three digits.
             Float32 lookup tables that exceed a GPU's shared memory are stored in 16 bits in any case.
 
@@ -159,14 +149,24 @@ def copies_on_gpu(indexes: list[Any], gpus: list[int], argument: str, *, float16
         ArgumentError: faiss does not support the index on GPUs, or a GPU has too little memory.
     """
     faiss = import_faiss()
+    supported = (faiss.IndexFlat, faiss.IndexIVFFlat, faiss.IndexIVFPQ, faiss.IndexIVFScalarQuantizer)
+    for index in indexes:
+        inner = faiss.downcast_index(index.index) if isinstance(index, faiss.IndexIDMap) else index
+        if not isinstance(inner, supported):
+            name = type(inner).__name__
+            raise ArgumentError(
+                argument, f"is a GPU, but {name} runs only on the CPU; use cpu, or a flat or ivfpq index"
+            )
+    options = faiss.GpuMultipleClonerOptions()
+    options.shard, options.useFloat16 = True, float16 or any(map(_has_large_tables, indexes))
     resources = {gpu: faiss.StandardGpuResources() for gpu in gpus}  # one per GPU, because each reserves up to 1.5 GB
-    options = faiss.GpuClonerOptions()
-    options.useFloat16 = float16 or any(map(_has_large_tables, indexes))
     try:
+        if len(gpus) > 1 and len(indexes) == 1:
+            return [faiss.index_cpu_to_gpu_multiple_py([*resources.values()], indexes[0], options, gpus)]
+        turns = [gpus[number % len(gpus)] for number in range(len(indexes))]
         return [
             faiss.index_cpu_to_gpu(resources[gpu], gpu, index, options)
-            for number, index in enumerate(indexes)
-            for gpu in [gpus[number % len(gpus)]]
+            for gpu, index in zip(turns, indexes, strict=True)
         ]
     except RuntimeError as error:  # GPUs do not support this length of codes, or have too little memory
         raise ArgumentError(argument, f"is a GPU, to which faiss cannot copy the index: {reason_of(error)}") from None
@@ -176,19 +176,3 @@ def _has_large_tables(index: Any) -> bool:
     """Whether the float32 lookup tables of an index are larger than ``TABLE_BYTES``."""
     codes = getattr(index, "pq", None)
     return codes is not None and 4 * codes.M * codes.ksub > TABLE_BYTES
-
-
-def sharded_on_gpus(index: Any, gpus: list[int], argument: str, *, float16: bool = False) -> Any:
-    """Copy an index to several GPUs, each with a part of the images, with the arguments of :func:`copies_on_gpu`.
-
-    Raises:
-        ArgumentError: faiss does not support the index on GPUs, or a GPU has too little memory.
-    """
-    faiss = import_faiss()
-    options = faiss.GpuMultipleClonerOptions()
-    options.shard, options.useFloat16 = True, float16 or _has_large_tables(index)
-    try:
-        resources = [faiss.StandardGpuResources() for _ in gpus]
-        return faiss.index_cpu_to_gpu_multiple_py(resources, index, options, gpus)
-    except RuntimeError as error:
-        raise ArgumentError(argument, f"is a GPU, to which faiss cannot copy the index: {reason_of(error)}") from None

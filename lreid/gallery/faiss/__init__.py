@@ -1,1 +1,0 @@
-"""Galleries that run in this process and are stored in faiss files."""
