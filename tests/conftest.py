@@ -47,6 +47,20 @@ def run_tool(monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
 
 
 @pytest.fixture
+def run_lreid() -> Callable[..., int]:
+    """Run a command of lreid within this process, and return its exit status."""
+    from lreid.apps.cli import run_command
+
+    def call(command: str, *words: str) -> int:
+        try:
+            return run_command(command, words, prog=f"lreid {command}")
+        except SystemExit as end:
+            return end.code
+
+    return call
+
+
+@pytest.fixture
 def make_images() -> MakeImages:
     """Writes one small image for every name into a folder, which is made."""
 

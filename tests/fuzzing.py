@@ -5,17 +5,13 @@ import hashlib
 import io
 import os
 import random
-import runpy
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
-import pytest
 from hypothesis import HealthCheck, settings
 
-TOOLS = Path(__file__).resolve().parents[1] / "tools"
+from lreid.apps.cli import run_command
 
 # LREID_FUZZ_EXAMPLES=3000 pytest tests/fuzz looks longer, at other examples.
 EXAMPLES = int(os.environ.get("LREID_FUZZ_EXAMPLES", "0"))
@@ -77,16 +73,14 @@ def corrupted_bytes(content: bytes, rng: random.Random) -> bytes:
 
 
 def run(name: str, *arguments: str | Path) -> tuple[int, str]:
-    """Runs a tool within this process: exit status, and what it wrote to standard error."""
+    """Run a command of lreid within this process; return its exit status and what it wrote to standard error."""
     err = io.StringIO()
-    with (
-        mock.patch.object(sys, "argv", [name, *map(str, arguments)]),
-        contextlib.redirect_stdout(io.StringIO()),
-        contextlib.redirect_stderr(err),
-        pytest.raises(SystemExit) as end,
-    ):
-        runpy.run_path(str(TOOLS / name), run_name="__main__")
-    return end.value.code, err.getvalue()
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(err):
+        try:
+            status = run_command(name, [*map(str, arguments)], prog=f"lreid {name}")
+        except SystemExit as end:
+            status = int(end.code or 0)
+    return status, err.getvalue()
 
 
 def assert_refused(name: str, *arguments: str | Path, named: str | Path = "", maybe: bool = False) -> str:
@@ -95,7 +89,7 @@ def assert_refused(name: str, *arguments: str | Path, named: str | Path = "", ma
     if maybe and status == 0:
         return ""
     assert status == 2, err
-    assert err.startswith(f"{name}: ") and err.count("\n") == 1 and err[:-1].isprintable(), err
+    assert err.startswith(f"lreid {name}: ") and err.count("\n") == 1 and err[:-1].isprintable(), err
     assert str(named) in err, err
     return err
 

@@ -117,7 +117,7 @@ def outcome(checkout: Path, out: Path, tiny: Path, method: str, keys: list[str])
     keys = [*SMALL_OF_METHOD.get(method, []), *keys]
     if not (out / "report.html").exists():
         shutil.rmtree(out, ignore_errors=True)
-        call(checkout, "train.py", "--config", tiny, "--config", file, "--out", out, *keys)
+        call(checkout, "train", "--config", tiny, "--config", file, "--out", out, *keys)
     results = json.loads((out / "results.json").read_text())
     figures: dict[str, Any] = {key: value for key, value in results.items() if key not in LEFT_OUT}
     for file in sorted((out / "checkpoints").glob("task-*.pt")):
@@ -131,16 +131,16 @@ def tools(runs: Path, checkout: Path) -> dict[str, Any]:
     out, run = runs / "tools", runs / "dwopp"
     shutil.rmtree(out, ignore_errors=True)
     images = out / "images"
-    call(checkout, "test.py", "--checkpoint", run, "--out", out / "test", "--rerank", "--expand", "--cross-model")
-    call(checkout, "test.py", "--checkpoint", run, "--out", out / "adapted", "--adapt-norm", "features")
+    call(checkout, "test", "--checkpoint", run, "--out", out / "test", "--rerank", "--expand", "--cross-model")
+    call(checkout, "test", "--checkpoint", run, "--out", out / "adapted", "--adapt-norm", "features")
     images.mkdir(parents=True)
     for number, file in enumerate(sorted((checkout / "docs").glob("*.jpg")) * 2):
         (images / f"person{number}").mkdir()
         shutil.copy(file, images / f"person{number}" / f"{number}.jpg")
     gallery, checkpoint = out / "people.gallery", run / "checkpoints" / "task-04.pt"
-    call(checkout, "search.py", "build", gallery, images, "--checkpoint", checkpoint)
-    call(checkout, "search.py", "query", gallery, images, "--out", out / "matches")
-    table = call(checkout, "report.py", run, runs / "dwpp", "--format", "csv")
+    call(checkout, "search", "build", gallery, images, "--checkpoint", checkpoint)
+    call(checkout, "search", "query", gallery, images, "--out", out / "matches")
+    table = call(checkout, "report", run, runs / "dwpp", "--format", "csv")
     return {
         "test": json.loads((out / "test" / "test.json").read_text()),
         "adapted": json.loads((out / "adapted" / "test.json").read_text()),
@@ -149,9 +149,9 @@ def tools(runs: Path, checkout: Path) -> dict[str, Any]:
     }
 
 
-def call(checkout: Path, tool: str, *words: object) -> str:
+def call(checkout: Path, name: str, *words: object) -> str:
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(checkout)}
-    command = [sys.executable, str(checkout / "tools" / tool), *map(str, words)]
+    command = [sys.executable, "-m", "lreid", name, *map(str, words)]
     done = subprocess.run(command, cwd=checkout, env=environment, text=True, capture_output=True)
     if done.returncode:
         sys.exit(f"{' '.join(command)}\nended with {done.returncode}: {done.stderr.strip() or done.stdout[-2000:]}")

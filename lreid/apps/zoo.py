@@ -13,19 +13,10 @@ weights. LREID_ZOO_MIRROR is an address from which lreid first tries to download
 """
 
 import argparse
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
 
 from lreid.apps.console import option
 from lreid.errors import InputError
-
-if TYPE_CHECKING:
-    from lreid.zoo.card import Card
-    from lreid.zoo.hosted import Published
-
-RECOMMENDED = {"people": 0, "vehicles": 1}  # lreid's most accurate models, which are listed first, in this order
-Entry = TypeVar("Entry", "Card", "Published")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,10 +78,11 @@ def run(args: argparse.Namespace) -> None:
 def _list(args: argparse.Namespace) -> None:
     from lreid.zoo import PREFIX
     from lreid.zoo.card import cards
-    from lreid.zoo.catalogue import published_table, table
+    from lreid.zoo.catalogue import RECOMMENDED, filter_entries, published_table, table
     from lreid.zoo.hosted import IMAGENET_TERMS, published
 
-    ours, others = chosen(cards(), args.subject, args.licence), chosen(published().values(), args.subject, args.licence)
+    ours = filter_entries(cards(), args.subject, args.licence)
+    others = filter_entries(published().values(), args.subject, args.licence)
     if ours:
         print(f"{table(ours)}\n\nmAP / Rank-1 in per cent, means over galleries")
         if (best := ours[0]).name in RECOMMENDED:
@@ -103,36 +95,6 @@ def _list(args: argparse.Namespace) -> None:
         raise InputError(
             f"--for {args.subject}, --license {args.licence}: no model of the zoo matches; remove one of the options"
         )
-
-
-def chosen(entries: Iterable[Entry], subject: str | None, licence: str | None) -> list[Entry]:
-    """Return the entries for a subject and a licence, recommended entries first.
-
-    Args:
-        subject: ``people`` or ``vehicles``, both without models that are only initial weights. None means all entries.
-        licence: ``permissive`` for models under MIT, Apache or BSD whose training images are not limited to research;
-            None means all entries.
-    """
-    matching = [
-        each
-        for each in entries
-        if (subject is None or (not each.start_only and subject_of(each) == subject))
-        and (licence is None or _is_permissive(each))
-    ]
-    return sorted(matching, key=lambda each: (each.name not in RECOMMENDED, RECOMMENDED.get(each.name, 0)))
-
-
-def subject_of(entry: "Card | Published") -> str:
-    """Return what a model re-identifies, people or vehicles, judged by its training data."""
-    data = (entry.data if isinstance(entry, Published) else f"{entry.benchmark} {entry.trained_on}").lower()
-    if isinstance(entry, Card) and "vehicle" not in entry.benchmark:
-        return "people"
-    return "vehicles" if any(word in data for word in ("vehicle", "veri", "vehicleid", "cars")) else "people"
-
-
-def _is_permissive(entry: "Card | Published") -> bool:
-    restricted = isinstance(entry, Published) and (entry.imagenet or bool(entry.terms))
-    return entry.licence.startswith(("MIT", "Apache", "BSD")) and not restricted
 
 
 def _show(args: argparse.Namespace) -> None:

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from jinja2 import Template
 from tabulate import tabulate
@@ -11,6 +11,8 @@ from tabulate import tabulate
 from lreid.zoo.card import Card
 from lreid.zoo.hosted import IMAGENET_TERMS, Published
 
+RECOMMENDED = {"people": 0, "vehicles": 1}  # lreid's most accurate models, which are listed first, in this order
+Entry = TypeVar("Entry", Card, Published)
 _TEMPLATE = Template(
     Path(__file__).with_suffix(".md").read_text(encoding="utf-8"),
     trim_blocks=True,
@@ -217,3 +219,33 @@ def _input(entry: Card | Published) -> str:
 
 def _numbers(values: Sequence[float]) -> str:
     return " ".join(f"{value:g}" for value in values)
+
+
+def filter_entries(entries: Iterable[Entry], subject: str | None, licence: str | None) -> list[Entry]:
+    """Return the entries for a subject and a licence, recommended entries first.
+
+    Args:
+        subject: ``people`` or ``vehicles``, both without models that are only initial weights. None means all entries.
+        licence: ``permissive`` for models under MIT, Apache or BSD whose training images are not limited to research;
+            None means all entries.
+    """
+    matching = [
+        each
+        for each in entries
+        if (subject is None or (not each.start_only and _subject_of(each) == subject))
+        and (licence is None or _is_permissive(each))
+    ]
+    return sorted(matching, key=lambda each: (each.name not in RECOMMENDED, RECOMMENDED.get(each.name, 0)))
+
+
+def _subject_of(entry: Card | Published) -> str:
+    """Whether a model re-identifies people or vehicles, judged by its training data."""
+    data = (entry.data if isinstance(entry, Published) else f"{entry.benchmark} {entry.trained_on}").lower()
+    if isinstance(entry, Card) and "vehicle" not in entry.benchmark:
+        return "people"
+    return "vehicles" if any(word in data for word in ("vehicle", "veri", "vehicleid", "cars")) else "people"
+
+
+def _is_permissive(entry: Card | Published) -> bool:
+    restricted = isinstance(entry, Published) and (entry.imagenet or bool(entry.terms))
+    return entry.licence.startswith(("MIT", "Apache", "BSD")) and not restricted

@@ -18,6 +18,8 @@ train . --from nope
 test
 test --query .
 test --checkpoint no.pt
+test --checkpoint EVAL.AP trapezoidal
+test --checkpoint zoo:people --query . --gallery . --csv no.csv
 test --checkpoint zoo:nope
 test --checkpoint zoo:people EVAL.NOPE 1
 test --checkpoint zoo:people --query . --gallery nofolder

@@ -1,6 +1,7 @@
 """Testing checkpoints: rows, matrices, notes and page, against the pieces they are made of."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -317,3 +318,15 @@ def test_bad_input_leaves_no_file(run: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="0001_c1.jpg: image cannot be decoded"):
         score_checkpoints([checkpoint], tmp_path / "out", images=(tmp_path / "q", tmp_path / "q"))
     assert not (tmp_path / "out").exists()
+
+
+def test_keys_may_follow_the_checkpoint(
+    run_in_world: Callable[..., int], world: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = "--checkpoint model.pt EVAL.AP trapezoidal --query q --gallery g --out out EVAL.FLIP True"
+    assert run_in_world("test", *words.split()) == 0
+    printed = capsys.readouterr().out
+    results = json.loads((world / "out" / "test.json").read_text())
+    assert results["ap"] == "trapezoidal" and list(results["checkpoints"]) == ["model"]
+    assert "trapezoidal AP" in printed and f"{results['rows'][0]['mAP']:.1f}" in printed
+    assert (world / "out" / "ranked.html").exists()

@@ -8,6 +8,7 @@ import itertools
 import json
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import torch
 import yaml
 from PIL import Image
 from tiny import tiny_config
+from zoo_entries import write_entry
 
 import lreid
 from lreid import zoo
@@ -28,7 +30,7 @@ from lreid.loading import model_config, read_checkpoint
 from lreid.models.fingerprint import fingerprint
 from lreid.results import METRICS
 from lreid.training.run import train
-from lreid.zoo.catalogue import IMAGENET_TERMS, describe
+from lreid.zoo.catalogue import IMAGENET_TERMS, describe, markdown_page
 
 SHORT = {"TRAIN.EPOCHS": 1, "DEVICE": "cpu"}
 SHARED = TestSets()  # for images that several models are measured on
@@ -327,3 +329,41 @@ def test_what_the_hub_refuses_is_one_line(run: Path, tmp_path: Path, monkeypatch
         InputError, match=r"^--hub me/mine: the entry cannot be uploaded \(403 Forbidden\); it is stored in "
     ):
         zoo_command(publish_arguments(run, tmp_path / "zoo", "me/mine"))
+
+
+def test_list_show_download_and_page(
+    run_in_world: Callable[..., int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_in_world("zoo", "list") == 0
+    assert "dwopp-synthetic-10" in capsys.readouterr().out
+    for subject, first, absent in (("people", "people", "vehicles"), ("vehicles", "vehicles", "people")):
+        assert run_in_world("zoo", "list", "--for", subject, "--license", "permissive") == 0
+        names = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.strip()]
+        assert names[2] == first and absent not in names
+        assert not set(names) & zoo.published().keys()  # all were trained on images for research only
+    assert run_in_world("zoo", "list", "--for", "vehicles") == 0
+    assert {"fastreid-sbs-r50-ibn-veri"} <= {line.split()[0] for line in capsys.readouterr().out.splitlines() if line}
+    assert run_in_world("zoo", "show", "zoo:dwopp-synthetic-10") == 0
+    assert zoo.find("dwopp-synthetic-10").sha256 in capsys.readouterr().out
+    assert run_in_world("zoo", "download", "dwopp-synthetic-10") == 0
+    assert Path(capsys.readouterr().out.strip()) == zoo.find("dwopp-synthetic-10").file.with_suffix(".safetensors")
+    assert run_in_world("zoo", "page", "--out", str(tmp_path / "zoo.md")) == 0
+    assert (tmp_path / "zoo.md").read_text(encoding="utf-8") == markdown_page(
+        zoo.cards(), list(zoo.published().values())
+    )
+
+
+def test_commands_accept_the_name_of_an_entry(
+    run_in_world: Callable[..., int], world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LREID_ZOO_CARDS", str(tmp_path))
+    write_entry(tmp_path, "mine")
+    assert run_in_world("test", "--checkpoint", "zoo:mine", "--query", "q", "--gallery", "g") == 0
+    results = json.loads((world / "mine-test" / f"{world.name}-g" / "test.json").read_text())
+    assert results["checkpoints"] == {"zoo:mine": "zoo:mine"}
+
+    gallery = str(tmp_path / "people.gallery")
+    assert run_in_world("search", "build", gallery, "g", "--checkpoint", "zoo:mine") == 0
+    picture = str(next((world / "q").iterdir()))
+    assert run_in_world("search", "query", gallery, picture, "--out", str(tmp_path / "matches")) == 0
+    assert json.loads((tmp_path / "matches" / "matches.json").read_text())["queries"][0]["matches"]

@@ -1,4 +1,4 @@
-"""The pages, and a way to call a tool as they tell people to."""
+"""The pages, and a function that runs a command of a page."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,14 +15,17 @@ def pages(repository: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def typed(run_tool: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
-    """What ``python tools/NAME …`` prints."""
+def typed(
+    run_tool: Callable[..., int], run_lreid: Callable[..., int], capsys: pytest.CaptureFixture[str]
+) -> Callable[..., str]:
+    """Return what ``tools/NAME …`` or ``lreid NAME …`` prints."""
 
     def call(tool: str, *arguments: str) -> str:
         capsys.readouterr()
-        status = run_tool(tool.removeprefix("tools/"), *arguments)
-        said = capsys.readouterr()
-        assert status == 0, said.err
-        return said.out
+        run = run_lreid if tool.startswith("lreid ") else run_tool
+        status = run(tool.removeprefix("lreid ").removeprefix("tools/"), *arguments)
+        printed = capsys.readouterr()
+        assert not status, printed.err
+        return printed.out
 
     return call

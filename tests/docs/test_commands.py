@@ -16,26 +16,18 @@ from lreid.config import check_values
 from lreid.training.run_config import load_run_config
 
 COMMAND = re.compile(r"(tools/\w+\.py|\blreid (?:train|test|search|report|sweep|data|zoo|export)\b)([^`\n#…]*)")
-WITH_COMMANDS = ("tools/search.py", "tools/zoo.py", "tools/datasets.py", "tools/bench_train.py")
+WITH_COMMANDS = ("lreid search", "lreid zoo", "lreid data", "tools/bench_train.py")
 
 
 def commands(text: str) -> list[tuple[str, list[str]]]:
-    """Tools and their arguments, wherever a page has them; a backslash at the end of a line goes on.
-
-    ``lreid NAME`` counts as the tool that does the same.
-    """
+    """Tools and commands of lreid with their arguments, wherever a page has them; a backslash continues a line."""
     found = COMMAND.findall(re.sub(r"\\\n\s*", "", text))
-    names = [re.sub("^lreid (.*)", r"tools/\1.py", tool).replace("/data.", "/datasets.") for tool, _ in found]
-    return [
-        (name, shlex.split(rest.replace("'", " ")))
-        for name, (_, rest) in zip(names, found, strict=True)
-        if "--" in rest
-    ]
+    return [(name, shlex.split(rest.replace("'", " "))) for name, rest in found if "--" in rest]
 
 
 def test_commands_are_found_in_both_forms() -> None:
     page = "`python tools/test.py --rerank`, `lreid data check --root there`, lreid sweeps --no; lreid train is all"
-    assert commands(page) == [("tools/test.py", ["--rerank"]), ("tools/datasets.py", ["check", "--root", "there"])]
+    assert commands(page) == [("tools/test.py", ["--rerank"]), ("lreid data", ["check", "--root", "there"])]
 
 
 def blocks(page: str, language: str) -> list[str]:
@@ -137,8 +129,8 @@ def test_the_steps_for_a_list_run_on_an_example(
     Path("shop", "shop.csv").write_text("\n".join(rows), encoding="utf-8")
     (block,) = blocks(steps, "")
     checking, training = (line.split()[1:] for line in block.replace("\\\n", "").splitlines())
-    assert "20 / 60" in typed("tools/datasets.py", *checking[1:])
-    typed("tools/train.py", *training[1:], "TRAIN.EPOCHS", "1", "INPUT.HEIGHT", "32", "INPUT.WIDTH", "16")
+    assert "20 / 60" in typed("lreid data", *checking[1:])
+    typed("lreid train", *training[1:], "TRAIN.EPOCHS", "1", "INPUT.HEIGHT", "32", "INPUT.WIDTH", "16")
     assert len(json.loads(Path("runs/shop/results.json").read_text())["tasks"]) == 5
     assert Path("runs/shop/report.html").exists()
     (own,) = re.findall(r"^    _BASE_.*\n(?:    \w.*\n)+", steps, re.M)

@@ -33,7 +33,7 @@ def evaluated(world: Path, file: Path) -> None:
     """Has a model tested, and asserts that what is no model writes nothing."""
     before = file_hashes(world)
     folders = ("--query", world / "q", "--gallery", world / "g", "--out", file.parent / "out")
-    assert_refused("test.py", "--checkpoint", file, *folders, named=file)
+    assert_refused("test", "--checkpoint", file, *folders, named=file)
     assert file_hashes(world) == before
     assert not (file.parent / "out").exists()
 
@@ -124,7 +124,7 @@ def resumed(out: Path) -> None:
     """Goes on with a run up to the first step, and asserts that all that was saved is as it was."""
     before = file_hashes(out / "checkpoints")
     with mock.patch.object(Trainer, "run", lambda self: None):
-        assert_refused("train.py", "--resume", "--out", out, named=out / "checkpoints")
+        assert_refused("train", "--resume", "--out", out, named=out / "checkpoints")
     assert file_hashes(out / "checkpoints") == before
 
 
@@ -191,7 +191,7 @@ def test_what_does_not_fit_the_run_is_told_by_its_parts(change: str, taken_up: P
     MISFITS[change](state)
     torch.save(state, last)
     before = file_hashes(last.parent)
-    assert_refused("train.py", "--resume", "--out", taken_up, named=last.parent)
+    assert_refused("train", "--resume", "--out", taken_up, named=last.parent)
     assert file_hashes(last.parent) == before
 
 

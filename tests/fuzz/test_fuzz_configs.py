@@ -27,7 +27,7 @@ def trained(folder: Path, *arguments: str, named: str | Path = "") -> str:
     tiny = [str(part) for pair in TINY.items() for part in pair]
     stop = InputError(f"far enough: {named}")
     with mock.patch.object(run, "evaluator_of", side_effect=stop):
-        told = assert_refused("train.py", "--out", folder / "out", *arguments[:2], *tiny, *arguments[2:], named=named)
+        told = assert_refused("train", "--out", folder / "out", *arguments[:2], *tiny, *arguments[2:], named=named)
     assert not (folder / "out").exists()
     return told
 

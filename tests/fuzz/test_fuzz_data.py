@@ -100,7 +100,7 @@ def searched(world: Path, folder: Path, name: str, content: bytes) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(inside)
     folders = ("--query", folder / "q", "--gallery", folder / "g", "--out", folder / "out")
-    assert_refused("test.py", "--checkpoint", world / "model.pt", *folders, named=query)
+    assert_refused("test", "--checkpoint", world / "model.pt", *folders, named=query)
     assert not (folder / "out").exists()
 
 
@@ -151,7 +151,7 @@ def test_lists_with_something_hostile(content: bytes | str, four_images: Path) -
     """The command reads no pixel; it names the domain where a fault is of the domain alone."""
     file = four_images / "index.csv"
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
-    assert_refused("datasets.py", "check", f"csv:{file}", named="index")
+    assert_refused("data", "check", f"csv:{file}", named="index")
 
 
 @pytest.mark.parametrize(
@@ -169,14 +169,14 @@ def test_lists_with_something_hostile(content: bytes | str, four_images: Path) -
 )
 def test_lists_that_are_only_odd(content: str, four_images: Path) -> None:
     (four_images / "index.csv").write_text(content)
-    assert assert_refused("datasets.py", "check", f"csv:{four_images / 'index.csv'}", maybe=True) == ""
+    assert assert_refused("data", "check", f"csv:{four_images / 'index.csv'}", maybe=True) == ""
 
 
 def test_a_path_that_cannot_be_is_named_in_training(four_images: Path) -> None:
     (four_images / "index.csv").write_text(HEAD + LINES + "e\0.png,1,1,train\n")
     keys = {"BENCHMARK.TRAIN": f"['csv:{four_images / 'index.csv'}']", "BENCHMARK.TASKS_PER_DATASET": 1}
     keys |= {"EPISODE.IDENTITIES": 1, "EPISODE.SUPPORT": 2}
-    assert_refused("train.py", "--out", four_images / "out", *as_arguments(keys), named="e .png")
+    assert_refused("train", "--out", four_images / "out", *as_arguments(keys), named="e .png")
 
 
 def zipped(names: dict[str, bytes], kind: int = zipfile.ZIP_DEFLATED) -> bytes:
@@ -217,7 +217,7 @@ def unpacked(folder: Path, content: bytes) -> None:
     """Has an archive unpacked, and asserts that nothing lies outside the folder of the data set."""
     archive = folder / "a.zip"
     archive.write_bytes(content)
-    assert_refused("datasets.py", "prepare", "cuhk01", "--root", folder / "root", "--archive", archive)
+    assert_refused("data", "prepare", "cuhk01", "--root", folder / "root", "--archive", archive)
     assert {path.name for path in folder.iterdir()} <= {"a.zip", "root"}
     assert all(path.startswith(str(folder / "root" / "cuhk01") + os.sep) for path in file_hashes(folder / "root"))
     assert not any(path.is_symlink() for path in folder.rglob("*"))

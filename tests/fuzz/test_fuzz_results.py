@@ -24,7 +24,7 @@ def report(folder: Path, content: str | bytes, *, maybe: bool = False) -> str:
     """Has the tool report on a ``results.json``."""
     file = folder / "results.json"
     file.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass"))
-    return assert_refused("report.py", folder, "--cost", named=file, maybe=maybe)
+    return assert_refused("report", folder, "--cost", named=file, maybe=maybe)
 
 
 @fuzz(25)
@@ -81,7 +81,7 @@ def test_results_are_text_and_no_code(results: dict[str, Any], tmp_path: Path) -
     hostile["loss_history"][0][PAYLOAD] = 1.0
     assert results_fault(hostile) is None
     (tmp_path / "results.json").write_text(json.dumps(hostile))
-    assert assert_refused("report.py", tmp_path, maybe=True) == ""
+    assert assert_refused("report", tmp_path, maybe=True) == ""
     page = (tmp_path / "report.html").read_text()
     assert PAYLOAD not in page and "&lt;script&gt;alert(1)" in page
 
@@ -108,8 +108,8 @@ def test_cards_of_any_kind(rng: random.Random, entry: tuple[Path, bytes]) -> Non
     if not card.with_suffix(".whole").exists():
         card.rename(card.with_suffix(".whole"))
     card.write_text(json.dumps(corrupted_value(json.loads(card.with_suffix(".whole").read_text()), rng)))
-    if not assert_refused("zoo.py", "show", card, named=card, maybe=True):
-        assert_refused("export.py", f"zoo:{card}", "--out", card.with_suffix(".none"), named=card.stem)
+    if not assert_refused("zoo", "show", card, named=card, maybe=True):
+        assert_refused("export", f"zoo:{card}", "--out", card.with_suffix(".none"), named=card.stem)
 
 
 def header(text: str, size: int | None = None) -> bytes:
@@ -134,7 +134,7 @@ def header(text: str, size: int | None = None) -> bytes:
 )
 def test_weights_with_hostile_headers(content: bytes, entry: tuple[Path, bytes], world: Path) -> None:
     write_weights(entry[0], content)
-    assert_refused("export.py", f"zoo:{entry[0]}", "--out", entry[0].parent / "x.onnx", named="mine")
+    assert_refused("export", f"zoo:{entry[0]}", "--out", entry[0].parent / "x.onnx", named="mine")
     weights = str(entry[0].with_suffix(".safetensors"))
-    assert_refused("train.py", "--out", entry[0].parent / "out", "MODEL.WEIGHTS", weights, named="mine")
+    assert_refused("train", "--out", entry[0].parent / "out", "MODEL.WEIGHTS", weights, named="mine")
     assert not (entry[0].parent / "out").exists()

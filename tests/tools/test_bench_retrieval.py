@@ -39,8 +39,10 @@ def test_true_neighbours_and_recall() -> None:
 
 
 @pytest.mark.parametrize("option", ["--repeats", "--threads", "--images", "--width", "--queries"])
-def test_bad_options_are_one_line(tool: Callable[..., int], capsys: pytest.CaptureFixture[str], option: str) -> None:
-    assert tool("bench_retrieval.py", "--index", option, "0") == 2
+def test_bad_options_are_one_line(
+    run_tool: Callable[..., int], capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    assert run_tool("bench_retrieval.py", "--index", option, "0") == 2
     assert f"bench_retrieval.py: {option} 0: must be at least 1" in capsys.readouterr().err
 
 

@@ -14,7 +14,7 @@ import pytest
     ],
 )
 def test_bad_input_is_one_line(
-    tool: Callable[..., int], capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+    run_tool: Callable[..., int], capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
-    assert tool("render", *arguments) == 2
+    assert run_tool("render", *arguments) == 2
     assert message in capsys.readouterr().err.splitlines()[-1]

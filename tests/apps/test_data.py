@@ -1,4 +1,4 @@
-"""The command line of data sets: what it prints and its exit status."""
+"""The command ``lreid data``: what it prints, and its exit status."""
 
 import io
 import zipfile
@@ -11,23 +11,23 @@ from lreid.apps.custom import plan
 
 
 @pytest.fixture
-def run(run_tool, tmp_path: Path, capsys):
-    """Runs the tool: exit status, standard output, standard error."""
+def run(run_lreid, tmp_path: Path, capsys):
+    """Run a command of ``lreid data``; return exit status, standard output and standard error."""
 
     def run(*arguments: str) -> tuple[int, str, str]:
         root = [] if arguments[0] == "from-tracks" else ["--root", str(tmp_path)]
-        return run_tool("datasets.py", *arguments, *root), *capsys.readouterr()
+        return run_lreid("data", *arguments, *root), *capsys.readouterr()
 
     return run
 
 
-def test_list_says_where_everything_is_expected(run, tmp_path: Path) -> None:
+def test_list_prints_expected_folders(run, tmp_path: Path) -> None:
     status, out, _ = run("list")
     assert status == 0
     assert f"viper: expected in {tmp_path / 'viper/VIPeR'}" in out
 
 
-def test_prepare_and_check(run, tmp_path: Path) -> None:
+def test_incomplete_data_set_has_status_2(run, tmp_path: Path) -> None:
     image = io.BytesIO()
     Image.new("RGB", (4, 8)).save(image, "PNG")
     with zipfile.ZipFile(tmp_path / "CUHK01.zip", "w") as archive:
@@ -37,11 +37,11 @@ def test_prepare_and_check(run, tmp_path: Path) -> None:
     status, out, err = run("prepare", "cuhk01", "--archive", str(tmp_path / "CUHK01.zip"))
     assert status == 2  # a miniature is not the published set
     assert "cuhk01: train identities: 1, published 485 (484 missing)" in out
-    assert err.strip().endswith("datasets.py: not complete: cuhk01")
+    assert err.strip().endswith("lreid data: not complete: cuhk01")
     assert run("check", "cuhk01")[0] == 2
 
 
-def test_check_of_a_folder_says_what_training_would_choose(run, tmp_path: Path) -> None:
+def test_check_prints_the_choices_of_training(run, tmp_path: Path) -> None:
     for person in range(8):
         for shot in range(2):
             file = tmp_path / "shop" / f"person-{person}" / f"cam{shot}.png"
@@ -58,11 +58,11 @@ def test_check_of_a_folder_says_what_training_would_choose(run, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["check", "dukemtmc"], "withdrawn"),
-        (["prepare", "viper"], "viper: nothing to prepare"),
-        (["check", "csv:none.csv"], "no such CSV file"),
-        (["from-tracks", "gone.mp4", "--out", "new"], "gone.mp4: no such video or folder; check the path"),
-        (["from-tracks", "gone.mp4", "--out", "new", "--every", "0"], "--every is 0.0; must be above 0"),
+        (["check", "dukemtmc"], "dukemtmc"),
+        (["prepare", "viper"], "viper"),
+        (["check", "csv:none.csv"], "none.csv"),
+        (["from-tracks", "gone.mp4", "--out", "new"], "gone.mp4"),
+        (["from-tracks", "gone.mp4", "--out", "new", "--every", "0"], "--every is 0.0"),
     ],
 )
 def test_bad_input_is_one_line(run, arguments, message) -> None:
