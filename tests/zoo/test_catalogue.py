@@ -15,7 +15,7 @@ FIGURES = {
 
 
 def test_the_page_is_that_of_the_shipped_cards(repository: Path) -> None:
-    """Otherwise: python tools/zoo.py page."""
+    """Otherwise: lreid zoo page."""
     written = (repository / "MODEL_ZOO.md").read_text(encoding="utf-8")
     assert written == markdown_page(cards(), list(published().values()))
     assert find("dwopp-synthetic-10")  # which it has examples of
