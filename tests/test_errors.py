@@ -26,14 +26,7 @@ from lreid.errors import (
 KEY = re.compile(rf"\b({'|'.join(filter(None, GROUPS))})\.[A-Z][A-Z_]+|^DEVICE ")
 # Rooms that know the config, and files whose messages are about one.
 KNOWING = {"apps", "build.py", "config.py", "config_keys.py", "report", "results", "training"}
-ABOUT_CONFIGS = {
-    "data/inventory.py",
-    "data/proposal.py",
-    "loading.py",
-    "zoo/card.py",
-    "zoo/catalogue.py",
-    "zoo/hosted.py",
-}
+ABOUT_CONFIGS = {"data/inventory.py", "loading.py", "zoo/card.py", "zoo/catalogue.py", "zoo/hosted.py"}
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,9 @@ from lreid.apps.rankings import page_section
 from lreid.build import benchmark_of, evaluator_of, index_of
 from lreid.checkpoint import task_checkpoints
 from lreid.config import ARGUMENTS, check_values, differing_keys, load_config
-from lreid.data.listing import csv_tests, folders_test
+from lreid.data.listing import Pattern, folders_test
 from lreid.data.records import Benchmark, QueryGallery
+from lreid.data.tables import csv_tests
 from lreid.errors import InputError, counted, naming_keys
 from lreid.evaluation.evaluator import Evaluator
 from lreid.evaluation.hardest import Ranking, hardest_rankings
@@ -93,7 +94,7 @@ def score_checkpoints(
         config, overrides: config files that replace the test sets and ``EVAL`` keys of the run, and ``KEY VALUE`` pairs
             that take precedence.
         images: folders of queries and gallery (see :func:`lreid.data.listing.folders_test`), or a CSV file with the
-            splits query and gallery (see :func:`lreid.data.listing.csv_tests`).
+            splits query and gallery (see :func:`lreid.data.tables.csv_tests`).
         blur: whether to blur the images on the page.
 
     Returns:
@@ -190,11 +191,7 @@ def _tests_of(cfg: CfgNode, images: tuple[Path, Path] | Path | None) -> Sequence
         return benchmark_of(cfg).tests
     if not isinstance(images, tuple):
         return csv_tests(images, Path(cfg.DATA.ROOT))
-    if not cfg.DATA.PATTERN:
-        return [folders_test(*images)]
-    from lreid.data.pattern import Pattern
-
-    return [folders_test(*images, Pattern(cfg.DATA.PATTERN))]
+    return [folders_test(*images, Pattern(cfg.DATA.PATTERN) if cfg.DATA.PATTERN else None)]
 
 
 def _queries_of_all(suite: _Suite, checkpoints: dict[str, Path]) -> dict[str, list[np.ndarray]]:

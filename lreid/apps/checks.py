@@ -39,7 +39,7 @@ def checked_config(files: Sequence[Path], overrides: Sequence[str]) -> Config:
 
 def require_pattern(name: str, pattern: str) -> None:
     """Require that the value of the option or config key ``name`` is a pattern of image paths."""
-    from lreid.data.pattern import Pattern  # rarely needed
+    from lreid.data.listing import Pattern  # rarely needed
 
     with naming_keys(pattern=name):
         Pattern(pattern)

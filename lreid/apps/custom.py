@@ -1,9 +1,14 @@
 """Choose how to train on custom images, print these choices, and report the gain of the run."""
 
 import shlex
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from math import sqrt
+from operator import itemgetter
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -13,16 +18,16 @@ from yacs.config import CfgNode
 
 from lreid import zoo
 from lreid.apps.console import one_line
-from lreid.build import benchmark_of, learned, resolved, sources_of
+from lreid.build import resolved, sources_of
 from lreid.checkpoint import load_checkpoint, task_checkpoints
 from lreid.config import ARGUMENTS, Source, config_from_text, layers, leaves, load_config, method_file
 from lreid.data.custom import PREFIX, CustomSet, read_custom, source_of, title_of
 from lreid.data.datasets import load_datasets
+from lreid.data.images import UPRIGHT, Size, typical_size
 from lreid.data.listing import first_few
-from lreid.data.proposal import UPRIGHT, Proposal, propose, typical_size
 from lreid.data.records import DataSet
 from lreid.data.tasks import BEFORE
-from lreid.errors import InputError, counted, naming_keys
+from lreid.errors import ArgumentError, InputError, counted, naming_keys
 from lreid.methods import method_class
 from lreid.results import Results, matrix
 from lreid.results.intervals import gain_interval
@@ -33,6 +38,8 @@ FULL = (256, 128)  # input size of networks with ImageNet weights, height and wi
 RATE = 2e-4  # learning rate for networks from the zoo
 # For trained networks, the best method that stores no data about people, see docs/results/new-places.md.
 METHOD = "retrace"
+MOST_IDENTITIES, MOST_IMAGES = 24, 5  # maximum number of identities per batch, and of images per identity
+STEP = 16  # pixels; a square input is a multiple of this, because networks halve an image several times
 CLEAR = 5.0  # change in points of AP from which an identity counts as better or worse
 _TEMPLATE = Template(
     Path(__file__).with_suffix(".md").read_text(encoding="utf-8"), trim_blocks=True, lstrip_blocks=True
@@ -86,24 +93,23 @@ def plan(path: Path, files: Sequence[Source], overrides: Sequence[str], before: 
     keys |= {"BENCHMARK.NAME": title_of(path), "BENCHMARK.TRAIN": [name]}
     keys["BENCHMARK.LEARNED"] = [each for each in keys.get("BENCHMARK.LEARNED", []) if each != name]
     tasks = wanted.BENCHMARK.TASKS_PER_DATASET if "BENCHMARK.TASKS_PER_DATASET" in given else 1
-    pool = wanted.BENCHMARK.POOL
-    if old:
-        proposal = propose(data_sets, tasks=tasks, pool=pool)
-        keys |= {key: value for key, value in proposal.keys().items() if not key.startswith("INPUT.")}
-    else:
-        keys |= {"METHOD.NAME": METHOD, "EVAL.INITIAL": True} | _start(wanted, given, data_sets)
-        proposal = propose(data_sets, tasks=tasks, pool=pool, height=keys["INPUT.HEIGHT"], width=keys["INPUT.WIDTH"])
-        keys |= proposal.keys()
+    keys |= batch_keys(data_sets, tasks=tasks, pool=wanted.BENCHMARK.POOL)
+    identities = keys["BATCH.IDENTITIES"]
+    size = typical_size([record for data_set in data_sets for record in data_set.train])
+    if not old:
+        keys |= {"METHOD.NAME": METHOD, "EVAL.INITIAL": True} | _start(wanted, given, size)
+        keys["INPUT.HEIGHT"], keys["INPUT.WIDTH"] = input_size(size, keys["INPUT.HEIGHT"], keys["INPUT.WIDTH"])
         if "MODEL.WEIGHTS" not in given or wanted.MODEL.WEIGHTS != "none":
             keys["TRAIN.LR"] = RATE
     cfg = load_run_config([keys, *files], overrides)
     method = cfg.METHOD.NAME
     if "BATCH.IDENTITIES" not in given and method_class(method).batches == "identities":
         # The file of a method may set fewer identities per batch, but not more than a task has.
-        identities = min(proposal.identities, method_file(method).get("BATCH.IDENTITIES", proposal.identities))
+        identities = min(identities, method_file(method).get("BATCH.IDENTITIES", identities))
         overrides = [*overrides, "BATCH.IDENTITIES", str(identities)]
         cfg = resolved(load_config([keys, *files], overrides, report=False))
-    text = _plan_text(path, cfg, own, proposal, data_sets=data_sets, before=old and one_line(str(old)), notes=notes)
+    ratio = size and size.ratio
+    text = _plan_text(path, cfg, own, ratio=ratio, data_sets=data_sets, before=old and one_line(str(old)), notes=notes)
     return Plan(cfg, text, old)
 
 
@@ -142,9 +148,6 @@ def _inherited(checkpoint: Path, notes: list[str]) -> tuple[dict[str, Any], set[
             f"{checkpoint}: comes from a {cfg.BENCHMARK.SCENARIO} run, which cannot continue with new identities"
         )
     done = state["position"]["task"]
-    numbers = state["results"].get("task_identities")
-    if numbers is None:  # in a run of an earlier version
-        numbers = [len(task.classes) for task in learned(cfg, benchmark_of(cfg)).tasks]
     names: list[str] = []
     people: set[str] = set()
     for name in (*cfg.BENCHMARK.LEARNED, *cfg.BENCHMARK.TRAIN):
@@ -158,7 +161,10 @@ def _inherited(checkpoint: Path, notes: list[str]) -> tuple[dict[str, Any], set[
     keys = {key: value for key, value in leaves(cfg) if key.removeprefix("BENCHMARK.") not in fresh}
     if cfg.BENCHMARK.JOINT and keys["METHOD.ALIAS"]:  # the alias means joint training, which the new run is not
         keys["METHOD.ALIAS"] = ""
-    return keys | {"BENCHMARK.LEARNED": names, "BENCHMARK.LEARNED_IDENTITIES": sum(numbers[:done])}, people
+    return keys | {
+        "BENCHMARK.LEARNED": names,
+        "BENCHMARK.LEARNED_IDENTITIES": sum(state["results"]["task_identities"][:done]),
+    }, people
 
 
 def _names(data_set: DataSet) -> set[str]:
@@ -167,7 +173,60 @@ def _names(data_set: DataSet) -> set[str]:
     return {named[record.pid] for record in data_set.train if record.pid in named}
 
 
-def _start(cfg: CfgNode, given: Collection[str], data_sets: Sequence[DataSet]) -> dict[str, Any]:
+def batch_keys(data_sets: Sequence[DataSet], *, tasks: int = 1, pool: bool = False) -> dict[str, Any]:
+    """Choose the sizes of batches, as config keys both for methods with episodes and for methods with P x K batches.
+
+    A batch contains at most 24 identities, and all batches of an epoch have about the same number of identities. The
+    number of images per identity in a batch is the median over the identities, but at least 2 and at most 5.
+
+    Args:
+        data_sets: data sets with training images.
+        tasks: number of tasks into which each data set is cut.
+        pool: whether to merge all data sets before cutting them into ``tasks`` tasks.
+
+    Raises:
+        ArgumentError: a task would have fewer than two identities.
+    """
+    counts = [Counter((number, record.pid) for record in each.train) for number, each in enumerate(data_sets)]
+    names = [each.name for each in data_sets]
+    if pool:
+        counts, names = [Counter(chain.from_iterable(count.elements() for count in counts))], ["+".join(names)]
+    short, number = min(zip(names, map(len, counts), strict=True), key=itemgetter(1))
+    smallest = number // tasks
+    if smallest < 2:
+        raise ArgumentError(
+            "tasks",
+            f"is {tasks}, but {short} has {counted(number, 'identity')} to train on, and a task needs two or more; "
+            "lower it, or add identities",
+        )
+    identities = smallest // -(-smallest // MOST_IDENTITIES)
+    images = min(max(int(median(images for count in counts for images in count.values())), 2), MOST_IMAGES)
+    return {
+        "BENCHMARK.TASKS_PER_DATASET": tasks,
+        "EPISODE.IDENTITIES": identities,
+        "EPISODE.SUPPORT": images - 1,
+        "EPISODE.QUERY": 1,
+        "BATCH.IDENTITIES": identities,
+        "BATCH.IMAGES": images,
+    }
+
+
+def input_size(size: Size | None, height: int, width: int) -> tuple[int, int]:
+    """Choose an input that is upright, square or wide, like most images, with about ``height`` x ``width`` pixels.
+
+    Args:
+        size: median size of the images, or None if none can be read.
+        height, width: input size in pixels of the initial network, for upright images.
+    """
+    if size is None or size.ratio >= UPRIGHT:
+        return height, width
+    if size.ratio <= 1 / UPRIGHT:
+        return width, height
+    side = STEP * max(round(sqrt(height * width) / STEP), 1)
+    return side, side
+
+
+def _start(cfg: CfgNode, given: Collection[str], size: Size | None) -> dict[str, Any]:
     """Return the keys of the initial model: a zoo model, or ImageNet weights if the user chose another network.
 
     For upright images, the zoo model is the one for people, otherwise the one for vehicles. The small model is chosen
@@ -175,9 +234,8 @@ def _start(cfg: CfgNode, given: Collection[str], data_sets: Sequence[DataSet]) -
     """
     models = (PEOPLE, SMALL_PEOPLE, VEHICLES, SMALL_VEHICLES)
     cards = {name: zoo.find(name.removeprefix(zoo.PREFIX)) for name in models}
-    typical = typical_size(data_sets)
-    large, small = (PEOPLE, SMALL_PEOPLE) if typical is None or typical.ratio >= UPRIGHT else (VEHICLES, SMALL_VEHICLES)
-    fits = small if typical and typical.pixels <= cards[small].height * cards[small].width else large
+    large, small = (PEOPLE, SMALL_PEOPLE) if size is None or size.ratio >= UPRIGHT else (VEHICLES, SMALL_VEHICLES)
+    fits = small if size and size.pixels <= cards[small].height * cards[small].width else large
     if "MODEL.WEIGHTS" in given and cfg.MODEL.WEIGHTS in cards:
         fits = cfg.MODEL.WEIGHTS
     elif "MODEL.BACKBONE" in given:
@@ -194,7 +252,7 @@ def _start(cfg: CfgNode, given: Collection[str], data_sets: Sequence[DataSet]) -
     return network | {f"INPUT.{key.upper()}": getattr(card, key) for key in ("height", "width", "mean", "std")}
 
 
-def _plan_text(path: Path, cfg: CfgNode, own: Sequence[CustomSet], proposal: Proposal, **values: Any) -> str:
+def _plan_text(path: Path, cfg: CfgNode, own: Sequence[CustomSet], **values: Any) -> str:
     """Fill the template ``custom.md``: a line per choice with the option that changes it, then the notes."""
     sets = [
         {
@@ -206,7 +264,7 @@ def _plan_text(path: Path, cfg: CfgNode, own: Sequence[CustomSet], proposal: Pro
         }
         for number, each in enumerate(values["data_sets"])
     ]
-    text = _TEMPLATE.render(cfg=cfg, sets=sets, own=bool(own), ratio=proposal.ratio, counted=counted, **values)
+    text = _TEMPLATE.render(cfg=cfg, sets=sets, own=bool(own), counted=counted, **values)
     rows = [(line.partition("\t")[0], *line.partition("\t")[2].rpartition("\t")[::2]) for line in text.splitlines()]
     width = max(len(what) for _, what, _ in rows if len(what) < 60)
     table = [f"  {name:8} {what:{width}}  {f'({how})' if how else ''}".rstrip() for name, what, how in rows]

@@ -104,8 +104,7 @@ def _prepare(args: argparse.Namespace) -> None:
 def _check(args: argparse.Namespace) -> None:
     from lreid.data.custom import source_of
     from lreid.data.inventory import look, table
-    from lreid.data.listing import preview
-    from lreid.data.pattern import Pattern
+    from lreid.data.listing import Pattern, preview
 
     for name in filter(os.path.isdir, args.names if args.pattern else ()):
         print(preview(Path(name), Pattern(args.pattern)))

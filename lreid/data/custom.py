@@ -1,26 +1,26 @@
-"""Make a data set from a folder or a list of custom images: read their labels, and choose a test split."""
+"""Choose the test split of custom images, which a folder or a table lists without splits."""
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Any
 
-from lreid.data import csv_dataset
-from lreid.data.layout import cameras_of_test
 from lreid.data.listing import (
     LIST,
     Listed,
+    Pattern,
+    data_set_of,
     image_files,
     listed_by_folder,
     listed_by_name,
     listed_by_pattern,
     named_as_market,
+    suggested,
 )
-from lreid.data.pattern import Pattern, suggested
-from lreid.data.records import CameraPolicy, DataSet, Names, Record
+from lreid.data.records import CameraPolicy, DataSet
 from lreid.data.schemes import Scheme, Sources
+from lreid.data.tables import read_table
 from lreid.errors import InputError, counted
 from lreid.utils.identities import ascending_ranks, warn_of_spellings
 
@@ -63,7 +63,7 @@ def source_of(path: Path, root: Path | None = None) -> str:
         return source_of(file, root) if file.is_file() else f"{PREFIX}{path.absolute()}"
     if not path.exists():
         raise InputError(f"{path}: no such folder or CSV file; check the path")
-    has_splits = any(row.split for row in csv_dataset.read_rows(path, splits=False, root=root))
+    has_splits = any(image.split for image in read_table(path, splits=False, root=root))
     return f"{'csv:' if has_splits else PREFIX}{path.absolute()}"
 
 
@@ -82,7 +82,7 @@ def read_custom(path: Path, sources: Sources = Sources()) -> list[CustomSet]:  #
     """Read identities and cameras of custom images, and choose test identities by :func:`splits_of`.
 
     For a CSV file without a column ``split``, the columns ``pid`` and ``camid`` give the labels
-    (:mod:`lreid.data.csv_dataset`). For a folder, the paths give the labels (:func:`lreid.data.listing.list_folder`).
+    (:mod:`lreid.data.tables`). For a folder, the paths give the labels (:func:`lreid.data.listing.list_folder`).
     Cameras are used only if every image has a camera.
 
     Args:
@@ -100,8 +100,8 @@ def read_custom(path: Path, sources: Sources = Sources()) -> list[CustomSet]:  #
     if path.is_dir():
         return [_custom_set(path, title_of(path), *_of_folder(path, sources.pattern), sources.cameras)]
     domains: dict[str, list[Listed]] = {}
-    for row in csv_dataset.read_rows(path, splits=False, root=Path(sources.root)):
-        domains.setdefault(row.domain, []).append(Listed(str(path.parent / row.path), row.pid, row.camid or None))
+    for image in read_table(path, splits=False, root=Path(sources.root)):
+        domains.setdefault(image.domain, []).append(image)
     return [_custom_set(path, domain, sorted(images), [], sources.cameras) for domain, images in domains.items()]
 
 
@@ -220,17 +220,8 @@ def _custom_set(
     if single := len(numbers) - several:
         use = "of use as distractors only" if "query" in splits else "of little use in training"
         notes.append(f"{counted(single, 'identity')} with a single image, {use}")
-    pids = ascending_ranks(numbers) | {None: len(numbers)}  # None: distractors
-    camids = {camera: number for number, camera in enumerate(cameras)}
-    default_camera = cameras_of_test(policy)
-    split_records: Mapping[str, list[Record]] = {"train": [], "query": [], "gallery": []}
-    for image, split in zip(images, splits, strict=True):
-        camera = camids[image.camera] if image.camera is not None and camids else default_camera[split]
-        if image.identity is not None or split == "gallery":
-            split_records[split].append(Record(image.path, pids[image.identity], camera))
-    records: dict[str, Any] = {split: tuple(each) for split, each in split_records.items()}
-    names = Names({pid: name for name, pid in pids.items() if name is not None}, dict(enumerate(cameras)))
-    data_set = DataSet(name, **records, names=names, has_cameras=bool(cameras))
+    images = [image._replace(split=split) for image, split in zip(images, splits, strict=True)]
+    data_set = data_set_of(name, images, policy, has_cameras=bool(cameras))
     if fault:
         raise TooFew(f"{path}: {fault}; lreid test and lreid search can use these", data_set)
     return CustomSet(data_set, tuple(cameras), tuple(notes))

@@ -12,9 +12,11 @@ from functools import partial
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
+from statistics import median
+from typing import NamedTuple
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import ExifTags, Image, ImageOps
 from tqdm import tqdm
 
 from lreid.data.layout import HEIF
@@ -31,6 +33,9 @@ if HEIF:
     FORMATS += ("HEIF",)
     Extra("pillow_heif", "heif").register_heif_opener()
 DECODED_AHEAD = 512  # maximum number of decoded images that wait to be copied into the cache
+SAMPLE = 200  # approximate number of images whose size is read
+UPRIGHT = 1.5  # minimum height over width of an upright image, as images of people are
+TURNED = (5, 6, 7, 8)  # EXIF orientations that swap width and height
 MOMENT = 2.0  # seconds before a progress bar appears
 
 
@@ -78,6 +83,36 @@ def read_image(path: str | Path, *, height: int | None = None, width: int | None
         _require_file(path)
         image = decode(path)
     return image if height is None or width is None else fit_image(image, height=height, width=width)
+
+
+class Size(NamedTuple):
+    """Size of an image, by its number of pixels and its ratio of height to width."""
+
+    pixels: float
+    ratio: float
+
+
+def typical_size(records: Sequence[Record]) -> Size | None:
+    """Compute the median size of images, from a sample if there are many; None if none can be read.
+
+    Only the headers of image files are read. Unreadable files are skipped here, because decoding them raises an error
+    later.
+    """
+    stride = max(len(records) // SAMPLE, 1)
+    sizes = [size for record in records[::stride] if (size := _size(record.path)) is not None]
+    return Size(*map(median, zip(*sizes, strict=True))) if sizes else None
+
+
+def _size(path: str) -> Size | None:
+    """Return the size of an image after its EXIF rotation, or None if the file cannot be read."""
+    try:
+        require_regular(path)
+        with Image.open(path) as image:
+            width, height = image.size
+            turned = image.getexif().get(ExifTags.Base.Orientation) in TURNED
+        return Size(height * width, width / height if turned else height / width)
+    except Exception:  # PIL raises many kinds of exceptions for damaged files
+        return None
 
 
 def fit_image(image: np.ndarray, *, height: int, width: int) -> np.ndarray:

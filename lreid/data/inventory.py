@@ -42,7 +42,7 @@ def look(name: str, root: Path, *, files: bool = False, pattern: str = "") -> li
         name: name of the data set, as in :func:`lreid.data.datasets.load_datasets`.
         root: folder of the data sets.
         files: whether to check that every image exists and is not empty.
-        pattern: pattern of the paths in a folder of custom images, see :class:`lreid.data.pattern.Pattern`.
+        pattern: pattern of the paths in a folder of custom images, see :class:`lreid.data.listing.Pattern`.
 
     Returns:
         A list with one finding; for a CSV file, one finding per domain.

@@ -1,24 +1,22 @@
-"""List a user's images with their labels, from a folder, two folders or a CSV file."""
-
-from __future__ import annotations
+"""List the images of folders with labels that their names or a pattern give, and make data sets of listed images."""
 
 import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePath
+from statistics import median_low
+from typing import Any, NamedTuple
 
 from tabulate import tabulate
 
-from lreid.data.layout import SUFFIXES, visible_images, warn_of_others
-from lreid.data.records import Names, QueryGallery, Record
-from lreid.errors import InputError
+from lreid.data.layout import SUFFIXES, cameras_of_test, visible_images, warn_of_others
+from lreid.data.records import CameraPolicy, DataSet, Names, QueryGallery, Record
+from lreid.errors import ArgumentError, InputError
 from lreid.utils.identities import DISTRACTOR, JUNK, ascending_ranks, is_junk, warn_of_spellings
 from lreid.utils.reading import escaped
-
-if TYPE_CHECKING:
-    from lreid.data.pattern import Pattern
 
 # A file name without its suffix: 0002_c1s1_000451_03 (Market-1501) or 0001_c001_00016450_0 (VeRi-776).
 MARKET_NAME = re.compile(r"(?P<identity>-1|\d+)_c(?P<camera>\d+)(?:s\d+)?(?:_\w+)?")
@@ -30,6 +28,9 @@ LIST = "index.csv"  # if a folder contains this list, its labels replace those i
 NO_CAMERA = -1
 PREVIEWED = 10  # number of images in a preview of a pattern
 SHOWN = 3  # number of names in a message that cannot list all
+# Common layouts, which suggested() tries in this order with the suffix of the images appended.
+COMMON = ("{pid}/{date}_{camid}_{n}", "{pid}/{camid}_{n}", "{pid}_{camid}_{n}", "{camid}/{pid}/{name}")
+FIELD = re.compile(r"\{([A-Za-z_]\w*)\}")  # of a pattern
 
 
 class Listed(NamedTuple):
@@ -39,13 +40,101 @@ class Listed(NamedTuple):
         path: path of the image file.
         identity: name of the identity; None if it is unknown or the image is a distractor.
         camera: name of the camera, or None if it is unknown.
-        time: time at which the image was taken, as written in a CSV file; empty if unknown.
+        time: time at which the image was taken, as written in a table; empty if unknown.
+        split: ``train``, ``query`` or ``gallery``; empty if unknown.
+        domain: name of the data set to which a table assigns the image.
+        line: line number in the table, from 1; 0 for images of a folder.
     """
 
     path: str
     identity: str | None
     camera: str | None
     time: str = ""
+    split: str = ""
+    domain: str = ""
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A pattern for image paths.
+
+    The field ``{pid}`` matches the identity, ``{camid}`` matches the camera, and ``{n}`` matches digits. A field with
+    any other name matches any text, which lreid ignores. No field matches a slash. If a field occurs twice in the
+    pattern, it must match the same text in both places. The pattern ``{pid}/{date}_{camid}_{n}.jpg`` matches
+    ``anna/2024-05-01_front_0001.jpg``.
+
+    Attributes:
+        text: the pattern as the user typed it.
+
+    Raises:
+        ArgumentError: the pattern has neither ``{pid}`` nor ``{camid}``, or a brace in it does not enclose a field.
+    """
+
+    text: str
+
+    def __post_init__(self) -> None:
+        fields, rest = FIELD.findall(self.text), FIELD.sub("", self.text)
+        if not {"pid", "camid"} & {*fields} or "{" in rest or "}" in rest or self.text.startswith("/"):
+            raise ArgumentError(
+                "pattern",
+                f"is {self.text!r}; write fields in braces with {{pid}} or {{camid}} among them, as in "
+                "{pid}/{camid}_{n}.png",
+            )
+
+    @property
+    def depth(self) -> int:
+        """Number of path components that the pattern matches, including the file name."""
+        return self.text.count("/") + 1
+
+    def read(self, path: PurePath) -> tuple[str | None, str | None] | None:
+        """Read identity and camera from a path.
+
+        Args:
+            path: path relative to the folder of the images.
+
+        Returns:
+            Identity and camera; a value is None if the pattern lacks its field. If the path does not match the pattern,
+            the result is None.
+        """
+        match = self._regex.fullmatch(path.as_posix())
+        return None if match is None else (match.groupdict().get("pid"), match.groupdict().get("camid"))
+
+    @cached_property
+    def _regex(self) -> re.Pattern[str]:
+        parts, seen = [], set()
+        for number, part in enumerate(FIELD.split(self.text)):
+            if number % 2 == 0:
+                parts.append(re.escape(part))
+            elif part in seen:
+                parts.append(f"(?P={part})")
+            else:
+                parts.append(rf"(?P<{part}>{r'[0-9]+' if part == 'n' else '[^/]+?'})")
+                seen.add(part)
+        return re.compile("".join(parts))
+
+
+def suggested(paths: Collection[PurePath]) -> str:
+    """Suggest the first pattern of ``COMMON`` that matches all paths and reads plausible cameras from them.
+
+    Cameras are plausible if more than half of the identities have several cameras, and more than half of the cameras
+    saw several identities.
+
+    Args:
+        paths: image paths, relative to the folder of the data set.
+
+    Returns:
+        The pattern, or "" if no pattern of ``COMMON`` fits.
+    """
+    suffixes = {path.suffix for path in paths}
+    suffix = suffixes.pop() if len(suffixes) == 1 else ".{suffix}"
+    for pattern in (Pattern(each + suffix) for each in COMMON):
+        labels = [label for label in map(pattern.read, paths) if label is not None]
+        seen = Counter(pid for pid, _ in set(labels))
+        shared = Counter(camid for _, camid in set(labels))
+        if labels and len(labels) == len(paths) and min(map(median_low, (seen.values(), shared.values()))) > 1:
+            return pattern.text
+    return ""
 
 
 def list_folder(folder: Path, *, by_name: bool | None = None, pattern: Pattern | None = None) -> list[Listed]:
@@ -217,29 +306,6 @@ def folders_test(query: Path, gallery: Path, pattern: Pattern | None = None) -> 
     return own_test(escaped(gallery.resolve().name), queries, images)
 
 
-def csv_tests(file: Path, root: Path | None = None) -> list[QueryGallery]:
-    """Build one test set per domain of a CSV file with the splits ``query`` and ``gallery``.
-
-    Raises:
-        InputError: the file cannot be read or is faulty, or a domain has no query or no gallery image.
-    """
-    from lreid.data.csv_dataset import read_rows
-
-    splits: dict[str, dict[str, list[Listed]]] = {"query": {}, "gallery": {}}
-    for row in read_rows(file, root=root):
-        if row.split in splits:
-            image = Listed(str(file.parent / row.path), row.pid, row.camid or None, row.time)
-            splits[row.split].setdefault(row.domain, []).append(image)
-    queries, galleries = splits.values()
-    for split, images in splits.items():
-        if not images:
-            raise InputError(f"{file}: has no image of the split {split}; add some")
-    if lacking := sorted(queries.keys() ^ galleries.keys()):
-        split = "gallery" if lacking[0] in queries else "query"
-        raise InputError(f"{file}: domain {lacking[0]} has no image of the split {split}; add some")
-    return [own_test(domain, queries[domain], galleries[domain]) for domain in queries]
-
-
 def own_test(name: str, query: Sequence[Listed], gallery: Sequence[Listed]) -> QueryGallery:
     """Build a test set from listed images; identities and cameras are numbered from 1 in the order of their names.
 
@@ -292,6 +358,32 @@ def own_test(name: str, query: Sequence[Listed], gallery: Sequence[Listed]) -> Q
     return QueryGallery(
         name, "unseen", records(query), records(gallery), in_gallery=len(twice), names=names, has_cameras=has_cameras
     )
+
+
+def data_set_of(name: str, images: Iterable[Listed], policy: CameraPolicy, *, has_cameras: bool) -> DataSet:
+    """Make a data set of listed images with splits.
+
+    Identities and cameras get the numbers ``0, 1, …`` in ascending order of their names. In the gallery, images without
+    identity are distractors; in other splits, they are left out.
+
+    Args:
+        images: the images, in the order of the records.
+        policy: rule for camera numbers without cameras, see :func:`lreid.data.layout.cameras_of_test`.
+        has_cameras: whether all images have cameras and the data set uses them.
+    """
+    images = list(images)
+    pids = ascending_ranks(image.identity for image in images if image.identity is not None)
+    cameras = ascending_ranks(image.camera for image in images if image.camera is not None) if has_cameras else {}
+    splits: dict[str, Any] = {
+        split: tuple(
+            Record(image.path, pids.get(image.identity or "", len(pids)), cameras.get(image.camera or "", unknown))
+            for image in images
+            if image.split == split and (image.identity is not None or split == "gallery")
+        )
+        for split, unknown in cameras_of_test(policy).items()
+    }
+    names = Names(*({number: name for name, number in numbers.items()} for numbers in (pids, cameras)))
+    return DataSet(name, **splits, names=names, has_cameras=has_cameras)
 
 
 def numbered(names: Iterable[str | None]) -> dict[str, int]:

@@ -16,10 +16,10 @@ from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
 
-from lreid.data.csv_dataset import SPLITS
 from lreid.data.images import decode
 from lreid.data.records import DataSet, Record
 from lreid.data.schemes import Scheme
+from lreid.data.tables import SPLITS
 from lreid.errors import InputError
 from lreid.utils.identities import ascending_ranks
 

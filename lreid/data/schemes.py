@@ -29,7 +29,7 @@ def register_scheme(example: str, module: str) -> None:
         EXAMPLES.append(example)
 
 
-register_scheme("csv:PATH", "lreid.data.csv_dataset")
+register_scheme("csv:PATH", "lreid.data.tables")
 register_scheme("own:PATH", "lreid.data.custom")
 register_scheme("synthetic:DOMAIN", "lreid.data.synthetic")
 register_scheme("rendered:DOMAIN", "lreid.data.rendered_set")
@@ -44,7 +44,7 @@ class Sources:
         cameras: rule for the camera numbers of data sets without cameras, see
             :func:`lreid.data.layout.cameras_of_test`.
         split_seed: seed of random splits.
-        pattern: pattern for paths in folders of custom images, see :class:`lreid.data.pattern.Pattern`; without one,
+        pattern: pattern for paths in folders of custom images, see :class:`lreid.data.listing.Pattern`; without one,
             lreid infers identities and cameras.
         synthetic: keyword arguments of :func:`lreid.data.synthetic.load_synthetic`.
     """

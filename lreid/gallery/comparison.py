@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from lreid import zoo
-from lreid.data.proposal import UPRIGHT, typical_size
-from lreid.data.records import DataSet, Record
+from lreid.data.images import UPRIGHT, typical_size
+from lreid.data.records import Record
 from lreid.errors import InputError
 from lreid.gallery.findings import too_few
 from lreid.gallery.image_list import SearchImage, read_images
@@ -63,8 +63,7 @@ def compare(
 
 def _model_for(images: Sequence[Path]) -> str:
     """Choose the zoo model for people (upright images) or for vehicles, as for training on custom images."""
-    records = tuple(Record(str(path), UNKNOWN, UNKNOWN) for path in images)
-    size = typical_size([DataSet("", records, (), ())])
+    size = typical_size([Record(str(path), UNKNOWN, UNKNOWN) for path in images])
     return zoo.PEOPLE if size is None or size.ratio >= UPRIGHT else zoo.VEHICLES
 
 

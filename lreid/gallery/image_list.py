@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
 from lreid.data.images import Images
-from lreid.data.listing import LIST, Listed, camera_in, first_few, image_files, list_folder, numbered
+from lreid.data.listing import LIST, Listed, Pattern, camera_in, first_few, image_files, list_folder, numbered
 from lreid.data.records import Record
 from lreid.data.schemes import Sources, is_address
 from lreid.errors import InputError, OutOfMemory, counted
@@ -162,8 +162,6 @@ def _listed(source: Path, split: str, where: Sources, *, named: bool) -> list[Li
     if (source / LIST).is_file():
         source = source / LIST
     if source.is_dir() and where.pattern:
-        from lreid.data.pattern import Pattern
-
         listed = list_folder(source, pattern=Pattern(where.pattern))
         return listed if named else [image._replace(identity=None) for image in listed]
     if source.is_dir() and named:
@@ -171,23 +169,18 @@ def _listed(source: Path, split: str, where: Sources, *, named: bool) -> list[Li
     if source.is_dir():
         return [Listed(str(file), None, camera_in(str(file.relative_to(source)))) for file in image_files(source)]
     if source.suffix.lower() in (".csv", ".parquet"):
-        from lreid.data.csv_dataset import read_rows
+        from lreid.data.tables import read_table
 
-        rows = read_rows(source, splits=False, named=False, root=Path(where.root))
-        wanted = [row for row in rows if row.split in ("", split)]
+        images = read_table(source, splits=False, named=False, root=Path(where.root))
+        wanted = [image for image in images if image.split in ("", split)]
         if not wanted:
             raise InputError(f"{source}: has no image of the split {split}; add some")
-        return [
-            Listed(str(source.parent / row.path), (row.pid if named else "") or None, row.camid or None, row.time)
-            for row in wanted
-        ]
+        return wanted if named else [image._replace(identity=None) for image in wanted]
     if not (source.exists() or is_address(str(source))):
         # An error even with skip_bad, which only skips unreadable images.
         raise InputError(f"{source}: no such folder or file; correct the name")
     if not where.pattern:
         return [Listed(str(source), None, camera_in(source.name))]
-    from lreid.data.pattern import Pattern
-
     pattern = Pattern(where.pattern)
     path = PurePath(*source.absolute().parts[-pattern.depth :])
     if (labels := pattern.read(path)) is None:

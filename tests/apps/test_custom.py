@@ -14,12 +14,14 @@ from tiny import as_arguments
 from zoo_entries import write_card
 
 from lreid import zoo
-from lreid.apps.custom import Plan, finished_task, gains, next_steps, plan
+from lreid.apps.custom import Plan, batch_keys, finished_task, gains, input_size, next_steps, plan
 from lreid.apps.train import add_arguments, short_keys, split_words
 from lreid.build import benchmark_of, evaluator_of
 from lreid.checkpoint import load_checkpoint
 from lreid.config import config_from_text, differing_keys, load_config
 from lreid.data.custom import read_custom
+from lreid.data.images import Size
+from lreid.data.records import DataSet, Record
 from lreid.data.synthetic import draw
 from lreid.errors import InputError
 from lreid.loading import load_model
@@ -326,3 +328,46 @@ def test_any_name_is_trained_shown_and_gone_on_from(tmp_path: Path, capsys: pyte
     train(config_from_text((tmp_path / "run/config.yaml").read_text(), ""), tmp_path / "run", resume=True)
     others = plan(people(tmp_path / "others", "snow", 100), [], FAST, tmp_path / "run").cfg.BENCHMARK
     assert [f"own:{home}"] == others.LEARNED
+
+
+def counted_set(identities: int, images: int = 1) -> DataSet:
+    """A data set with so many training images of every identity."""
+    return DataSet("own", tuple(Record("", pid, 0) for pid in range(identities) for _ in range(images)), (), ())
+
+
+@pytest.mark.parametrize(
+    ("identities", "tasks", "batch"), [(5, 1, 5), (24, 1, 24), (30, 1, 15), (49, 1, 16), (49, 5, 9), (6, 3, 2)]
+)
+def test_batches_of_a_task_have_even_sizes(identities: int, tasks: int, batch: int) -> None:
+    keys = batch_keys([counted_set(identities)], tasks=tasks)
+    assert (keys["BATCH.IDENTITIES"], keys["BENCHMARK.TASKS_PER_DATASET"]) == (batch, tasks)
+
+
+@pytest.mark.parametrize(("pool", "tasks", "batch"), [(False, 1, 4), (True, 1, 24), (True, 5, 4)])
+def test_the_smallest_task_limits_the_batch(pool: bool, tasks: int, batch: int) -> None:
+    sets = [counted_set(20), counted_set(4)]
+    assert batch_keys(sets, tasks=tasks, pool=pool)["EPISODE.IDENTITIES"] == batch
+    short = "own+own has 24" if pool else "own has 4"
+    with pytest.raises(InputError, match=re.escape(f"tasks is 13, but {short}")):
+        batch_keys(sets, tasks=13, pool=pool)
+
+
+@pytest.mark.parametrize(("each", "images"), [(1, 2), (2, 2), (3, 3), (5, 5), (50, 5)])
+def test_a_batch_has_the_median_number_of_images_per_identity(each: int, images: int) -> None:
+    keys = batch_keys([counted_set(4, each)])
+    assert keys["BATCH.IMAGES"] == keys["EPISODE.SUPPORT"] + keys["EPISODE.QUERY"] == images
+
+
+@pytest.mark.parametrize(
+    ("ratio", "initial", "chosen"),
+    [
+        (2.5, (64, 32), (64, 32)),
+        (1.5, (64, 32), (64, 32)),
+        (1.0, (64, 32), (48, 48)),
+        (0.8, (256, 128), (176, 176)),
+        (0.5, (64, 32), (32, 64)),
+    ],
+)
+def test_the_input_has_the_shape_of_the_images(ratio: float, initial: tuple[int, int], chosen: tuple[int, int]) -> None:
+    assert input_size(Size(4000, ratio), *initial) == chosen
+    assert input_size(None, *initial) == initial

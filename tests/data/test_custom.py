@@ -11,8 +11,8 @@ from PIL import Image
 from lreid.data import custom
 from lreid.data.custom import cameras_of, read_custom, source_of, splits_of
 from lreid.data.datasets import load_datasets
+from lreid.data.images import typical_size
 from lreid.data.listing import Listed
-from lreid.data.proposal import propose
 from lreid.data.schemes import Sources
 from lreid.errors import InputError
 
@@ -178,7 +178,7 @@ def test_of_many_images_few_are_opened(tmp_path: Path, monkeypatch) -> None:
     opened, real = [], Image.open
     monkeypatch.setattr(Image, "open", lambda path: opened.append(path) or real(path))
     (found,) = read_custom(tmp_path)
-    proposal = propose([found.data_set])
+    size = typical_size(found.data_set.train)
     splits = (found.data_set.train, found.data_set.query, found.data_set.gallery)
     assert sum(map(len, splits)) == 5_000 and len(found.cameras) == 3
-    assert (proposal.height, proposal.width, proposal.images) == (64, 32, 5) and len(opened) <= 400
+    assert size is not None and size.ratio == 2.0 and len(opened) <= 400

@@ -7,7 +7,7 @@ import pytest
 from PIL import ExifTags, Image
 
 from lreid.data import images
-from lreid.data.images import Images, read_image, require_files
+from lreid.data.images import Images, read_image, require_files, typical_size
 from lreid.data.layout import SUFFIXES
 from lreid.data.records import Record
 from lreid.data.schemes import Scheme
@@ -271,3 +271,20 @@ def test_an_image_is_not_damaged_where_memory_ran_out(tmp_path, monkeypatch):
     for skip_bad in (True, False):
         with pytest.raises(OutOfMemory, match="a.png: memory ran out"):
             Images([Record(str(path), 0, 0)], height=16, width=8, skip_bad=skip_bad)
+
+
+@pytest.mark.parametrize(("orientation", "ratio"), [(1, 0.4), (3, 0.4), (6, 2.5)])
+def test_sizes_are_those_of_rotated_images(tmp_path: Path, orientation: int, ratio: float) -> None:
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = orientation
+    Image.new("RGB", (100, 40)).save(tmp_path / "a.jpg", exif=exif)
+    assert typical_size([Record(str(tmp_path / "a.jpg"), 0, 0)]) == (4000, pytest.approx(ratio))
+
+
+def test_typical_size_is_the_median_of_the_readable_images(tmp_path: Path) -> None:
+    for number, size in enumerate([(10, 20), (10, 21), (900, 9)]):
+        Image.new("RGB", size).save(tmp_path / f"{number}.png")
+    (tmp_path / "3.png").write_bytes(b"\xff\xd8\xff no image")
+    records = [Record(str(tmp_path / f"{number}.png"), 0, 0) for number in range(5)]
+    assert typical_size(records) == (210, pytest.approx(2.0))
+    assert typical_size(records[3:]) is None

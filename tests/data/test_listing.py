@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from example_files import touch
 
-from lreid.data.listing import Listed, camera_in, csv_tests, folders_test, list_folder, numbered
+from lreid.data.listing import Listed, camera_in, folders_test, list_folder, numbered
 from lreid.data.records import Record
+from lreid.data.tables import csv_tests
 from lreid.errors import InputError
 
 

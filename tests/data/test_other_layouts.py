@@ -10,13 +10,13 @@ import pytest
 from conftest import MakeImages
 from PIL import Image
 
-from lreid.data import csv_dataset
 from lreid.data.custom import read_custom
 from lreid.data.datasets import load_datasets
 from lreid.data.images import FORMATS, read_image
 from lreid.data.layout import HEIF
-from lreid.data.listing import csv_tests, list_folder
+from lreid.data.listing import list_folder
 from lreid.data.schemes import Sources
+from lreid.data.tables import csv_tests, read_table
 from lreid.errors import InputError
 from lreid.gallery.image_list import list_images
 
@@ -60,7 +60,7 @@ def test_other_folders_stay_refused(nas: Path, tmp_path: Path) -> None:
         file = write(tmp_path / "lists" / "own.csv", ["path,pid", f"{path},anna"])
         allowed = nas if path != outside[0] else None
         with pytest.raises(InputError, match=r"own.csv:2: .* lies outside .*root='DIR'"):
-            csv_dataset.read_rows(file, splits=False, root=allowed)
+            read_table(file, splits=False, root=allowed)
         with pytest.raises(InputError, match="lies outside"):
             list_images([file], "gallery", Sources(tmp_path / "lists"))
 
@@ -68,7 +68,7 @@ def test_other_folders_stay_refused(nas: Path, tmp_path: Path) -> None:
 def test_the_folder_of_the_list_comes_first(nas: Path, make_images: MakeImages) -> None:
     make_images(nas.parent / "lists", ["anna/0.png"])
     file = write(nas.parent / "lists" / "own.csv", ["path,pid", "anna/0.png,anna", "anna/1.png,anna"])
-    rows = csv_dataset.read_rows(file, splits=False, root=nas)
+    rows = read_table(file, splits=False, root=nas)
     assert [file.parent / row.path for row in rows] == [file.parent / "anna/0.png", nas / "anna/1.png"]
 
 
@@ -86,8 +86,8 @@ def test_a_data_frame_s_parquet_reads_as_its_csv_does(nas: Path) -> None:
     )
     frame.to_csv(nas / "own.csv", index=False)
     frame.to_parquet(nas / "own.parquet")
-    assert csv_dataset.read_rows(nas / "own.parquet", splits=False) == [
-        row._replace(domain="own") for row in csv_dataset.read_rows(nas / "own.csv", splits=False)
+    assert read_table(nas / "own.parquet", splits=False) == [
+        row._replace(domain="own") for row in read_table(nas / "own.csv", splits=False)
     ]
     (nas / "own.parquet").write_bytes((nas / "own.parquet").read_bytes()[:-9])
     with pytest.raises(InputError, match="own.parquet: cannot be read as Parquet"):

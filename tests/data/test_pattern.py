@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from lreid import gallery as search
 from lreid.data.custom import read_custom
-from lreid.data.listing import folders_test, list_folder, preview
-from lreid.data.pattern import Pattern, suggested
+from lreid.data.listing import Pattern, folders_test, list_folder, preview, suggested
 from lreid.data.schemes import Sources
 from lreid.errors import InputError
 from lreid.gallery.named_gallery import NamedGallery

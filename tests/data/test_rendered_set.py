@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import lreid.classification  # noqa: F401, registers the scheme rotated:
 from lreid.build import benchmark_of
 from lreid.config import check_values, load_config
 from lreid.data import rendered_set

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from lreid.data import csv_dataset
+from lreid.data import tables
 from lreid.data.tracker_boxes import read_tracks
 from lreid.data.tracks import Choice, from_tracks, sharpness
 from lreid.data.videos import Tracked, open_video
@@ -70,7 +70,7 @@ def test_each_track_gives_its_sharpest_image_of_every_stretch(gate, tmp_path: Pa
         assert image.shape == (80, 36, 3)
         whole = image[2::4].mean((0, 1))  # JPEG, twice
         assert np.abs(whole - COLOURS[int(row["pid"].rpartition("-")[2])]).max() < 45
-    (data_set,) = csv_dataset.load(tmp_path / "set" / "index.csv")
+    (data_set,) = tables.load(tmp_path / "set" / "index.csv")
     assert len(data_set.train) == 12 and len(data_set.query) == 2 and len(data_set.gallery) == 6
 
 
@@ -121,7 +121,7 @@ def test_folders_of_mot_are_cameras_with_people_of_their_own(tmp_path: Path) -> 
 def test_names_of_videos_need_be_no_text(gate, tmp_path: Path) -> None:
     video = gate[0].rename(tmp_path / "caf\udce9.avi")
     from_tracks([video], [gate[1]], tmp_path / "set")
-    (data_set,) = csv_dataset.load(tmp_path / "set" / "index.csv")
+    (data_set,) = tables.load(tmp_path / "set" / "index.csv")
     assert data_set.name == r"caf\udce9" and all(Path(record.path).is_file() for record in data_set.train)
 
 
@@ -141,7 +141,7 @@ def test_with_the_same_people_everywhere_cameras_tell_them_apart(tmp_path: Path)
     assert Counter((row["pid"], row["camid"]) for row in rows) == {
         (str(track), camera): 4 for track in COLOURS for camera in ("c001", "c002")
     }
-    (data_set,) = csv_dataset.load(tmp_path / "set" / "index.csv")
+    (data_set,) = tables.load(tmp_path / "set" / "index.csv")
     assert data_set.query and {record.camid for record in data_set.query} == {0, 1}
 
 

@@ -22,8 +22,8 @@ from lreid import results
 from lreid.checkpoint import load_checkpoint, load_newest
 from lreid.config import config_from_text, load_config
 from lreid.config_keys import Config
-from lreid.data.csv_dataset import read_rows
 from lreid.data.images import read_image
+from lreid.data.tables import read_table
 from lreid.errors import InputError
 from lreid.gallery import Gallery, gallery_file
 from lreid.link.page import write_page
@@ -154,7 +154,7 @@ def readers(world: World, folder: Path) -> dict[str, tuple[Callable[[random.Rand
             lambda rng: as_json(corrupted_value(record.content, rng)),
             written(corrected, folder / "linked" / "identities.json"),
         ),
-        "table of images": (damages(table), written(read_rows, folder / "index.csv")),
+        "table of images": (damages(table), written(read_table, folder / "index.csv")),
         **{f"image, {ending}": image(f"a.{ending}") for ending in IMAGES},
     }
 

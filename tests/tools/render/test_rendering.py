@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lreid.data import csv_dataset
+from lreid.data import tables
 from lreid.data.images import read_image
 from lreid.data.rendered_set import PREFIX
 from lreid.errors import InputError
@@ -158,7 +158,7 @@ def drawn(renderer: Renderer, home: Path, tmp_path_factory: pytest.TempPathFacto
 
 
 def test_a_data_set_that_loads(drawn: Path) -> None:
-    sets = csv_dataset.load(drawn / "index.csv")
+    sets = tables.load(drawn / "index.csv")
     assert [data.name for data in sets] == ["street-0", "hall-1"]
     for data in sets:
         assert (len(data.train), len(data.query), len(data.gallery)) == (8, 2, 2)
@@ -171,7 +171,7 @@ def test_people_to_train_on_or_to_search_for_alone(drawn: Path, home: Path, tmp_
     everybody = {name: content for name, content in files(drawn).items() if name.endswith(".jpg")}
     for lacking, left in (("train_identities", 8), ("test_identities", 16)):
         assert render(tmp_path / lacking, home, **SMALL | {lacking: 0}) == left
-        assert len(csv_dataset.load(tmp_path / lacking / "index.csv")) == 2
+        assert len(tables.load(tmp_path / lacking / "index.csv")) == 2
         made = {name: content for name, content in files(tmp_path / lacking).items() if name.endswith(".jpg")}
         assert len(made) == left and made.items() <= everybody.items()
 

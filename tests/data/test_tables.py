@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lreid.data import csv_dataset
+from lreid.data import tables
 from lreid.data.images import read_image
 from lreid.errors import InputError
 
@@ -34,7 +34,7 @@ def short(records):
 
 
 def test_relabels_integers_by_value_and_drops_junk(write, tmp_path):
-    (data_set,) = csv_dataset.load(write(ROWS))
+    (data_set,) = tables.load(write(ROWS))
     assert data_set.name == "shop"
     assert short(data_set.train) == [("a.jpg", 0, 1), ("b.jpg", 1, 0)]  # 9 < 10 < 100, left < right
     assert short(data_set.query) == [("c.jpg", 2, 0)]
@@ -44,7 +44,7 @@ def test_relabels_integers_by_value_and_drops_junk(write, tmp_path):
 
 @pytest.mark.parametrize("junk", ["-1.0", "-01", " -1 ", "-1.", '"-1.00"'])
 def test_junk_is_dropped_however_it_is_spelled(write, junk):
-    assert csv_dataset.load(write([*ROWS[:4], ROWS[4].replace("-1", junk)])) == csv_dataset.load(write(ROWS))
+    assert tables.load(write([*ROWS[:4], ROWS[4].replace("-1", junk)])) == tables.load(write(ROWS))
 
 
 @pytest.mark.parametrize("unknown", ["", "-1", "-1.0", " "])
@@ -53,19 +53,19 @@ def test_cameras_that_are_not_known_are_none(write, unknown):
     told = [row.replace("left", unknown).replace("right", unknown) for row in ROWS]
     without = [row.replace(",left", "").replace(",right", "") for row in ROWS]
     for cameras in ("apart", "same"):
-        expected = csv_dataset.load(write(without, header="path,pid,split"), cameras=cameras)
-        assert csv_dataset.load(write(told), cameras=cameras) == expected
+        expected = tables.load(write(without, header="path,pid,split"), cameras=cameras)
+        assert tables.load(write(told), cameras=cameras) == expected
 
 
 def test_identities_that_are_one_number_written_in_two_ways_are_said_to_be_two(write, caplog):
-    (data_set,) = csv_dataset.load(write([*ROWS, "f.jpg,0100,right,gallery"]))
+    (data_set,) = tables.load(write([*ROWS, "f.jpg,0100,right,gallery"]))
     assert len({record.pid for record in data_set.gallery}) == 2
     assert "'0100'" in caplog.text and "'100'" in caplog.text and len(caplog.records) == 1
 
 
 def test_relabels_other_ids_as_text(write):
     rows = ["a.jpg,p9,0,train", "b.jpg,p10,1,train", "c.jpg,x,10,query", "d.jpg,x,2,gallery"]
-    (data_set,) = csv_dataset.load(write(rows))
+    (data_set,) = tables.load(write(rows))
     assert short(data_set.train) == [("a.jpg", 1, 0), ("b.jpg", 0, 1)]  # "p10" < "p9"
     assert short(data_set.query + data_set.gallery) == [("c.jpg", 2, 3), ("d.jpg", 2, 2)]  # 2 < 10
 
@@ -74,7 +74,7 @@ def test_identities_and_cameras_keep_their_names(write):
     strange = 'a "b", <c>\nd'
     quoted = strange.replace('"', '""')
     rows = ["a.jpg,0007,01,train", f'c.jpg,"{quoted}",بوابة,query', f'd.jpg,"{quoted}",01,gallery']
-    (data_set,) = csv_dataset.load(write(rows))
+    (data_set,) = tables.load(write(rows))
     names, (query,), (gallery,) = data_set.names, data_set.query, data_set.gallery
     assert names.identity(query.pid) == names.identity(gallery.pid) == strange
     assert (names.camera(query.camid), names.camera(gallery.camid)) == ("cam بوابة", "cam 01")
@@ -83,15 +83,15 @@ def test_identities_and_cameras_keep_their_names(write):
 
 def test_identity_zero_is_a_person_like_any_other(write):
     rows = ["a.jpg,0,0,train", "c.jpg,1,0,query", "d.jpg,1,1,gallery"]
-    (data_set,) = csv_dataset.load(write(rows))
+    (data_set,) = tables.load(write(rows))
     assert len(data_set.train) == 1
 
 
 def test_one_data_set_a_domain_in_order_of_appearance(write):
-    rows = [f"{path},{split},0,{split},zoo" for path, split in zip("abc", csv_dataset.SPLITS, strict=True)]
-    rows += [f"{path},{split},0,{split},ark" for path, split in zip("xyd", csv_dataset.SPLITS, strict=True)]
+    rows = [f"{path},{split},0,{split},zoo" for path, split in zip("abc", tables.SPLITS, strict=True)]
+    rows += [f"{path},{split},0,{split},ark" for path, split in zip("xyd", tables.SPLITS, strict=True)]
     rows = [row.replace(",", ".jpg,", 1) for row in rows]
-    zoo, ark = csv_dataset.load(write(rows, header="path,pid,camid,split,domain"))
+    zoo, ark = tables.load(write(rows, header="path,pid,camid,split,domain"))
     assert (zoo.name, ark.name) == ("zoo", "ark")
     # every domain counts its own identities: gallery 0, query 1, train 2
     assert short(zoo.train) == [("a.jpg", 2, 0)]
@@ -101,59 +101,59 @@ def test_one_data_set_a_domain_in_order_of_appearance(write):
 def test_lists_of_oml_are_read(write):
     header = "label,path,split,is_query,is_gallery"
     rows = ["9,a.jpg,train,,", "10,b.jpg,train,True,True", "100,c.jpg,validation,True,0", "100,d.jpg,validation,,1.0"]
-    (data_set,) = csv_dataset.load(write(rows, header=header))
+    (data_set,) = tables.load(write(rows, header=header))
     assert short(data_set.train) == [("a.jpg", 0, 0), ("b.jpg", 1, 0)]
     assert short(data_set.query + data_set.gallery) == [("c.jpg", 2, 0), ("d.jpg", 2, 1)]
     for query, gallery in (("1", "1"), ("", ""), ("yes", "0")):
         with pytest.raises(InputError, match="shop.csv:4: is_query"):
-            csv_dataset.load(write([*rows[:2], f"100,c.jpg,validation,{query},{gallery}"], header=header))
+            tables.load(write([*rows[:2], f"100,c.jpg,validation,{query},{gallery}"], header=header))
     with pytest.raises(InputError, match="shop.csv:3: .*x_1"):
-        csv_dataset.load(write([rows[0] + ",", rows[2] + ",5"], header=header + ",x_1"))
+        tables.load(write([rows[0] + ",", rows[2] + ",5"], header=header + ",x_1"))
 
 
 def test_lists_of_wildlife_datasets_are_read(write, caplog):
     rows = ["0,turtle_0,a.jpg,2020-01-01", "1,turtle_0,b.jpg,", "2,turtle_1,c.jpg,", "3,unknown,d.jpg,"]
     file = write(rows, header="image_id,identity,path,date")
-    assert [(row.pid, row.path) for row in csv_dataset.read_rows(file, splits=False)] == [
+    assert [(image.identity, Path(image.path).name) for image in tables.read_table(file, splits=False)] == [
         ("turtle_0", "a.jpg"),
         ("turtle_0", "b.jpg"),
         ("turtle_1", "c.jpg"),
     ]
     assert "1 images" in caplog.text
     with pytest.raises(InputError, match="lacks split.*own:"):
-        csv_dataset.load(file)
-    (row,) = csv_dataset.read_rows(write(["a.jpg,7,turtle"], header="path,pid,identity"), splits=False)
-    assert row.pid == "7"
+        tables.load(file)
+    (image,) = tables.read_table(write(["a.jpg,7,turtle"], header="path,pid,identity"), splits=False)
+    assert image.identity == "7"
 
 
 def test_paths_that_windows_wrote_are_read(write, tmp_path):
-    expected = csv_dataset.load(write(ROWS))
+    expected = tables.load(write(ROWS))
     (tmp_path / "im").mkdir()
     for letter in "abcde":
         (tmp_path / f"{letter}.jpg").rename(tmp_path / "im" / f"{letter}.jpg")
-    (data_set,) = csv_dataset.load(write([rf"im\{row}" for row in ROWS]))
+    (data_set,) = tables.load(write([rf"im\{row}" for row in ROWS]))
     assert [record.path for record in data_set.train] == [str(tmp_path / "im/a.jpg"), str(tmp_path / "im/b.jpg")]
     assert short(data_set.gallery) == short(expected[0].gallery)
     with pytest.raises(InputError, match="lies outside"):
-        csv_dataset.load(write([rf"..\{row}" for row in ROWS]))
+        tables.load(write([rf"..\{row}" for row in ROWS]))
     (tmp_path / r"im\a.jpg").touch()  # a file of Linux may have one in its name
-    (data_set,) = csv_dataset.load(write([rf"im\{row}" for row in ROWS]))
+    (data_set,) = tables.load(write([rf"im\{row}" for row in ROWS]))
     assert str(tmp_path / r"im\a.jpg") in [record.path for record in data_set.train]
 
 
 def test_the_same_list_in_another_form_is_the_same_data_set(write, tmp_path):
-    expected = csv_dataset.load(write(ROWS))
+    expected = tables.load(write(ROWS))
     for divided_by in (";", "\t"):
         header, *rows = (row.replace(",", divided_by) for row in ("path,pid,camid,split", *ROWS))
-        assert csv_dataset.load(write(rows, header=header)) == expected
+        assert tables.load(write(rows, header=header)) == expected
     by_excel = [row.replace(",", ", ") for row in ROWS] + [""]
-    assert csv_dataset.load(write(by_excel, encoding="utf-8-sig")) == expected
+    assert tables.load(write(by_excel, encoding="utf-8-sig")) == expected
     shuffled = random.Random(3).sample(ROWS, len(ROWS))
     swapped = [f"{split},note,{path},{camid},{pid}" for path, pid, camid, split in (r.split(",") for r in shuffled)]
-    assert csv_dataset.load(write(swapped, header="split,remark,path,camid,pid")) == expected
-    assert csv_dataset.load(write([f"{tmp_path}/{row}" for row in ROWS])) == expected
+    assert tables.load(write(swapped, header="split,remark,path,camid,pid")) == expected
+    assert tables.load(write([f"{tmp_path}/{row}" for row in ROWS])) == expected
     (tmp_path / "sub").mkdir()
-    assert len(csv_dataset.load(write([f"sub/../{row}" for row in ROWS]))[0].train) == len(expected[0].train)
+    assert len(tables.load(write([f"sub/../{row}" for row in ROWS]))[0].train) == len(expected[0].train)
 
 
 def test_names_that_hold_what_divides_are_quoted(write):
@@ -162,7 +162,7 @@ def test_names_that_hold_what_divides_are_quoted(write):
         f'{image}.jpg,"two\nlines",{camera},{split}'
         for camera, image, split in ((0, "c", "query"), (1, "d", "gallery"))
     ]
-    (data_set,) = csv_dataset.load(write(rows))
+    (data_set,) = tables.load(write(rows))
     assert short(data_set.train) == [("a.jpg", 0, 0), ("b.jpg", 2, 1)]
     assert [record.pid for record in (*data_set.query, *data_set.gallery)] == [1, 1]
 
@@ -170,14 +170,14 @@ def test_names_that_hold_what_divides_are_quoted(write):
 @pytest.mark.parametrize(("cameras", "numbers"), [("apart", [0, 0, 1]), ("same", [0, 0, 0])])
 def test_without_cameras_those_of_queries_and_gallery_are_as_the_policy_says(write, cameras, numbers):
     rows = ["a.jpg,1,train", "c.jpg,2,query", "d.jpg,2,gallery"]
-    (data_set,) = csv_dataset.load(write(rows, header="path,pid,split"), cameras=cameras)
+    (data_set,) = tables.load(write(rows, header="path,pid,split"), cameras=cameras)
     assert [record.camid for record in (*data_set.train, *data_set.query, *data_set.gallery)] == numbers
 
 
 def test_train_or_test_alone_is_enough(write):
-    (train,) = csv_dataset.load(write(ROWS[:2]))
+    (train,) = tables.load(write(ROWS[:2]))
     assert len(train.train) == 2 and not train.query and not train.gallery
-    (test,) = csv_dataset.load(write(ROWS[2:]))
+    (test,) = tables.load(write(ROWS[2:]))
     assert not test.train and len(test.query) == len(test.gallery) == 1
 
 
@@ -224,20 +224,20 @@ def test_faults_are_named(write, tmp_path, fault):
     rows = [row.replace("{name}", tmp_path.name).replace("{folder}", str(tmp_path)) for row in rows]
     header = {"header": rows.pop(0)} if rows and rows[0].startswith("path,") else {}
     with pytest.raises(InputError, match=message):
-        csv_dataset.load(write(rows, **header))
+        tables.load(write(rows, **header))
 
 
 def test_files_that_are_no_csv(tmp_path):
     with pytest.raises(InputError, match="no such CSV file"):
-        csv_dataset.load(tmp_path / "none.csv")
+        tables.load(tmp_path / "none.csv")
     with pytest.raises(InputError, match="is a folder"):
-        csv_dataset.load(tmp_path)
+        tables.load(tmp_path)
     (tmp_path / "empty.csv").touch()
     with pytest.raises(InputError, match="an empty file"):
-        csv_dataset.load(tmp_path / "empty.csv")
+        tables.load(tmp_path / "empty.csv")
     (tmp_path / "latin.csv").write_bytes("path,pid,camid,split\nJosé.jpg,1,0,train\n".encode("latin-1"))
     with pytest.raises(InputError, match="latin.csv: cannot be read as CSV in UTF-8 .*, or name a folder of images$"):
-        csv_dataset.load(tmp_path / "latin.csv")
+        tables.load(tmp_path / "latin.csv")
 
 
 # domain: training images and identities, queries, gallery images, counted in index.csv
@@ -261,7 +261,7 @@ VEHICLES = {
 
 @pytest.mark.parametrize(("folder", "expected"), [("omniglot", OMNIGLOT), ("vehicles", VEHICLES)])
 def test_real_data(shared_data, folder, expected):
-    data_sets = csv_dataset.load(shared_data / folder / "index.csv")
+    data_sets = tables.load(shared_data / folder / "index.csv")
     counts = {
         each.name: (len(each.train), len({r.pid for r in each.train}), len(each.query), len(each.gallery))
         for each in data_sets

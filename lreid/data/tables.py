@@ -1,19 +1,19 @@
-"""Custom data: a CSV file with the columns ``path,pid,split`` and optionally ``camid`` and ``domain``."""
+"""Load data sets and test sets from a CSV or Parquet table with the columns ``path,pid,split`` and others."""
 
 import csv
 import difflib
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
-from lreid.data.layout import cameras_of_test, require_splits
-from lreid.data.records import CameraPolicy, DataSet, Names, Record
+from lreid.data.layout import require_splits
+from lreid.data.listing import Listed, data_set_of, own_test
+from lreid.data.records import CameraPolicy, DataSet, QueryGallery
 from lreid.data.schemes import Scheme, Sources
 from lreid.errors import InputError
 from lreid.utils.extras import Extra
-from lreid.utils.identities import WRITTEN_MISSING, ascending_ranks, is_junk, warn_of_spellings
+from lreid.utils.identities import WRITTEN_MISSING, is_junk, warn_of_spellings
 from lreid.utils.reading import raise_if_unreadable, require_regular
 
 logger = logging.getLogger("lreid")
@@ -26,18 +26,6 @@ OML_SPLITS = {"is_query": "query", "is_gallery": "gallery"}  # columns that divi
 OML_BOX = "x_1"  # first of OML's columns of a bounding box
 PARQUET = ".parquet"
 TRUE, FALSE = ("true", "1", "1.0"), ("false", "0", "0.0", "")
-
-
-class Row(NamedTuple):
-    """One line of the CSV file."""
-
-    line: int  # line number, from 1
-    path: str
-    pid: str  # identity; empty if unknown
-    camid: str  # camera; empty if unknown: there is no such column, or the cell is empty or -1
-    split: str  # empty if there is no such column
-    domain: str
-    time: str  # any text; empty if there is none
 
 
 def load(file: Path, *, cameras: CameraPolicy = "apart", root: Path | None = None) -> list[DataSet]:
@@ -73,51 +61,58 @@ def load(file: Path, *, cameras: CameraPolicy = "apart", root: Path | None = Non
         InputError: the file cannot be read, lacks a column or has a faulty line (the message gives its number), or a
             domain has only one of query and gallery.
     """
-    rows = read_rows(file, root=root)
-    return [_data_set(file, domain, rows, cameras) for domain in dict.fromkeys(row.domain for row in rows)]
+    domains: dict[str, list[Listed]] = {}
+    for image in read_table(file, root=root):
+        domains.setdefault(image.domain, []).append(image)
+    return [_data_set(file, domain, sorted(images), cameras) for domain, images in domains.items()]
 
 
-def _data_set(file: Path, domain: str, rows: Iterable[Row], cameras: CameraPolicy) -> DataSet:
-    rows = sorted((row for row in rows if row.domain == domain), key=lambda row: row.path)
-    trained = {row.pid: row.line for row in rows if row.split == "train"}
-    for row in rows:
-        if row.split != "train" and row.pid in trained:
+def _data_set(file: Path, domain: str, images: Sequence[Listed], cameras: CameraPolicy) -> DataSet:
+    trained = {image.identity: image.line for image in images if image.split == "train"}
+    for image in images:
+        if image.split != "train" and image.identity in trained:
             raise InputError(
-                f"{file}:{row.line}: identity {row.pid!r} is in {row.split} here and in train on line "
-                f"{trained[row.pid]}; test on identities that are not trained on"
+                f"{file}:{image.line}: identity {image.identity!r} is in {image.split} here and in train on line "
+                f"{trained[image.identity]}; test on identities that are not trained on"
             )
-    unknown = next((row.line for row in rows if not row.camid), None)
-    labelled = next((row.line for row in rows if row.camid), None)
+    unknown = next((image.line for image in images if image.camera is None), None)
+    labelled = next((image.line for image in images if image.camera is not None), None)
     if labelled is not None and unknown is not None:
         raise InputError(
             f"{file}:{unknown}: has no camid, but line {labelled} has one; fill in all of them, or remove the column"
         )
-    pids, camids = ascending_ranks(row.pid for row in rows), ascending_ranks(row.camid for row in rows)
-    for name, labels in (("pid", pids), ("camid", camids)):
-        warn_of_spellings(labels, f"{file}: {name}")
-    default_camera = cameras_of_test(cameras)
-    splits: dict[str, Any] = {
-        split: tuple(
-            Record(
-                str(file.parent / row.path), pids[row.pid], camids[row.camid] if row.camid else default_camera[split]
-            )
-            for row in rows
-            if row.split == split
-        )
-        for split in SPLITS
-    }
-    tested = dict.fromkeys(("query", "gallery"), file) if splits["query"] or splits["gallery"] else {}
-    cameras_named = {rank: name for name, rank in camids.items() if name}
-    names = Names({rank: name for name, rank in pids.items()}, cameras_named)
-    return require_splits(DataSet(domain, **splits, names=names, has_cameras=bool(cameras_named)), tested)
+    data_set = data_set_of(domain, images, cameras, has_cameras=labelled is not None)
+    for name, labels in (("pid", data_set.names.identities), ("camid", data_set.names.cameras)):
+        warn_of_spellings(labels.values(), f"{file}: {name}")
+    tested = data_set.query or data_set.gallery
+    return require_splits(data_set, dict.fromkeys(("query", "gallery"), file) if tested else {})
 
 
-def read_rows(file: Path, *, splits: bool = True, named: bool = True, root: Path | None = None) -> list[Row]:
-    """Read and check all rows of a CSV file; return them without junk.
+def csv_tests(file: Path, root: Path | None = None) -> list[QueryGallery]:
+    """Build one test set per domain of a table with the splits ``query`` and ``gallery``.
+
+    Raises:
+        InputError: the file cannot be read or is faulty, or a domain has no query or no gallery image.
+    """
+    splits: dict[str, dict[str, list[Listed]]] = {"query": {}, "gallery": {}}
+    for image in read_table(file, root=root):
+        if image.split in splits:
+            splits[image.split].setdefault(image.domain, []).append(image)
+    queries, galleries = splits.values()
+    for split, images in splits.items():
+        if not images:
+            raise InputError(f"{file}: has no image of the split {split}; add some")
+    if lacking := sorted(queries.keys() ^ galleries.keys()):
+        split = "gallery" if lacking[0] in queries else "query"
+        raise InputError(f"{file}: domain {lacking[0]} has no image of the split {split}; add some")
+    return [own_test(domain, queries[domain], galleries[domain]) for domain in queries]
+
+
+def read_table(file: Path, *, splits: bool = True, named: bool = True, root: Path | None = None) -> list[Listed]:
+    """Read and check all rows of a table; return its images without junk.
 
     Args:
-        splits: whether the file must have a column ``split``. Without a column ``split``, every row has an empty string
-            as its split.
+        splits: whether the table must have a column ``split``.
         named: whether every row must have an identity.
         root: as in :func:`load`.
     """
@@ -137,31 +132,25 @@ def read_rows(file: Path, *, splits: bool = True, named: bool = True, root: Path
     if len(set(header)) < len(header):
         twice = next(name for name in header if header.count(name) > 1)
         raise InputError(f"{file}:1: the header has {twice} twice; remove or rename one of the two")
-    rows: list[Row] = []
+    images: list[Listed] = []
     first_line: dict[str, int] = {}
     for line, values in table[1:]:
-        row = _row(file, line, header, values, named=named)
-        if "\\" in row.path and not os.path.exists(file.parent / row.path):
-            row = row._replace(path=row.path.replace("\\", "/"))  # the list was written on Windows
-        if root is not None and not os.path.exists(file.parent / row.path) and os.path.exists(root / row.path):
-            row = row._replace(path=os.path.abspath(root / row.path))
-        path = _path_inside(file, row, root)
-        if path in first_line:
-            raise InputError(f"{file}:{line}: {row.path} is already on line {first_line[path]}; remove one of the two")
-        first_line[path] = line
-        if not is_junk(row.pid):
-            rows.append(row)
-    if not rows:
+        image = _image(file, line, header, values, named=named, root=root)
+        if (first := first_line.setdefault(os.path.abspath(image.path), line)) != line:
+            path = values[header.index("path")]
+            raise InputError(f"{file}:{line}: {path} is already on line {first}; remove one of the two")
+        if image.identity is None or not is_junk(image.identity):
+            images.append(image)
+    if not images:
         raise InputError(f"{file}: holds no images; write one line per image below the header")
     # One existing path proves that the base folder is right. The others need not exist: a user may have deleted the
     # images of past tasks before resuming a run.
-    if not any(os.path.exists(file.parent / row.path) for row in rows):  # exists() is False for impossible paths
-        tried = dict.fromkeys(str(folder / rows[0].path) for folder in (file.parent, root) if folder is not None)
+    if not any(os.path.exists(image.path) for image in images):  # exists() is False for impossible paths
         raise InputError(
-            f"{file}:{rows[0].line}: none of the images exists, for instance {' or '.join(tried)}; pass root='DIR', "
-            "the folder to which the paths are relative"
+            f"{file}:{images[0].line}: none of the images exists, for instance {images[0].path}; pass root='DIR', the "
+            "folder to which the paths are relative"
         )
-    return rows
+    return images
 
 
 def _lines(file: Path) -> list[tuple[int, list[str]]]:
@@ -231,40 +220,50 @@ def _translate(file: Path, table: list[tuple[int, list[str]]]) -> None:
             values[columns["split"]] = splits[0]
 
 
-def _path_inside(file: Path, row: Row, root: Path | None) -> str:
-    """Return an image's normalised path; refuse paths outside the list's folder and ``root``, for safety."""
-    folders = [os.path.abspath(each) for each in (file.parent, root) if each is not None]
-    path = os.path.normpath(os.path.join(folders[0], row.path))
-    if not any(os.path.commonpath([folder, path]) == folder for folder in folders):
-        raise InputError(
-            f"{file}:{row.line}: {row.path} lies outside {' and '.join(map(str, folders))}; name the folder of the "
-            "images as root='DIR', or move the CSV file or the image"
-        )
-    return path
-
-
-def _row(file: Path, line: int, header: list[str], values: list[str], *, named: bool) -> Row:
+def _image(file: Path, line: int, header: list[str], values: list[str], *, named: bool, root: Path | None) -> Listed:
+    """Check the values of a row and return its image."""
     if len(values) != len(header):
         raise InputError(
             f"{file}:{line}: {len(values)} values for {len(header)} columns; "
             "give every column a value, and quote values that contain the separator"
         )
-    named_values = dict(zip(header, values, strict=True))
-    cells = {"domain": file.stem, "camid": "", "split": "", "time": "", **named_values}
-    empty = [name for name in (*COLUMNS, "domain") if named_values.get(name) == "" and (named or name != "pid")]
+    cells = dict(zip(header, values, strict=True))
+    empty = [name for name in (*COLUMNS, "domain") if cells.get(name) == "" and (named or name != "pid")]
     if empty:
         raise InputError(f"{file}:{line}: {', '.join(empty)} is empty; fill it in")
     for name in ("pid", "camid"):
-        if cells[name] in WRITTEN_MISSING:
+        if cells.get(name) in WRITTEN_MISSING:
             raise InputError(
                 f"{file}:{line}: {name} is {cells[name]!r}, which programs write for a missing value; fill in the "
                 "value, leave the cell empty if it is unknown, or rename it if it is a real name"
             )
-    if is_junk(cells["camid"]):
-        cells["camid"] = ""
-    if "split" in named_values and cells["split"] not in SPLITS:
+    if "split" in cells and cells["split"] not in SPLITS:
         raise InputError(f"{file}:{line}: split is {cells['split']!r}; must be one of {', '.join(SPLITS)}")
-    return Row(line, *(cells[name] for name in Row._fields[1:]))
+    return Listed(
+        _path(file, line, cells["path"], root),
+        cells["pid"] or None,
+        None if is_junk(cells.get("camid", "-1")) else cells["camid"] or None,
+        cells.get("time", ""),
+        cells.get("split", ""),
+        cells.get("domain", file.stem),
+        line,
+    )
+
+
+def _path(file: Path, line: int, path: str, root: Path | None) -> str:
+    """Return the path of an image, which is relative to the table or to ``root``; refuse other folders, for safety."""
+    if "\\" in path and not os.path.exists(file.parent / path):
+        path = path.replace("\\", "/")  # the table was written on Windows
+    if root is not None and not os.path.exists(file.parent / path) and os.path.exists(root / path):
+        path = os.path.abspath(root / path)
+    folders = [os.path.abspath(each) for each in (file.parent, root) if each is not None]
+    whole = os.path.normpath(os.path.join(folders[0], path))
+    if not any(os.path.commonpath([folder, whole]) == folder for folder in folders):
+        raise InputError(
+            f"{file}:{line}: {path} lies outside {' and '.join(folders)}; name the folder of the images as "
+            "root='DIR', or move the CSV file or the image"
+        )
+    return str(file.parent / path)
 
 
 def _load_named(name: str, sources: Sources, split: int) -> list[DataSet]:
