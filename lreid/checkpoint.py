@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from lreid.errors import InputError, NewerFormat, OutOfMemory
+from lreid.errors import InputError, OutOfMemory, UnknownFormat
 from lreid.results import RESULTS_SCHEMA
 from lreid.results import fault as fault_in_results
 from lreid.utils.files import list_folder, write_atomically
@@ -34,7 +34,7 @@ from lreid.utils.reading import misfit, raise_if_unreadable, read_tensors, requi
 
 logger = logging.getLogger("lreid")
 
-FORMAT = 1
+CHECKPOINT_FORMAT = 1
 CURRENT = "last.pt"  # checkpoint of the current task; finished tasks have task-01.pt, task-02.pt …
 PREVIOUS = "previous.pt"  # the last.pt that was replaced
 
@@ -42,7 +42,7 @@ PREVIOUS = "previous.pt"  # the last.pt that was replaced
 FORM = {
     "method": dict,
     "updates": (dict, type(None)),
-    "observers?": {str: dict},
+    "observers": {str: dict},
     "position": {"task": int, "epoch": int, "step": int},
     "random": dict,
     "results": {},
@@ -55,7 +55,7 @@ def save_checkpoint(path: Path, state: dict[str, Any], *, previous: Path | None 
     Raises:
         InputError: the checkpoint cannot be written; an existing checkpoint at ``path`` is unchanged.
     """
-    state = {"format": FORMAT, "random": random_state(), **state}
+    state = {"format": CHECKPOINT_FORMAT, "random": random_state(), **state}
     write_atomically(path, lambda file: torch.save(state, file), previous=previous, private=True)
 
 
@@ -63,14 +63,14 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     """Load a checkpoint to the CPU.
 
     Raises:
-        NewerFormat: a later version of lreid wrote the file.
+        UnknownFormat: another version of lreid wrote the file.
         InputError: the file is missing, damaged, or not a checkpoint of lreid.
     """
     state = read_tensors(path)
-    require_not_newer(path, state.get("format"), FORMAT, "not a checkpoint of this version of lreid")
-    if state.get("format") != FORMAT or "model" not in state:
-        raise InputError(f"{path}: not a checkpoint of lreid (format {FORMAT}); use one that lreid train wrote")
-    if fault := misfit(state, {"model": dict, "config?": str}):
+    version = state.get("format", CHECKPOINT_FORMAT)
+    if version != CHECKPOINT_FORMAT:  # the file may be intact, so a run must not resume from an older one
+        raise UnknownFormat(f"{path}: a checkpoint of format {version}, but lreid reads format {CHECKPOINT_FORMAT}")
+    if fault := misfit(state, {"format": int, "model": dict, "config?": str}):
         raise InputError(f"{path}: {fault}; use a checkpoint that lreid train wrote")
     return state
 
@@ -100,7 +100,7 @@ def load_newest(folder: Path) -> tuple[Path, dict[str, Any]] | None:
     """Load the newest undamaged checkpoint of a run, and return it with its path; None if there is no checkpoint.
 
     Raises:
-        NewerFormat: a later version of lreid wrote one of the checkpoints.
+        UnknownFormat: another version of lreid wrote one of the checkpoints.
         InputError: the run has checkpoints, but all of them are damaged.
     """
     faults = []
@@ -108,7 +108,7 @@ def load_newest(folder: Path) -> tuple[Path, dict[str, Any]] | None:
         try:
             checkpoint = load_checkpoint(path)
             _require_whole(checkpoint, path)
-        except (NewerFormat, OutOfMemory):  # this file may be intact, and resuming from another would overwrite it
+        except (UnknownFormat, OutOfMemory):  # this file may be intact, and resuming from another would overwrite it
             raise
         except InputError as fault:
             faults.append(fault)

@@ -15,12 +15,11 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from lreid.config_keys import FREE_KEYS, KEYS, REMOVED, RENAMED, Config, Method, Section
+from lreid.config_keys import FREE_KEYS, KEYS, Config, MethodSection, Section
 from lreid.errors import InputError
 from lreid.utils.reading import parse_yaml, read_text
 
@@ -29,7 +28,6 @@ logger = logging.getLogger("lreid")
 CONFIGS = Path(__file__).parent / "configs"  # lreid's own files: benchmarks, methods, recipes, augmentations
 BEFORE_PATH = re.compile(r"^(rotated:[^:]*:)*(csv:|folder:|own:|zoo:)?")
 RECIPE = "{METHOD.RECIPE}"  # placeholder in _BASE_
-RUN_CONFIG = "config.yaml"  # the name of the config in a run folder
 COMMAND_LINE = "command line"  # name of the overrides in messages
 ARGUMENTS = {  # config keys that replace names of arguments in errors, for lreid.errors.naming_keys
     "accuracy": "EVAL.ACCURACY",
@@ -116,7 +114,7 @@ def _given(overrides: Sequence[str], *, report: bool) -> dict[str, Any]:
                 "%s: sets %s to %s and then to %s; remove one of the two", COMMAND_LINE, name, given[name], value
             )
         given[name] = value
-    return _current(given, COMMAND_LINE)
+    return given
 
 
 def _stacks(files: Sequence[Source], given: dict[str, Any]) -> list[list[Layer]]:
@@ -210,7 +208,7 @@ def config_from_text(text: str, source: str, overrides: Sequence[str] = ()) -> C
         overrides: see :func:`load_config`.
     """
     cfg = Config()
-    _set_all(cfg, _current(dict(leaves(_parsed(text, source))), source, of_run=True), source)
+    _set_all(cfg, dict(leaves(_parsed(text, source))), source)
     _set_all(cfg, _given(overrides, report=True), COMMAND_LINE)
     cfg.freeze()
     return cfg
@@ -292,28 +290,7 @@ def _file_layers(file: Path, recipe: str, seen: tuple[Path, ...] = ()) -> Iterat
             except InputError as error:
                 raise InputError(f"{file}: _BASE_: {error}") from None
             yield from _file_layers(base_file, recipe, (*seen, file.resolve()))
-    keys = _current(dict(leaves(content)), str(file), of_run=file.name == RUN_CONFIG)
-    yield str(file), {name: _placed(name, value, file.parent) for name, value in keys.items()}
-
-
-def _current(keys: dict[str, Any], source: str, *, of_run: bool = False) -> dict[str, Any]:
-    """Replace key names of earlier versions by current ones; refuse removed keys, except in the config of a run."""
-    for name in RENAMED.keys() & keys.keys():
-        value = keys.pop(name)
-        keys = dict.fromkeys(RENAMED[name], value) | keys
-        if not of_run:
-            _warn_of_old_name(source, name)
-    for removed in REMOVED:
-        values = {name: keys.pop(name) for name in removed.names if name in keys}
-        if values and not of_run:
-            raise InputError(f"{source}: {next(iter(values))} was removed; use {removed.instead} instead")
-        keys |= removed.translate(values, keys) if values else {}
-    return keys
-
-
-@cache  # a source may be read more than once
-def _warn_of_old_name(source: str, name: str) -> None:
-    logger.warning("%s: %s was renamed to %s; use the new name", source, name, " and ".join(RENAMED[name]))
+    yield str(file), {name: _placed(name, value, file.parent) for name, value in leaves(content)}
 
 
 def _with_recipe(base: str, recipe: str) -> str:
@@ -367,15 +344,15 @@ def _set(cfg: Config, name: str, value: Any, source: str) -> None:
     group, _, last = name.rpartition(".")
     section = cfg.get(group) if group else cfg
     value = _decoded(value, name, source)
-    if isinstance(section, Method) and last == "NAME" and value != section.NAME:
-        cfg.METHOD = section = Method(NAME=section.NAME)  # the options of a different method do not apply
+    if isinstance(section, MethodSection) and last == "NAME" and value != section.NAME:
+        cfg.METHOD = section = MethodSection(NAME=section.NAME)  # the options of a different method do not apply
         content = method_file(value)
         _set_all(cfg, content, source)
         if "METHOD.NAME" in content:
             return
     if isinstance(section, Section) and last in section:
         section[last] = _typed(value, section[last], name, source)
-    elif isinstance(section, Method):  # an option of the method, which is checked when the method is built
+    elif isinstance(section, MethodSection):  # an option of the method, which is checked when the method is built
         section[last] = value
     else:
         keys = [each for each, _ in leaves(cfg)]

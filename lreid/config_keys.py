@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import inspect
-import logging
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar, cast
 
@@ -24,9 +22,6 @@ if TYPE_CHECKING:
         def defrost(self) -> None: ...  # noqa: D102
 else:
     from yacs.config import CfgNode
-
-
-logger = logging.getLogger("lreid")
 
 
 @dataclass(frozen=True)
@@ -59,7 +54,7 @@ def key(default: T, about: str, *, paths: tuple[str, ...] = (), free: bool = Fal
 class Section(CfgNode):
     """A group of keys as attributes; keys that are not given have their default values.
 
-    ``Train(EPOCHS=3)`` is the group ``cfg.TRAIN`` of a config that sets only ``TRAIN.EPOCHS 3``.
+    ``TrainSection(EPOCHS=3)`` is the group ``cfg.TRAIN`` of a config that sets only ``TRAIN.EPOCHS 3``.
     """
 
     declared: ClassVar[dict[str, Key]] = {}
@@ -115,7 +110,7 @@ _SOURCES: dict[str, Any] = {"check": _data_sets, "paths": ("csv:", "folder:", "o
 _PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 
 
-class Benchmark(Section):
+class BenchmarkSection(Section):
     """Keys that define the tasks, their order and the test sets."""
 
     NAME = key("synthetic-10", "name of the benchmark in tables and in names of run folders", check=_folder_name)
@@ -161,7 +156,7 @@ class Benchmark(Section):
     )
 
 
-class Data(Section):
+class DataSection(Section):
     """Keys for the source, the cache and the loading of images."""
 
     ROOT = key("datasets", "folder of the data sets; image paths in a CSV file may be relative to it", free=True)
@@ -184,7 +179,7 @@ class Data(Section):
     )
 
 
-class Synthetic(Section):
+class SyntheticSection(Section):
     """Keys for the size of the synthetic data sets `synthetic:DOMAIN`."""
 
     TRAIN_IDENTITIES = key(480, "number of training identities per synthetic domain", least=0)
@@ -194,7 +189,7 @@ class Synthetic(Section):
     SEED = key(0, "seed of the synthetic population; another seed gives other people and vehicles")
 
 
-class Input(Section):
+class InputSection(Section):
     """Keys for the input images of the network."""
 
     HEIGHT = key(64, "height of the network's input images in pixels", least=1, most=4096)
@@ -213,7 +208,7 @@ class Input(Section):
     )
 
 
-class Episode(Section):
+class EpisodeSection(Section):
     """Keys for episodes (support and query images), for methods that train on episodes."""
 
     IDENTITIES = key(24, "number of identities per episode", least=1)
@@ -221,7 +216,7 @@ class Episode(Section):
     QUERY = key(1, "number of query images per identity in an episode", least=1)
 
 
-class Batch(Section):
+class BatchSection(Section):
     """Keys for P x K batches, for methods that do not train on episodes."""
 
     IDENTITIES = key(24, "number of identities per P x K batch", least=1)
@@ -230,7 +225,7 @@ class Batch(Section):
     NEIGHBOURS = key(1, "number of identities of a batch that come from the same cameras; 1 ignores cameras", least=1)
 
 
-class Stream(Section):
+class StreamSection(Section):
     """Keys for a single pass over each task (online learning) instead of epochs."""
 
     SEGMENT = key(
@@ -243,7 +238,7 @@ class Stream(Section):
     ITERATIONS = key(1, "number of optimiser steps on each segment of the stream", least=1)
 
 
-class Model(Section):
+class ModelSection(Section):
     """Keys for the network."""
 
     BACKBONE = key(
@@ -289,7 +284,7 @@ class Model(Section):
     )
 
 
-class Method(Section):
+class MethodSection(Section):
     """Keys for the lifelong method; further keys of this group are options of the method."""
 
     NAME = key("dwopp", "lifelong method: a file of lreid/methods or configs/methods, or a registered name")
@@ -297,7 +292,7 @@ class Method(Section):
     RECIPE = key("dmml", "training recipe for benchmarks of real images: the name of a file in configs/recipes")
 
 
-class Train(Section):
+class TrainSection(Section):
     """Keys for training each task. If a schedule is in brackets, such as (steps), only this SCHEDULE uses the key."""
 
     EPOCHS = key(30, "number of epochs per task", least=1)
@@ -351,7 +346,7 @@ class Train(Section):
     )
 
 
-class Eval(Section):
+class EvalSection(Section):
     """Keys for the evaluation after every task."""
 
     BACKEND = key(
@@ -420,17 +415,17 @@ class Config(Section):
 
     def __init__(self) -> None:
         super().__init__()
-        self.BENCHMARK = Benchmark()
-        self.DATA = Data()
-        self.SYNTHETIC = Synthetic()
-        self.INPUT = Input()
-        self.EPISODE = Episode()
-        self.BATCH = Batch()
-        self.STREAM = Stream()
-        self.MODEL = Model()
-        self.METHOD = Method()
-        self.TRAIN = Train()
-        self.EVAL = Eval()
+        self.BENCHMARK = BenchmarkSection()
+        self.DATA = DataSection()
+        self.SYNTHETIC = SyntheticSection()
+        self.INPUT = InputSection()
+        self.EPISODE = EpisodeSection()
+        self.BATCH = BatchSection()
+        self.STREAM = StreamSection()
+        self.MODEL = ModelSection()
+        self.METHOD = MethodSection()
+        self.TRAIN = TrainSection()
+        self.EVAL = EvalSection()
 
 
 _SECTIONS: dict[str, Section] = {name: each for name, each in Config().items() if isinstance(each, Section)}
@@ -442,81 +437,6 @@ FREE_KEYS = frozenset(name for name, each in KEYS.items() if each.free)
 
 
 def is_key(word: str) -> bool:
-    """Whether a word of a command line is a config key, or looks like a misspelled or removed one."""
+    """Whether a word of a command line is a config key, or looks like a misspelled one."""
     group, _, name = word.partition(".")
     return word in KEYS or (group in GROUPS and name.isupper())
-
-
-@dataclass(frozen=True)
-class Removed:
-    """Keys of earlier versions that this version no longer has.
-
-    Args:
-        names: names of the removed keys.
-        instead: replacement that an error message suggests.
-        translate: function that returns the new keys for a run of an earlier version. Its first argument contains the
-            values of the removed keys, and its second argument the values of all other keys.
-    """
-
-    names: tuple[str, ...]
-    instead: str
-    translate: Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, Any]]
-
-
-RENAMED = {  # old names of keys, which still work, and the keys that receive their value
-    "TRAIN.DECAY_FACTOR": ("TRAIN.END_FACTOR", "TRAIN.STEP_FACTOR"),
-    "TRAIN.EPOCH_OF": ("TRAIN.EPOCH_COVERS",),
-    "TRAIN.COUNT_FROM": ("TRAIN.FIRST_EPOCH_NUMBER",),
-}
-
-
-def _loggers(values: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
-    loggers = [*keys.get("TRAIN.LOGGERS", []), *["tensorboard"] * bool(values["TRAIN.TENSORBOARD"])]
-    return {"TRAIN.LOGGERS": loggers}
-
-
-def _teacher(values: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
-    value, precision = values["TRAIN.TEACHER_PRECISION"], keys.get("TRAIN.PRECISION", "fp32")
-    if value != precision:
-        logger.warning(
-            "config of the run: TRAIN.TEACHER_PRECISION %s was removed; previous models now compute in "
-            "TRAIN.PRECISION, which is %s",
-            value,
-            precision,
-        )
-    return {}
-
-
-def _nothing(values: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
-    return {}
-
-
-_AUGMENTATION = {"INPUT.FLIP": 0.5, "INPUT.PAD": 0, "INPUT.ERASING": False, "INPUT.ERASING_PROBABILITY": 0.0}
-_FILES = {  # pipelines that replace values of the removed keys
-    (0.0, 0, False): [],
-    (0.5, 0, False): ["flip"],
-    (0.5, 4, False): ["flip-crop4"],
-    (0.5, 0, "growing"): ["flip-erase-growing"],
-    (0.5, 8, 0.5): ["flip-crop8-erase"],
-    (0.5, 10, 0.5): ["flip-crop10-erase"],
-}
-
-
-def _pipeline(values: Mapping[str, Any], keys: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the pipeline that replaces removed keys; if none fits, return a file name that does not exist."""
-    flip, pad, erasing, probability = (values.get(name, default) for name, default in _AUGMENTATION.items())
-    wanted = (flip, pad, erasing and (probability or "growing"))
-    names = _FILES.get(wanted, ["flip {}, pad {}, erasing {}".format(*wanted)])
-    before = keys.get("INPUT.PIPELINE") or []
-    before = [before] if isinstance(before, str) else before
-    return {"INPUT.PIPELINE": [*before, *(f"configs/augmentations/{name}.yaml" for name in names)]}
-
-
-REMOVED = (
-    Removed(("TRAIN.TENSORBOARD",), "TRAIN.LOGGERS tensorboard", _loggers),
-    Removed(("TRAIN.TEACHER_PRECISION",), "TRAIN.PRECISION, which also applies to previous models", _teacher),
-    Removed(("DATA.CACHE_DIR", "DATA.CACHE_DIR_GIB"), "a larger DATA.CACHE_GIB", _nothing),
-    Removed(
-        (*_AUGMENTATION,), "INPUT.PIPELINE with a file that has the step, such as flip or flip-crop10-erase", _pipeline
-    ),
-)

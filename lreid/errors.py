@@ -20,8 +20,8 @@ class NotConfirmed(InputError):
     """A file was changed, but the disk did not confirm it; the message contains "done, but"."""
 
 
-class NewerFormat(InputError):
-    """A later version of lreid wrote this file, which is not damaged and must not be replaced."""
+class UnknownFormat(InputError):
+    """Another version of lreid wrote this file, which is not damaged and must not be replaced."""
 
 
 class OutOfMemory(InputError):

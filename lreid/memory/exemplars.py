@@ -129,7 +129,7 @@ class ExemplarStore:
         """
         images, labels = state["images"], state["labels"].numpy()
         images = ImagePaths(*images) if isinstance(images, tuple) else images.numpy()
-        extras = {name: values.numpy() for name, values in state.get("extras", {}).items()}
+        extras = {name: values.numpy() for name, values in state["extras"].items()}
         if len(labels) > self.budget:
             raise ValueError(f"the state holds {len(labels)} images, the budget is {self.budget}")
         self._clear()

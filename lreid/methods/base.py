@@ -306,8 +306,7 @@ class Method:
             if (self.keeps_teacher or name != "teacher") and state[name] is not None:
                 setattr(self, name, getattr(self, function)())
                 getattr(self, name).load_state_dict(state[name])
-        if self.memory.budget or "memory" in state:
-            self.memory.load_state_dict(state["memory"])
+        self.memory.load_state_dict(state["memory"])
         for part, name in self._saved:
             value, saved = getattr(part, name), state[name]
             if isinstance(value, torch.Generator):

@@ -133,10 +133,3 @@ class TaskHeadFineTuning(BoTFineTuning):
     def class_scores(self, features: Tensor) -> Tensor | None:
         """Return None, because no classifier covers the identities of all tasks."""
         return None
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that :meth:`state_dict` returned."""
-        if "labels" not in state:  # an earlier version, in which the labels of a task were consecutive
-            labels = state["first_label"] + torch.arange(len(state["classifier"]["weight"]))
-            state = state | {"labels": labels}
-        super().load_state_dict(state)

@@ -192,7 +192,3 @@ class ER(Method):
     def extras(self, paths: Sequence[str]) -> dict[str, np.ndarray]:
         """Additional values (k, …) to store with k images."""
         return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that :meth:`state_dict` returned, in this or an earlier version of lreid."""
-        super().load_state_dict({"head_neck": {}, "shared_classes": 0} | state)

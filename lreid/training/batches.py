@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from lreid.config import find_config
-from lreid.config_keys import Batch as BatchKeys
-from lreid.config_keys import Data, Episode, Input, Stream, Train
+from lreid.config_keys import BatchSection, DataSection, EpisodeSection, InputSection, StreamSection, TrainSection
 from lreid.data.images import Images
 from lreid.data.loaders import TaskBatches, WithExemplars
 from lreid.data.records import Record, Task
@@ -34,12 +33,12 @@ class Batching:
 
     device: torch.device
     seed: int = 0
-    train: Train = field(default_factory=Train)
-    data: Data = field(default_factory=Data)
-    input: Input = field(default_factory=Input)
-    episode: Episode = field(default_factory=Episode)
-    batch: BatchKeys = field(default_factory=BatchKeys)
-    stream: Stream = field(default_factory=Stream)
+    train: TrainSection = field(default_factory=TrainSection)
+    data: DataSection = field(default_factory=DataSection)
+    input: InputSection = field(default_factory=InputSection)
+    episode: EpisodeSection = field(default_factory=EpisodeSection)
+    batch: BatchSection = field(default_factory=BatchSection)
+    stream: StreamSection = field(default_factory=StreamSection)
 
     augment: Augment = field(init=False)
     on_device: bool = field(init=False)

@@ -239,13 +239,12 @@ class Trainer:
 
     def _restore_observers(self, task: Task, saved: Mapping[str, Any]) -> None:
         """Let the observers prepare a task. If a run resumes within a task, restore the observers' states."""
-        states = saved.get("observers", {})
         for name, observer in self.observers.items():
             if self.at.starts_task:
                 observer.before_task(task)
-            elif name in states:
+            elif name in saved["observers"]:
                 with fitting(self.folder.checkpoints):
-                    observer.load_state_dict(states[name])
+                    observer.load_state_dict(saved["observers"][name])
 
     def _augment_at(self, epoch: int, epochs: int) -> None:
         """Set the augmentation that the method applies to images from its memory; it can depend on the epoch."""

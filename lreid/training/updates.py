@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.optim import SGD, Adam, Optimizer
 
-from lreid.config_keys import Train
+from lreid.config_keys import TrainSection
 from lreid.data.loaders import Batch
 from lreid.errors import InputError
 from lreid.evaluation.observer import Observer
@@ -37,7 +37,7 @@ class Updates:
             gradients do not become 0 in half precision.
     """
 
-    def __init__(self, method: Method, train: Train) -> None:
+    def __init__(self, method: Method, train: TrainSection) -> None:
         self.method, self.device = method, method.model.mean.device
         device, fp16, sgd = self.device, train.PRECISION == "fp16", train.OPTIMIZER == "sgd"
         # A fused optimiser itself skips a step with infinite gradients; otherwise the CPU has to wait for the GPU.
@@ -185,7 +185,7 @@ class Schedule:
         train: the section ``TRAIN`` of a config.
     """
 
-    def __init__(self, train: Train) -> None:
+    def __init__(self, train: TrainSection) -> None:
         self.train = train
 
     def rate(self, task: int, epoch: int, epochs: Sequence[int], *, first: int = 0) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from lreid.errors import InputError, NewerFormat, raise_if_out_of_memory
+from lreid.errors import InputError, UnknownFormat, raise_if_out_of_memory
 
 NAMES = {dict: "a mapping", list: "a list"}  # names of types in messages
 
@@ -61,10 +61,10 @@ def require_not_newer(path: str | Path, version: Any, newest: int, fault: str) -
         fault: description of the file for the error message, such as ``not a gallery of this version``.
 
     Raises:
-        NewerFormat: ``version`` is larger than ``newest``.
+        UnknownFormat: ``version`` is larger than ``newest``.
     """
     if isinstance(version, (int, float)) and version > newest:
-        raise NewerFormat(
+        raise UnknownFormat(
             f"{path}: {fault}: a later version wrote it (format {version}, this version reads {newest}); update lreid"
         )
 

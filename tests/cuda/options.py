@@ -13,7 +13,7 @@ from tiny import FEW, tiny_config
 from torch import nn
 
 from lreid.checkpoint import random_state, set_random_state
-from lreid.config_keys import Train
+from lreid.config_keys import TrainSection
 from lreid.methods import build_method
 from lreid.models import Embedder
 from lreid.training.run import train
@@ -62,7 +62,7 @@ def fp16_makes_no_step_wait(folder: Path, device: SimulatedCUDA) -> None:
 def fused_sgd_bears_a_first_step_that_is_left_out() -> None:
     """Whose momentum would else be what happened to be in memory."""
     method = build_method("dmml_ft", Embedder("few", height=32, width=16).to(CUDA))
-    updates = Updates(method, Train(OPTIMIZER="sgd", MOMENTUM=0.9, WEIGHT_DECAY=0.0, PRECISION="fp16"))
+    updates = Updates(method, TrainSection(OPTIMIZER="sgd", MOMENTUM=0.9, WEIGHT_DECAY=0.0, PRECISION="fp16"))
     updates.set_rates(lambda first: 0.1)
     before = [each.clone() for each in method.parameters()]
     for size, moved in ((math.inf, 0.0), (1.0, 0.1), (1.0, 0.1 + 0.19)):

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from lreid.config_keys import Train
+from lreid.config_keys import TrainSection
 from lreid.data.loaders import Batch
 from lreid.errors import InputError
 from lreid.evaluation import DriftRecorder, GradientRecorder, SwitchObserver, gradient_norms
@@ -154,7 +154,7 @@ def test_an_update_over_several_batches_is_one_entry() -> None:
     method = Pull(model)
     recorder, watch = GradientRecorder(method, steps=2), SwitchObserver(method, None, {}, steps=2)
     watch.gradients, watch.drift = recorder, DriftRecorder(model, {}, steps=2)
-    updates = Updates(method, Train(OPTIMIZER="sgd", WEIGHT_DECAY=0.0))
+    updates = Updates(method, TrainSection(OPTIMIZER="sgd", WEIGHT_DECAY=0.0))
     few, many = (Batch(torch.randn(count, 3, 32, 16), torch.tensor([label])) for count, label in ((1, 2.0), (3, 6.0)))
     for batches in ([few, many], [few], [many]):
         updates.update(batches, [watch])

@@ -14,7 +14,7 @@ from disk_faults import DiskFaults
 from galleries import names, small, vectors
 from power_cuts import Disk
 
-from lreid.errors import InputError, NewerFormat, NotConfirmed, OutOfMemory
+from lreid.errors import InputError, NotConfirmed, OutOfMemory, UnknownFormat
 from lreid.gallery import Gallery, gallery_file
 from lreid.gallery.faiss_store import FilePlace
 from lreid.gallery.store import place_of
@@ -446,7 +446,7 @@ def test_a_part_that_is_no_array_is_damage(tmp_path):
     ("name", "value", "fault", "message"),
     [
         ("FORMAT", 0, InputError, "another version"),
-        ("FORMAT", 2, NewerFormat, "another version"),
+        ("FORMAT", 2, UnknownFormat, "another version"),
         ("CHECKSUM", "unused", InputError, "not a gallery"),
         ("json.dumps", lambda _: "[1, 2]", InputError, "not a gallery .*it is a list, not a mapping.; build it again"),
     ],

@@ -8,7 +8,7 @@ import torch
 from family import batches, task_of, train
 from torch import nn
 
-from lreid.config_keys import Train
+from lreid.config_keys import TrainSection
 from lreid.errors import ArgumentError
 from lreid.methods import build_method
 from lreid.models import Embedder, build_backbone
@@ -95,7 +95,7 @@ def test_factors_of_a_method_are_multiplied() -> None:
 
 def test_updates_use_them() -> None:
     method = build_method("bot_ft", model(neck=True))
-    updates = Updates(method, Train(OPTIMIZER="sgd", LAYER_DECAY=0.5))
+    updates = Updates(method, TrainSection(OPTIMIZER="sgd", LAYER_DECAY=0.5))
     updates.set_rates(lambda first: 0.4)
     assert {group["lr"] for group in updates.optimizer.param_groups} == {0.1, 0.2, 0.4}
-    assert [group["lr"] for group in Updates(method, Train(OPTIMIZER="sgd")).optimizer.param_groups] == [0.0]
+    assert [group["lr"] for group in Updates(method, TrainSection(OPTIMIZER="sgd")).optimizer.param_groups] == [0.0]

@@ -9,7 +9,7 @@ import pytest
 import torch
 from tiny import FEW, ONE_TASK, tiny_config
 
-from lreid.config_keys import Train
+from lreid.config_keys import TrainSection
 from lreid.methods import build_method
 from lreid.models import Embedder, ProjectedEmbedder, frozen_copy
 from lreid.training import run
@@ -87,7 +87,7 @@ def test_devices_that_compute_in_half_precision(native: bool, monkeypatch: pytes
 def test_sgd_with_momentum_bears_a_first_step_that_is_left_out() -> None:
     """As fp16 scales the loss as high as it goes, and takes the scale back where a gradient is infinite."""
     method = build_method("dmml_ft", embedder())
-    updates = Updates(method, Train(OPTIMIZER="sgd", MOMENTUM=0.9, WEIGHT_DECAY=0.0, PRECISION="fp16"))
+    updates = Updates(method, TrainSection(OPTIMIZER="sgd", MOMENTUM=0.9, WEIGHT_DECAY=0.0, PRECISION="fp16"))
     updates.set_rates(lambda first: 0.1)
     before = [each.clone() for each in method.parameters()]
     for size, moved in ((math.inf, False), (1.0, True)):

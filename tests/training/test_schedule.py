@@ -8,7 +8,7 @@ import torch
 from oracles import load_golden
 
 from lreid.config import load_config
-from lreid.config_keys import Train
+from lreid.config_keys import TrainSection
 from lreid.training.updates import Schedule
 
 STEPS = {"SCHEDULE": "steps", "STEP_FACTOR": 0.1}
@@ -17,7 +17,7 @@ COSINE = {"SCHEDULE": "cosine", "DECAY_START": 0.0, "END_FACTOR": 1e-3}
 
 def falling(**keys: object) -> Schedule:
     """A schedule from 1.0 down."""
-    return Schedule(Train(LR=1.0, **keys))
+    return Schedule(TrainSection(LR=1.0, **keys))
 
 
 def official(e: int) -> float:
@@ -63,7 +63,7 @@ def bot(number: int, milestones: tuple[int, ...] = (40, 70), warmup: int = 10, s
 
 
 def test_steps_are_those_of_bot() -> None:
-    schedule = Schedule(Train(LR=3.5e-4, WARMUP_EPOCHS=10, **STEPS, MILESTONES=[40, 70]))
+    schedule = Schedule(TrainSection(LR=3.5e-4, WARMUP_EPOCHS=10, **STEPS, MILESTONES=[40, 70]))
     for epoch in range(120):
         assert schedule.rate(3, epoch, [120] * 10) == pytest.approx(3.5e-4 * bot(epoch + 1), rel=1e-12)
     assert [schedule.rate(0, epoch, [120]) for epoch in (9, 38)] == [3.5e-4] * 2
@@ -85,7 +85,7 @@ def test_pad_has_other_milestones_in_the_first_task_and_a_warm_up_from_a_tenth()
 
 def test_one_schedule_may_go_over_all_tasks() -> None:
     """AKA's official code counts on: its milestone 25 lies in the first of tasks with 50 epochs."""
-    aka = Schedule(Train(LR=3.5e-4, **STEPS, MILESTONES=[25], FIRST_EPOCH_NUMBER=-1, RESTARTS=False))
+    aka = Schedule(TrainSection(LR=3.5e-4, **STEPS, MILESTONES=[25], FIRST_EPOCH_NUMBER=-1, RESTARTS=False))
     rates = [aka.rate(task, epoch, [50] * 5) for task in range(5) for epoch in range(50)]
     assert rates == pytest.approx([3.5e-4] * 26 + [3.5e-5] * 224)
     whole = falling(DECAY_START=0.5, END_FACTOR=0.005, RESTARTS=False)
@@ -97,7 +97,7 @@ def test_one_schedule_may_go_over_all_tasks() -> None:
 
 def test_patch_kd_counts_on_and_its_sampler_begins_with_the_second_task() -> None:
     _, official = load_golden("patchkd_lr_schedule")  # five tasks of 50 epochs
-    schedule = Schedule(Train(LR=3.5e-4, **STEPS, MILESTONES=[25, 35], FIRST_EPOCH_NUMBER=-1, RESTARTS=False))
+    schedule = Schedule(TrainSection(LR=3.5e-4, **STEPS, MILESTONES=[25, 35], FIRST_EPOCH_NUMBER=-1, RESTARTS=False))
     epochs = [(task, epoch) for task in range(5) for epoch in range(50)]
     rates = [schedule.rate(task, epoch, [50] * 5) for task, epoch in epochs]
     assert rates == pytest.approx(official["tasknet"].tolist(), rel=1e-12)
@@ -107,7 +107,7 @@ def test_patch_kd_counts_on_and_its_sampler_begins_with_the_second_task() -> Non
 
 def test_lstkc_sets_the_rate_after_an_epoch() -> None:
     """Its WarmupMultiStepLR has counted 0 epochs in the first one."""
-    schedule = Schedule(Train(LR=0.008, WARMUP_EPOCHS=10, **STEPS, MILESTONES=[30], FIRST_EPOCH_NUMBER=0))
+    schedule = Schedule(TrainSection(LR=0.008, WARMUP_EPOCHS=10, **STEPS, MILESTONES=[30], FIRST_EPOCH_NUMBER=0))
     optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.008)
 
     def official(counted: int) -> float:
