@@ -39,7 +39,7 @@ CURRENT = "last.pt"  # checkpoint of the current task; finished tasks have task-
 PREVIOUS = "previous.pt"  # the last.pt that was replaced
 
 # What a checkpoint must contain to resume a run, in the notation of lreid.utils.reading.misfit.
-FORM = {
+CHECKPOINT_FORM = {
     "method": dict,
     "updates": (dict, type(None)),
     "observers": {str: dict},
@@ -123,7 +123,7 @@ def load_newest(folder: Path) -> tuple[Path, dict[str, Any]] | None:
 
 def _require_whole(state: dict[str, Any], path: Path) -> None:
     """Check that a run can resume from a checkpoint; only the state of the method is not checked."""
-    fault = misfit(state, FORM | {"config": str})
+    fault = misfit(state, CHECKPOINT_FORM | {"config": str})
     if fault is None:
         require_not_newer(path, state["results"].get("schema"), RESULTS_SCHEMA, f"not of schema {RESULTS_SCHEMA}")
         fault = fault_in_results(state["results"])

@@ -12,7 +12,7 @@ import torch
 
 from lreid.data.images import Images
 from lreid.evaluation.scoring import score, searches_of
-from lreid.evaluation.test_set import TestSet, Tracklets
+from lreid.evaluation.test_set import TestSet, TrackletImages
 from lreid.models.embedder import Embedder
 from lreid.results import figures_of
 from lreid.retrieval.index import FaissIndex
@@ -87,9 +87,9 @@ class Evaluator:
         """Extract the features of a test set's queries (Q, D) and gallery (G, D)."""
         return self.extract(model, test.query), self.extract(model, test.gallery)
 
-    def extract(self, model: Embedder, images: Images | Tracklets) -> np.ndarray:
+    def extract(self, model: Embedder, images: Images | TrackletImages) -> np.ndarray:
         """Extract the features (N, D) of images, or the mean features (T, D) of tracklets."""
-        if isinstance(images, Tracklets):
+        if isinstance(images, TrackletImages):
             return images.means(self.extract(model, images.frames))
         return model.extract(images, **self.extraction)
 

@@ -22,7 +22,7 @@ from lreid.retrieval.scores import BlockScores, IndexScores, Metric, Scorer, Sea
 if TYPE_CHECKING:
     from lreid.retrieval.rerank import KReciprocal
 
-Features = tuple[np.ndarray, np.ndarray | None]  # queries (Q, D); gallery (G, D), None if only a search has it
+FeaturePair = tuple[np.ndarray, np.ndarray | None]  # queries (Q, D); gallery (G, D), None if only a search has it
 Searches = Sequence[Search | None]  # one per split; None compares with every image
 
 
@@ -46,7 +46,7 @@ class Index(Protocol):
 
 def score(
     test: ListedTest,
-    features: Features,
+    features: FeaturePair,
     searches: Searches = (),
     *,
     rerank: KReciprocal | None = None,
@@ -87,7 +87,7 @@ def searches_of(test: ListedTest, gallery: np.ndarray | None, index: Index | Non
 
 def row_of(
     test: ListedTest,
-    features: Features,
+    features: FeaturePair,
     index: Index | None = None,
     *,
     cost: bool = True,
@@ -142,13 +142,13 @@ def _mean_rates(rates: list[list[OpenSetRate]]) -> list[dict[str, float]]:
     ]
 
 
-def _parts(features: Features, rows: Any, columns: Any) -> Features:
+def _parts(features: FeaturePair, rows: Any, columns: Any) -> FeaturePair:
     query, gallery = features
     return query[rows], None if gallery is None else gallery[columns]
 
 
 def _scores_of(
-    features: Features, split: Split, search: Search | None, device: torch.device | None, compare: Callable[..., Any]
+    features: FeaturePair, split: Split, search: Search | None, device: torch.device | None, compare: Callable[..., Any]
 ) -> BlockScores:
     """Compute the scores of a split by ``compare``, or by the search if there are no gallery features."""
     query, gallery = _parts(features, split.rows, split.columns)
@@ -158,7 +158,7 @@ def _scores_of(
 
 
 def _open_set(
-    test: ListedTest, features: Features, searches: Searches, device: torch.device | None
+    test: ListedTest, features: FeaturePair, searches: Searches, device: torch.device | None
 ) -> list[list[OpenSetRate]]:
     """Compute the open-set rates of every split; the list of a split without impostors is empty."""
     rates = []
@@ -171,7 +171,7 @@ def _open_set(
     return rates
 
 
-def _cost(test: ListedTest, features: Features, searches: Sequence[Search | None], index: Index) -> dict[str, Any]:
+def _cost(test: ListedTest, features: FeaturePair, searches: Sequence[Search | None], index: Index) -> dict[str, Any]:
     """Measure the cost of an index, averaged over the splits; unknown values are None."""
     costs = []
     for split, search in zip(test.splits, searches, strict=True):

@@ -15,7 +15,7 @@ from lreid.evaluation.gradients import GradientRecorder
 from lreid.evaluation.observer import Learner, Observer
 from lreid.results import Results
 
-IMAGES = 100  # number of images per set whose drift is measured
+DRIFT_IMAGES = 100  # number of images per set whose drift is measured
 
 
 class SwitchObserver(Observer):
@@ -97,6 +97,6 @@ def create(cfg: Any, benchmark: Benchmark, method: Learner, evaluator: Evaluator
 
 
 def _evenly_spread(images: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
-    """Select at most ``IMAGES`` of the images (n, H, W, 3), evenly spaced; without images, the shape is (0,)."""
-    rows = np.unique(np.linspace(0, len(images) - 1, min(len(images), IMAGES)).astype(np.int64))
+    """Select at most ``DRIFT_IMAGES`` of the images (n, H, W, 3), evenly spaced; without images, the shape is (0,)."""
+    rows = np.unique(np.linspace(0, len(images) - 1, min(len(images), DRIFT_IMAGES)).astype(np.int64))
     return np.stack([images[row] for row in rows]) if len(images) else np.empty(0)

@@ -30,7 +30,7 @@ class Rules:
 
 
 class Labelled(Protocol):
-    """Interface of labelled images: :class:`~lreid.data.images.Images`, :class:`Tracklets`, or plain records."""
+    """Interface of labelled images: :class:`~lreid.data.images.Images`, :class:`TrackletImages`, or plain records."""
 
     @property
     def records(self) -> Sequence[Record]:
@@ -45,7 +45,7 @@ class Labelled(Protocol):
         """Cameras of the images, ``(N,)`` int64."""
 
 
-class Tracklets(Described):
+class TrackletImages(Described):
     """A sequence of tracklets, ordered by tracklet number; the first frame represents the tracklet.
 
     Args:
@@ -167,8 +167,8 @@ class TestSet(ListedTest):
 
     __test__ = False  # pytest: not a test
 
-    query: Images | Tracklets
-    gallery: Images | Tracklets
+    query: Images | TrackletImages
+    gallery: Images | TrackletImages
 
     def require_match(self) -> None:
         """Check before training that the test set can be evaluated.
@@ -224,11 +224,11 @@ def load_tests(
             fault = f"is {rules.outfits}, but the outfits in {test.name} are unknown; set it to both"
             raise ArgumentError("outfits", fault)
     for test in tests:
-        pair: list[Images | Tracklets] = []
+        pair: list[Images | TrackletImages] = []
         for records in (test.query, test.gallery):
             images = Images(records, height=height, width=width, cache_gib=cache_gib, skip_bad=skip_bad)
             cache_gib -= images.cached_gib
-            pair.append(Tracklets(images) if test.tracklets else images)
+            pair.append(TrackletImages(images) if test.tracklets else images)
         loaded.append(TestSet(test, pair[0], pair[1], rules))
         loaded[-1].require_match()
     return loaded

@@ -5,7 +5,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-Metric = Literal["sqeuclidean", "euclidean", "cosine"]
+Distance = Literal["sqeuclidean", "euclidean", "cosine"]
 
 
 def squared_distances(a: Tensor, b: Tensor) -> Tensor:
@@ -17,7 +17,7 @@ def squared_distances(a: Tensor, b: Tensor) -> Tensor:
     return a.square().sum(1)[:, None] + b.square().sum(1) - 2 * a @ b.T
 
 
-def distances(a: Tensor, b: Tensor, metric: Metric) -> Tensor:
+def distances(a: Tensor, b: Tensor, metric: Distance) -> Tensor:
     """Compute distances of all pairs: ``(n, D)`` and ``(m, D)`` float64 to ``(n, m)`` float64.
 
     With ``metric="cosine"``, the distance is the negative dot product.

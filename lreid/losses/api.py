@@ -11,7 +11,7 @@ from lreid.losses.distillation import decoupled_distillation_loss, dwopp_loss, d
 from lreid.losses.dkp import dkp_pkt_loss, dkp_prototypes, dkp_set_triplet_loss
 from lreid.losses.dmml import dmml_loss
 from lreid.losses.er_ace import asymmetric_cross_entropy
-from lreid.losses.er_aml import Pairs, er_aml_loss, er_aml_triplet_loss, sample_pairs
+from lreid.losses.er_aml import SampledPairs, er_aml_loss, er_aml_triplet_loss, sample_pairs
 from lreid.losses.erd import erd_losses
 from lreid.losses.fusion import linear_combination, lstkc_alpha, lstkcpp_alpha, pad_ema
 from lreid.losses.icarl import icarl_loss
@@ -32,7 +32,7 @@ from lreid.losses.supcon import asymmetric_supcon_loss
 from lreid.losses.triplet import batch_hard_triplet_loss
 
 __all__ = [
-    "Pairs",
+    "SampledPairs",
     "affinity_kl_loss",
     "asymmetric_cross_entropy",
     "asymmetric_supcon_loss",

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from lreid.losses._ops import Metric, check_alike, check_rows, log_probabilities, to_loss, without_column
+from lreid.losses._ops import Distance, check_alike, check_rows, log_probabilities, to_loss, without_column
 from lreid.losses.episodes import Episode, prototype_logits, split_episode
 
 MIXTURE = 1e-5  # weight of the uniform distribution that DwoPP's official code adds at temperatures other than 1
@@ -19,7 +19,7 @@ def dwpp_loss(
     *,
     temperature: float = 10.0,
     prob_floor: float = 1e-4,
-    metric: Metric = "sqeuclidean",
+    metric: Distance = "sqeuclidean",
 ) -> Tensor:
     """Compute the distillation loss with positive pairs (DwPP) of one episode.
 
@@ -64,7 +64,7 @@ def dwopp_loss(
     *,
     temperature: float = 1.0,
     prob_floor: float = 1e-4,
-    metric: Metric = "sqeuclidean",
+    metric: Distance = "sqeuclidean",
 ) -> Tensor:
     """Compute the distillation loss without positive pairs (DwoPP) of one episode.
 
@@ -127,7 +127,7 @@ def decoupled_distillation_loss(
 
 
 def _episode_logits(
-    student: Tensor, teacher: Tensor, labels: Tensor, num_support: int, metric: Metric
+    student: Tensor, teacher: Tensor, labels: Tensor, num_support: int, metric: Distance
 ) -> tuple[Tensor, Tensor, Episode]:
     """Compute the logits ``(Q, N)`` of the teacher and of the student, and the episode."""
     check_rows(student, labels, "student")

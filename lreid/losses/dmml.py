@@ -5,7 +5,7 @@ from typing import Literal
 from torch import Tensor
 from torch.nn import functional as F
 
-from lreid.losses._ops import Metric, check_rows, distances, to_loss
+from lreid.losses._ops import Distance, check_rows, distances, to_loss
 from lreid.losses.episodes import prototypes, split_episode
 
 
@@ -15,7 +15,7 @@ def dmml_loss(
     num_support: int,
     *,
     margin: float = 0.4,
-    metric: Metric = "sqeuclidean",
+    metric: Distance = "sqeuclidean",
     clamp: bool = True,
     feature_penalty: float = 5e-4,
     mining: Literal["hard", "center"] = "hard",

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lreid.losses._ops import Metric, distances, safe_quotient, safe_root, unit
+from lreid.losses._ops import Distance, distances, safe_quotient, safe_root, unit
 
 
 class Episode(NamedTuple):
@@ -65,7 +65,7 @@ def prototypes(features: Tensor, episode: Episode) -> Tensor:
     return (features[episode.support] * episode.weight[:, :, None]).sum(1)
 
 
-def prototype_logits(features: Tensor, episode: Episode, metric: Metric = "sqeuclidean") -> Tensor:
+def prototype_logits(features: Tensor, episode: Episode, metric: Distance = "sqeuclidean") -> Tensor:
     """Compute the similarity of each query to the prototype of each class (DwoPP, Eqs. 5 and 7).
 
     Args:

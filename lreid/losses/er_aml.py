@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from lreid.losses._ops import check_rows, to_loss
 
 
-class Pairs(NamedTuple):
+class SampledPairs(NamedTuple):
     """V triplets of an incoming image (anchor), a positive and a negative; fields are row numbers ``(V,)`` int64.
 
     Attributes:
@@ -29,7 +29,7 @@ def sample_pairs(
     generator: torch.Generator,
     *,
     negatives: Literal["incoming", "all"] = "incoming",
-) -> Pairs:
+) -> SampledPairs:
     """Draw one positive and one negative for each incoming image, each with equal probability.
 
     The positives of an image are all other images with the same label, in the batch or in the memory. Images without a
@@ -67,7 +67,7 @@ def sample_pairs(
     if negatives == "incoming":
         negative &= torch.isin(candidates, labels)
     anchor = (positive.any(1) & negative.any(1)).nonzero()[:, 0]  # (V,)
-    return Pairs(anchor, _draw(positive[anchor], generator), _draw(negative[anchor], generator))
+    return SampledPairs(anchor, _draw(positive[anchor], generator), _draw(negative[anchor], generator))
 
 
 def _draw(allowed: Tensor, generator: torch.Generator) -> Tensor:

@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from lreid.losses._ops import Metric, distances, log_probabilities, to_loss
+from lreid.losses._ops import Distance, distances, log_probabilities, to_loss
 from lreid.losses.distillation import floored_kl
 
 
@@ -13,7 +13,7 @@ def discriminant_alignment_loss(
     *,
     temperature: float = 1.0,
     prob_floor: float = 1e-4,
-    metric: Metric = "sqeuclidean",
+    metric: Distance = "sqeuclidean",
 ) -> Tensor:
     """Compute IDA's loss: the mean over images of ``KL(p(anchor | teacher) || p(anchor | student))``.
 

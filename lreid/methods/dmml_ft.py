@@ -5,13 +5,13 @@ from typing import Annotated, Any, Literal
 from torch import Tensor
 
 from lreid.data.loaders import Batch
-from lreid.losses._ops import Metric
+from lreid.losses._ops import Distance
 from lreid.losses.dmml import dmml_loss
 from lreid.methods.base import Method
 from lreid.models.embedder import Embedder
 from lreid.utils.rules import Rule
 
-METRICS = ("sqeuclidean", "euclidean", "cosine")
+DISTANCES = ("sqeuclidean", "euclidean", "cosine")
 MININGS = ("hard", "center")
 
 
@@ -26,11 +26,11 @@ class DMMLFineTuning(Method):
             float, Rule("margin that is subtracted from distances to other classes, in units of the metric", least=0)
         ] = 0.4,
         metric: Annotated[
-            Metric,
+            Distance,
             Rule(
                 "distance between features: sqeuclidean (official code), euclidean (paper), or cosine. cosine is "
                 "the negative dot product of unscaled features without margin and clamp, as in the official code",
-                choices=METRICS,
+                choices=DISTANCES,
             ),
         ] = "sqeuclidean",
         clamp: Annotated[

@@ -1,7 +1,8 @@
 """The content of ``results.json``: plain values, which JSON and checkpoints can store. Metrics are in per cent."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypedDict, get_type_hints
 
@@ -292,49 +293,42 @@ def fault(results: Any) -> str | None:
     """Describe the first fault in the content of a ``results.json``; None if there is none."""
     if reason := misfit(results, RESULTS_FORM) or _no_figure(results):
         return reason
-    tasks, galleries = len(results["tasks"]), results["galleries"]
-    if not tasks:
-        return "tasks is empty"
-    for metric in metric_names(results):
-        rows = results[metric]
-        if not len(rows) == len(results["mAP"]) <= tasks or any(len(row) != len(galleries) for row in rows):
-            return f"{metric} is not a matrix of finished tasks and galleries"
-    for gallery in galleries:
-        if gallery["kind"] not in ("seen", "unseen", "merged"):
-            return f"kind of gallery {gallery['name']!r} is {gallery['kind']!r}, not seen, unseen or merged"
+    tasks, done = len(results["tasks"]), len(results["mAP"])
+    if not tasks or done > tasks:
+        return f"mAP has {done} rows, but tasks has {tasks}"
+    for gallery in results["galleries"]:
+        name, kind, first = gallery["name"], gallery["kind"], gallery["first_task"]
+        if kind not in ("seen", "unseen", "merged"):
+            return f"kind of gallery {name!r} is {kind!r}, not seen, unseen or merged"
         if ("queries" in gallery) != ("gallery" in gallery):
-            return f"gallery {gallery['name']!r} has one of queries and gallery, not both"
-        first = gallery["first_task"]
-        if (first is None) == (gallery["kind"] == "seen") or not (first is None or 0 <= first < tasks):
-            return f"first_task of gallery {gallery['name']!r} is {first}, of {tasks} tasks"
-    for name, kinds in results.get("accuracy", {}).items():
-        if any(len(row) != place for rows in kinds.values() for place, row in enumerate(rows, start=1)):
-            return f"accuracy of {name!r} has rows that do not grow with the tasks"
-    for metric, rows in results.get("unfused", {}).items():
-        if len(rows) != len(results["mAP"]) or any(len(row) != len(galleries) for row in rows):
-            return f"unfused {metric} is not a matrix of finished tasks and galleries"
-    if (crossed := results.get("cross_model")) and (reason := _no_cross_model(results, crossed)):
-        return reason
-    for name, history in results.get("identity_ap", {}).items():
-        rows = history["ap"]
-        if len(rows) != len(results["mAP"]) or any(len(row) != len(history["ids"]) for row in rows):
-            return f"identity_ap of {name!r} is not a matrix of finished tasks and identities"
+            return f"gallery {name!r} has one of queries and gallery, not both"
+        if (first is None) == (kind == "seen") or not (first is None or 0 <= first < tasks):
+            return f"first_task of gallery {name!r} is {first}, of {tasks} tasks"
+    for name, rows, lengths in _matrices(results):
+        if [len(row) for row in rows] != lengths:
+            return f"{name} does not have rows with {lengths} values"
     for entry in results.get("loss_history", []):
         if not 0 <= entry["task"] < tasks or entry["epoch"] < 1:
             return f"loss_history has epoch {entry['epoch']} of task {entry['task']}, of {tasks} tasks"
     return None
 
 
-def _no_cross_model(results: dict[str, Any], crossed: dict[str, Any]) -> str | None:
-    names = [gallery["name"] for gallery in results["galleries"]]
-    if sorted(crossed) != sorted(names):
-        return "cross_model is not of the galleries"
-    lengths = list(range(1, len(results["mAP"]) + 1))
-    for gallery, matrices in crossed.items():
-        for metric in metric_names(results):  # type: ignore[arg-type]
-            if [len(row) for row in matrices.get(metric, [])] != lengths:
-                return f"cross_model of {gallery!r} has no {metric} whose rows grow with the tasks"
-    return None
+def _matrices(results: Any) -> Iterator[tuple[str, list[list[float]], list[int]]]:
+    """Yield all matrices with their names and the required lengths of their rows."""
+    done, galleries = len(results["mAP"]), [gallery["name"] for gallery in results["galleries"]]
+    all_galleries, all_models = [len(galleries)] * done, list(range(1, done + 1))
+    for metric in metric_names(results):
+        yield metric, results[metric], all_galleries
+    for metric, rows in results.get("unfused", {}).items():
+        yield f"unfused {metric}", rows, all_galleries
+    for name, kinds in results.get("accuracy", {}).items():
+        for kind, rows in kinds.items():
+            yield f"accuracy {name} {kind}", rows, list(range(1, len(rows) + 1))
+    for name, history in results.get("identity_ap", {}).items():
+        yield f"identity_ap of {name!r}", history["ap"], [len(history["ids"])] * done
+    if crossed := results.get("cross_model"):
+        for name, metric in product(galleries, metric_names(results)):
+            yield f"cross_model of {name!r}: {metric}", crossed.get(name, {}).get(metric, []), all_models
 
 
 def _no_figure(results: dict[str, Any]) -> str | None:

@@ -28,7 +28,7 @@ from lreid.errors import ArgumentError, InputError
 from lreid.models.embedder import Embedder
 from lreid.utils.extras import Extra
 
-T = TypeVar("T")
+Computed = TypeVar("Computed")
 
 WAIT = timedelta(hours=2)  # maximum time that processes wait for the first one, which evaluates
 
@@ -126,7 +126,7 @@ def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
         gradient.copy_(mean.view_as(gradient))
 
 
-def in_first_process(compute: Callable[[], T]) -> T:
+def in_first_process(compute: Callable[[], Computed]) -> Computed:
     """Call ``compute`` in the first process only, and return its result in every process."""
     if world() == 1:
         return compute()

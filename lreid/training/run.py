@@ -63,7 +63,7 @@ OF_BATCHES = {  # config keys of sampler arguments, for naming_keys
     "num_support": "EPISODE.SUPPORT",
     "num_query": "EPISODE.QUERY",
 }
-LOST = re.compile(
+LOST_CONNECTION = re.compile(
     r"gloo.*(Connection|Timed out|closed|reset)|Connection (closed|reset) by peer|NCCL.*remote", re.DOTALL
 )
 
@@ -123,7 +123,7 @@ def _refuse(cfg: Config, error: Exception) -> None:
     )
     if cfg.TRAIN.DETERMINISTIC and "deterministic" in str(error):
         raise InputError(f"TRAIN.DETERMINISTIC: {str(error).partition('. ')[0]}; set it to False") from None
-    if distributed.world() > 1 and LOST.search(str(error)):
+    if distributed.world() > 1 and LOST_CONNECTION.search(str(error)):
         raise InputError(
             "another process of this run has died; read its message, then start all processes again with --resume"
         ) from None

@@ -57,7 +57,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         if not writes:
             logger.setLevel(logging.WARNING)
             return
-        with self._ours():
+        with self._folder_errors():
             make_folder(self.checkpoints)
         try:
             self.lock = lock(path / ".lock")
@@ -84,9 +84,9 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         self.config = config
         if not self.writes:
             return
-        self.require_ours()
+        self.require_in_place()
         write_text(self.path / "config.yaml", config)
-        with self._ours():
+        with self._folder_errors():
             self.handler = logging.FileHandler(self.path / "log.txt", encoding="utf-8", errors="backslashreplace")
             if loggers:
                 from lreid.training.loggers import LOGGERS
@@ -106,7 +106,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         if not self.writes:
             return
         with suppress(OSError, InputError):  # raised if the folder has other files, or is another folder
-            self.require_ours()
+            self.require_in_place()
             if not (self.path / "config.yaml").exists():
                 (self.path / ".lock").unlink()
                 self.checkpoints.rmdir()
@@ -117,7 +117,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def require_ours(self) -> None:
+    def require_in_place(self) -> None:
         """Check, before files are saved, that the path still leads to the locked folder.
 
         Raises:
@@ -132,7 +132,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         )
 
     @contextmanager
-    def _ours(self) -> Iterator[None]:
+    def _folder_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -145,7 +145,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             InputError: the file cannot be written; earlier checkpoints are kept.
         """
         if self.writes:
-            self.require_ours()
+            self.require_in_place()
             save_checkpoint(self.checkpoints / CURRENT, state, previous=self.checkpoints / PREVIOUS)
 
     def save_task(self, index: int, state: dict[str, Any]) -> None:
@@ -155,7 +155,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             InputError: the file cannot be written; earlier checkpoints are kept.
         """
         if self.writes:
-            self.require_ours()
+            self.require_in_place()
             save_checkpoint(self.checkpoints / f"task-{index + 1:02d}.pt", state)
             for name in (CURRENT, PREVIOUS):
                 try:
@@ -167,14 +167,14 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         """Write the paths of images whose loss is not finite to a file, and return the path of this file."""
         path = self.path / "not_finite.txt"
         if self.writes:
-            self.require_ours()
+            self.require_in_place()
             write_text(path, "\n".join(paths) + "\n")
         return path
 
     def write_results(self, results: Results) -> None:
         """Write results.json."""
         if self.writes:
-            self.require_ours()
+            self.require_in_place()
             write(self.path / "results.json", results)
 
     def log(self, values: Mapping[str, float], step: int, axis: str) -> None:

@@ -209,7 +209,7 @@ class Trainer:
 
     def _evaluate(self, model: Embedder, task: int | None = None) -> list[TestFigures]:
         started = time.perf_counter()
-        self.folder.require_ours()  # gallery features are stored in it
+        self.folder.require_in_place()  # gallery features are stored in it
         figures = self.evaluator.evaluate(model, once=distributed.in_first_process, task=task)
         self.results["seconds"]["evaluate"] += time.perf_counter() - started
         return figures

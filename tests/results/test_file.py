@@ -48,7 +48,7 @@ def test_bad_files_are_named(tmp_path, content, message):
 def test_accuracy_that_is_no_matrix_of_past_tasks_is_refused(results, run_folder):
     rows = [[90.0], [80.0]]
     folder = run_folder(results(accuracy={"knn": {"class": rows, "task": rows}}))
-    with pytest.raises(InputError, match="accuracy of 'knn' has rows that do not grow with the tasks"):
+    with pytest.raises(InputError, match="accuracy knn class"):
         read_results(folder)
 
 
@@ -59,7 +59,7 @@ def test_accuracy_that_is_no_matrix_of_past_tasks_is_refused(results, run_folder
         ({"gradient_norms": [{"task": 1, "stored": [float("nan")]}]}, "gradient_norms has a number"),
         ({"config": {"TRAIN.EPOCHS": 10**400}}, "config has a number"),
         ({"seed": -(10**400)}, "seed has a number"),
-        ({"tasks": [], "mAP": [], "rank1": []}, "tasks is empty"),
+        ({"tasks": [], "mAP": [], "rank1": []}, "tasks has 0"),
         ({"loss_history": [{"task": 0, "epoch": 0, "dmml": 1.0}]}, "epoch 0 of task 0, of 4 tasks"),
         ({"loss_history": [{"task": 4, "epoch": 1, "dmml": 1.0}]}, "epoch 1 of task 4, of 4 tasks"),
         (
