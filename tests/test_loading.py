@@ -18,7 +18,7 @@ from lreid.checkpoint import load_checkpoint, save_checkpoint
 from lreid.config import method_title
 from lreid.errors import InputError
 from lreid.gallery.commands import build
-from lreid.gallery.image_list import list_images
+from lreid.gallery.images import list_images
 from lreid.loading import lasting_name, model_config, read_checkpoint
 from lreid.models.fingerprint import fingerprint
 

@@ -22,7 +22,7 @@ from trackeval.metrics import HOTA, Identity
 
 from lreid.data.images import Images
 from lreid.data.records import Record as Listed
-from lreid.gallery.named_gallery import NamedGallery, extract
+from lreid.gallery.named_gallery import NamedGallery, extract_features
 from lreid.link.constraints import OVERLAPPING, learn_travel, least_times
 from lreid.link.offline import Rule, link
 from lreid.link.online import OnlineLinker
@@ -193,7 +193,7 @@ def measure_vehicles(folder: Path) -> None:
     starts = 2.0 * np.random.default_rng(0).permutation(count)[vehicles] + 60 * cameras
     model = load_model("zoo:vehicles", "cpu")
     images = [Listed(str(folder / row["path"]), -1, -1) for row in rows]
-    vectors = extract(model, Images(images, height=model.height, width=model.width), True)
+    vectors = extract_features(model, Images(images, height=model.height, width=model.width), True)
     vectors = CameraNorm.estimate(vectors, cameras)(vectors, cameras)
     vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
     tracklets, numbers = Tracklets(cameras, starts, starts + 20, vectors), np.arange(len(rows))

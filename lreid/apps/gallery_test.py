@@ -16,7 +16,7 @@ from lreid.data.schemes import Sources
 from lreid.errors import InputError, naming_keys
 from lreid.evaluation.scoring import described, notes_on, row_of
 from lreid.evaluation.test_set import ListedTest, Rules, file_numbers
-from lreid.gallery.image_list import SearchImage, list_images, read_images, require_some
+from lreid.gallery.images import list_images, read_images, require_some
 from lreid.gallery.named_gallery import NamedGallery
 from lreid.gallery.scoring import GallerySearch
 from lreid.gallery.store import Rows
@@ -48,7 +48,12 @@ def score_gallery(
     cfg = model_config(checkpoint or named.checkpoint, overrides)
     check_values(cfg)
     model = named.model(checkpoint, cfg.DEVICE)
-    listed = _named(query, Sources(cfg.DATA.ROOT, pattern=cfg.DATA.PATTERN))
+    listed = list_images([query], "query", Sources(cfg.DATA.ROOT, pattern=cfg.DATA.PATTERN))
+    if nameless := [image.path for image in listed if image.identity is None]:
+        raise InputError(
+            f"{nameless[0]}: the query has no identity; name files like 0002_c1.jpg, or put them into "
+            "folders named after the identities"
+        )
     _, images = read_images(listed, model, named.gallery.about.names, skip_bad=cfg.DATA.SKIP_BAD_IMAGES)
     require_some(images)
     search = GallerySearch(named.gallery, cfg.EVAL.INDEX_DEPTH)
@@ -78,17 +83,6 @@ def _results(checkpoint: Path, test: ListedTest, rows: list[dict[str, Any]]) -> 
         "hardest": {},
         "notes": notes_on(test, rows[-1]),
     }
-
-
-def _named(query: Path, sources: Sources) -> list[SearchImage]:
-    """Return the queries, each of which must have an identity."""
-    listed = list_images([query], "query", sources)
-    if nameless := [image.path for image in listed if image.identity is None]:
-        raise InputError(
-            f"{nameless[0]}: the query has no identity; name files like 0002_c1.jpg, or put them into "
-            "folders named after the identities"
-        )
-    return listed
 
 
 @dataclass(frozen=True)

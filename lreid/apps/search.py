@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 SKIP_BAD = "skip images that cannot be read"
 KINDS = ("flat", "hnsw", "ivfpq")  # as in lreid.retrieval.index, which is not imported here because it loads torch
-FEW = 3  # maximum number of queries for which a line per query is printed
+FEW_QUERIES = 3  # maximum number of queries for which a line per query is printed
 OVER_LIMIT = 3  # exit status of check if no option is within the limits
 ARGUMENTS = """
     adapt_norm camera cross_model device false_accept_rate identity kind other_cameras pattern restart root
@@ -186,7 +186,7 @@ def run(args: argparse.Namespace) -> int | None:
 
 def _build(args: argparse.Namespace) -> None:
     from lreid.gallery import commands
-    from lreid.gallery.image_list import list_images, who
+    from lreid.gallery.images import list_images, who
 
     images = list_images(
         args.images, "gallery", _sources(args), identities=not args.no_identities, identity=args.identity
@@ -195,7 +195,8 @@ def _build(args: argparse.Namespace) -> None:
         args.gallery,
         args.checkpoint,
         images,
-        commands.Layout(args.kind, args.shards),
+        kind=args.kind,
+        shards=args.shards,
         adapt_norm=args.adapt_norm is not None,
         skip_bad=args.skip_bad,
         device=args.device,
@@ -212,7 +213,7 @@ def _sources(args: argparse.Namespace) -> "Sources":
 
 def _add(args: argparse.Namespace) -> None:
     from lreid.gallery import commands
-    from lreid.gallery.image_list import list_images, who
+    from lreid.gallery.images import list_images, who
 
     images = list_images(
         args.images, "gallery", _sources(args), identities=not args.no_identities, identity=args.identity
@@ -236,7 +237,7 @@ def _remove(args: argparse.Namespace) -> None:
 
 def _calibrate(args: argparse.Namespace) -> None:
     from lreid.gallery import commands
-    from lreid.gallery.image_list import list_images
+    from lreid.gallery.images import list_images
 
     calibration = commands.calibrate(
         args.gallery,
@@ -263,26 +264,24 @@ def _query(args: argparse.Namespace) -> None:
     results = commands.query(
         args.gallery,
         args.images,
-        commands.Wanted(
-            args.top,
-            args.other_cameras,
-            Filter(
-                args.only_camera or None,
-                args.not_camera,
-                escaped(args.only_identity) or None,
-                escaped(args.not_identity),
-                args.since,
-                args.until,
-            ),
-            args.camera,
+        top=args.top,
+        other_cameras=args.other_cameras,
+        only=Filter(
+            args.only_camera or None,
+            args.not_camera,
+            escaped(args.only_identity) or None,
+            escaped(args.not_identity),
+            args.since,
+            args.until,
         ),
+        camera=args.camera,
         sources=_sources(args),
         checkpoint=args.checkpoint,
         cross_model=args.cross_model,
         device=args.device,
     )
     write_findings(results, args.out, blur=args.blur)
-    if len(results["queries"]) <= FEW:
+    if len(results["queries"]) <= FEW_QUERIES:
         for finding in results["queries"]:
             print(f"{finding['image']}: {verdict(finding, results['threshold'], results['false_accept_rate'])}")
     print("\n".join(summary(results)))
@@ -310,18 +309,21 @@ def _info(args: argparse.Namespace) -> None:
 
 def _check(args: argparse.Namespace) -> int | None:
     from lreid.gallery import release_check, release_page
-    from lreid.gallery.image_list import list_images
+    from lreid.gallery.images import list_images
     from lreid.utils.files import require_writable
 
-    limits = release_check.Limits(_per_cent("--max-lost", args.max_lost), _per_cent("--max-fpir", args.max_fpir))
+    max_lost, max_fpir = _per_cent("--max-lost", args.max_lost), _per_cent("--max-fpir", args.max_fpir)
     require_writable(args.out / release_page.PAGE)
     comparison = release_check.check(
         args.gallery,
-        release_check.Models(args.new, args.checkpoint, args.device),
+        args.new,
         list_images(args.images, "query", _sources(args)),
-        limits,
         out=args.out,
+        max_lost=max_lost,
+        max_fpir=max_fpir,
+        checkpoint=args.checkpoint,
         skip_bad=args.skip_bad,
+        device=args.device,
     )
     print(release_page.write_check(comparison, args.out, blur=args.blur))
     print(f"page: {args.out / release_page.PAGE}, figures: {release_page.FIGURES}")

@@ -5,55 +5,27 @@ from typing import TYPE_CHECKING
 from lreid.utils.extras import public_names
 
 if TYPE_CHECKING:
-    from lreid.gallery.commands import Layout, Wanted, add, build, calibrate, describe, query, remove
+    from lreid.gallery.commands import add, build, calibrate, describe, query, remove
     from lreid.gallery.filters import Filter
     from lreid.gallery.findings import verdict, write_findings
     from lreid.gallery.gallery import Gallery, Matches
-    from lreid.gallery.image_list import list_images
+    from lreid.gallery.images import list_images
     from lreid.gallery.named_gallery import NamedGallery
     from lreid.gallery.versions import migrate, reindex, roll_back
 
-__all__ = [
-    "Filter",
-    "Gallery",
-    "Layout",
-    "Matches",
-    "NamedGallery",
-    "Wanted",
-    "add",
-    "build",
-    "calibrate",
-    "describe",
-    "list_images",
-    "migrate",
-    "query",
-    "reindex",
-    "remove",
-    "roll_back",
-    "verdict",
-    "write_findings",
-]
+__all__ = ["Filter", "Gallery", "Matches", "NamedGallery"]
+__all__ += ["add", "build", "calibrate", "describe", "list_images", "query", "remove"]
+__all__ += ["migrate", "reindex", "roll_back", "verdict", "write_findings"]
 
+MODULES = {
+    "commands": ("add", "build", "calibrate", "describe", "query", "remove"),
+    "filters": ("Filter",),
+    "findings": ("verdict", "write_findings"),
+    "gallery": ("Gallery", "Matches"),
+    "images": ("list_images",),
+    "named_gallery": ("NamedGallery",),
+    "versions": ("migrate", "reindex", "roll_back"),
+}
 __getattr__, __dir__ = public_names(
-    __name__,
-    {
-        "Filter": "lreid.gallery.filters",
-        "Gallery": "lreid.gallery.gallery",
-        "Layout": "lreid.gallery.commands",
-        "Matches": "lreid.gallery.gallery",
-        "NamedGallery": "lreid.gallery.named_gallery",
-        "Wanted": "lreid.gallery.commands",
-        "add": "lreid.gallery.commands",
-        "build": "lreid.gallery.commands",
-        "calibrate": "lreid.gallery.commands",
-        "describe": "lreid.gallery.commands",
-        "list_images": "lreid.gallery.image_list",
-        "migrate": "lreid.gallery.versions",
-        "query": "lreid.gallery.commands",
-        "reindex": "lreid.gallery.versions",
-        "remove": "lreid.gallery.commands",
-        "roll_back": "lreid.gallery.versions",
-        "verdict": "lreid.gallery.findings",
-        "write_findings": "lreid.gallery.findings",
-    },
+    __name__, {name: f"{__name__}.{module}" for module, names in MODULES.items() for name in names}
 )

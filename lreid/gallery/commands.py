@@ -5,9 +5,8 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -15,40 +14,25 @@ from lreid.data.schemes import Sources
 from lreid.errors import ArgumentError, InputError
 from lreid.gallery.faiss_store import FilePlace
 from lreid.gallery.filters import EVERYTHING, Filter
-from lreid.gallery.findings import findings, threshold_text, too_few
-from lreid.gallery.gallery import Gallery, Matches
-from lreid.gallery.image_list import SearchImage, columns, list_images, list_queries, read_images, require_some
-from lreid.gallery.images import absolute
-from lreid.gallery.named_gallery import NamedGallery, estimate_norm, extract, flips
+from lreid.gallery.findings import findings, first_match, threshold_text, too_few
+from lreid.gallery.gallery import Gallery
+from lreid.gallery.images import SearchImage, absolute, list_queries, read_images, require_some
+from lreid.gallery.named_gallery import NamedGallery, extract_features, flips
 from lreid.gallery.store import place_of
 from lreid.utils.files import require_writable
 from lreid.utils.identities import UNKNOWN
 
-if TYPE_CHECKING:  # commands that need no network start without torch
-    from lreid.models.embedder import Embedder
-
 logger = logging.getLogger("lreid")
 Where = str | Path  # address of a gallery, see lreid.gallery.store.place_of
-
-
-class Layout(NamedTuple):
-    """Storage options of a gallery.
-
-    Attributes:
-        kind: ``flat``, ``hnsw`` or ``ivfpq``, see :mod:`lreid.gallery.shards`.
-        shards: number of parts of the index in a file, which are searched in parallel.
-    """
-
-    kind: str = "flat"
-    shards: int = 1
 
 
 def build(
     where: Where,
     checkpoint: Path,
     images: Sequence[SearchImage],
-    layout: Layout = Layout(),  # noqa: B008 (a tuple)
     *,
+    kind: str = "flat",
+    shards: int = 1,
     adapt_norm: bool = False,
     skip_bad: bool = False,
     device: str = "auto",
@@ -59,7 +43,8 @@ def build(
         where: place of the new gallery, see :func:`lreid.gallery.store.place_of`.
         checkpoint: checkpoint of the model that extracts features.
         images: images from :func:`list_images`.
-        layout: storage options of the gallery.
+        kind: ``flat``, ``hnsw`` or ``ivfpq``, see :mod:`lreid.gallery.faiss.index`.
+        shards: number of parts of the index in a file, which are searched in parallel.
         adapt_norm: whether to standardise features per camera, by statistics of these images, which the gallery stores.
         skip_bad: whether to leave out images that cannot be read.
         device: see :func:`lreid.load_model`.
@@ -77,23 +62,16 @@ def build(
     if adapt_norm and all(image.camera is None for image in images):
         raise ArgumentError("adapt_norm", "is given, but the cameras are unknown; remove adapt_norm")
     from lreid.loading import load_model
-    from lreid.models.fingerprint import fingerprint
+    from lreid.retrieval.camera_norm import CameraNorm
 
-    model = load_model(checkpoint, device)
+    model, flip, norm = load_model(checkpoint, device), flips(checkpoint), None
     images, pixels = read_images(images, model, {}, skip_bad=skip_bad)
     require_some(pixels)
-    flip = flips(checkpoint)
-    norm, features = estimate_norm(model, pixels, flip) if adapt_norm else (None, extract(model, pixels, flip))
-    gallery = Gallery.build(
-        features,
-        *columns(images),
-        model=fingerprint(model),
-        at=place,
-        **layout._asdict(),
-        extras=NamedGallery.extras(checkpoint, flip, norm),
-    )
-    gallery.save()
-    return NamedGallery(gallery, str(where), checkpoint, flip, norm)
+    features = extract_features(model, pixels, flip)
+    if adapt_norm:
+        norm = CameraNorm.estimate(features, pixels.camids)
+        features = norm(features, pixels.camids)
+    return NamedGallery.build(where, model, images, features, flip=flip, norm=norm, kind=kind, shards=shards)
 
 
 def add(
@@ -120,13 +98,7 @@ def add(
     named = NamedGallery.load(where)
     enrolled = named.gallery.holds([image.path for image in images])
     images = [image for image, present in zip(images, enrolled, strict=True) if not present]
-    if not images:
-        return 0
-    model = named.model(checkpoint, device)
-    images, pixels = read_images(images, model, named.gallery.about.names, skip_bad=skip_bad)
-    if images:
-        named.add(model, images, pixels)
-    return len(images)
+    return len(named.add(named.model(checkpoint, device), images, skip_bad=skip_bad)) if images else 0
 
 
 def remove(where: Where, paths: Sequence[str] = (), identity: str | None = None, *, everywhere: bool = False) -> int:
@@ -206,9 +178,12 @@ def calibrate(
     model, gallery = named.model(checkpoint, device), named.gallery
     labelled, pixels = read_images(labelled, model, gallery.about.names, skip_bad=skip_bad)
     require_some(pixels)
-    features, (paths, who, *_) = named.extract(model, pixels), columns(labelled)
-    threshold = gallery.calibrate(features, who, model=gallery.about.model, false_accept_rate=false_accept_rate)
-    present, right = _recognised(gallery, features, paths, who)
+    features, of_model = named.extract(model, pixels), gallery.about.model
+    paths, people, *_ = zip(*labelled, strict=True)
+    threshold = gallery.calibrate(features, people, model=of_model, false_accept_rate=false_accept_rate)
+    # Two matches, because the best match of an enrolled image is the image itself.
+    matches = gallery.search(features, 2, model=of_model, where=Filter(not_identities=(UNKNOWN,)))
+    recognised = _recognised(gallery, findings(matches, paths, people, calibrated=True))
     gallery.save()
     if caveat := too_few(gallery.about.calibrated_on, false_accept_rate):
         logger.warning(caveat)
@@ -216,54 +191,30 @@ def calibrate(
         "threshold": threshold,
         "false_accept_rate": false_accept_rate,
         "images": len(labelled),
-        "known": int(present.sum()),
-        "true_positive_rate": float(right[present].mean()) if present.any() else None,
+        "known": len(recognised),
+        "true_positive_rate": float(np.mean(recognised)) if recognised else None,
     }
 
 
-def _recognised(
-    gallery: Gallery, features: np.ndarray, paths: Sequence[str], who: Sequence[str | None]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Check for each image whether another image of its person is in the gallery, and whether a search recognises it.
-
-    An image is recognised if its best match with a name, apart from the image itself, shows its person and reaches the
-    threshold. Both returned masks are ``(n,)`` bool.
-    """
-    labels = gallery.labels()
+def _recognised(gallery: Gallery, queries: Sequence[dict[str, Any]]) -> list[bool]:
+    """Check for each query whose person has another image in the gallery whether the best match is that person."""
+    labels, recognised = gallery.labels(), []
     images_of, identity_of = Counter(labels.ids.tolist()), dict(zip(labels.paths, labels.ids, strict=True))
-    rows = list(zip(paths, who, strict=True))
-    present = np.array([images_of[name] > (identity_of.get(path) == name) for path, name in rows])
-    best = gallery.search(features, 2, model=gallery.about.model, where=Filter(not_identities=(UNKNOWN,)))
-    own = best.paths[:, 0] == np.array(paths, dtype=object)  # whether the best match is the image itself
-    rank = own.astype(int)[:, None]
-    recognised, ids = (np.take_along_axis(each, rank, 1)[:, 0] for each in (best.known, best.ids))
-    return present, recognised & (ids == np.array(who, dtype=object))
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """Options of a query: which matches to return.
-
-    Attributes:
-        top: number of matches per image, 1 or more.
-        other_cameras: whether to exclude images from the query's camera.
-        only: filter that limits the matches.
-        camera: camera of the queries; with None, lreid reads it from paths like ``cam1/07.jpg`` or
-            ``0002_c1s1_000451_03.jpg``. If the gallery has statistics per camera, the statistics of this camera
-            normalise the queries.
-    """
-
-    top: int = 10
-    other_cameras: bool = False
-    only: Filter = EVERYTHING
-    camera: str | None = None
+    for each in queries:
+        person, best = each["expected"], first_match(each)
+        if images_of[person] > (identity_of.get(each["image"]) == person):
+            recognised.append(best is not None and best["known"] and best["identity"] == person)
+    return recognised
 
 
 def query(
     where: Where,
     images: Sequence[Path],
-    wanted: Wanted = Wanted(),
     *,
+    top: int = 10,
+    other_cameras: bool = False,
+    only: Filter = EVERYTHING,
+    camera: str | None = None,
     checkpoint: Path | None = None,
     cross_model: bool = False,
     sources: Sources = Sources(),  # noqa: B008 (frozen)
@@ -273,10 +224,14 @@ def query(
 
     Args:
         images: image files, folders or CSV files that contain the queries.
-        wanted: options of the query.
+        top: number of matches per image, 1 or more.
+        other_cameras: whether to exclude images from the query's camera.
+        only: filter that limits the matches.
+        camera: camera of the queries; with None, lreid reads it from paths like ``cam1/07.jpg`` or
+            ``0002_c1s1_000451_03.jpg``. If the gallery has statistics per camera, the statistics of this camera
+            normalise the queries.
         checkpoint: the file of the gallery's model, if the file was moved.
-        cross_model: whether to use another model with compatible features. Features of another model are not normalised
-            per camera, because the gallery's statistics belong to the gallery's model.
+        cross_model: whether to use another model with compatible features.
         sources: pattern for paths in folders, and root folder of the image paths in CSV files.
         device: see :func:`lreid.load_model`.
 
@@ -289,103 +244,73 @@ def query(
     Raises:
         InputError: an image cannot be read, or an argument is invalid.
     """
-    if wanted.top < 1:
-        raise ArgumentError("top", f"is {wanted.top}; request at least one match")
+    if top < 1:
+        raise ArgumentError("top", f"is {top}; request at least one match")
     named = _load_filled(where)
-    about, listed = named.gallery.about, _queries(named, images, wanted, sources)
-    # An unknown name in the filter raises an error here, before anything is computed.
-    wanted = replace(wanted, only=wanted.only.numbered(named.number_of))
+    about, queries = named.gallery.about, list_queries(images, sources)
+    if camera is not None:
+        named.number_of("camera", camera)
+        queries = [each._replace(camera=camera) for each in queries]
+    elif other_cameras:
+        _require_cameras(queries)
+    only = only.numbered(named.number_of)  # an unknown name raises an error here, before anything is computed
+    from lreid.models.fingerprint import fingerprint
+
     model = named.model(checkpoint, device, any_model=cross_model)
-    paths, matches = _matches(named, listed, wanted, model, checkpoint, cross_model=cross_model)
-    expected = _expected(named, images, paths, sources)
+    mark = fingerprint(model)
+    flip = named.flip if mark == about.model else flips(checkpoint or named.checkpoint)
+    queries, pixels = read_images(queries, model, about.names)
+    if named.norm and named.norm.cameras and (pixels.camids == UNKNOWN).any():
+        logger.warning("the gallery is normalised per camera; pass --camera NAME with the camera of the images")
+    matches = named.gallery.search(
+        extract_features(model, pixels, flip, named.norm),
+        min(top, len(named.gallery)),
+        query_cams=[each.camera for each in queries],
+        model=mark,
+        where=only,
+        exclude_same_camera=other_cameras,
+        cross_model=cross_model,
+    )
+    people = set(named.identities.values())
+    expected = [each.identity if each.identity in people else None for each in queries]
     return {
         "gallery": str(where),
         "images": len(named.gallery),
         **{name: getattr(about, name) for name in ("threshold", "false_accept_rate", "calibrated_on")},
-        "queries": findings(matches, paths, expected, calibrated=about.threshold is not None),
+        "queries": findings(matches, [each.path for each in queries], expected, calibrated=about.threshold is not None),
     }
 
 
-def _expected(named: NamedGallery, images: Sequence[Path], paths: Sequence[str], where: Sources) -> list[str | None]:
-    """Return the person in each query, if its folder, file name or CSV file names a person of the gallery."""
-    try:
-        identities = {image.path: image.identity for image in list_images(images, "query", where)}
-    except InputError:  # two sources give an image different labels
-        return [None] * len(paths)
-    people = set(named.identities.values())
-    names = (identities.get(absolute(path)) for path in paths)
-    return [name if name in people else None for name in names]
-
-
-def _queries(named: NamedGallery, sources: Sequence[Path], wanted: Wanted, where: Sources) -> list[SearchImage]:
-    images = list_queries(sources, where)
-    if wanted.camera is not None:
-        named.number_of("camera", wanted.camera)
-        return [image._replace(camera=wanted.camera) for image in images]
-    nameless = next((image.path for image in images if image.camera is None), None)
-    if wanted.other_cameras and nameless is not None:
+def _require_cameras(queries: Sequence[SearchImage]) -> None:
+    if unknown := next((each.path for each in queries if each.camera is None), None):
         raise InputError(
-            f"{nameless}: other_cameras=True needs the camera of the image; pass camera=NAME, or use a name like "
+            f"{unknown}: other_cameras=True needs the camera of the image; pass camera=NAME, or use a name like "
             "cam2_07.jpg"
         )
-    return images
-
-
-def _matches(
-    named: NamedGallery,
-    images: Sequence[SearchImage],
-    wanted: Wanted,
-    model: Embedder,
-    checkpoint: Path | None,
-    *,
-    cross_model: bool,
-) -> tuple[list[str], Matches]:
-    """Return the paths of the queries that can be read, with their matches."""
-    from lreid.models.fingerprint import fingerprint
-
-    images, pixels = read_images(images, model, named.gallery.about.names)
-    if (mark := fingerprint(model)) == named.gallery.about.model:
-        if named.norm and named.norm.cameras and (pixels.camids == UNKNOWN).any():
-            logger.warning("the gallery is normalised per camera; pass --camera NAME with the camera of the images")
-        features = named.extract(model, pixels)
-    else:
-        features = extract(model, pixels, flips(checkpoint or named.checkpoint), named.norm)
-    paths, _, cameras, _ = columns(images)
-    matches = named.gallery.search(
-        features,
-        min(wanted.top, len(named.gallery) or 1),
-        query_cams=cameras,
-        model=mark,
-        where=wanted.only,
-        exclude_same_camera=wanted.other_cameras,
-        cross_model=cross_model,
-    )
-    return paths, matches
 
 
 def describe(where: Where) -> dict[str, Any]:
     """Return a dictionary with the properties of a gallery, for printing."""
     named = NamedGallery.load(where)
-    about, labels = named.gallery.about, named.gallery.store.labels()
-    place = place_of(where)
-    size = place.bytes()
-    caveat = too_few(about.calibrated_on, about.false_accept_rate)
-    return {
-        "images": len(labels),
-        "identities": len(set(labels.ids.tolist()) - {UNKNOWN}),
-        "cameras": len(set(labels.cams.tolist()) - {UNKNOWN}),
-        "kind": about.kind,
-        "recall": ", ".join(f"{value:.3f} @{k}" for k, value in about.recall.items()) or "not measured",
-        "dimensions": named.gallery.width,
-        "model": about.model,
-        "checkpoint": str(named.checkpoint),
-        "flipped images": "added" if named.flip else "no",
-        "adapted normalisation": "features, per camera" if named.norm else "none",
-        "threshold": "none; set one with lreid search calibrate"
-        if about.threshold is None or about.false_accept_rate is None
-        else f"{threshold_text(about.threshold, about.false_accept_rate)}; {caveat}".rstrip("; "),
-        "related files": ", ".join(place.beside()) or "none",
-    } | ({} if size is None else {"bytes": size})
+    about, place = named.gallery.about, place_of(where)
+    size, caveat = place.bytes(), too_few(about.calibrated_on, about.false_accept_rate)
+    return (
+        named.counts()
+        | {
+            "kind": about.kind,
+            "recall": ", ".join(f"{value:.3f} @{k}" for k, value in about.recall.items()) or "not measured",
+            "dimensions": named.gallery.width,
+            "model": about.model,
+            "checkpoint": str(named.checkpoint),
+            "flipped images": "added" if named.flip else "no",
+            "adapted normalisation": "features, per camera" if named.norm else "none",
+            "threshold": "none; set one with lreid search calibrate"
+            if about.threshold is None or about.false_accept_rate is None
+            else f"{threshold_text(about.threshold, about.false_accept_rate)}; {caveat}".rstrip("; "),
+            "related files": ", ".join(place.beside()) or "none",
+        }
+        | ({} if size is None else {"bytes": size})
+    )
 
 
 def _load_filled(where: Where) -> NamedGallery:

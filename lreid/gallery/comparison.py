@@ -12,8 +12,8 @@ from lreid.data.images import UPRIGHT, typical_size
 from lreid.data.records import Record
 from lreid.errors import InputError
 from lreid.gallery.findings import too_few
-from lreid.gallery.image_list import SearchImage, read_images
-from lreid.gallery.named_gallery import NamedGallery, extract, flips
+from lreid.gallery.images import SearchImage, read_images
+from lreid.gallery.named_gallery import NamedGallery, extract_features, flips
 from lreid.loading import load_model
 from lreid.utils.identities import UNKNOWN
 
@@ -56,7 +56,7 @@ def compare(
     else:
         source = str(checkpoint or _model_for(images))
         model = load_model(source, device)
-        features = extract(model, read_images(listed, model, {})[1], flips(Path(source)))
+        features = extract_features(model, read_images(listed, model, {})[1], flips(Path(source)))
         threshold, impostors = _of_model(source), None
     return {"pairs": list(_pairs(images, features, threshold["threshold"], impostors)), **threshold}
 

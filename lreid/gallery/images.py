@@ -1,33 +1,214 @@
-"""Extract features and labels of images, so that a gallery can be built and searched with images."""
+"""Turn what a user passes as images (folders, CSV files, files, arrays) into labelled images, pixels and features."""
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from lreid.errors import ArgumentError, InputError
+from lreid.data.images import Images
+from lreid.data.listing import (
+    LIST,
+    Listed,
+    Pattern,
+    camera_in,
+    first_few,
+    image_files,
+    list_folder,
+    listed_by_folder,
+    listed_by_name,
+    named_as_market,
+    numbered,
+)
+from lreid.data.records import Record
+from lreid.data.schemes import Sources, is_address
+from lreid.errors import ArgumentError, InputError, OutOfMemory, counted
+from lreid.gallery.store import Names, hash_of
+from lreid.utils.identities import UNKNOWN
+from lreid.utils.reading import escaped
 
 if TYPE_CHECKING:
     from lreid.models.embedder import Embedder
+    from lreid.retrieval.camera_norm import CameraNorm
+
+logger = logging.getLogger("lreid")
 
 Model: TypeAlias = "str | Embedder"  # the fingerprint of a network for features; a network or its name for images
 
 
-class Named(NamedTuple):
-    """Images or features with paths, identities and cameras; ``ids`` or ``cams`` is None if all of them are unknown."""
-
-    images: Any
-    paths: Any
-    ids: Any
-    cams: Any
+# --- images of commands: folders, CSV files and single files
 
 
-def named(images: Any, paths: Any, ids: Any, cams: Any) -> Named:
-    """Add absolute paths and labels to images. Missing labels are read from the paths, if the images are in a folder.
+class SearchImage(NamedTuple):
+    """An image with its labels; ``zip(*images)`` gives the labels as arguments of :meth:`lreid.Gallery.add`.
+
+    Attributes:
+        identity, camera: names of identity and camera, or None if unknown.
+        time: time in seconds, -1 if unknown.
+    """
+
+    path: str
+    identity: str | None
+    camera: str | None
+    time: int = UNKNOWN
+
+
+def list_images(
+    sources: Iterable[Path],
+    split: str,
+    where: Sources = Sources(),  # noqa: B008 (frozen)
+    *,
+    identities: bool = True,
+    identity: str | None = None,
+) -> list[SearchImage]:
+    """List the images of folders and CSV files, each image once, with absolute paths.
+
+    Args:
+        sources: folders (see :func:`lreid.data.listing.list_folder`), CSV files or single images. If a folder contains
+            a file ``index.csv``, this file lists the images of the folder. A CSV file may have a column ``time`` with
+            whole seconds since a common start.
+        split: the split to list, if a CSV file has splits. Images of all domains of this split are listed.
+        where: pattern for paths in folders, and root folder of the image paths in CSV files.
+        identities: whether to read identities; pass False if folders are not named after people.
+        identity: the person whom all images show; if it is given, identities in paths and CSV files are ignored.
+
+    Raises:
+        InputError: a source cannot be read or contains no image, or two sources give one image different labels.
+    """
+    identities = identities and identity is None
+    images: dict[str, SearchImage] = {}
+    for source in sources:
+        for image in _listed(source, split, where, labelled=identities):
+            path, name = absolute(image.path), image.identity if identities else escaped(identity)
+            before = images[path].identity if path in images else None
+            if before is not None and name is not None and before != name:
+                raise InputError(
+                    f"{path}: is named {before}, but {source} names it {name}; pass folders that do not overlap"
+                )
+            if before is None:
+                images[path] = SearchImage(path, name, image.camera, _seconds(image, source))
+    return list(images.values())
+
+
+def list_queries(sources: Iterable[Path], where: Sources = Sources()) -> list[SearchImage]:  # noqa: B008 (frozen)
+    """List single images, or all images of folders and CSV files, with unchanged paths; identities may be missing."""
+    queries = (image for source in sources for image in _listed(source, "query", where, labelled=False))
+    return [SearchImage(image.path, image.identity, image.camera) for image in queries]
+
+
+def who(images: Iterable[SearchImage]) -> str:
+    """Summarise identities and cameras, as in ``3 identities (anna, ben, carl) by 2 cameras (1, 2)``."""
+    identities, cameras = numbered(image.identity for image in images), numbered(image.camera for image in images)
+    seen = f" by {_counted('camera', cameras)}" if cameras else ", cameras unknown"
+    if not identities:
+        return f"no named person (name folders after people, or pass --identity){seen}"
+    return _counted("identity", identities) + seen
+
+
+def _counted(what: str, names: Collection[str]) -> str:
+    return f"{counted(len(names), what)} ({first_few(names)})"
+
+
+def _listed(source: Path, split: str, where: Sources, *, labelled: bool) -> list[Listed]:
+    """List the images of one source. With ``labelled``, folders must name identities, and junk is left out."""
+    if (source / LIST).is_file():
+        source = source / LIST
+    pattern = Pattern(where.pattern) if where.pattern else None
+    if source.is_dir():
+        return list_folder(source, pattern=pattern) if labelled or pattern else _every_image(source)
+    if source.suffix.lower() in (".csv", ".parquet"):
+        from lreid.data.tables import read_table
+
+        images = read_table(source, splits=False, named=False, root=Path(where.root))
+        if not (wanted := [image for image in images if image.split in ("", split)]):
+            raise InputError(f"{source}: has no image of the split {split}; add some")
+        return wanted
+    if not (source.exists() or is_address(str(source))):
+        # An error even with skip_bad, which only skips unreadable images.
+        raise InputError(f"{source}: no such folder or file; correct the name")
+    if pattern is None:
+        return [Listed(str(source), None, camera_in(source.name))]
+    path = PurePath(*source.absolute().parts[-pattern.depth :])
+    if (labels := pattern.read(path)) is None:
+        raise InputError(f"{source}: the pattern {pattern.text} does not match the paths; correct it, or remove it")
+    return [Listed(str(source), None, escaped(labels[1]))]
+
+
+def _every_image(folder: Path) -> list[Listed]:
+    """List every image of a folder, even junk; identities are None unless the folder happens to name them."""
+    files = image_files(folder)
+    try:
+        labelled = listed_by_name(files) if named_as_market(files) else listed_by_folder(folder, files)
+    except InputError:  # queries need no identities
+        labelled = []
+    identities = {image.path: image.identity for image in labelled}
+    return [Listed(str(file), identities.get(str(file)), camera_in(str(file.relative_to(folder)))) for file in files]
+
+
+def _seconds(image: Listed, where: Path) -> int:
+    if not image.time:
+        return UNKNOWN
+    if not image.time.isascii() or not image.time.isdecimal() or len(image.time) > 18:
+        raise InputError(
+            f"{where}: time of {image.path} is {image.time!r}; write whole seconds, or leave the cell empty"
+        )
+    return int(image.time)
+
+
+def read_images(
+    images: Sequence[SearchImage], model: Embedder, names: Names, *, skip_bad: bool = False
+) -> tuple[list[SearchImage], Images]:
+    """Return the images that can be read, and their pixels at the input size of a model.
+
+    Args:
+        images: images from :func:`list_images` or :func:`list_queries`.
+        names: names in the gallery, see :class:`lreid.gallery.store.About`. The records of the pixels contain the
+            numbers that identities and cameras have in the gallery. A name that is not in the gallery has the number
+            that it will get there.
+        skip_bad: whether to skip images that cannot be read, with a warning, even if no image remains.
+
+    Raises:
+        InputError: an image cannot be read.
+    """
+    numbers = {what: {name: number for number, name in of_kind.items()} for what, of_kind in names.items()}
+
+    def number(what: str, name: str | None) -> int:
+        return UNKNOWN if name is None else numbers.get(what, {}).get(name, hash_of(name))
+
+    records = [
+        Record(image.path, number("identity", image.identity), number("camera", image.camera)) for image in images
+    ]
+    try:
+        pixels = Images(records, height=model.height, width=model.width, cache_gib=1.0, skip_bad=skip_bad)
+    except InputError as error:
+        if not skip_bad or isinstance(error, OutOfMemory):
+            raise
+        pixels = Images([], height=model.height, width=model.width)  # empty, because none of the images can be read
+        pixels.skipped = [record.path for record in records]
+    if pixels.skipped:
+        count = counted(len(pixels.skipped), "image")
+        logger.warning("skipped %s that cannot be read; the first is %s", count, pixels.skipped[0])
+    by_path = {image.path: image for image in images}
+    return [by_path[record.path] for record in pixels.records], pixels
+
+
+def require_some(pixels: Images) -> None:
+    """Check that at least one image can be read, for a gallery or a threshold."""
+    if not len(pixels):
+        raise InputError(
+            f"none of the {len(pixels.skipped)} images can be read, the first is {pixels.skipped[0]}; replace them"
+        )
+
+
+# --- images of Python: any form of Embedder.extract
+
+
+def named(images: Any, paths: Any, ids: Any, cams: Any) -> tuple[Any, Any, Any, Any]:
+    """Return images, absolute paths, identities and cameras; labels of images in a folder are read from the paths.
 
     Args:
         images: features (n, D), or images in any form of :meth:`lreid.models.Embedder.extract`.
@@ -38,28 +219,24 @@ def named(images: Any, paths: Any, ids: Any, cams: Any) -> Named:
         InputError: the folder contains no images, or only some of its files are named as in Market-1501.
     """
     if paths is not None:
-        return Named(images, paths, ids, cams)
+        return images, paths, ids, cams
     if are_features(images):
         raise ArgumentError("paths", "is missing; name the image of each row of features")
-    from lreid.data.listing import list_folder
     from lreid.models.inputs import sequence_of
 
     if ids is cams is None and isinstance(images, (str, os.PathLike)) and os.path.isdir(images):
-        listed = list_folder(Path(images))
-        files = [image.path for image in listed]
-        ids, cams = [image.identity for image in listed], [image.camera for image in listed]
+        listed: list[Any] = list_folder(Path(images))
+        files, ids, cams = ([image[column] for image in listed] for column in range(3))
     else:
         sequence = sequence_of(images)
         files = list(sequence) if isinstance(sequence, Iterator) else sequence
     if not all(isinstance(file, (str, os.PathLike)) for file in files):
         raise ArgumentError("paths", "is missing; give each image in memory a name: paths=['a.jpg', 'b.jpg']")
-    return Named(files, [absolute(os.fspath(file)) for file in files], ids, cams)
+    return files, [absolute(os.fspath(file)) for file in files], ids, cams
 
 
 def absolute(path: str) -> str:
     """Return the name under which a gallery stores an image, its absolute path."""
-    from lreid.data.schemes import is_address
-
     return path if is_address(path) else os.path.abspath(path)
 
 
@@ -106,6 +283,15 @@ def features_of(images: Any, network: Embedder | None, extras: dict[str, np.ndar
     return network.extract(images, flip=bool(extras.get("flip", [False])[0]))
 
 
-def origin(network: Embedder) -> dict[str, np.ndarray]:
-    """Describe the source of a network; a gallery stores it so that later commands can load the network."""
-    return {"checkpoint": np.array([network.source]), "flip": np.array([False])} if network.source else {}
+def origin(network: Embedder, flip: bool = False, norm: CameraNorm | None = None) -> dict[str, np.ndarray]:
+    """Describe how features are computed; a gallery stores it so that later commands can compute such features.
+
+    Args:
+        network: network that computes the features; nothing is described if it was not loaded by name.
+        flip: whether the feature of the mirrored image is added to each feature.
+        norm: statistics that standardise the features per camera.
+    """
+    if not network.source:
+        return {}
+    arrays = {"checkpoint": np.array([network.source]), "flip": np.array([flip])}
+    return arrays | (norm.to_arrays() if norm else {})

@@ -13,7 +13,7 @@ import numpy as np
 from lreid.data.images import Images
 from lreid.errors import InputError, OutOfMemory
 from lreid.gallery.gallery import Gallery
-from lreid.gallery.image_list import SearchImage, columns
+from lreid.gallery.images import SearchImage, origin, read_images
 from lreid.gallery.store import Place
 from lreid.utils.identities import UNKNOWN
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lreid.retrieval.camera_norm import CameraNorm
 
 
-@dataclass
+@dataclass(eq=False)
 class NamedGallery:
     """A gallery together with its model and the processing of its features.
 
@@ -49,6 +49,12 @@ class NamedGallery:
         """Names of cameras by number, in the order in which they were added to the gallery."""
         return self.gallery.about.names.setdefault("camera", {})
 
+    def counts(self) -> dict[str, int]:
+        """Number of ``images``, ``identities`` and ``cameras``; unknown ones do not count."""
+        labels = self.gallery.store.labels()
+        identities, cameras = (len({*column.tolist()} - {UNKNOWN}) for column in (labels.ids, labels.cams))
+        return {"images": len(labels), "identities": identities, "cameras": cameras}
+
     def images(self) -> list[SearchImage]:
         """All images with their labels, ordered by key."""
         labels = self.gallery.labels()
@@ -70,6 +76,33 @@ class NamedGallery:
             raise InputError(f"{self.where}: {error}") from None
 
     @classmethod
+    def build(
+        cls,
+        where: str | Path | Place,
+        model: Embedder,
+        images: Sequence[SearchImage],
+        features: np.ndarray,
+        *,
+        flip: bool,
+        norm: CameraNorm | None,
+        **about: Any,
+    ) -> NamedGallery:
+        """Create and save a gallery of images and their features ``(n, D)``, which are normalised already.
+
+        Args:
+            where: place of the gallery, where no gallery may exist.
+            model, flip, norm: how the features were computed, see :func:`lreid.gallery.images.origin`.
+            about: see :meth:`lreid.Gallery.build`.
+        """
+        from lreid.models.fingerprint import fingerprint
+
+        extras = origin(model, flip, norm)
+        labels = zip(*images, strict=True)
+        gallery = Gallery.build(features, *labels, model=fingerprint(model), at=where, extras=extras, **about)
+        gallery.save()
+        return cls(gallery, str(where), Path(model.source), flip, norm)
+
+    @classmethod
     def load(cls, where: str | Path | Place, *, unfinished: bool = False) -> NamedGallery:
         """Open a gallery that :func:`lreid.gallery.build` built.
 
@@ -81,39 +114,27 @@ class NamedGallery:
         extras = gallery.about.extras
         if any(extras.get(name, np.empty(0)).shape != (1,) for name in ("checkpoint", "flip")):
             raise InputError(f"{where}: does not record how its features were computed; build it with lreid search")
-        checkpoint, flip = Path(str(extras["checkpoint"][0])), bool(extras["flip"][0])
-        statistics = {name: array for name, array in extras.items() if name.startswith("norm/")}
-        if any(not name.startswith("norm/features/") for name in statistics):
-            raise InputError(
-                f"{where}: was built by an earlier version, with BatchNorm statistics of its images; build it again, "
-                "with --adapt-norm features if the cameras are known"
-            )
-        try:
-            if any(array.dtype.kind != "f" for array in statistics.values()):
-                raise ValueError("not numbers")
-            norm = None
-            if statistics:
-                from lreid.retrieval.camera_norm import CameraNorm
+        norm = None
+        if statistics := {name: array for name, array in extras.items() if name.startswith("norm/")}:
+            from lreid.retrieval.camera_norm import CameraNorm
 
+            try:
                 norm = CameraNorm.from_arrays(statistics, gallery.width)
-        except (KeyError, ValueError):
-            raise InputError(f"{where}: the statistics of its normalisation are damaged; build it again") from None
-        return cls(gallery, str(where), checkpoint, flip, norm)
+            except (KeyError, ValueError):
+                norm = None
+            if norm is None or any(array.dtype.kind != "f" for array in statistics.values()):
+                raise InputError(f"{where}: the statistics of its normalisation are damaged; build it again")
+        return cls(gallery, str(where), Path(str(extras["checkpoint"][0])), bool(extras["flip"][0]), norm)
 
-    def add(self, model: Embedder, images: Sequence[SearchImage], pixels: Images) -> None:
-        """Add images with their names, and save the gallery."""
+    def add(self, model: Embedder, images: Sequence[SearchImage], *, skip_bad: bool = False) -> list[SearchImage]:
+        """Add images with their names, save the gallery, and return the images that could be read."""
         from lreid.models.fingerprint import fingerprint
 
-        self.gallery.add(self.extract(model, pixels), *columns(images), model=fingerprint(model))
-        self.gallery.save()
-
-    @staticmethod
-    def extras(checkpoint: Path, flip: bool, norm: CameraNorm | None) -> dict[str, np.ndarray]:
-        """Return arrays that describe the model; a gallery stores them for :meth:`load`."""
-        from lreid.loading import lasting_name
-
-        arrays = {"checkpoint": np.array([lasting_name(checkpoint)]), "flip": np.array([flip])}
-        return arrays | (norm.to_arrays() if norm else {})
+        images, pixels = read_images(images, model, self.gallery.about.names, skip_bad=skip_bad)
+        if images:
+            self.gallery.add(self.extract(model, pixels), *zip(*images, strict=True), model=fingerprint(model))
+            self.gallery.save()
+        return images
 
     def model(self, checkpoint: Path | None, device: str, *, any_model: bool = False) -> Embedder:
         """Load the gallery's model from its original file, or from ``checkpoint`` if given.
@@ -130,8 +151,8 @@ class NamedGallery:
         if not any_model and fingerprint(model) != self.gallery.about.model:
             if getattr(model, "origin", None) == self.gallery.about.model:
                 raise InputError(
-                    f"{checkpoint}: says that it was made of the model whose features are in the gallery, but has "
-                    "changed since, or was exported before files had checksums; export it again with lreid export"
+                    f"{checkpoint}: was exported from the model whose features are in the gallery, but has changed "
+                    "since; export it again with lreid export"
                 )
             raise InputError(
                 f"{checkpoint}: is not the model whose features are in the gallery "
@@ -148,7 +169,7 @@ class NamedGallery:
 
     def extract(self, model: Embedder, images: Images) -> np.ndarray:
         """Extract features (n, D) of images, processed like the features in the gallery."""
-        return extract(model, images, self.flip, self.norm)
+        return extract_features(model, images, self.flip, self.norm)
 
 
 def name_of(label: Any) -> str | None:
@@ -156,16 +177,7 @@ def name_of(label: Any) -> str | None:
     return None if label is None or label == UNKNOWN else str(label)
 
 
-def estimate_norm(model: Embedder, images: Images, flip: bool) -> tuple[CameraNorm, np.ndarray]:
-    """Estimate statistics per camera; return the statistics, and the features (n, D) standardised per camera."""
-    from lreid.retrieval.camera_norm import CameraNorm
-
-    features = extract(model, images, flip)
-    norm = CameraNorm.estimate(features, images.camids)
-    return norm, norm(features, images.camids)
-
-
-def extract(model: Embedder, images: Images, flip: bool, norm: CameraNorm | None = None) -> np.ndarray:
+def extract_features(model: Embedder, images: Images, flip: bool, norm: CameraNorm | None = None) -> np.ndarray:
     """Extract features (n, D) of images, standardised per camera if ``norm`` is given.
 
     Raises:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from lreid.errors import InputError, OutOfMemory
-from lreid.gallery.image_list import SearchImage, read_images
-from lreid.gallery.named_gallery import NamedGallery, extract, flips
+from lreid.gallery.images import SearchImage, read_images
+from lreid.gallery.named_gallery import NamedGallery, extract_features, flips
 from lreid.gallery.scoring import GallerySearch
 from lreid.gallery.store import Rows, place_of
 from lreid.gallery.versions import extract_beside, migrate
@@ -25,32 +25,11 @@ from lreid.retrieval.arrays import as_features, unit_rows
 from lreid.retrieval.open_set import best_scores, threshold_for
 from lreid.retrieval.ranking import evaluate_scores
 from lreid.retrieval.scores import BlockScores, IndexScores, cosines_of
-from lreid.utils.files import only_one_process
 from lreid.utils.identities import Labels, comparable
 
 DEPTH = 1000  # images per query in a gallery that stores codes instead of features
-WORK = ".galleries.lreid"  # folder of temporary galleries
-GROUPS = 4  # number of groups into which people are divided by time of enrolment
+MOMENTS = 4  # number of groups into which people are divided by time of enrolment
 AS_IS, MIGRATED, EXTRACTED = "as it is", "migrated", "re-extracted"  # options, the least expensive first
-
-Json = dict[str, Any]
-
-
-class Limits(NamedTuple):
-    """Limits for a new model, in per cent; None means no limit.
-
-    Attributes:
-        lost: share of the enrolled people whom the new model no longer recognises.
-        fpir: share of the queries of unknown people that reach the threshold.
-    """
-
-    lost: float | None = None
-    fpir: float | None = None
-
-    def broken(self, figures: Json) -> bool:
-        """Whether the measurements of an option exceed a limit."""
-        pairs = ((self.lost, figures["lost_share"]), (self.fpir, figures["fpir"]))
-        return any(limit is not None and value > limit for limit, value in pairs)
 
 
 @dataclass(frozen=True)
@@ -86,62 +65,61 @@ class Ranked:
         """``(Q,)`` bool: whether the best image shows the query's identity and reaches the threshold."""
         return self.first & (self.own >= self.threshold)
 
-    @property
-    def let_in(self) -> np.ndarray:
-        """``(Q,)`` bool: whether an image of another identity reaches the threshold."""
-        return self.others >= self.threshold
-
-
-Option = tuple[Json, Ranked | None]  # measurements, and rankings (None if the option is impossible)
-
 
 @dataclass(frozen=True)
 class Queries:
-    """Labels of Q queries.
+    """Labelled query images.
 
     Attributes:
-        names, cameras: ``(Q,)`` text, names of identities and cameras; an unknown camera is empty.
+        names: ``(Q,)`` text, names of the people in the images.
         enrolled: ``(Q,)`` bool, whether the gallery has a match for each query.
         unknown: ``(Q,)`` bool, whether the person in each query is not in the gallery.
     """
 
     names: np.ndarray
-    cameras: np.ndarray
     enrolled: np.ndarray
     unknown: np.ndarray
 
-    @classmethod
-    def of(cls, images: Sequence[SearchImage], ranked: Ranked, named: NamedGallery) -> Queries:
-        """Create the labels of query images, from the images and from their rankings in the gallery ``named``."""
-        names = np.array([image.identity for image in images])
-        unknown = ~np.isin(names, sorted(set(named.identities.values())))
-        return cls(names, np.array([image.camera or "" for image in images]), np.isfinite(ranked.own), unknown)
+    def figures(self, ranked: Ranked, group: np.ndarray | bool = True) -> dict[str, Any]:
+        """Compute the metrics of a group ``(Q,)`` of the queries in per cent; a metric without queries is None."""
 
-    def within(self, group: np.ndarray) -> Queries:
-        """Limit the queries to a group ``(Q,)`` bool; queries outside it count neither as enrolled nor as unknown."""
-        return replace(self, enrolled=self.enrolled & group, unknown=self.unknown & group)
+        def share(values: np.ndarray) -> float | None:
+            return 100 * float(values.mean()) if len(values) else None
 
-    def by_camera(self) -> dict[str, np.ndarray]:
-        """For each known camera, return a mask ``(Q,)`` of its queries."""
-        return {each: self.cameras == each for each in sorted({*self.cameras} - {""})}
+        enrolled = self.enrolled & group
+        return {
+            "threshold": ranked.threshold,
+            "mAP": share(np.nan_to_num(ranked.ap)[enrolled]),
+            "rank1": share(ranked.first[enrolled]),
+            "true_positive_rate": share(ranked.recognised[enrolled]),
+            "fpir": share(ranked.others[self.unknown & group] >= ranked.threshold),
+        }
 
+    def by_group(self, today: Ranked, new: Ranked, groups: dict[str, np.ndarray]) -> dict[str, Any]:
+        """Compute the metrics of groups of queries with both models; empty if there is only one group."""
+        return {
+            name: {
+                "queries": int((self.enrolled & group).sum()),
+                "today": self.figures(today, group),
+                "new": self.figures(new, group),
+            }
+            for name, group in groups.items()
+            if len(groups) > 1
+        }
 
-class Models(NamedTuple):
-    """The two models to compare.
-
-    Attributes:
-        new: checkpoint of the new model.
-        old: file of the gallery's model, if the file was moved.
-        device: see :func:`lreid.load_model`.
-    """
-
-    new: Path
-    old: Path | None = None
-    device: str = "auto"
+    def by_person(self, ranked: Ranked) -> dict[str, tuple[int, int, int]]:
+        """For each enrolled person, count queries, recognised queries, and queries with the person at rank 1."""
+        people, which, counts = np.unique(self.names[self.enrolled], return_inverse=True, return_counts=True)
+        hits = (
+            np.bincount(which, each[self.enrolled], len(people)).astype(int).tolist()
+            for each in (ranked.recognised, ranked.first)
+        )
+        rows = zip(people.tolist(), zip(counts.tolist(), *hits, strict=True), strict=True)
+        return dict(rows)
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ModelComparison:
     """The result of :func:`check`.
 
     Attributes:
@@ -150,7 +128,7 @@ class Comparison:
         today, new: rankings with the gallery's model, and rankings with the new model under the chosen option.
     """
 
-    results: Json
+    results: dict[str, Any]
     queries: list[SearchImage]
     today: Ranked
     new: Ranked
@@ -158,13 +136,16 @@ class Comparison:
 
 def check(
     where: str | Path,
-    models: Models,
+    new_model: Path,
     images: Sequence[SearchImage],
-    limits: Limits = Limits(),  # noqa: B008 (a tuple)
     *,
     out: Path,
+    max_lost: float | None = None,
+    max_fpir: float | None = None,
+    checkpoint: Path | None = None,
     skip_bad: bool = False,
-) -> Comparison:
+    device: str = "auto",
+) -> ModelComparison:
     """Compare a gallery's model with a new model under three options: keep, migrate or re-extract the gallery.
 
     A query is recognised if its best match with a name shows its identity and reaches the threshold. A person is
@@ -180,10 +161,15 @@ def check(
 
     Args:
         where: place of a calibrated gallery.
-        models: checkpoints of both models.
+        new_model: checkpoint of the new model.
         images: queries from :func:`lreid.gallery.list_images`; images without an identity are skipped.
         out: folder for temporary galleries, which are deleted at the end.
+        max_lost: maximum share of the enrolled people whom the new model no longer recognises, in per cent; None means
+            no limit.
+        max_fpir: maximum share of the queries of unknown people that reach the threshold, in per cent.
+        checkpoint: file of the gallery's model, if the file was moved.
         skip_bad: whether to skip query and gallery images that cannot be read.
+        device: see :func:`lreid.load_model`.
 
     Returns:
         The comparison, with metrics in per cent. In ``results``, the entry ``today`` describes the gallery's model, and
@@ -201,125 +187,112 @@ def check(
     """
     named = NamedGallery.load(where)
     listed, rate = _labelled(named, images)
-    new = load_model(models.new, models.device)
-    old = named.model(models.old, models.device)
+    new, old = load_model(new_model, device), named.model(checkpoint, device)
     if fingerprint(new) == named.gallery.about.model:
-        raise InputError(f"{models.new}: is already the gallery's model; pass a different one")
+        raise InputError(f"{new_model}: is already the gallery's model; pass a different one")
     listed, pixels = read_images(listed, old, named.gallery.about.names, skip_bad=skip_bad)
-    if limits.fpir is not None and {image.identity for image in listed} <= {*named.identities.values()}:
+    names = np.array([image.identity for image in listed])
+    unknown = ~np.isin(names, sorted({*named.identities.values()}))
+    if max_fpir is not None and not unknown.any():
         raise InputError("--max-fpir: every image shows an enrolled person; add images of other people")
     today = _ranked(named, named.extract(old, pixels), listed, rate)
-    queries = Queries.of(listed, today, named)
-    with _work_folder(out) as folder:
-        options = _Options(named, new, models.new, listed, rate, skip_bad).tried(folder)
+    queries = Queries(names, np.isfinite(today.own), unknown)
+    options = _options(named, new, listed, rate, out, skip_bad=skip_bad)
+    people = queries.by_person(today)
     for figures, ranked in options:
         if ranked is not None:
-            figures |= _figures(ranked, queries) | _changes(today, ranked, queries)
-    chosen, ranked, passed = _chosen(options, limits)
-    both, times = (today, ranked), _enrolment(today.rows, queries.names)
+            figures |= queries.figures(ranked) | _changes(people, queries.by_person(ranked))
+    chosen, ranked, passed = _chosen(options, max_lost, max_fpir)
     results = {
         "schema": 1,
         "gallery": str(where),
         "images": len(named.gallery),
-        "old_model": str(models.old or named.checkpoint),
-        "new_model": str(models.new),
+        "old_model": str(checkpoint or named.checkpoint),
+        "new_model": str(new_model),
         "queries": int(queries.enrolled.sum()),
-        "unknown_queries": int(queries.unknown.sum()),
-        "skipped": len(images) - int((queries.enrolled | queries.unknown).sum()),
+        "unknown_queries": int(unknown.sum()),
+        "skipped": len(images) - int((queries.enrolled | unknown).sum()),
         "camera_filter": _has_cameras(listed, today.rows),
         "false_accept_rate": 100 * rate,
         "stored_threshold": named.gallery.about.threshold,
-        "limits": limits._asdict(),
-        "today": _figures(today, queries),
+        "limits": {"lost": max_lost, "fpir": max_fpir},
+        "today": queries.figures(today),
         "ways": [figures for figures, _ in options],
         "chosen": chosen["way"],
         "passed": passed,
-        "people": _people(both, queries),
-        "by_camera": _by(both, queries, queries.by_camera()),
-        "by_enrolment": _by(both, queries, times),
+        "people": _people(people, queries.by_person(ranked)),
+        "by_camera": queries.by_group(today, ranked, _cameras(listed)),
+        "by_enrolment": queries.by_group(today, ranked, _enrolment(today.rows, names)),
     }
     named.gallery.close()
-    return Comparison(results, listed, today, ranked)
-
-
-@contextmanager
-def _work_folder(out: Path) -> Iterator[Path]:
-    """Create a folder for temporary galleries and delete it at the end; first delete the folder of a killed process."""
-    folder = out / WORK
-    with ExitStack() as stack:
-        try:
-            out.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(only_one_process(out))
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir()
-        except OSError as error:
-            raise InputError(f"{folder}: cannot be written ({error.strerror}); choose another place") from None
-        try:
-            yield folder
-        finally:
-            with suppress(OSError):  # rmtree does not ignore errors of closing a folder
-                shutil.rmtree(folder, ignore_errors=True)
+    return ModelComparison(results, listed, today, ranked)
 
 
 def _labelled(named: NamedGallery, images: Sequence[SearchImage]) -> tuple[list[SearchImage], float]:
     """Return the images that have an identity, and the false accept rate of the gallery, which must be calibrated."""
-    about, people = named.gallery.about, set(named.identities.values())
-    if about.threshold is None or about.false_accept_rate is None:
+    rate, people = named.gallery.about.false_accept_rate, set(named.identities.values())
+    if rate is None:
         raise InputError(f"{named.where}: has no threshold; run lreid search calibrate first")
     if not any(image.identity in people for image in images):
         raise InputError(
             f"{named.where}: none of the {len(images)} images names a person in the gallery; put the images into "
             "folders named after people, or list them in a CSV file"
         )
-    return [image for image in images if image.identity is not None], about.false_accept_rate
+    return [image for image in images if image.identity is not None], rate
 
 
-@dataclass(frozen=True)
-class _Options:
-    """The three options for a new model; ``rate`` is the false accept rate for which thresholds are set."""
+def _options(
+    named: NamedGallery, model: Embedder, images: list[SearchImage], rate: float, out: Path, *, skip_bad: bool
+) -> list[tuple[dict[str, Any], Ranked | None]]:
+    """For each option, measure the cost, and rank the gallery for the images; None if the option is impossible."""
+    checkpoint = Path(model.source)
+    pixels = read_images(images, model, named.gallery.about.names, skip_bad=skip_bad)[1]
+    features = extract_features(model, pixels, flips(checkpoint))
 
-    named: NamedGallery
-    model: Embedder
-    checkpoint: Path
-    images: list[SearchImage]
-    rate: float
-    skip_bad: bool
+    @cache
+    def ranked(of: NamedGallery) -> Ranked:
+        if model.dim != of.gallery.width:
+            raise InputError(
+                f"{checkpoint}: its features have {model.dim} numbers, but those in the gallery {of.gallery.width}"
+            )
+        return _ranked(of, of.norm(features, pixels.camids) if of.norm else features, images, rate)
 
-    def tried(self, folder: Path) -> list[Option]:
-        """For each option, rank the images and measure the cost. Temporary galleries are written to ``folder``."""
-        pixels = read_images(self.images, self.model, self.named.gallery.about.names, skip_bad=self.skip_bad)[1]
-        features = extract(self.model, pixels, flips(self.checkpoint))
+    def migrated(to: Path) -> NamedGallery:
+        ranked(named)  # the copy has the same features, and therefore the same rankings
+        migrate(named.where, to)
+        return named
 
-        def searched(of: NamedGallery) -> Ranked:
-            widths = self.model.dim, of.gallery.width
-            if widths[0] != widths[1]:
-                raise InputError(
-                    f"{self.checkpoint}: its features have {widths[0]} numbers, but those in the gallery {widths[1]}"
-                )
-            return _ranked(of, of.norm(features, pixels.camids) if of.norm else features, self.images, self.rate)
+    def extracted(to: Path) -> NamedGallery:
+        return extract_beside(named, model, checkpoint, place_of(to), skip_bad=skip_bad)
 
-        as_is = _option(AS_IS, lambda _: self.named, searched)
-        ranked = as_is[1]
-        if ranked is None:
-            migrated: Option = {"way": MIGRATED, "reason": as_is[0]["reason"]}, None
-        else:  # a migrated copy has the same features and therefore the same rankings
-            migrated = _option(MIGRATED, self._migrated, lambda _: ranked, folder / "copy.gallery")
-        return [as_is, migrated, _option(EXTRACTED, self._extracted, searched, folder / "new.gallery")]
-
-    def _migrated(self, to: Path) -> NamedGallery:
-        migrate(self.named.where, to)
-        return NamedGallery.load(to)
-
-    def _extracted(self, to: Path) -> NamedGallery:
-        return extract_beside(self.named, self.model, self.checkpoint, place_of(to), skip_bad=self.skip_bad)
+    options: list[tuple[dict[str, Any], Ranked | None]] = []
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="check-", dir=out) as folder:
+        for way, make in ((AS_IS, None), (MIGRATED, migrated), (EXTRACTED, extracted)):
+            file, start = Path(folder, "copy.gallery"), perf_counter()
+            file.unlink(missing_ok=True)
+            try:
+                of = make(file) if make else named
+                cost = {"seconds": perf_counter() - start, "bytes": file.stat().st_size} if make else {}
+                ranking = ranked(of)
+            except OutOfMemory:
+                raise
+            except InputError as error:
+                options.append(({"way": way, "reason": str(error)}, None))
+            else:
+                options.append(({"way": way, "reason": None, "seconds": 0.0, "bytes": 0} | cost, ranking))
+    return options
 
 
-def _chosen(options: Sequence[Option], limits: Limits) -> tuple[Json, Ranked, bool]:
+def _chosen(
+    options: Sequence[tuple[dict[str, Any], Ranked | None]], max_lost: float | None, max_fpir: float | None
+) -> tuple[dict[str, Any], Ranked, bool]:
     """Return the measurements and rankings of the chosen option, and whether it is within the limits."""
     possible = [(figures, ranked) for figures, ranked in options if ranked is not None]
     if not possible:
         raise InputError(f"{options[0][0]['reason']}; {options[-1][0]['reason']}")
-    within = [option for option in possible if not limits.broken(option[0])]
+    limits = [(key, limit) for key, limit in (("lost_share", max_lost), ("fpir", max_fpir)) if limit is not None]
+    within = [option for option in possible if all(option[0][key] <= limit for key, limit in limits)]
     best = min(within or possible, key=lambda option: (option[0]["lost_share"], -option[0]["true_positive_rate"]))
     return *best, bool(within)
 
@@ -352,74 +325,25 @@ def _ranked(named: NamedGallery, features: np.ndarray, queries: Sequence[SearchI
     return Ranked(score, query, gallery, rows, own, others, ap, threshold)
 
 
-def _option(
-    name: str, make: Callable[[Path], NamedGallery], rank: Callable[[NamedGallery], Ranked], file: Path | None = None
-) -> Option:
-    """Measure the cost and the rankings of an option, or return the reason why it is impossible."""
-    start = perf_counter()
-    try:
-        named = make(file or Path())
-        seconds = perf_counter() - start if file else 0.0
-        ranked = rank(named)
-    except OutOfMemory:
-        raise
-    except InputError as error:
-        return {"way": name, "reason": str(error)}, None
-    return {"way": name, "reason": None, "seconds": seconds, "bytes": file.stat().st_size if file else 0}, ranked
-
-
-def _figures(ranked: Ranked, queries: Queries) -> Json:
-    """Compute the metrics of queries in per cent; a metric is None if no query contributes to it."""
-
-    def share(values: np.ndarray) -> float | None:
-        return 100 * float(values.mean()) if len(values) else None
-
-    enrolled = queries.enrolled
-    return {
-        "threshold": ranked.threshold,
-        "mAP": share(np.nan_to_num(ranked.ap)[enrolled]),
-        "rank1": share(ranked.first[enrolled]),
-        "true_positive_rate": share(ranked.recognised[enrolled]),
-        "fpir": share(ranked.let_in[queries.unknown]),
-    }
-
-
-def _changes(today: Ranked, new: Ranked, queries: Queries) -> Json:
-    """Return the people who are no longer recognised, and the people who are newly recognised."""
-    changes: Json = {}
-    for end, rule in (("", "recognised"), ("_rank1", "first")):
-        before, after = (_of_people(getattr(each, rule), queries) for each in (today, new))
-        held, holds = ({name for name, (hits, count) in each.items() if 2 * hits >= count} for each in (before, after))
+def _changes(before: dict[str, tuple[int, int, int]], after: dict[str, tuple[int, int, int]]) -> dict[str, Any]:
+    """Return the people of :meth:`Queries.by_person` who are no longer recognised, and who are newly recognised."""
+    changes: dict[str, Any] = {}
+    for end, column in (("", 1), ("_rank1", 2)):
+        held, holds = ({name for name, row in each.items() if 2 * row[column] >= row[0]} for each in (before, after))
         changes |= {f"lost{end}": sorted(held - holds), f"gained{end}": sorted(holds - held)}
     return changes | {"lost_share": 100 * len(changes["lost"]) / len(before)}
 
 
-def _of_people(hits: np.ndarray, queries: Queries) -> dict[str, tuple[int, int]]:
-    """Count the hits and the queries of each enrolled person."""
-    people, which, counts = np.unique(queries.names[queries.enrolled], return_inverse=True, return_counts=True)
-    sums = np.bincount(which, hits[queries.enrolled], len(people)).astype(int)
-    return {str(name): (int(hit), int(count)) for name, hit, count in zip(people, sums, counts, strict=True)}
+def _people(before: dict[str, tuple[int, int, int]], after: dict[str, tuple[int, int, int]]) -> list[dict[str, Any]]:
+    """For each person, list queries, recognised queries and Rank-1 hits, today and with the new model."""
+    heads = ("queries", "found_today", "rank1_today", "found_new", "rank1_new")
+    return [{"name": name} | dict(zip(heads, (*row, *after[name][1:]), strict=True)) for name, row in before.items()]
 
 
-def _people(both: tuple[Ranked, Ranked], queries: Queries) -> list[Json]:
-    """For each person, count queries, recognised queries and Rank-1 hits, today and with the new model."""
-    counts = [_of_people(getattr(each, rule), queries) for rule in ("recognised", "first") for each in both]
-    heads = ("found_today", "found_new", "rank1_today", "rank1_new")
-    return [
-        {"name": name, "queries": count} | dict(zip(heads, (each[name][0] for each in counts), strict=True))
-        for name, (_, count) in counts[0].items()
-    ]
-
-
-def _by(both: tuple[Ranked, Ranked], queries: Queries, groups: dict[str, np.ndarray]) -> Json:
-    """Compute metrics of groups of queries, today and with the new model; empty if there is only one group."""
-    if len(groups) < 2:
-        return {}
-    parts = {name: queries.within(group) for name, group in groups.items()}
-    return {
-        name: {"queries": int(part.enrolled.sum()), "today": _figures(both[0], part), "new": _figures(both[1], part)}
-        for name, part in parts.items()
-    }
+def _cameras(queries: Sequence[SearchImage]) -> dict[str, np.ndarray]:
+    """For each known camera, return a mask ``(Q,)`` of its queries."""
+    cameras = np.array([image.camera or "" for image in queries])
+    return {name: cameras == name for name in sorted({*cameras.tolist()} - {""})}
 
 
 def _enrolment(rows: Rows, names: np.ndarray) -> dict[str, np.ndarray]:
@@ -431,11 +355,10 @@ def _enrolment(rows: Rows, names: np.ndarray) -> dict[str, np.ndarray]:
     for name, time in zip(rows.ids, rows.times.tolist(), strict=True):
         if time >= 0:
             enrolled[name] = min(time, enrolled.get(name, time))
-    wanted = {name: enrolled[name] for name in names if name in enrolled}
-    if not wanted:
+    since = np.array([enrolled.get(name, -1) for name in names])
+    moments = np.sort(list({name: time for name, time in zip(names, since, strict=True) if time >= 0}.values()))
+    if not len(moments):
         return {}
-    moments = np.array(sorted(wanted.values()))
-    starts = np.unique(moments[np.arange(GROUPS) * len(moments) // GROUPS])
-    group_of = {name: int(np.searchsorted(starts, time, side="right")) - 1 for name, time in wanted.items()}
-    groups = np.array([group_of.get(name, -1) for name in names])
-    return {str(int(start)): groups == number for number, start in enumerate(starts)}
+    starts = np.unique(moments[np.arange(MOMENTS) * len(moments) // MOMENTS])
+    groups = np.searchsorted(starts, since, side="right") - 1
+    return {str(start): groups == number for number, start in enumerate(starts.tolist())}

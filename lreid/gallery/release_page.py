@@ -1,7 +1,7 @@
 """Report what a new model would change, as a page, as JSON and in one line."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -12,7 +12,7 @@ import numpy as np
 from lreid.errors import counted
 from lreid.gallery.findings import Tiles, findings, too_few
 from lreid.gallery.gallery import Matches
-from lreid.gallery.release_check import Comparison, Json, Ranked
+from lreid.gallery.release_check import ModelComparison, Ranked
 from lreid.report.ranked import RankedQuery, Section, ranked_panel
 from lreid.report.rendering import Cell, Panel, Row, Table, anchored, panel, render
 from lreid.report.tables import duration, number
@@ -20,13 +20,13 @@ from lreid.retrieval.ranking import ranking_of
 from lreid.utils.files import write_text
 
 PAGE, FIGURES = "check.html", "check.json"
-EXAMPLES = 12  # maximum number of people per section that are shown with images
+MOST_PEOPLE = 12  # maximum number of people per section that are shown with images
 MATCHES = 5  # number of gallery images per query
 CLOCK = 10**8  # seconds; larger times are interpreted as seconds since 1970
-SHOWN = {"rank1": "Rank-1", "true_positive_rate": "TPIR", "mAP": "mAP", "fpir": "FPIR"}
+HEADS = {"rank1": "Rank-1", "true_positive_rate": "TPIR", "mAP": "mAP", "fpir": "FPIR"}
 
 
-def write_check(comparison: Comparison, out: Path, *, blur: bool = False) -> str:
+def write_check(comparison: ModelComparison, out: Path, *, blur: bool = False) -> str:
     """Write the results as the page ``check.html`` and as ``check.json``.
 
     Args:
@@ -40,16 +40,16 @@ def write_check(comparison: Comparison, out: Path, *, blur: bool = False) -> str
     results = comparison.results
     verdict = verdict_of(results)
     write_text(out / FIGURES, json.dumps(results | {"verdict": verdict}, indent=1) + "\n")
-    chosen = _chosen(results)
-    tiles = Tiles(blur)
+    chosen, tiles = _chosen(results), Tiles(blur)
+    found = comparison.today.recognised, comparison.new.recognised
     panels = [_ways(results)]
-    for title, people, rule, other in (
-        ("No longer found", chosen["lost"], comparison.today.recognised, comparison.new.recognised),
-        ("Newly found", chosen["gained"], comparison.new.recognised, comparison.today.recognised),
+    for title, people, changed in (
+        ("No longer found", chosen["lost"], found[0] & ~found[1]),
+        ("Newly found", chosen["gained"], found[1] & ~found[0]),
     ):
         if people:
-            rankings = _examples(comparison, tiles, people[:EXAMPLES], rule & ~other)
-            count = f"{EXAMPLES} of these people" if len(people) > EXAMPLES else "Each of these people"
+            rankings = _examples(comparison, tiles, people[:MOST_PEOPLE], changed)
+            count = f"{MOST_PEOPLE} of these people" if len(people) > MOST_PEOPLE else "Each of these people"
             note = f"{count} with one query, today and with the new model ({chosen['way']}); People lists all of them."
             panels.append(ranked_panel(Section(f"{title}: {len(people)}", note, rankings, tiles.wide)))
     panels += [*_groups(results, "camera", "Cameras"), *_groups(results, "enrolment", "Enrolment"), *_people(results)]
@@ -59,7 +59,7 @@ def write_check(comparison: Comparison, out: Path, *, blur: bool = False) -> str
     return verdict
 
 
-def verdict_of(results: Json) -> str:
+def verdict_of(results: dict[str, Any]) -> str:
     """Summarise the most important results in one line."""
     chosen, limits = _chosen(results), results["limits"]
     lost = f"{len(chosen['lost'])} of {counted(len(results['people']), 'person').replace('persons', 'people')}"
@@ -75,7 +75,7 @@ def verdict_of(results: Json) -> str:
     return f"{_word(results)}: {results['new_model']}, gallery {chosen['way']}: {'; '.join(parts)}"
 
 
-def _word(results: Json) -> str:
+def _word(results: dict[str, Any]) -> str:
     if all(limit is None for limit in results["limits"].values()):
         return "no limit set"
     return "pass" if results["passed"] else "fail"
@@ -85,11 +85,11 @@ def _limit(limit: float | None) -> str:
     return "" if limit is None else f", limit {limit:g} %"
 
 
-def _chosen(results: Json) -> Json:
+def _chosen(results: dict[str, Any]) -> dict[str, Any]:
     return next(way for way in results["ways"] if way["way"] == results["chosen"])
 
 
-def _intro(results: Json, verdict: str) -> list[str]:
+def _intro(results: dict[str, Any], verdict: str) -> list[str]:
     rate, today = results["false_accept_rate"], results["today"]["threshold"]
     lines = [
         verdict,
@@ -109,10 +109,10 @@ def _intro(results: Json, verdict: str) -> list[str]:
     return lines
 
 
-def _ways(results: Json) -> Panel:
+def _ways(results: dict[str, Any]) -> Panel:
     """Make a table of the gallery today and of the three options for the new model."""
-    heads = ["gallery", "threshold", *SHOWN.values(), "lost", "lost (Rank-1)", "newly found", "time", "more disk"]
-    rows = [Row("", ["today, old model", _threshold(results["today"]), *_cells(results["today"]), *["–"] * 5])]
+    heads = ["gallery", "threshold", *HEADS.values(), "lost", "lost (Rank-1)", "newly found", "time", "more disk"]
+    rows = [["today, old model", *_metrics(results["today"]), *[None] * 5]]
     notes = [
         "The new model searches three galleries: the gallery as it is; a copy by lreid search migrate, which has the "
         "same features; and the gallery re-extracted, as lreid search reindex does. TPIR is the share of queries that "
@@ -122,51 +122,50 @@ def _ways(results: Json) -> Panel:
     for way in results["ways"]:
         name = way["way"] + (" (chosen)" if way["way"] == results["chosen"] else "")
         if way["reason"] is not None:
-            rows.append(Row("", [name, *["–"] * (len(heads) - 1)]))
+            rows.append([name, *[None] * (len(heads) - 1)])
             notes.append(f"Not possible: {way['way']}, because {way['reason']}.")
-            continue
-        counts = (len(way[key]) for key in ("lost", "lost_rank1", "gained"))
-        rows.append(
-            Row(
-                "",
-                [
-                    name,
-                    _threshold(way),
-                    *_cells(way),
-                    *(Cell(str(count), count) for count in counts),
-                    duration(way["seconds"]),
-                    f"{way['bytes'] / 1e6:.1f} MB",
-                ],
-            )
-        )
-    return panel("table.html", "Ways to continue", " ".join(notes), table=Table("Ways to continue", heads, rows))
+        else:
+            people = (len(way[key]) for key in ("lost", "lost_rank1", "gained"))
+            cost = duration(way["seconds"]), f"{way['bytes'] / 1e6:.1f} MB"
+            rows.append([name, *_metrics(way), *people, *cost])
+    return _table("Ways to continue", " ".join(notes), heads, rows)
 
 
-def _threshold(figures: Json) -> Cell:
-    return Cell(f"{figures['threshold']:.3f}", figures["threshold"])
+def _metrics(figures: dict[str, Any]) -> list[Any]:
+    return [Cell(f"{figures['threshold']:.3f}", figures["threshold"]), *(figures[key] for key in HEADS)]
 
 
-def _cells(figures: Json) -> list[str | Cell]:
-    return ["–" if figures[key] is None else Cell(number(figures[key]), figures[key]) for key in SHOWN]
+def _table(title: str, note: str, heads: Sequence[str], rows: Iterable[Iterable[Any]]) -> Panel:
+    """Make a table of texts, numbers and None, which is shown as a dash."""
+
+    def cell(value: Any) -> str | Cell:
+        if isinstance(value, (int, float)):
+            return Cell(str(value) if isinstance(value, int) else number(value), value)
+        return "–" if value is None else value
+
+    table = Table(title, heads, [Row("", [cell(value) for value in row]) for row in rows])
+    return panel("table.html", title, note, table=table)
 
 
-def _groups(results: Json, by: str, title: str) -> list[Panel]:
+def _groups(results: dict[str, Any], by: str, title: str) -> list[Panel]:
     """Make a table of metrics of groups of queries, today and with the new model."""
     groups = results[f"by_{by}"]
     if not groups:
         return []
-    shown = {key: head for key, head in SHOWN.items() if any(each["new"][key] is not None for each in groups.values())}
+    shown = {key: head for key, head in HEADS.items() if any(each["new"][key] is not None for each in groups.values())}
     heads = [by, "queries", *(f"{head} {when}" for head in shown.values() for when in ("today", "new"))]
-    rows = []
-    for name, group in groups.items():
-        values = [group[when][key] for key in shown for when in ("today", "new")]
-        cells = ["–" if value is None else Cell(number(value), value) for value in values]
-        label = f"from {_moment(int(name))}" if by == "enrolment" else name
-        rows.append(Row("", [label, Cell(str(group["queries"]), group["queries"]), *cells]))
+    rows = (
+        [
+            f"from {_moment(int(name))}" if by == "enrolment" else name,
+            group["queries"],
+            *(group[when][key] for key in shown for when in ("today", "new")),
+        ]
+        for name, group in groups.items()
+    )
     note = "Figures in per cent, for the queries of each camera."
     if by == "enrolment":
         note = "Figures in per cent, for groups of people by the earliest time of their gallery images."
-    return [panel("table.html", title, note, table=Table(title, heads, rows))]
+    return [_table(title, note, heads, rows)]
 
 
 def _moment(seconds: int) -> str:
@@ -174,30 +173,26 @@ def _moment(seconds: int) -> str:
     return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%d}" if seconds >= CLOCK else f"{seconds} s"
 
 
-def _people(results: Json) -> list[Panel]:
+def _people(results: dict[str, Any]) -> list[Panel]:
     """Make a table of all people whose results change."""
-    keys = ("found_today", "found_new", "rank1_today", "rank1_new")
+    keys = ("name", "queries", "found_today", "found_new", "rank1_today", "rank1_new")
     changed = [
-        each
+        [each[key] for key in keys]
         for each in results["people"]
         if each["found_today"] != each["found_new"] or each["rank1_today"] != each["rank1_new"]
     ]
-    if not changed:
-        return []
     heads = ["person", "queries", "found today", "found new", "Rank-1 today", "Rank-1 new"]
-    rows = [
-        Row("", [each["name"], *(Cell(str(each[key]), each[key]) for key in ("queries", *keys))]) for each in changed
-    ]
     note = "People with a changed query: number of queries that are found, and number with the right person at rank 1."
-    return [panel("table.html", "People", note, table=Table("People", heads, rows))]
+    return [_table("People", note, heads, changed)] if changed else []
 
 
-def _examples(comparison: Comparison, tiles: Tiles, people: Sequence[str], changed: np.ndarray) -> list[RankedQuery]:
+def _examples(
+    comparison: ModelComparison, tiles: Tiles, people: Sequence[str], changed: np.ndarray
+) -> list[RankedQuery]:
     """For each person, show the rankings of the first query whose result changes, today and with the new model."""
     rankings = []
     for name in people:
-        rows = (row for row, image in enumerate(comparison.queries) if image.identity == name and changed[row])
-        row = next(rows)
+        row = next(row for row, image in enumerate(comparison.queries) if image.identity == name and changed[row])
         for when, ranked in (("today", comparison.today), ("new model", comparison.new)):
             finding = _finding(ranked, row, comparison.queries[row].path, name)
             rule = {"threshold": ranked.threshold, "false_accept_rate": comparison.results["false_accept_rate"] / 100}

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lreid.data.images import Images
 from lreid.errors import InputError, counted
 from lreid.gallery.gallery import Gallery
-from lreid.gallery.image_list import SearchImage, columns, read_images, require_some
-from lreid.gallery.named_gallery import NamedGallery, estimate_norm, extract, flips
-from lreid.gallery.store import Names, Place, Rows, place_of
+from lreid.gallery.images import SearchImage, read_images, require_some
+from lreid.gallery.named_gallery import NamedGallery, extract_features, flips
+from lreid.gallery.store import Place, Rows, place_of
 
 if TYPE_CHECKING:  # commands that need no network start without torch
     from lreid.models.embedder import Embedder
@@ -115,28 +114,21 @@ class _Reindexing:
             raise InputError(f"{old.where}: contains no images; add some")
         names = {"camera": dict(old.cameras)}  # statistics per camera are stored under the numbers of the cameras
         if old.norm:
-            everything = self._read(images, names)[1]
-            require_some(everything)
-            norm, _ = estimate_norm(self.model, everything, flip)
-        batches = (self._read(part, names) for part in _parts(images))
-        first, pixels = next((batch for batch in batches if batch[0]), ([], None))
-        if pixels is None:
+            from lreid.retrieval.camera_norm import CameraNorm
+
+            _, pixels = read_images(images, self.model, names, skip_bad=self.skip_bad)
+            require_some(pixels)
+            norm = CameraNorm.estimate(extract_features(self.model, pixels, flip), pixels.camids)
+        for part in _parts(images):
+            first, pixels = read_images(part, self.model, names, skip_bad=self.skip_bad)
+            self._count(part, first, len(images))
+            if first:
+                break
+        else:
             raise InputError(f"{old.where}: none of its images can be read; restore them")
-        about = old.gallery.about
-        gallery = Gallery.build(
-            extract(self.model, pixels, flip, norm),
-            *columns(first),
-            model=self.fingerprint,
-            at=beside,
-            kind=about.kind,
-            shards=about.shards,
-            names=names,
-            extras=NamedGallery.extras(checkpoint, flip, norm),
-            whole=False,
-        )
-        gallery.save()
-        self._count(first, images)
-        return NamedGallery(gallery, str(beside), checkpoint, flip, norm)
+        features, about = extract_features(self.model, pixels, flip, norm), old.gallery.about
+        options: dict[str, Any] = {"kind": about.kind, "shards": about.shards, "names": names, "whole": False}
+        return NamedGallery.build(beside, self.model, first, features, flip=flip, norm=norm, **options)
 
     def catch_up(self, old: NamedGallery, new: NamedGallery, have: Sequence[SearchImage]) -> bool:
         """Add and remove images until ``new`` has the same images as ``old``; return whether ``new`` has changed.
@@ -156,20 +148,14 @@ class _Reindexing:
         held = new.gallery.holds([image.path for image in missing])
         missing = [image for image, present in zip(missing, held, strict=True) if not present]
         for part in _parts(missing, len(wanted)):
-            images, pixels = self._read(part, new.gallery.about.names)
-            if images:
-                new.add(self.model, images, pixels)
-                self._count(images, wanted)
+            self._count(part, new.add(self.model, part, skip_bad=self.skip_bad), len(wanted))
         return bool(removed or missing)
 
-    def _read(self, images: Sequence[SearchImage], names: Names) -> tuple[list[SearchImage], Images]:
-        read, pixels = read_images(images, self.model, names, skip_bad=self.skip_bad)
-        self.skipped.update(pixels.skipped)
-        return read, pixels
-
-    def _count(self, images: Sequence[SearchImage], all_images: Sequence[SearchImage]) -> None:
-        self.extracted += len(images)
-        logger.info("%s extracted, of %d in the gallery", counted(self.extracted, "image"), len(all_images))
+    def _count(self, part: Sequence[SearchImage], read: Sequence[SearchImage], total: int) -> None:
+        self.skipped |= {image.path for image in part} - {image.path for image in read}
+        self.extracted += len(read)
+        if read:
+            logger.info("%s extracted, of %d in the gallery", counted(self.extracted, "image"), total)
 
 
 def roll_back(where: str | Path) -> str:

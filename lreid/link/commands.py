@@ -18,7 +18,8 @@ from lreid.data.tracks import Choice
 from lreid.data.videos import shown
 from lreid.errors import InputError
 from lreid.gallery import Gallery
-from lreid.gallery.named_gallery import NamedGallery, extract, flips
+from lreid.gallery.images import origin
+from lreid.gallery.named_gallery import NamedGallery, extract_features, flips
 from lreid.gallery.store import place_of
 from lreid.link.assign import Options, assign, require_threshold
 from lreid.link.cutting import Clip, Cut, cut
@@ -249,13 +250,13 @@ def _with_features(
     cameras = [row["camera"] for row in rows for _ in row["crops"]]
     seconds = [int(row["start"]) for row in rows for _ in row["crops"]]
     records = [ImageRecord(str(folder / path), UNKNOWN, UNKNOWN) for path in paths]
-    features = extract(model, Images(records, height=model.height, width=model.width), flip)
+    features = extract_features(model, Images(records, height=model.height, width=model.width), flip)
     ids = [f"{CROPS}/"] * len(paths)  # a name that no identity has; changing() replaces it
     if named is not None:
         named.gallery.add(features, paths, ids, cameras, seconds, model=fingerprint(model))
         return named
     assert checkpoint is not None
     place = place_of(folder / GALLERY)
-    extras = NamedGallery.extras(checkpoint, flip, None)
+    extras = origin(model, flip)
     gallery = Gallery.build(features, paths, ids, cameras, seconds, model=fingerprint(model), at=place, extras=extras)
     return NamedGallery(gallery, str(folder / GALLERY), checkpoint, flip, None)

@@ -1,14 +1,14 @@
 """The routes of the server: search, add, remove, undo, information, metrics and the page."""
 
 import math
-from collections.abc import Callable
 from html import escape
 from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request
-from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, Response
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from fastapi.security import HTTPBearer
+from fastapi.staticfiles import StaticFiles
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from lreid.errors import InputError, NotConfirmed, OutOfMemory
@@ -25,8 +25,7 @@ STATUS = {
     NotConfirmed: 500,
 }  # HTTP status by error; 422 for all others
 BODY = {"requestBody": {"required": True, "content": {"image/*": {"schema": {"type": "string", "format": "binary"}}}}}
-PAGES = {"/": "page.html", "/page.js": "page.js", "/page.css": "page.css"}
-LONGEST = 4096  # maximum length of a path
+LONGEST_PATH = 4096  # maximum length of a path
 
 
 async def _content(request: Request) -> bytes:
@@ -37,7 +36,7 @@ async def _content(request: Request) -> bytes:
 
 
 Content = Annotated[bytes, Depends(_content)]
-Name = Annotated[str | None, Query(max_length=LONGEST)]
+Name = Annotated[str | None, Query(max_length=LONGEST_PATH)]
 
 
 def create_app(gallery: ServedGallery, *, token: str | None = None, limits: Limits = Limits()) -> FastAPI:  # noqa: B008
@@ -84,8 +83,7 @@ def create_app(gallery: ServedGallery, *, token: str | None = None, limits: Limi
     def docs() -> HTMLResponse:
         return HTMLResponse(_description(app))
 
-    for address, file in PAGES.items():
-        app.add_route(address, _file(STATIC / file), include_in_schema=False)
+    app.mount("/", StaticFiles(directory=STATIC, html=True))
     return app
 
 
@@ -111,7 +109,7 @@ def _routes(gallery: ServedGallery) -> APIRouter:
         return gallery.remove(path, identity)
 
     @router.get("/images", response_class=Response, responses={200: {"content": {"image/jpeg": {}}}})
-    def show(path: Annotated[str, Query(max_length=LONGEST)]) -> Response:
+    def show(path: Annotated[str, Query(max_length=LONGEST_PATH)]) -> Response:
         """Get a thumbnail of an image in the gallery."""
         return Response(gallery.thumbnail(path), media_type="image/jpeg")
 
@@ -134,10 +132,6 @@ def _count(gallery: ServedGallery) -> float:
         return len(gallery.current().gallery)
     except InputError:
         return math.nan
-
-
-def _file(path: Path) -> Callable[[Request], FileResponse]:
-    return lambda request: FileResponse(path)
 
 
 def _description(app: FastAPI) -> str:

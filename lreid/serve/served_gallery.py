@@ -20,7 +20,7 @@ from lreid.errors import InputError, NotConfirmed
 from lreid.gallery.faiss_store import FilePlace
 from lreid.gallery.findings import findings
 from lreid.gallery.gallery_file import stamp
-from lreid.gallery.image_list import SearchImage, columns, read_images
+from lreid.gallery.images import SearchImage, read_images
 from lreid.gallery.named_gallery import NamedGallery
 from lreid.gallery.store import place_of
 from lreid.models.fingerprint import fingerprint
@@ -47,16 +47,18 @@ class Unavailable(InputError):
     """The file of the gallery cannot be read or written at the moment."""
 
 
-class Images(NamedTuple):
-    """Images of a gallery.
+class Change(NamedTuple):
+    """Images that a change added or removed, with everything that its undo needs.
 
     Attributes:
+        added: whether the images were added; otherwise they were removed.
         labels: paths, identities, cameras and times, in the form of arguments of :meth:`lreid.gallery.Gallery.add`.
         features: (n, D) float32.
         files: contents of uploaded files, by path.
     """
 
-    labels: tuple[Any, Any, Any, Any]
+    added: bool
+    labels: tuple[Any, ...]
     features: np.ndarray
     files: dict[str, bytes]
 
@@ -90,7 +92,7 @@ class ServedGallery:
         self._model = self._named.model(checkpoint, device)
         self._fingerprint = fingerprint(self._model)
         self._reading, self._extracting, self._changing = threading.Lock(), threading.Lock(), threading.Lock()
-        self._undo: OrderedDict[str, tuple[bool, Images]] = OrderedDict()  # whether a change added images, and these
+        self._undo: OrderedDict[str, Change] = OrderedDict()
 
     def current(self) -> NamedGallery:
         """Return the current content of the gallery file, for searches only.
@@ -139,11 +141,12 @@ class ServedGallery:
             InputError: the image or a name is invalid; the gallery does not change.
         """
         path = str(self.folder / (hashlib.sha256(content).hexdigest()[:32] + _suffix(content)))
-        image = SearchImage(path, _name(identity, "identity"), _name(camera, "camera"))
-        images = Images(columns([image]), self._features(self.current(), content, image.camera), {path: content})
+        labels = path, _name(identity, "identity"), _name(camera, "camera"), UNKNOWN
+        features = self._features(self.current(), content, labels[2])
+        change = Change(True, tuple([label] for label in labels), features, {path: content})
         with self._changed() as named:
-            self._put(named, images)
-        return {"path": path, "images": len(named.gallery), "undo": self._undoable(True, images)}
+            self._put(named, change)
+        return {"path": path, "images": len(named.gallery), "undo": self._undoable(change)}
 
     def remove(self, path: str | None = None, identity: str | None = None) -> dict[str, Any]:
         """Remove one image, or all images of an identity. Image files are deleted only if they were uploaded.
@@ -166,11 +169,11 @@ class ServedGallery:
                 raise Absent(f"{path or identity}: the gallery has no such {'identity' if path is None else 'image'}")
             doomed = named.gallery.labels()[np.array(rows)]
             labels, features, files = (doomed.paths, doomed.ids, doomed.cams, doomed.times), np.empty(0), {}
-            if keeps := named.gallery.about.kind != "ivfpq":
+            if restorable := named.gallery.about.kind != "ivfpq":
                 features = named.gallery.features(doomed.keys)
-                files = {each: Path(each).read_bytes() for each in doomed.paths if self._sent(each)}
-            self._take(named, images := Images(labels, features, files))
-        undo = self._undoable(False, images) if keeps else None
+                files = {each: Path(each).read_bytes() for each in doomed.paths if self._uploaded(each)}
+            self._take(named, change := Change(False, labels, features, files))
+        undo = self._undoable(change) if restorable else None
         return {"removed": len(rows), "images": len(named.gallery), "undo": undo}
 
     def undo(self, change: str) -> dict[str, int]:
@@ -180,25 +183,24 @@ class ServedGallery:
             Absent: there is no such change, or it was already undone.
             Conflict: later changes make the undo impossible.
         """
-        added, images = self._undo.pop(change, (False, None))
-        if images is None:
+        if (undone := self._undo.pop(change, None)) is None:
             raise Absent(
                 f"{change[:MOST_LETTERS]}: no such change, or it was already undone; the last {UNDOABLE} can be undone"
             )
         try:
             with self._changed() as named:
-                (self._take if added else self._put)(named, images)
+                (self._take if undone.added else self._put)(named, undone)
         except InputError:
-            self._undo[change] = added, images
+            self._undo[change] = undone
             raise
         return {"images": len(named.gallery)}
 
     def info(self) -> dict[str, Any]:
         """Return the properties of the gallery: counts, ``kind``, ``model``, threshold and false accept rate."""
-        about, labels = (named := self.current()).gallery.about, named.gallery.store.labels()
-        counts = {"images": len(labels), "identities": _different(labels.ids), "cameras": _different(labels.cams)}
+        named = self.current()
         shown = ("kind", "model", "threshold", "false_accept_rate", "calibrated_on")
-        return {"gallery": self.path.name, **counts} | {name: getattr(about, name) for name in shown}
+        properties = {name: getattr(named.gallery.about, name) for name in shown}
+        return {"gallery": self.path.name} | named.counts() | properties
 
     def thumbnail(self, path: str) -> bytes:
         """Return a small JPEG of an image in the gallery; other files are never read.
@@ -227,10 +229,8 @@ class ServedGallery:
             return named.extract(self._model, pixels)
 
     def _read(self) -> NamedGallery:
-        try:
+        with _available():
             named = NamedGallery.load(self.path)
-        except InputError as error:
-            raise Unavailable(str(error)) from None
         if named.gallery.about.model != self._fingerprint:
             raise Unavailable(f"{self.path}: now has features of a different model; restart lreid serve")
         return named
@@ -244,38 +244,38 @@ class ServedGallery:
             with self._reading:
                 self._named = named
 
-    def _put(self, named: NamedGallery, images: Images) -> None:
+    def _put(self, named: NamedGallery, change: Change) -> None:
         """Write the image files, then the gallery with their features."""
-        paths = images.labels[0]
+        paths = change.labels[0]
         if named.gallery.holds(paths).any():
             raise Conflict(f"{paths[0]}: is already in the gallery; remove it first")
-        named.gallery.add(images.features, *images.labels, model=self._fingerprint)
+        named.gallery.add(change.features, *change.labels, model=self._fingerprint)
         try:
             with _available():
-                for path, content in images.files.items():
+                for path, content in change.files.items():
                     write_atomically(path, lambda file, content=content: file.write(content), private=True)  # type: ignore[misc]
                 named.gallery.save()
         except Unavailable:
-            _delete(images.files)
+            _delete(change.files)
             raise
 
-    def _take(self, named: NamedGallery, images: Images) -> None:
+    def _take(self, named: NamedGallery, change: Change) -> None:
         """Write the gallery without some images, then delete those of their files that were uploaded."""
-        paths = images.labels[0]
+        paths = change.labels[0]
         if not named.gallery.holds(paths).all():
             raise Conflict(f"{paths[0]}: is no longer in the gallery")
         named.gallery.remove(paths)
         with _available():
             named.gallery.save()
-        _delete(filter(self._sent, paths))
+        _delete(filter(self._uploaded, paths))
 
-    def _sent(self, path: str) -> bool:
+    def _uploaded(self, path: str) -> bool:
         """Whether the file of an image exists and was uploaded to this server."""
         return Path(path).parent == self.folder and os.path.exists(path)
 
-    def _undoable(self, added: bool, images: Images) -> str:
+    def _undoable(self, change: Change) -> str:
         """Store a change so that :meth:`undo` can revert it, and return its name."""
-        self._undo[name := secrets.token_hex(16)] = added, images
+        self._undo[name := secrets.token_hex(16)] = change
         if len(self._undo) > UNDOABLE:
             self._undo.popitem(last=False)
         return name
@@ -283,7 +283,7 @@ class ServedGallery:
 
 @contextmanager
 def _available() -> Iterator[None]:
-    """Raise :class:`Unavailable` if a file cannot be written, so that the client can try again later."""
+    """Raise :class:`Unavailable` if a file cannot be read or written, so that the client can try again later."""
     try:
         yield
     except NotConfirmed:
@@ -297,17 +297,8 @@ def _delete(paths: Iterable[str]) -> None:
         Path(path).unlink(missing_ok=True)
 
 
-def _different(labels: np.ndarray) -> int:
-    """Return the number of different labels."""
-    return len({*labels.tolist()} - {UNKNOWN})
-
-
 def _suffix(content: bytes) -> str:
-    """Choose the file suffix of an image by the format in its header.
-
-    Raises:
-        InputError: the content is not an image, or the image is too large.
-    """
+    """Choose the file suffix of an image by the format in its header, and refuse other contents and large images."""
     try:
         with Image.open(io.BytesIO(content), formats=FORMATS) as image:
             kind, (width, height) = str(image.format), image.size
@@ -324,11 +315,7 @@ def _suffix(content: bytes) -> str:
 
 
 def _name(name: str | None, what: str) -> str | None:
-    """Return a name without spaces around it; None if it is empty.
-
-    Raises:
-        InputError: the name is too long or contains characters that cannot be printed.
-    """
+    """Return a name without spaces around it; None if it is empty."""
     name = escaped(name.strip()) if name else None
     if name and (len(name) > MOST_LETTERS or not name.isprintable()):
         raise InputError(f"{what}: give a name of at most {MOST_LETTERS} printable characters")

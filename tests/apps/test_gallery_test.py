@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from example_files import synthetic_people, write_checkpoint, write_images
 
-from lreid import gallery as search
+import lreid.gallery
 from lreid.apps.checkpoint_test import score_checkpoints
 from lreid.apps.cli import main
 from lreid.apps.gallery_test import score_gallery
@@ -28,8 +28,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def built(world: Path, where: Path | str, images: str = "gallery", kind: str = "flat") -> str:
-    listed = search.list_images([world / images], "gallery")
-    search.build(where, world / "model.pt", listed, search.Layout(kind), device="cpu").gallery.close()
+    listed = lreid.gallery.list_images([world / images], "gallery")
+    lreid.gallery.build(where, world / "model.pt", listed, kind=kind, device="cpu").gallery.close()
     return str(where)
 
 

@@ -18,7 +18,7 @@ from lreid.data.listing import list_folder
 from lreid.data.schemes import Sources
 from lreid.data.tables import csv_tests, read_table
 from lreid.errors import InputError
-from lreid.gallery.image_list import list_images
+from lreid.gallery.images import list_images
 
 NAMES = [f"{person}/{number}.png" for person in ("anna", "ben", "carl", "dora") for number in range(3)]
 

@@ -8,7 +8,7 @@ from example_files import write_checkpoint
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lreid import gallery as search
+import lreid.gallery
 from lreid.data.custom import read_custom
 from lreid.data.listing import Pattern, folders_test, list_folder, preview, suggested
 from lreid.data.schemes import Sources
@@ -100,12 +100,10 @@ def test_images_that_do_not_fit_are_named(tmp_path: Path, make_images: MakeImage
 def test_a_gallery_is_built_and_asked_by_it(tmp_path: Path, make_images: MakeImages) -> None:
     make_images(tmp_path / "people", NAMES)
     model, where = write_checkpoint(tmp_path / "model.pt"), Sources(pattern="{pid}/{camid}_{n}.png")
-    images = search.list_images([tmp_path / "people"], "gallery", where)
-    named = search.build(tmp_path / "people.gallery", model, images, device="cpu")
+    images = lreid.gallery.list_images([tmp_path / "people"], "gallery", where)
+    named = lreid.gallery.build(tmp_path / "people.gallery", model, images, device="cpu")
     assert {*named.cameras.values()} == {"01", "02"} and len(named.identities) == 4
     query = tmp_path / "people" / "anna" / "02_2.png"
-    found = search.query(
-        tmp_path / "people.gallery", [query], search.Wanted(other_cameras=True), sources=where, device="cpu"
-    )
+    found = lreid.gallery.query(tmp_path / "people.gallery", [query], other_cameras=True, sources=where, device="cpu")
     assert {match["camera"] for match in found["queries"][0]["matches"]} == {"01"}
     assert len(NamedGallery.load(tmp_path / "people.gallery").images()) == len(NAMES)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from asking import ask
 from example_files import synthetic_people, write_checkpoint, write_images
+from gallery_search import search_and_write
 
-from lreid import gallery as search
+import lreid.gallery
 from lreid.data.images import read_image
 from lreid.data.listing import MARKET_NAME
 from lreid.errors import InputError, OutOfMemory
@@ -37,7 +37,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def built(world: Path) -> Path:
     file = world / "people.gallery"
-    search.build(file, world / "model.pt", search.list_images([world / "gallery"], "gallery"), device="cpu")
+    lreid.gallery.build(
+        file, world / "model.pt", lreid.gallery.list_images([world / "gallery"], "gallery"), device="cpu"
+    )
     return file
 
 
@@ -68,7 +70,7 @@ def test_a_query_finds_the_nearest_images_with_their_names(
     world: Path, gallery: Path, cosines: np.ndarray, tmp_path: Path
 ) -> None:
     queries = sorted((world / "query").iterdir())[:3]
-    results = ask(gallery, queries, tmp_path / "out", top=4)
+    results = search_and_write(gallery, queries, tmp_path / "out", top=4)
     images = sorted((world / "gallery").iterdir())
     for answer, row in zip(results["queries"], cosines[:3], strict=True):
         best = np.argsort(-row, kind="stable")[:4]
@@ -86,8 +88,8 @@ def test_a_query_finds_the_nearest_images_with_their_names(
 
 def test_under_the_threshold_is_unknown(world: Path, gallery: Path, cosines: np.ndarray, tmp_path: Path) -> None:
     """The threshold is that of the best scores which the labelled images reach without their own identity."""
-    told = search.calibrate(
-        gallery, search.list_images([world / "query"], "query"), false_accept_rate=0.1, device="cpu"
+    told = lreid.gallery.calibrate(
+        gallery, lreid.gallery.list_images([world / "query"], "query"), false_accept_rate=0.1, device="cpu"
     )
     queries, images = sorted((world / "query").iterdir()), sorted((world / "gallery").iterdir())
     scores = cosines.copy()
@@ -101,7 +103,7 @@ def test_under_the_threshold_is_unknown(world: Path, gallery: Path, cosines: np.
     ]
     assert told["known"] == told["images"] == len(queries) and told["true_positive_rate"] == np.mean(right)
 
-    results = ask(gallery, queries, tmp_path / "out")
+    results = search_and_write(gallery, queries, tmp_path / "out")
     assert results["threshold"] == told["threshold"] and results["false_accept_rate"] == 0.1
     above = scores.max(1) - told["threshold"]
     for answer, margin in zip(results["queries"], above, strict=True):
@@ -122,10 +124,10 @@ def test_under_the_threshold_is_unknown(world: Path, gallery: Path, cosines: np.
 
 def test_somebody_without_a_name_is_not_known(world: Path, gallery: Path, tmp_path: Path) -> None:
     """Also where nobody is as near: a threshold is calibrated on those with a name."""
-    search.calibrate(gallery, search.list_images([world / "query"], "query"), device="cpu")
+    lreid.gallery.calibrate(gallery, lreid.gallery.list_images([world / "query"], "query"), device="cpu")
     nameless = next(path for path in sorted((world / "gallery").iterdir()) if identity(path) is None)
     for top, line in ((1, "none of the matches has a name"), (126, "the best match with a name has 0")):
-        results = ask(gallery, [nameless], tmp_path / "out", top=top)
+        results = search_and_write(gallery, [nameless], tmp_path / "out", top=top)
         (answer,) = results["queries"]
         assert answer["matches"][0]["path"] == str(nameless) and answer["matches"][0]["known"] is False
         assert answer["unknown"] and answer["identity"] is None
@@ -144,23 +146,23 @@ def test_who_is_there_only_as_the_query_itself_is_not_counted(world: Path, tmp_p
     alone, *others = everybody.values()
     for path in [alone[0], *(path for each in others for path in each[:2])]:
         (folder / path.name).write_bytes(path.read_bytes())
-    images = search.list_images([folder], "")
-    search.build(tmp_path / "g", world / "model.pt", images, device="cpu")
-    told = search.calibrate(tmp_path / "g", images, device="cpu")
+    images = lreid.gallery.list_images([folder], "")
+    lreid.gallery.build(tmp_path / "g", world / "model.pt", images, device="cpu")
+    told = lreid.gallery.calibrate(tmp_path / "g", images, device="cpu")
     assert (told["images"], told["known"]) == (39, 38)
 
 
 def test_too_few_images_for_a_rate_are_told(world: Path, gallery: Path, caplog: pytest.LogCaptureFixture) -> None:
-    images = search.list_images([world / "query"], "query")
+    images = lreid.gallery.list_images([world / "query"], "query")
     for rate, count in ((0.5, 0), (0, 0), (0.02, 1)):
-        search.calibrate(gallery, images, false_accept_rate=rate, device="cpu")
+        lreid.gallery.calibrate(gallery, images, false_accept_rate=rate, device="cpu")
         assert len(caplog.messages) == count
     assert "40 images are too few to set a false accept rate of 2 %" in caplog.text
 
 
 def test_the_gallerys_own_images_do_not_recognise_themselves(world: Path, gallery: Path) -> None:
-    images = search.list_images([world / "gallery"], "query")
-    told = search.calibrate(gallery, images, false_accept_rate=0.5, device="cpu")
+    images = lreid.gallery.list_images([world / "gallery"], "query")
+    told = lreid.gallery.calibrate(gallery, images, false_accept_rate=0.5, device="cpu")
     named = [path for path in sorted((world / "gallery").iterdir()) if identity(path)]
     model, everything = load_model(world / "model.pt"), sorted((world / "gallery").iterdir())
     scores = unit(model.extract(named)) @ unit(model.extract(everything)).T
@@ -176,30 +178,30 @@ def test_the_gallerys_own_images_do_not_recognise_themselves(world: Path, galler
 
 
 def test_adding_takes_the_new_ones_and_new_names(world: Path, gallery: Path, tmp_path: Path) -> None:
-    assert search.add(gallery, search.list_images([world / "gallery"], "gallery"), device="cpu") == 0
-    images = search.list_images([world / "gallery", world / "people"], "gallery")
-    assert search.add(gallery, images, device="cpu") == 40
+    assert lreid.gallery.add(gallery, lreid.gallery.list_images([world / "gallery"], "gallery"), device="cpu") == 0
+    images = lreid.gallery.list_images([world / "gallery", world / "people"], "gallery")
+    assert lreid.gallery.add(gallery, images, device="cpu") == 40
     named = NamedGallery.load(gallery)
     assert len(named.gallery) == len(images) == 166 and len(named.identities) == 40
     labels = named.gallery.labels()
     for path, name in zip(labels.paths, labels.ids, strict=True):
         assert name == (Path(path).parent.name if "people" in path else identity(path))
     path = next((world / "people").rglob("*.png"))
-    answer = ask(gallery, [path], tmp_path / "out", top=1)["queries"][0]
+    answer = search_and_write(gallery, [path], tmp_path / "out", top=1)["queries"][0]
     assert answer["identity"] == path.parent.name and answer["matches"][0]["score"] == pytest.approx(1, abs=1e-5)
 
 
 def test_removing_by_path_and_by_identity(gallery: Path, world: Path) -> None:
     images = sorted((world / "gallery").iterdir())
     name = identity(images[-1])
-    assert search.remove(gallery, [str(images[-1])], name) == 6
-    assert search.describe(gallery)["images"] == len(images) - 6
-    assert search.describe(gallery)["identities"] == 19
+    assert lreid.gallery.remove(gallery, [str(images[-1])], name) == 6
+    assert lreid.gallery.describe(gallery)["images"] == len(images) - 6
+    assert lreid.gallery.describe(gallery)["identities"] == 19
     before = gallery.read_bytes()
     with pytest.raises(InputError, match="nothing was removed"):
-        search.remove(gallery, [str(images[0]), str(images[-1])])
+        lreid.gallery.remove(gallery, [str(images[0]), str(images[-1])])
     with pytest.raises(InputError, match="has no identity 'nobody'"):
-        search.remove(gallery, identity="nobody")
+        lreid.gallery.remove(gallery, identity="nobody")
     assert gallery.read_bytes() == before
 
 
@@ -213,20 +215,20 @@ def test_removing_everywhere_reaches_the_versions_beside_a_gallery(gallery: Path
     unfinished.gallery.save()
     half = gallery.with_name(f".{gallery.name}.previous.0123abcd.lreid")
     half.write_bytes(gallery.read_bytes())
-    assert search.describe(gallery)["related files"] == f"{versions[1]}, {versions[2]}, {half}"
+    assert lreid.gallery.describe(gallery)["related files"] == f"{versions[1]}, {versions[2]}, {half}"
     last = sorted((world / "gallery").iterdir())[-1]
     person = identity(last)
-    search.remove(gallery, identity=person)
+    lreid.gallery.remove(gallery, identity=person)
     assert last.name.encode() in versions[2].read_bytes() and not half.exists()  # as the gallery was written
-    assert search.remove(gallery, identity=person, everywhere=True) == 6
+    assert lreid.gallery.remove(gallery, identity=person, everywhere=True) == 6
     images = sorted((world / "gallery").iterdir())
-    assert search.remove(gallery, [str(images[0]), str(images[1])], everywhere=True) == 2
+    assert lreid.gallery.remove(gallery, [str(images[0]), str(images[1])], everywhere=True) == 2
     for path in versions:
         kept = NamedGallery.load(path, unfinished=True)
         assert person not in kept.identities.values() and len(kept.gallery) == len(images) - 8
         assert last.name.encode() not in path.read_bytes()
     with pytest.raises(InputError, match="people.gallery: contains none of these images"):
-        search.remove(gallery, identity=person, everywhere=True)
+        lreid.gallery.remove(gallery, identity=person, everywhere=True)
 
 
 def test_statistics_and_origins_that_do_not_fit_are_told(gallery: Path) -> None:
@@ -249,13 +251,13 @@ def test_names_that_are_no_text_are_searched_and_shown(
     (folder / "ann").mkdir(parents=True)
     image = folder / "ann" / "1.png"
     image.write_bytes(sorted((world / "query").iterdir())[0].read_bytes())
-    images = search.list_images([folder], "")
-    search.build(tmp_path / "g", world / "model.pt", images, device="cpu")
-    results = ask(tmp_path / "g", [image], tmp_path / "out")
+    images = lreid.gallery.list_images([folder], "")
+    lreid.gallery.build(tmp_path / "g", world / "model.pt", images, device="cpu")
+    results = search_and_write(tmp_path / "g", [image], tmp_path / "out")
     assert results["queries"][0]["matches"][0]["path"] == str(image)
     assert json.loads((tmp_path / "out" / "matches.json").read_text())["queries"][0]["image"] == str(image)
     assert "caf\\udce9 " in (tmp_path / "out" / "matches.html").read_text()
-    assert search.remove(tmp_path / "g", [str(image)]) == 1
+    assert lreid.gallery.remove(tmp_path / "g", [str(image)]) == 1
 
 
 def test_a_name_that_a_killed_addition_left_goes_too(gallery: Path, world: Path) -> None:
@@ -263,33 +265,33 @@ def test_a_name_that_a_killed_addition_left_goes_too(gallery: Path, world: Path)
     named.identities[7] = "left over"
     named.gallery.save()
     with pytest.raises(InputError, match="contains none of these images"):
-        search.remove(gallery, identity="left over")
-    search.remove(gallery, [str(sorted((world / "gallery").iterdir())[0])])
+        lreid.gallery.remove(gallery, identity="left over")
+    lreid.gallery.remove(gallery, [str(sorted((world / "gallery").iterdir())[0])])
     assert "left over" not in NamedGallery.load(gallery).identities.values()
 
 
 def test_features_standardised_by_camera_stay_so(world: Path, tmp_path: Path) -> None:
     file = tmp_path / "standard.gallery"
-    images = search.list_images([world / "gallery"], "gallery")
-    search.build(file, world / "model.pt", images[:-4], adapt_norm=True, device="cpu")
+    images = lreid.gallery.list_images([world / "gallery"], "gallery")
+    lreid.gallery.build(file, world / "model.pt", images[:-4], adapt_norm=True, device="cpu")
     model = load_model(world / "model.pt")
     cameras = np.array([int(image.camera) for image in images])
     gallery = model.extract(_read([image.path for image in images]))
     norm = CameraNorm.estimate(gallery[:-4], cameras[:-4])
-    assert search.add(file, images[-4:], device="cpu") == 4  # with what the others have
-    assert search.describe(file)["adapted normalisation"] == "features, per camera"
+    assert lreid.gallery.add(file, images[-4:], device="cpu") == 4  # with what the others have
+    assert lreid.gallery.describe(file)["adapted normalisation"] == "features, per camera"
     query = sorted((world / "query").iterdir())[0]
     own = int(MARKET_NAME.match(query.name)["camera"])
     nameless = tmp_path / "somebody.png"
     nameless.write_bytes(query.read_bytes())
     for image, camera in ((query, own), (nameless, -1)):
         wanted = unit(norm(model.extract(_read([str(query)])), [camera]))[0] @ unit(norm(gallery, cameras)).T
-        found = ask(file, [image], tmp_path / "out", top=3)
+        found = search_and_write(file, [image], tmp_path / "out", top=3)
         best = [match["score"] for match in found["queries"][0]["matches"]]
         assert best == pytest.approx(np.sort(wanted)[::-1][:3], abs=1e-4)
     other = write_checkpoint(tmp_path / "other.pt", seed=1)  # features of another model are standardised alike
     asked = unit(norm(load_model(other).extract(_read([str(query)])), [own]))[0] @ unit(norm(gallery, cameras)).T
-    found = ask(file, [query], tmp_path / "out", checkpoint=other, cross_model=True)
+    found = search_and_write(file, [query], tmp_path / "out", checkpoint=other, cross_model=True)
     assert found["queries"][0]["matches"][0]["score"] == pytest.approx(asked.max(), abs=1e-4)
 
 
@@ -300,7 +302,9 @@ def _read(paths: list[str]) -> list[np.ndarray]:
 def test_other_cameras_only(world: Path, gallery: Path, tmp_path: Path) -> None:
     query = sorted((world / "query").iterdir())[0]
     for other, wanted in ((False, True), (True, False)):
-        answer = ask(gallery, [query], tmp_path / "out", top=126, camera="2", other_cameras=other)["queries"][0]
+        answer = search_and_write(gallery, [query], tmp_path / "out", top=126, camera="2", other_cameras=other)[
+            "queries"
+        ][0]
         assert ("2" in {match["camera"] for match in answer["matches"]}) == wanted
 
 
@@ -308,12 +312,12 @@ def test_file_names_tell_the_cameras_of_queries(world: Path, gallery: Path, tmp_
     queries = sorted((world / "query").iterdir())[:6]
     cameras = [str(int(MARKET_NAME.match(path.name)["camera"])) for path in queries]
     assert len(set(cameras)) > 1
-    results = ask(gallery, queries, tmp_path / "out", top=126, other_cameras=True)
+    results = search_and_write(gallery, queries, tmp_path / "out", top=126, other_cameras=True)
     for answer, camera in zip(results["queries"], cameras, strict=True):
         assert {match["camera"] for match in answer["matches"]} == set("123456") - {camera}
     elsewhere = tmp_path / "0001_c77s1_000001.png"  # no image of the gallery is of its camera
     elsewhere.write_bytes(queries[0].read_bytes())
-    results = ask(gallery, [elsewhere], tmp_path / "out", top=126, other_cameras=True)
+    results = search_and_write(gallery, [elsewhere], tmp_path / "out", top=126, other_cameras=True)
     assert len(results["queries"][0]["matches"]) == 126
 
 
@@ -322,8 +326,8 @@ def test_mirrored_images_count_as_in_the_models_evaluation(world: Path, tmp_path
     """What EVAL.FLIP is in the checkpoint that a gallery is built with holds for all its images and queries."""
     file, checkpoint = tmp_path / "g", write_checkpoint(tmp_path / "flips.pt", EVAL__FLIP=True)
     images, queries = (sorted((world / name).iterdir()) for name in ("gallery", "query"))
-    search.build(file, checkpoint, search.list_images(images[:60], ""), device="cpu")
-    search.add(file, search.list_images(images[60:], ""), device="cpu")
+    lreid.gallery.build(file, checkpoint, lreid.gallery.list_images(images[:60], ""), device="cpu")
+    lreid.gallery.add(file, lreid.gallery.list_images(images[60:], ""), device="cpu")
     model, other = load_model(checkpoint), write_checkpoint(tmp_path / "other.pt", seed=1)
     gallery = unit(model.extract(images, flip=True))
     for options, features in (
@@ -331,12 +335,12 @@ def test_mirrored_images_count_as_in_the_models_evaluation(world: Path, tmp_path
         ({"checkpoint": world / "model.pt"}, model.extract(queries[:3], flip=True)),  # the same weights
         ({"checkpoint": other, "cross_model": True}, load_model(other).extract(queries[:3])),
     ):
-        results = ask(file, queries[:3], tmp_path / "out", top=5, **options)
+        results = search_and_write(file, queries[:3], tmp_path / "out", top=5, **options)
         for answer, scores in zip(results["queries"], unit(features) @ gallery.T, strict=True):
             best = [match["score"] for match in answer["matches"]]
             assert best == pytest.approx(np.sort(scores)[::-1][:5], abs=1e-5)
-    assert search.describe(file)["flipped images"] == "added"
-    assert search.describe(file)["threshold"] == "none; set one with lreid search calibrate"
+    assert lreid.gallery.describe(file)["flipped images"] == "added"
+    assert lreid.gallery.describe(file)["threshold"] == "none; set one with lreid search calibrate"
 
 
 def test_images_that_are_gone_are_still_found(world: Path, tmp_path: Path) -> None:
@@ -345,9 +349,9 @@ def test_images_that_are_gone_are_still_found(world: Path, tmp_path: Path) -> No
     for path in sorted((world / "gallery").iterdir())[:4]:
         (copies / path.name).write_bytes(path.read_bytes())
     file = tmp_path / "g"
-    search.build(file, world / "model.pt", search.list_images([copies], ""), search.Layout("hnsw"), device="cpu")
+    lreid.gallery.build(file, world / "model.pt", lreid.gallery.list_images([copies], ""), kind="hnsw", device="cpu")
     next(copies.iterdir()).unlink()
-    ask(file, [world / "query"], tmp_path / "out")
+    search_and_write(file, [world / "query"], tmp_path / "out")
     page = (tmp_path / "out" / "matches.html").read_text()
     assert page.count("image not found") == 40 and page.count("<img") == 40 * 4
 
@@ -356,18 +360,18 @@ def test_when_all_that_is_new_is_bad(world: Path, gallery: Path, tmp_path: Path,
     bad = tmp_path / "bad" / "somebody" / "broken.png"
     bad.parent.mkdir(parents=True)
     bad.write_text("no image")
-    listed, before = search.list_images([bad.parents[1]], ""), gallery.read_bytes()
+    listed, before = lreid.gallery.list_images([bad.parents[1]], ""), gallery.read_bytes()
     assert listed[0].identity == "somebody"
-    assert search.add(gallery, listed, skip_bad=True, device="cpu") == 0
+    assert lreid.gallery.add(gallery, listed, skip_bad=True, device="cpu") == 0
     assert "skipped 1 image " in caplog.text and gallery.read_bytes() == before
     with pytest.raises(InputError, match="none of the 1 images can be read, the first is .*broken.png; replace"):
-        search.build(tmp_path / "g", world / "model.pt", listed, skip_bad=True, device="cpu")
+        lreid.gallery.build(tmp_path / "g", world / "model.pt", listed, skip_bad=True, device="cpu")
     with pytest.raises(InputError, match="none of the 1 images can be read"):
-        search.calibrate(gallery, listed, skip_bad=True, device="cpu")
-    people = search.list_images([world / "people"], "")
-    assert search.add(gallery, [*listed, *people], skip_bad=True, device="cpu") == 40
+        lreid.gallery.calibrate(gallery, listed, skip_bad=True, device="cpu")
+    people = lreid.gallery.list_images([world / "people"], "")
+    assert lreid.gallery.add(gallery, [*listed, *people], skip_bad=True, device="cpu") == 40
     assert "somebody" not in NamedGallery.load(gallery).identities.values()  # nobody bears the name
-    named = search.build(tmp_path / "g", world / "model.pt", [*listed, *people], skip_bad=True, device="cpu")
+    named = lreid.gallery.build(tmp_path / "g", world / "model.pt", [*listed, *people], skip_bad=True, device="cpu")
     assert len(named.gallery) == 40 and not named.gallery.holds([str(bad)])[0]
 
 
@@ -377,4 +381,4 @@ def test_a_lack_of_memory_names_what_can_be_changed(
     """Nobody chooses the size of a batch here."""
     monkeypatch.setattr(Embedder, "_features", lambda *_: exec("raise MemoryError('std::bad_alloc')"))
     with pytest.raises(OutOfMemory, match=r"memory ran out .std::bad_alloc.; close other programs$"):
-        search.query(gallery, [world / "query"], device="cpu")
+        lreid.gallery.query(gallery, [world / "query"], device="cpu")

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from asking import ask
 from example_files import write_checkpoint
+from gallery_search import search_and_write
 from PIL import Image
 
-from lreid import gallery as search
+import lreid.gallery
 from lreid import zoo
 from lreid.data.synthetic import draw
 from lreid.errors import InputError
@@ -73,8 +73,8 @@ def test_a_gallery_brings_model_and_threshold_and_its_caveat(images: list[Path],
             image = draw(f"synthetic:plaza/0/{600 + person}/{camera}/0")
             Image.fromarray(image).save(folder / str(person) / f"{camera}.png")
     where = str(tmp_path / "people.gallery")
-    listed = search.list_images([folder], "gallery")
-    search.build(where, MODEL, listed, device="cpu")
+    listed = lreid.gallery.list_images([folder], "gallery")
+    lreid.gallery.build(where, MODEL, listed, device="cpu")
     pair = compare(images[:2], where=where, device="cpu")["pairs"][0]
     rows = load_model(MODEL).extract([image.path for image in listed], normalize=True)
     impostors = [
@@ -87,12 +87,12 @@ def test_a_gallery_brings_model_and_threshold_and_its_caveat(images: list[Path],
     assert compare(images[:2], where=where, device="cpu")["notes"] == [
         f"{where} has no threshold; calibrate it: lreid search calibrate"
     ]
-    calibrated = search.calibrate(where, search.list_images([folder], "query"), device="cpu")
+    calibrated = lreid.gallery.calibrate(where, lreid.gallery.list_images([folder], "query"), device="cpu")
     told = compare(images[:2], where=where, device="cpu")
     assert told["threshold"] == calibrated["threshold"] and told["true_positive_rate"] is None
     caveat = "8 images are too few to set a false accept rate of 1 %: no impostor among them reaches the threshold."
     assert told["notes"][1] == caveat
-    results = ask(where, images, tmp_path / "matches")
+    results = search_and_write(where, images, tmp_path / "matches")
     assert results["calibrated_on"] == 8 and caveat in (tmp_path / "matches/matches.html").read_text()
 
 

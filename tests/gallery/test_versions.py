@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from asking import ask
 from example_files import synthetic_people, write_checkpoint, write_images
+from gallery_search import search_and_write
 from milvus_lite_server import require_milvus
 
-from lreid import gallery as search
+import lreid.gallery
 from lreid.errors import InputError
-from lreid.gallery import Filter, Gallery, versions
+from lreid.gallery import Filter, Gallery, named_gallery, versions
 from lreid.gallery.named_gallery import NamedGallery
 from lreid.gallery.store import place_of
 from lreid.gallery.versions import migrate, reindex, roll_back
@@ -51,8 +51,8 @@ def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[str],
 
 
 def build(where: str, world: Path, count: int | None = None) -> NamedGallery:
-    images = search.list_images([world / "index.csv"], "gallery")[:count]
-    return search.build(where, world / "old.pt", images, device="cpu")
+    images = lreid.gallery.list_images([world / "index.csv"], "gallery")[:count]
+    return lreid.gallery.build(where, world / "old.pt", images, device="cpu")
 
 
 def features_by_path(gallery: Gallery) -> dict[str, np.ndarray]:
@@ -71,10 +71,10 @@ def test_times_and_names_narrow_a_query(world, new_place, tmp_path):
     build(where, world)
 
     def found(**only):
-        results = ask(where, [query], tmp_path / "out", top=50, only=Filter(**only))
+        results = search_and_write(where, [query], tmp_path / "out", top=50, only=Filter(**only))
         return results["queries"][0]["matches"]
 
-    everything = search.list_images([world / "index.csv"], "gallery")
+    everything = lreid.gallery.list_images([world / "index.csv"], "gallery")
     assert len(found()) == len(everything) == 36
     assert len(found(since=1000, until=2000)) == 10
     assert len(found(until=10**9)) == 35  # one has no time
@@ -90,7 +90,7 @@ def test_reindexing_takes_the_place_and_can_be_taken_back(world, new_place, tmp_
     where = new_place("g")
     old = build(where, world)
     before = rows(old.gallery)
-    search.calibrate(where, search.list_images([world / "index.csv"], "gallery"), device="cpu")
+    lreid.gallery.calibrate(where, lreid.gallery.list_images([world / "index.csv"], "gallery"), device="cpu")
     assert reindex(where, world / "new.pt", device="cpu") == {"images": 36, "extracted": 36}
     new = NamedGallery.load(where)
     model = load_model(world / "new.pt")
@@ -101,7 +101,7 @@ def test_reindexing_takes_the_place_and_can_be_taken_back(world, new_place, tmp_
     np.testing.assert_allclose(feature, own / np.linalg.norm(own), atol=1e-5)
     with pytest.raises(InputError, match="already contains features of this model"):
         reindex(where, world / "new.pt", device="cpu")
-    assert ask(where, [Path(path)], tmp_path / "out")["queries"]  # knows its checkpoint
+    assert search_and_write(where, [Path(path)], tmp_path / "out")["queries"]  # knows its checkpoint
     assert roll_back(where) == old.gallery.about.model
     assert NamedGallery.load(where).gallery.about.threshold is not None
     with pytest.raises(InputError, match="has no previous version to go back to"):
@@ -136,9 +136,9 @@ def test_removing_everywhere_reaches_all_versions(world, new_place):
     old = build(where, world)
     reindex(where, world / "new.pt", device="cpu")
     place = place_of(where)
-    assert place.beside() == [str(place.previous())] == [search.describe(where)["related files"]]
+    assert place.beside() == [str(place.previous())] == [lreid.gallery.describe(where)["related files"]]
     name = next(iter(old.identities.values()))
-    assert search.remove(where, identity=name, everywhere=True) == 6
+    assert lreid.gallery.remove(where, identity=name, everywhere=True) == 6
     for each in (place, place.previous()):
         left = NamedGallery.load(each)
         assert len(left.gallery) == 30 and name not in left.identities.values()
@@ -159,18 +159,19 @@ def test_killed_half_way_it_goes_on_without_extracting_twice(world, new_place, m
         return original(images, *more, **options)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(versions, "read_images", kill_at_third)
+        for module in (versions, named_gallery):
+            patch.setattr(module, "read_images", kill_at_third)
         reindex(where, world / "new.pt", device="cpu")
     assert [len(part) for part in extracted] == [8, 8]
     query = sorted((world / "images").iterdir())[0]
     for options in ({}, {"checkpoint": world / "new.pt", "cross_model": True}):
-        assert ask(where, [query], tmp_path / "out", **options)["queries"]
+        assert search_and_write(where, [query], tmp_path / "out", **options)["queries"]
     write_checkpoint(tmp_path / "third.pt", seed=2)
     with pytest.raises(InputError, match="was begun with model .*; pass that checkpoint"):
         reindex(where, tmp_path / "third.pt", device="cpu")
-    images = search.list_images([world / "index.csv"], "gallery")
-    assert search.add(where, images, device="cpu") == 6
-    assert search.remove(where, [extracted[0][0], extracted[1][0]]) == 2
+    images = lreid.gallery.list_images([world / "index.csv"], "gallery")
+    assert lreid.gallery.add(where, images, device="cpu") == 6
+    assert lreid.gallery.remove(where, [extracted[0][0], extracted[1][0]]) == 2
     assert reindex(where, world / "new.pt", device="cpu") == {"images": 34, "extracted": 20}
     assert len(NamedGallery.load(where).gallery) == 34
     assert reindex(where, tmp_path / "third.pt", restart=True, device="cpu")["extracted"] == 34
@@ -180,12 +181,12 @@ def test_what_is_added_at_the_last_moment_comes_along(world, new_place, monkeypa
     """Another process adds when all was extracted: before the switch it is waited for or refused, never lost."""
     where = new_place("g")
     build(where, world, 30)
-    images = search.list_images([world / "index.csv"], "gallery")
+    images = lreid.gallery.list_images([world / "index.csv"], "gallery")
     original = Gallery.finish
 
     def finish(gallery):
         monkeypatch.setattr(Gallery, "finish", original)
-        search.add(where, images, device="cpu")
+        lreid.gallery.add(where, images, device="cpu")
         gallery.finish()
 
     monkeypatch.setattr(Gallery, "finish", finish)
@@ -205,7 +206,7 @@ def test_reindexing_goes_on_where_only_bad_images_are_left(world, new_place, tmp
     copy.mkdir()
     for path in sorted((world / "images").iterdir())[:6]:
         (copy / path.name).write_bytes(path.read_bytes())
-    search.build(where, world / "old.pt", search.list_images([copy], ""), device="cpu")
+    lreid.gallery.build(where, world / "old.pt", lreid.gallery.list_images([copy], ""), device="cpu")
     monkeypatch.setattr(versions, "FEWEST_KEPT_AT_ONCE", 2)
     by_key = NamedGallery.load(where).gallery.labels().paths
     for path in [*by_key[:2], *by_key[4:]]:
@@ -236,8 +237,8 @@ def test_going_back_when_the_gallery_is_gone(world, tmp_path):
 
 def test_features_are_standardised_anew(world, new_place):
     where = new_place("g")
-    images = search.list_images([world / "index.csv"], "gallery")
-    search.build(where, world / "old.pt", images, adapt_norm=True, device="cpu")
+    images = lreid.gallery.list_images([world / "index.csv"], "gallery")
+    lreid.gallery.build(where, world / "old.pt", images, adapt_norm=True, device="cpu")
     reindex(where, world / "new.pt", device="cpu")
     named = NamedGallery.load(where)
     labels = named.gallery.store.labels()
@@ -258,7 +259,7 @@ def test_a_copy_elsewhere_is_the_same(world, tmp_path, request, way):
         places["milvus"] = f"{request.getfixturevalue('database')}/{tmp_path.name.replace('-', '_')}"
     source, target = (places[name] for name in way.split(" to "))
     build(source, world)
-    search.calibrate(source, search.list_images([world / "index.csv"], "gallery"), device="cpu")
+    lreid.gallery.calibrate(source, lreid.gallery.list_images([world / "index.csv"], "gallery"), device="cpu")
     assert migrate(source, target, shards=3 if "shards" in way else 1) == (36, 1.0)
     one, other = NamedGallery.load(source), NamedGallery.load(target)
     assert rows(one.gallery) == rows(other.gallery)
@@ -271,7 +272,7 @@ def test_a_copy_elsewhere_is_the_same(world, tmp_path, request, way):
         np.testing.assert_allclose(theirs[path], feature, atol=1e-6)
     with pytest.raises(InputError, match="already exists; choose a different name"):
         migrate(source, target)
-    search.remove(target, [next(iter(theirs))])  # a gallery like any other
+    lreid.gallery.remove(target, [next(iter(theirs))])  # a gallery like any other
     assert len(other.gallery.load(target)) == 35
 
 
@@ -306,4 +307,4 @@ def test_faulty_times_are_told(world, tmp_path):
     (tmp_path / "a.jpg").touch()
     (tmp_path / "index.csv").write_text("path,pid,camid,split,time\na.jpg,1,1,gallery,noon\n")
     with pytest.raises(InputError, match=r"index.csv: time of .*a.jpg is 'noon'; write whole seconds"):
-        search.list_images([tmp_path / "index.csv"], "gallery")
+        lreid.gallery.list_images([tmp_path / "index.csv"], "gallery")

@@ -274,7 +274,7 @@ def test_travel_times_are_learnt_at_every_command_and_only_given_ones_are_stored
 def test_a_threshold_that_is_not_there_is_named_before_features_are_extracted(
     films: Path, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(commands, "extract", None)
+    monkeypatch.setattr(commands, "extract_features", None)
     words = ("add", tmp_path / "linked", films / "day-1.yaml", "--checkpoint", films / "model.pt", "--device", "cpu")
     for more, message in (((), "too few to calibrate"), (("--online",), "no data to calibrate on")):
         assert lreid(*words, *more) == 2 and message in capsys.readouterr().err

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from example_files import synthetic_people, write_checkpoint, write_images
 
-from lreid import gallery as search
+import lreid.gallery
 
 Serve = Callable[..., tuple[subprocess.Popen, str]]
 
@@ -25,9 +25,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_images(folder / "query", drawn.query, "p{pid}/c{camid}_{number}.png")
     write_checkpoint(folder / "model.pt", MODEL__BACKBONE="small")  # which a process of its own knows, too
     file = folder / "people.gallery"
-    search.build(file, folder / "model.pt", search.list_images([folder / "people"], "gallery"), device="cpu")
-    labelled = search.list_images([folder / "query"], "query")
-    search.calibrate(file, labelled, false_accept_rate=0.2, device="cpu")
+    lreid.gallery.build(
+        file, folder / "model.pt", lreid.gallery.list_images([folder / "people"], "gallery"), device="cpu"
+    )
+    labelled = lreid.gallery.list_images([folder / "query"], "query")
+    lreid.gallery.calibrate(file, labelled, false_accept_rate=0.2, device="cpu")
     return folder
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from lreid import gallery as search
+import lreid.gallery
 from lreid import load_model
 from lreid.errors import InputError
 from lreid.gallery import Gallery
@@ -56,7 +56,7 @@ def png(seed: int, size: tuple[int, int] = (32, 64)) -> bytes:
 
 
 def test_a_search_answers_what_the_command_finds(client: TestClient, gallery: Path, queries: list[Path]) -> None:
-    asked = search.query(gallery, queries, search.Wanted(top=5), device="cpu")
+    asked = lreid.gallery.query(gallery, queries, top=5, device="cpu")
     assert {each["unknown"] for each in asked["queries"]} == {True, False}
     for path, wanted in zip(queries, asked["queries"], strict=True):
         found = client.post("/search?top=5", content=path.read_bytes()).json()
@@ -119,7 +119,7 @@ def test_what_cannot_be_undone_any_more_is_refused(client: TestClient, gallery: 
 def test_what_other_processes_change_is_searched(client: TestClient, gallery: Path, queries: list[Path]) -> None:
     content = queries[0].read_bytes()
     first = client.post("/search?top=1", content=content).json()["matches"][0]
-    search.remove(gallery, [first["path"]])
+    lreid.gallery.remove(gallery, [first["path"]])
     second = client.post("/search?top=1", content=content).json()["matches"][0]
     assert second["path"] != first["path"]
     client.post("/images?identity=zoe", content=png(1))

@@ -6,7 +6,7 @@ import pytest
 from example_files import touch
 
 from lreid.errors import InputError
-from lreid.gallery.image_list import SearchImage, list_images, list_queries, who
+from lreid.gallery.images import SearchImage, list_images, list_queries, who
 
 
 def told(images: list[SearchImage]) -> list[tuple[str, str | None, str | None]]:
