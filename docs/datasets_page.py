@@ -15,7 +15,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import lreid.classification  # noqa: F401, registers its data sets
 from lreid.data.datasets import files
-from lreid.data.spec import SPLITS, Spec
+from lreid.data.records import SPLITS
+from lreid.data.spec import Spec
 
 PAGE = Path(__file__).parent / "how-to" / "datasets.md"
 BLOCK = "<!-- {0}: written by docs/datasets_page.py -->\n{1}\n<!-- end of {0} -->"

@@ -19,7 +19,7 @@ import numpy as np
 from PIL import ExifTags, Image, ImageOps
 from tqdm import tqdm
 
-from lreid.data.layout import HEIF
+from lreid.data.listing import HEIF
 from lreid.data.records import Record
 from lreid.data.schemes import file_of, image_scheme
 from lreid.errors import InputError, OutOfMemory, raise_if_out_of_memory

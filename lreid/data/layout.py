@@ -1,75 +1,16 @@
-"""Functions that several data set readers share: list images, read labels from file names, make splits."""
+"""Functions that several data sets share: read labels from file names and lists, make splits."""
 
-import logging
-import os
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lreid.data.records import CameraPolicy, DataSet, Record
-from lreid.errors import InputError, counted
+from lreid.data.listing import describe_folder, visible_images
+from lreid.data.records import SPLITS, DataSet, Record
+from lreid.errors import InputError
 from lreid.utils.identities import DISTRACTOR, JUNK
-
-logger = logging.getLogger("lreid")
-
-HEIF = find_spec("pillow_heif") is not None  # reads the .heic images that phones take
-# Suffixes of images that lreid.data.images.FORMATS can read.
-SUFFIXES = (".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".png", ".avif", ".pgm", ".ppm", ".tif", ".tiff", ".webp")
-SUFFIXES += (".heic", ".heif") if HEIF else ()
-OF_SYSTEMS = ("desktop.ini", "thumbs.db")  # files that Windows adds to folders of images
-
-
-def describe_folder(folder: Path, limit: int = 8) -> str:
-    """Describe the content of a folder for a message: ``FOLDER holds a, b, c and 12 more``."""
-    if not folder.is_dir():
-        return f"{folder} does not exist"
-    names = sorted(entry.name + "/" * entry.is_dir() for entry in folder.iterdir())
-    if not names:
-        return f"{folder} is empty"
-    more = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return f"{folder} holds {', '.join(names[:limit])}{more}"
-
-
-def visible_images(folder: Path, others: Counter[str] | None = None) -> list[Path]:
-    """List the images of a folder, but not of its subfolders, sorted by name; images are recognised by their suffix.
-
-    The suffix may be in upper or lower case. Hidden files are skipped, because macOS writes hidden files such as
-    ``._0001.jpg`` that are not images.
-
-    Args:
-        others: counter of suffixes, to which this function adds the suffixes of all other files; the caller passes it
-            to :func:`warn_of_others`. Without a counter, this function logs the warning itself.
-    """
-    with os.scandir(folder) as entries:
-        names = [entry.name for entry in entries if not entry.name.startswith(".") and not entry.is_dir()]
-    passed_over = Counter(
-        Path(name).suffix.lower() or "no suffix"
-        for name in names
-        if not name.lower().endswith((*SUFFIXES, *OF_SYSTEMS))
-    )
-    if others is None:
-        warn_of_others(folder, passed_over)
-    else:
-        others.update(passed_over)
-    return [folder / name for name in sorted(names) if name.lower().endswith(SUFFIXES)]
-
-
-def warn_of_others(folder: Path, others: Counter[str]) -> None:
-    """Log a warning with the number of files per suffix that are not read as images."""
-    if others:
-        counts = ", ".join(f"{suffix}: {count}" for suffix, count in sorted(others.items()))
-        logger.warning(
-            "%s: lreid does not read %s without an image suffix (%s); convert images to .jpg or .png%s",
-            folder,
-            counted(sum(others.values()), "file"),
-            counts,
-            "" if HEIF else ", or install lreid[heif] for .heic" * (".heic" in others),
-        )
 
 
 def read_folders(name: str, home: Path, folders: Mapping[str, str], pattern: str, example: str) -> DataSet:
@@ -155,27 +96,17 @@ def random_half(pids: Iterable[int], *, seed: Sequence[int]) -> set[int]:
     return {distinct[i] for i in order[: len(distinct) // 2]}
 
 
-def cameras_of_test(policy: CameraPolicy) -> dict[str, int]:
-    """Return camera numbers for the splits ``train``, ``query`` and ``gallery`` of data sets without cameras.
-
-    With ``"apart"``, queries have camera 0 and gallery images have camera 1, as in PatchKD, so the camera filter leaves
-    out no image. With ``"same"``, queries and gallery images both have camera 0, as in AKA's released code. With
-    ``"same"``, the camera filter must be off, because it would leave out all matches.
-    """
-    return {"train": 0, "query": 0, "gallery": {"apart": 1, "same": 0}[policy]}
-
-
-def require_splits(data_set: DataSet, sources: Mapping[str, Path]) -> DataSet:
+def require_splits(data_set: DataSet, sources: Path | Mapping[str, Path]) -> DataSet:
     """Return the data set if it has no empty split.
 
     Args:
-        sources: folder or file of each split to check, for the error message; ``train`` is checked only if ``sources``
-            contains it.
+        sources: folder or file of each split to check, or of all splits, for the error message. ``train`` is checked
+            only if ``sources`` contains it.
 
     Raises:
         InputError: a split has no image.
     """
-    for split, source in sources.items():
+    for split, source in (dict.fromkeys(SPLITS, sources) if isinstance(sources, Path) else sources).items():
         if not getattr(data_set, split):
             content = f"; {describe_folder(source)}" if source.is_dir() else ""
             raise InputError(f"{source}: no images for the {split} split of {data_set.name}{content}; add some")

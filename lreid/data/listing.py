@@ -1,23 +1,31 @@
 """List the images of folders with labels that their names or a pattern give, and make data sets of listed images."""
 
+import logging
 import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path, PurePath
 from statistics import median_low
 from typing import Any, NamedTuple
 
 from tabulate import tabulate
 
-from lreid.data.layout import SUFFIXES, cameras_of_test, visible_images, warn_of_others
-from lreid.data.records import CameraPolicy, DataSet, Names, QueryGallery, Record
-from lreid.errors import ArgumentError, InputError
+from lreid.data.records import CameraPolicy, DataSet, Names, QueryGallery, Record, cameras_of_test
+from lreid.errors import ArgumentError, InputError, counted
 from lreid.utils.identities import DISTRACTOR, JUNK, ascending_ranks, is_junk, warn_of_spellings
 from lreid.utils.reading import escaped
 
+logger = logging.getLogger("lreid")
+
+HEIF = find_spec("pillow_heif") is not None  # reads the .heic images that phones take
+# Suffixes of images that lreid.data.images.FORMATS can read.
+SUFFIXES = (".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg", ".png", ".avif", ".pgm", ".ppm", ".tif", ".tiff", ".webp")
+SUFFIXES += (".heic", ".heif") if HEIF else ()
+OF_SYSTEMS = ("desktop.ini", "thumbs.db")  # files that Windows adds to folders of images
 # A file name without its suffix: 0002_c1s1_000451_03 (Market-1501) or 0001_c001_00016450_0 (VeRi-776).
 MARKET_NAME = re.compile(r"(?P<identity>-1|\d+)_c(?P<camera>\d+)(?:s\d+)?(?:_\w+)?")
 # The camera as a separate part of a path: cam1_0.jpg, camera 2/0.jpg, 0002_c3s1.jpg; not c0ffee.jpg.
@@ -239,6 +247,54 @@ def listed_by_folder(folder: Path, files: Sequence[Path]) -> list[Listed]:
     return listed
 
 
+def describe_folder(folder: Path, limit: int = 8) -> str:
+    """Describe the content of a folder for a message: ``FOLDER holds a, b, c and 12 more``."""
+    if not folder.is_dir():
+        return f"{folder} does not exist"
+    names = sorted(entry.name + "/" * entry.is_dir() for entry in folder.iterdir())
+    if not names:
+        return f"{folder} is empty"
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return f"{folder} holds {', '.join(names[:limit])}{more}"
+
+
+def visible_images(folder: Path, others: Counter[str] | None = None) -> list[Path]:
+    """List the images of a folder, but not of its subfolders, sorted by name; images are recognised by their suffix.
+
+    The suffix may be in upper or lower case. Hidden files are skipped, because macOS writes hidden files such as
+    ``._0001.jpg`` that are not images.
+
+    Args:
+        others: counter of suffixes, to which this function adds the suffixes of all other files; the caller passes it
+            to :func:`warn_of_others`. Without a counter, this function logs the warning itself.
+    """
+    with os.scandir(folder) as entries:
+        names = [entry.name for entry in entries if not entry.name.startswith(".") and not entry.is_dir()]
+    passed_over = Counter(
+        Path(name).suffix.lower() or "no suffix"
+        for name in names
+        if not name.lower().endswith((*SUFFIXES, *OF_SYSTEMS))
+    )
+    if others is None:
+        warn_of_others(folder, passed_over)
+    else:
+        others.update(passed_over)
+    return [folder / name for name in sorted(names) if name.lower().endswith(SUFFIXES)]
+
+
+def warn_of_others(folder: Path, others: Counter[str]) -> None:
+    """Log a warning with the number of files per suffix that are not read as images."""
+    if others:
+        counts = ", ".join(f"{suffix}: {count}" for suffix, count in sorted(others.items()))
+        logger.warning(
+            "%s: lreid does not read %s without an image suffix (%s); convert images to .jpg or .png%s",
+            folder,
+            counted(sum(others.values()), "file"),
+            counts,
+            "" if HEIF else ", or install lreid[heif] for .heic" * (".heic" in others),
+        )
+
+
 def image_files(folder: Path) -> list[Path]:
     """List the image files in a folder and its subfolders, sorted; symbolic links to folders are followed.
 
@@ -368,7 +424,7 @@ def data_set_of(name: str, images: Iterable[Listed], policy: CameraPolicy, *, ha
 
     Args:
         images: the images, in the order of the records.
-        policy: rule for camera numbers without cameras, see :func:`lreid.data.layout.cameras_of_test`.
+        policy: rule for camera numbers without cameras, see :func:`lreid.data.records.cameras_of_test`.
         has_cameras: whether all images have cameras and the data set uses them.
     """
     images = list(images)

@@ -20,7 +20,7 @@ from typing import IO, Any, NamedTuple
 from tqdm import tqdm
 
 from lreid.data.datasets import spec_of
-from lreid.data.layout import describe_folder
+from lreid.data.listing import describe_folder
 from lreid.errors import InputError
 from lreid.utils.files import remove_leftovers, write_file
 from lreid.utils.reading import raise_if_unreadable, require_regular

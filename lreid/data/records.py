@@ -8,7 +8,18 @@ from typing import Any, Literal, NamedTuple
 
 from lreid.utils.identities import UNKNOWN
 
-CameraPolicy = Literal["apart", "same"]  # see lreid.data.layout.cameras_of_test
+SPLITS = ("train", "query", "gallery")
+CameraPolicy = Literal["apart", "same"]  # see cameras_of_test
+
+
+def cameras_of_test(policy: CameraPolicy) -> dict[str, int]:
+    """Return camera numbers for the splits ``train``, ``query`` and ``gallery`` of data sets without cameras.
+
+    With ``"apart"``, queries have camera 0 and gallery images have camera 1, as in PatchKD, so the camera filter leaves
+    out no image. With ``"same"``, queries and gallery images both have camera 0, as in AKA's released code. With
+    ``"same"``, the camera filter must be off, because it would leave out all matches.
+    """
+    return {"train": 0, "query": 0, "gallery": {"apart": 1, "same": 0}[policy]}
 
 
 class Record(NamedTuple):
@@ -85,7 +96,7 @@ class DataSet:
     images of the training classes, and ``classes`` the names of the classes ``0, 1, …``. For re-identification,
     ``held_out`` and ``classes`` are empty. The field ``names`` has the names of identities and cameras, unless these
     are plain numbers. The field ``has_cameras`` is False if cameras are unknown; records then have camera numbers of
-    :func:`lreid.data.layout.cameras_of_test`. The field ``dates`` maps pairs of identity and outfit to the day on which
+    :func:`cameras_of_test`. The field ``dates`` maps pairs of identity and outfit to the day on which
     the identity wore the outfit.
     """
 

@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from lreid.data.images import decode
-from lreid.data.records import DataSet, Record
+from lreid.data.records import SPLITS, DataSet, Record
 from lreid.data.schemes import Scheme
-from lreid.data.tables import SPLITS
 from lreid.errors import InputError
 from lreid.utils.identities import ascending_ranks
 

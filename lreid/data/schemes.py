@@ -12,7 +12,6 @@ import numpy as np
 from lreid.data.records import CameraPolicy, DataSet
 from lreid.errors import InputError
 
-# Each module defines its Scheme as SCHEME, and is imported when a name or path with the scheme is first used.
 _modules: dict[str, str] = {}
 EXAMPLES: list[str] = []  # one name per scheme, for messages
 
@@ -22,17 +21,12 @@ def register_scheme(example: str, module: str) -> None:
 
     Args:
         example: a name with the scheme, such as ``folder:PATH``.
-        module: full name of the module that defines the scheme as ``SCHEME``.
+        module: full name of the module that defines the scheme as ``SCHEME``. It is imported when a name or path with
+            the scheme is first used.
     """
     _modules[example.partition(":")[0]] = module
     if example not in EXAMPLES:
         EXAMPLES.append(example)
-
-
-register_scheme("csv:PATH", "lreid.data.tables")
-register_scheme("own:PATH", "lreid.data.custom")
-register_scheme("synthetic:DOMAIN", "lreid.data.synthetic")
-register_scheme("rendered:DOMAIN", "lreid.data.rendered_set")
 
 
 @dataclass(frozen=True)
@@ -42,7 +36,7 @@ class Sources:
     Attributes:
         root: folder of the data sets; image paths in CSV files may be relative to this folder.
         cameras: rule for the camera numbers of data sets without cameras, see
-            :func:`lreid.data.layout.cameras_of_test`.
+            :func:`lreid.data.records.cameras_of_test`.
         split_seed: seed of random splits.
         pattern: pattern for paths in folders of custom images, see :class:`lreid.data.listing.Pattern`; without one,
             lreid infers identities and cameras.

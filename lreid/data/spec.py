@@ -5,12 +5,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lreid.data.layout import describe_folder
-from lreid.data.records import CameraPolicy, DataSet
+from lreid.data.listing import describe_folder
+from lreid.data.records import SPLITS, CameraPolicy, DataSet
 from lreid.errors import InputError
 
 Counts = Mapping[str, int]  # by the names in COLUMNS
-SPLITS = ("train", "query", "gallery")
 KINDS = ("identities", "images")
 COLUMNS = (*(f"{split} {kind}" for split in SPLITS for kind in KINDS), "cameras")
 
@@ -135,7 +134,7 @@ class Spec:
         Args:
             split: number of the split, from 0, for data sets with several splits.
             cameras: rule for camera numbers if file names contain no cameras, see
-                :func:`lreid.data.layout.cameras_of_test`.
+                :func:`lreid.data.records.cameras_of_test`.
 
         Raises:
             NotThere: the data set has no folder in ``root``.

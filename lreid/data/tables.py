@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lreid.data.layout import require_splits
 from lreid.data.listing import Listed, data_set_of, own_test
-from lreid.data.records import CameraPolicy, DataSet, QueryGallery
+from lreid.data.records import SPLITS, CameraPolicy, DataSet, QueryGallery
 from lreid.data.schemes import Scheme, Sources
 from lreid.errors import InputError
 from lreid.utils.extras import Extra
@@ -19,7 +19,6 @@ from lreid.utils.reading import raise_if_unreadable, require_regular
 logger = logging.getLogger("lreid")
 
 COLUMNS = ("path", "pid", "split")
-SPLITS = ("train", "query", "gallery")
 DELIMITERS = ",;\t"  # spreadsheets write ";" where the comma is the decimal separator
 OML, WILDLIFE = "label", "identity"  # names of the column pid in OML and wildlife-datasets
 OML_SPLITS = {"is_query": "query", "is_gallery": "gallery"}  # columns that divide OML's split "validation"
@@ -54,7 +53,7 @@ def load(file: Path, *, cameras: CameraPolicy = "apart", root: Path | None = Non
 
     Args:
         file: the CSV file, UTF-8.
-        cameras: rule for camera numbers if ``camid`` is unknown, see :func:`lreid.data.layout.cameras_of_test`.
+        cameras: rule for camera numbers if ``camid`` is unknown, see :func:`lreid.data.records.cameras_of_test`.
         root: a second folder that may contain the images, such as the folder of all data sets.
 
     Raises:

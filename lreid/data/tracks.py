@@ -16,8 +16,7 @@ import numpy as np
 from PIL import Image
 
 from lreid.data.custom import LIST, cameras_of, splits_of
-from lreid.data.layout import describe_folder
-from lreid.data.listing import Listed
+from lreid.data.listing import Listed, describe_folder
 from lreid.data.tracker_boxes import LARGEST, TRUTH, Box, read_tracks
 from lreid.data.videos import FASTEST, SLOWEST, Tracked, open_video
 from lreid.errors import InputError, counted

@@ -13,8 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from lreid.data.images import rgb_of
-from lreid.data.layout import SUFFIXES
-from lreid.data.listing import image_files
+from lreid.data.listing import SUFFIXES, image_files
 from lreid.data.schemes import is_address
 from lreid.errors import ArgumentError
 

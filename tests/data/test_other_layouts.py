@@ -13,8 +13,7 @@ from PIL import Image
 from lreid.data.custom import read_custom
 from lreid.data.datasets import load_datasets
 from lreid.data.images import FORMATS, read_image
-from lreid.data.layout import HEIF
-from lreid.data.listing import list_folder
+from lreid.data.listing import HEIF, list_folder
 from lreid.data.schemes import Sources
 from lreid.data.tables import csv_tests, read_table
 from lreid.errors import InputError

@@ -18,7 +18,7 @@ import csv
 from pathlib import Path
 
 from lreid.classification.image_folder import of_classes
-from lreid.data.layout import describe_folder, visible_images
+from lreid.data.listing import describe_folder, visible_images
 from lreid.data.records import CameraPolicy, DataSet
 from lreid.data.spec import Layout, Spec, published
 from lreid.errors import InputError

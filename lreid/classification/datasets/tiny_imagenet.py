@@ -15,7 +15,8 @@ their WordNet numbers.
 from pathlib import Path
 
 from lreid.classification.image_folder import of_classes
-from lreid.data.layout import read_lines, visible_images
+from lreid.data.layout import read_lines
+from lreid.data.listing import visible_images
 from lreid.data.records import CameraPolicy, DataSet
 from lreid.data.spec import Layout, Spec, published
 

@@ -11,8 +11,9 @@ two sides of a cow look different, but each query has gallery images of its own 
 import os
 from pathlib import Path
 
-from lreid.data.layout import cameras_of_test, random_half, require_splits, visible_images
-from lreid.data.records import CameraPolicy, DataSet, Names, Record
+from lreid.data.layout import random_half, require_splits
+from lreid.data.listing import visible_images
+from lreid.data.records import CameraPolicy, DataSet, Names, Record, cameras_of_test
 from lreid.data.spec import Layout, Spec, published
 from lreid.utils.identities import ascending_ranks
 
@@ -35,7 +36,7 @@ def read(home: Path, *, split: int = 0, seed: int = 0, cameras: CameraPolicy = "
             gallery += [Record(path, pid, camid["gallery"]) for path in others]
     names = Names({pid: name for name, pid in pids.items()})
     data_set = DataSet("cobra", tuple(train), tuple(query), tuple(gallery), names=names, has_cameras=False)
-    return require_splits(data_set, dict.fromkeys(("train", "query", "gallery"), home))
+    return require_splits(data_set, home)
 
 
 SPECS = (

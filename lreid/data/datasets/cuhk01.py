@@ -38,7 +38,7 @@ def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
         query=tuple(record for record in tested if record.camid == query_camera),
         gallery=tuple(record for record in tested if record.camid != query_camera),
     )
-    return require_splits(data_set, dict.fromkeys(("train", "query", "gallery"), home / "campus"))
+    return require_splits(data_set, home / "campus")
 
 
 SPECS = (

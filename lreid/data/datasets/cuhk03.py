@@ -64,7 +64,7 @@ def read(home: Path, *, boxes: Boxes) -> DataSet:
         split: tuple(sorted(_record(folder, names[i], pids[i], config) for i in chosen))
         for split, chosen in positions.items()
     }
-    return require_splits(DataSet(f"cuhk03_{boxes}", **splits), dict.fromkeys(splits, config))
+    return require_splits(DataSet(f"cuhk03_{boxes}", **splits), config)
 
 
 def read_classic(home: Path, *, boxes: Boxes, single_shot: bool = False, split: int = 0, seed: int = 0) -> DataSet:
@@ -93,7 +93,7 @@ def read_classic(home: Path, *, boxes: Boxes, single_shot: bool = False, split: 
     train = tuple(record for record in records if record.pid not in tested)
     name = f"cuhk03_classic_{boxes}" + ("_single_shot" if single_shot else "")
     data_set = DataSet(name, train, test, test, single_shot=single_shot)
-    return require_splits(data_set, dict.fromkeys(INDICES, folder))
+    return require_splits(data_set, folder)
 
 
 def _read_config(file: Path) -> tuple[list[str], list[int], dict[str, list[int]]]:

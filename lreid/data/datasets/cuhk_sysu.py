@@ -31,9 +31,9 @@ from PIL import Image
 from tqdm import tqdm
 
 from lreid.data.images import FORMATS, write_image
-from lreid.data.layout import cameras_of_test, read_folder, require_splits
+from lreid.data.layout import read_folder, require_splits
 from lreid.data.matlab import read_matlab
-from lreid.data.records import CameraPolicy, DataSet
+from lreid.data.records import CameraPolicy, DataSet, cameras_of_test
 from lreid.data.spec import Conversion, Layout, Spec, published
 from lreid.errors import InputError, raise_if_out_of_memory
 from lreid.utils.files import folder_at_once
@@ -56,7 +56,7 @@ def read(home: Path, *, min_images: int = 1, cameras: CameraPolicy = "apart") ->
 
     Args:
         min_images: minimum number of images of a person in ``train``; AKA uses 4.
-        cameras: rule for the camera numbers of queries and gallery, see :func:`lreid.data.layout.cameras_of_test`.
+        cameras: rule for the camera numbers of queries and gallery, see :func:`lreid.data.records.cameras_of_test`.
     """
     camid = cameras_of_test(cameras)
     splits = {split: read_folder(home / split, PATTERN, EXAMPLE, camid=camid[split]) for split in FOLDERS}

@@ -44,7 +44,7 @@ def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
         query=tuple(query for query, _ in pairs),
         gallery=tuple(match for _, match in pairs),
     )
-    return require_splits(data_set, dict.fromkeys(("train", "query", "gallery"), home / "Persons"))
+    return require_splits(data_set, home / "Persons")
 
 
 SPECS = (

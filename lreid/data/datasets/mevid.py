@@ -22,7 +22,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from lreid.data.layout import describe_folder, require_splits
+from lreid.data.layout import require_splits
+from lreid.data.listing import describe_folder
 from lreid.data.records import DataSet, Frame
 from lreid.data.spec import Layout, Spec, published
 from lreid.errors import InputError

@@ -36,7 +36,7 @@ def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
         query=tuple(record for record in shared if record.pid not in trained),
         gallery=tuple(record for record in second if record.pid not in trained),
     )
-    return require_splits(data_set, dict.fromkeys(("train", "query", "gallery"), home))
+    return require_splits(data_set, home)
 
 
 SPECS = (

@@ -18,8 +18,8 @@ from typing import Literal
 
 import numpy as np
 
-from lreid.data.layout import cameras_of_test, read_lines, require_splits
-from lreid.data.records import CameraPolicy, DataSet, Record
+from lreid.data.layout import read_lines, require_splits
+from lreid.data.records import CameraPolicy, DataSet, Record, cameras_of_test
 from lreid.data.spec import Layout, Spec, published
 
 Size = Literal["small", "medium", "large"]
@@ -34,7 +34,7 @@ def read(home: Path, *, size: Size, split: int = 0, seed: int = 0, cameras: Came
 
     Args:
         size: number of vehicles in the test list.
-        cameras: rule for the camera numbers of queries and gallery, see :func:`lreid.data.layout.cameras_of_test`.
+        cameras: rule for the camera numbers of queries and gallery, see :func:`lreid.data.records.cameras_of_test`.
     """
     files = {name: home / file for name, file in _lists(size).items()}
     train, test = (_read_list(file, home / "image") for file in files.values())

@@ -39,7 +39,7 @@ def read(home: Path, *, split: int = 0, seed: int = 0) -> DataSet:
         query=tested[split % 2],
         gallery=tested[1 - split % 2],
     )
-    return require_splits(data_set, dict.fromkeys(("train", "query", "gallery"), home))
+    return require_splits(data_set, home)
 
 
 SPECS = (

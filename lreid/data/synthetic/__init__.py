@@ -23,10 +23,19 @@ import numpy as np
 
 from lreid.data.records import DataSet, Record
 from lreid.data.schemes import Scheme
-from lreid.data.synthetic.cameras import camera_of, crop, expose, obstruct
-from lreid.data.synthetic.domains import CAMERAS, DOMAINS, IN_FASHION, SEASON, domain_named
 from lreid.data.synthetic.drawing import Dice, Pen
 from lreid.data.synthetic.people import Person, dress_person
+from lreid.data.synthetic.sites import (
+    CAMERAS,
+    DOMAINS,
+    IN_FASHION,
+    SEASON,
+    camera_of,
+    crop,
+    domain_named,
+    expose,
+    obstruct,
+)
 from lreid.errors import ArgumentError, InputError
 
 if TYPE_CHECKING:
