@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import os
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -26,9 +27,6 @@ from lreid.models.embedder import IMAGENET, Embedder
 from lreid.results import Results
 from lreid.retrieval.index import FaissIndex
 from lreid.utils.devices import PRECISIONS
-
-if TYPE_CHECKING:
-    from lreid.evaluation.gallery_features import GalleryFeatures
 
 
 def resolved(cfg: Config) -> Config:
@@ -144,16 +142,20 @@ def index_of(cfg: Config) -> FaissIndex | None:
         return FaissIndex(evaluation.INDEX, evaluation.INDEX_DEPTH, evaluation.INDEX_DEVICE, evaluation.INDEX_FLOAT16)
 
 
-def evaluator_of(cfg: Config, benchmark: Benchmark, dim: int = 0, stored: GalleryFeatures | None = None) -> Evaluator:
+def evaluator_of(cfg: Config, benchmark: Benchmark, dim: int = 0, folder: Path | None = None) -> Evaluator:
     """Build the evaluator that a config describes, for the test sets of a benchmark.
 
     Args:
         dim: length of the features. The index ``EVAL.INDEX`` is tried with features of this length before the run
             starts; 0 skips this test.
-        stored: files for the gallery features after every task, or None to store none.
+        folder: folder in which ``EVAL.CROSS_MODEL`` stores the gallery features after every task.
     """
     evaluation, size = cfg.EVAL, test_image_options(cfg)
-    batch_size = size.pop("batch_size")
+    batch_size, stored = size.pop("batch_size"), None
+    if evaluation.CROSS_MODEL and folder is not None:
+        from lreid.evaluation.gallery_features import GalleryFeatures
+
+        stored = GalleryFeatures(folder)
     with naming_index_keys():
         rules = Rules(evaluation.METRIC, evaluation.AP, evaluation.CAMERA_FILTER, evaluation.OUTFITS)
         tests = load_tests(benchmark.tests, rules, **size)

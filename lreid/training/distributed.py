@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.nn.functional import all_reduce
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from lreid.errors import ArgumentError, InputError
@@ -202,10 +203,10 @@ def _global_norm(norm: _BatchNorm, inputs: Tensor) -> Tensor:
     dims = [0, *range(2, inputs.ndim)]
     shape = [1, -1] + [1] * (inputs.ndim - 2)
     dtype, inputs = inputs.dtype, inputs.to(norm.weight.dtype)  # because sums in half precision are inexact
-    count = _Sum.apply(torch.tensor(inputs.numel() / inputs.shape[1]))
-    mean = _Sum.apply(inputs.sum(dims)) / count  # (channels,)
+    count = all_reduce(torch.tensor(inputs.numel() / inputs.shape[1]))
+    mean = all_reduce(inputs.sum(dims)) / count  # (channels,)
     centred = inputs - mean.view(shape)
-    variance = _Sum.apply(centred.square().sum(dims)) / count  # (channels,)
+    variance = all_reduce(centred.square().sum(dims)) / count  # (channels,)
     with torch.no_grad():
         batches += 1
         running_mean.lerp_(mean, momentum)
@@ -214,19 +215,3 @@ def _global_norm(norm: _BatchNorm, inputs: Tensor) -> Tensor:
     outputs = (centred * scale.view(shape) + norm.bias.view(shape)).to(dtype)
     activate: Any = getattr(norm, "act", nn.Identity())  # timm's BatchNorm layers also apply the activation
     return activate(outputs)
-
-
-class _Sum(torch.autograd.Function):
-    """Sum a value over all processes; the backward pass sums gradients over all processes too."""
-
-    @staticmethod
-    def forward(ctx: Any, value: Tensor) -> Tensor:
-        value = value.clone()
-        dist.all_reduce(value)
-        return value
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        gradient = gradient.clone()
-        dist.all_reduce(gradient)
-        return gradient

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -52,9 +52,6 @@ from lreid.training.updates import NotFinite
 from lreid.utils.devices import arithmetic, computing, has_instructions, keep_freed_memory, pick_device
 from lreid.utils.extras import installed_version
 from lreid.utils.reading import read_text
-
-if TYPE_CHECKING:
-    from lreid.evaluation.gallery_features import GalleryFeatures
 
 logger = logging.getLogger("lreid")
 OF_BATCHES = {  # config keys of sampler arguments, for naming_keys
@@ -156,7 +153,7 @@ def _train(
     # cuDNN's benchmark mode tries several algorithms for every new input shape. Benchmark mode is off if shapes vary,
     # and if runs must be deterministic, because algorithms round differently.
     torch.backends.cudnn.benchmark = not (cfg.TRAIN.DETERMINISTIC or cfg.STREAM.SEGMENT or method.memory.of_stream)
-    evaluator = evaluator_of(cfg, benchmark, method.model.dim, _stored_features(cfg, folder))
+    evaluator = evaluator_of(cfg, benchmark, method.model.dim, folder.path / "galleries")
     results = new_results(cfg, benchmark, protocol, evaluator, before)
     results["exemplars"] = method.exemplars
     results["command"] = command or results["command"]
@@ -201,15 +198,6 @@ def _seed_all(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002  libraries use it
     torch.manual_seed(seed)
-
-
-def _stored_features(cfg: Config, folder: RunFolder) -> GalleryFeatures | None:
-    """Return the files that store gallery features after every task; None unless ``EVAL.CROSS_MODEL`` is set."""
-    if not cfg.EVAL.CROSS_MODEL:
-        return None
-    from lreid.evaluation.gallery_features import GalleryFeatures
-
-    return GalleryFeatures(folder.path / "galleries")
 
 
 def _newest(cfg: Config, folder: RunFolder, resume: bool, before: Path | None) -> tuple[Path, dict[str, Any]] | None:

@@ -14,7 +14,6 @@ import filelock
 
 from lreid.checkpoint import CURRENT, PREVIOUS, save_checkpoint
 from lreid.errors import InputError
-from lreid.results import Results, write
 from lreid.utils.files import lock, make_folder, remove_leftovers, write_text
 
 if TYPE_CHECKING:
@@ -82,9 +81,8 @@ class RunFolder(AbstractContextManager["RunFolder"]):
             keys: config values by key, which are sent to the loggers.
         """
         self.config = config
-        if not self.writes:
+        if not self.may_write():
             return
-        self.require_in_place()
         write_text(self.path / "config.yaml", config)
         with self._folder_errors():
             self.handler = logging.FileHandler(self.path / "log.txt", encoding="utf-8", errors="backslashreplace")
@@ -106,8 +104,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         if not self.writes:
             return
         with suppress(OSError, InputError):  # raised if the folder has other files, or is another folder
-            self.require_in_place()
-            if not (self.path / "config.yaml").exists():
+            if self.may_write() and not (self.path / "config.yaml").exists():
                 (self.path / ".lock").unlink()
                 self.checkpoints.rmdir()
                 self.path.rmdir()
@@ -117,15 +114,17 @@ class RunFolder(AbstractContextManager["RunFolder"]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def require_in_place(self) -> None:
-        """Check, before files are saved, that the path still leads to the locked folder.
+    def may_write(self) -> bool:
+        """Whether this process writes files; call this before every file, because users may move the folder.
 
         Raises:
-            InputError: the folder was renamed, deleted or replaced.
+            InputError: the folder was renamed, deleted or replaced, so its path may lead to another run.
         """
+        if not self.writes:
+            return False
         with suppress(OSError):
-            if not self.writes or os.path.samestat(os.stat(self.path / ".lock"), self.locked):
-                return
+            if os.path.samestat(os.stat(self.path / ".lock"), self.locked):
+                return True
         raise InputError(
             f"{self.path}: was renamed, deleted or replaced during the run, so no more is saved; "
             "move it back, then continue with --resume"
@@ -144,8 +143,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         Raises:
             InputError: the file cannot be written; earlier checkpoints are kept.
         """
-        if self.writes:
-            self.require_in_place()
+        if self.may_write():
             save_checkpoint(self.checkpoints / CURRENT, state, previous=self.checkpoints / PREVIOUS)
 
     def save_task(self, index: int, state: dict[str, Any]) -> None:
@@ -154,8 +152,7 @@ class RunFolder(AbstractContextManager["RunFolder"]):
         Raises:
             InputError: the file cannot be written; earlier checkpoints are kept.
         """
-        if self.writes:
-            self.require_in_place()
+        if self.may_write():
             save_checkpoint(self.checkpoints / f"task-{index + 1:02d}.pt", state)
             for name in (CURRENT, PREVIOUS):
                 try:
@@ -166,16 +163,9 @@ class RunFolder(AbstractContextManager["RunFolder"]):
     def list_images(self, paths: Sequence[str]) -> Path:
         """Write the paths of images whose loss is not finite to a file, and return the path of this file."""
         path = self.path / "not_finite.txt"
-        if self.writes:
-            self.require_in_place()
+        if self.may_write():
             write_text(path, "\n".join(paths) + "\n")
         return path
-
-    def write_results(self, results: Results) -> None:
-        """Write results.json."""
-        if self.writes:
-            self.require_in_place()
-            write(self.path / "results.json", results)
 
     def log(self, values: Mapping[str, float], step: int, axis: str) -> None:
         """Send values to the loggers (:meth:`lreid.training.loggers.Logger.scalars`)."""

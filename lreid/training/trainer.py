@@ -22,6 +22,7 @@ from lreid.evaluation.observer import Observer
 from lreid.methods import Method
 from lreid.models.embedder import Embedder
 from lreid.results import Results, add_initial, add_task
+from lreid.results import write as write_results
 from lreid.training import distributed
 from lreid.training.batches import Batching
 from lreid.training.progress import Clock, LossHistory, Progress
@@ -209,7 +210,7 @@ class Trainer:
 
     def _evaluate(self, model: Embedder, task: int | None = None) -> list[TestFigures]:
         started = time.perf_counter()
-        self.folder.require_in_place()  # gallery features are stored in it
+        self.folder.may_write()  # the evaluator stores gallery features in it
         figures = self.evaluator.evaluate(model, once=distributed.in_first_process, task=task)
         self.results["seconds"]["evaluate"] += time.perf_counter() - started
         return figures
@@ -317,9 +318,9 @@ class Trainer:
 
     def _report(self) -> None:
         """Write the results so far, and let observers and loggers report them; only one process does this."""
-        if not self.folder.writes:
+        if not self.folder.may_write():
             return
-        self.folder.write_results(self.results)
+        write_results(self.folder.path / "results.json", self.results)
         for observer in self.observers.values():
             observer.after_save(self.folder.path, self.results)
         summary = {f"summary/{name}": value for name, value in self.results["summary"].items() if value is not None}
