@@ -255,10 +255,6 @@ class Method:
     def end_step(self, batch: Batch) -> None:
         """Clean up after a batch; the trainer calls this method after the last update with the batch."""
 
-    def finishing_images(self, task: Task) -> int:
-        """Number of images that :meth:`finish_task` passes through the network; lreid uses it to estimate times."""
-        return 0
-
     def finish_task(self, task: Task) -> None:
         """Change the model between the last update of a task and its evaluation; for example, average weights."""
 

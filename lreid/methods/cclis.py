@@ -91,7 +91,8 @@ class CCLIS(Co2L):
         ] = False,
         **options: Any,
     ) -> None:
-        super().__init__(model, temperature=temperature, **CCLIS.defaults | options)
+        options = CCLIS.defaults | options
+        super().__init__(model, temperature=temperature, **options)
         self.prototype_rate, self.passes, self.weighted = prototype_rate, passes, weighted
         self.weigh_current, self.score_leak = weigh_current, score_leak
         width = self.network.head.width

@@ -18,8 +18,26 @@ from lreid.models.projection import Projected, ProjectedEmbedder
 from lreid.utils.rules import Rule
 
 
-class _ContrastiveReplay(Method):
-    """The part of :class:`Co2L` without distillation: the contrastive loss on views, the head and the exemplars."""
+class Co2L(Method):
+    """Contrastive continual learning (Cha et al., ICCV 2021), with 500 exemplars in total.
+
+    The network and a projection head process two augmented views of every image. In the asymmetric supervised
+    contrastive loss, only images of the task are anchors; exemplars are negatives. From the second task on, the
+    previous network *and its projection head* process the same views. One of the following distillations (Table 6 of
+    Co²L) keeps the new outputs close to the previous outputs:
+
+    * ``ird``: the distilled distribution is a softmax over the cosines between a projection and all other projections
+      of the batch (the paper's choice);
+    * ``seed``: the same distillation with the encoder's features instead of projections;
+    * ``embedding``, ``projection``: the squared distance between old and new features or projections;
+    * ``none``: no distillation.
+
+    The memory stores random images of every identity; the numbers of images per identity differ by at most one. The
+    loss is scaled and averaged as in Co²L's official code, see :mod:`lreid.losses.supcon`. Co²L's official code keeps
+    the previous model in training mode, where BatchNorm uses the statistics of the batch and its running statistics
+    drift. In lreid, the previous model is in evaluation mode. Each task begins with a new optimiser. Retrieval and the
+    linear probe compare features, not projections, as in Co²L's paper.
+    """
 
     keeps: ClassVar = {**Method.keeps, "head": "network"}
     saves: ClassVar = ["network.head", "task_classes"]
@@ -28,6 +46,7 @@ class _ContrastiveReplay(Method):
     defaults: ClassVar = {"exemplars": 500, "selection": "random", "fill_memory": True, "least_images": 1}
     network: ProjectedEmbedder
     memory: ExemplarMemory
+    distillations: ClassVar[tuple[str, ...]] = ("ird", "seed", "embedding", "projection", "none")
 
     def __init__(
         self,
@@ -49,54 +68,6 @@ class _ContrastiveReplay(Method):
                 "share a large mean, so that all projections would be similar without the BatchNorm"
             ),
         ] = False,
-        **options: Any,
-    ) -> None:
-        super().__init__(model, **_ContrastiveReplay.defaults | options)
-        if not replay:
-            self.exemplar_share = None
-        self.temperature, self.asymmetric, self.reid_head = temperature, asymmetric, reid_head
-        self.network = ProjectedEmbedder(model, projection, neck=reid_head)
-        self.task_classes: tuple[int, ...] = ()
-
-    def begin_task(self, task: Task) -> None:
-        """Record the classes of the task, because only images of these classes are anchors."""
-        self.task_classes = tuple(task.classes)
-
-    def contrast(self, projections: Tensor, batch: Batch) -> dict[str, Tensor]:
-        """From unit vectors (B, 128), compute the contrastive loss term."""
-        views = projections.unflatten(0, (batch.views, -1)).transpose(0, 1)  # (n, V, 128)
-        labels = batch.labels[: len(views)]  # (n,)
-        anchors = self.task_classes if self.asymmetric else labels
-        return {"supcon": asymmetric_supcon_loss(views, labels, anchors, temperature=self.temperature)}
-
-
-class Co2L(_ContrastiveReplay):
-    """Contrastive continual learning (Cha et al., ICCV 2021), with 500 exemplars in total.
-
-    The network and a projection head process two augmented views of every image. In the asymmetric supervised
-    contrastive loss, only images of the task are anchors; exemplars are negatives. From the second task on, the
-    previous network *and its projection head* process the same views. One of the following distillations (Table 6 of
-    Co²L) keeps the new outputs close to the previous outputs:
-
-    * ``ird``: the distilled distribution is a softmax over the cosines between a projection and all other projections
-      of the batch (the paper's choice);
-    * ``seed``: the same distillation with the encoder's features instead of projections;
-    * ``embedding``, ``projection``: the squared distance between old and new features or projections;
-    * ``none``: no distillation.
-
-    The memory stores random images of every identity; the numbers of images per identity differ by at most one. The
-    loss is scaled and averaged as in Co²L's official code, see :mod:`lreid.losses.supcon`. Co²L's official code keeps
-    the previous model in training mode, where BatchNorm uses the statistics of the batch and its running statistics
-    drift. In lreid, the previous model is in evaluation mode. Each task begins with a new optimiser. Retrieval and the
-    linear probe compare features, not projections, as in Co²L's paper.
-    """
-
-    distillations: ClassVar[tuple[str, ...]] = ("ird", "seed", "embedding", "projection", "none")
-
-    def __init__(
-        self,
-        model: Embedder,
-        *,
         distillation: Annotated[
             str, Rule("what is distilled: ird, seed, embedding, projection or none (Co²L, Table 6)")
         ] = "ird",
@@ -114,13 +85,29 @@ class Co2L(_ContrastiveReplay):
         ] = False,
         **options: Any,
     ) -> None:
-        super().__init__(model, **options)
+        super().__init__(model, **Co2L.defaults | options)
+        if not replay:
+            self.exemplar_share = None
+        self.temperature, self.asymmetric, self.reid_head = temperature, asymmetric, reid_head
+        self.network = ProjectedEmbedder(model, projection, neck=reid_head)
+        self.task_classes: tuple[int, ...] = ()
         names = ", ".join(self.distillations)
         require(distillation in self.distillations, "distillation", distillation, f"one of {names}")
         self.distillation = distillation
         self.relation_options = {"temperature": distillation_temperature, "teacher_temperature": teacher_temperature}
         self.weights = {"distill": distillation_weight}
         self.keeps_teacher, self.teacher_in_training = distillation != "none", teacher_in_training
+
+    def begin_task(self, task: Task) -> None:
+        """Record the classes of the task, because only images of these classes are anchors."""
+        self.task_classes = tuple(task.classes)
+
+    def contrast(self, projections: Tensor, batch: Batch) -> dict[str, Tensor]:
+        """From unit vectors (B, 128), compute the contrastive loss term."""
+        views = projections.unflatten(0, (batch.views, -1)).transpose(0, 1)  # (n, V, 128)
+        labels = batch.labels[: len(views)]  # (n,)
+        anchors = self.task_classes if self.asymmetric else labels
+        return {"supcon": asymmetric_supcon_loss(views, labels, anchors, temperature=self.temperature)}
 
     def loss(self, batch: Batch) -> dict[str, Tensor]:
         """Compute the contrastive loss on all views and, from the second task on, the distillation."""

@@ -8,7 +8,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lreid.data.loaders import Batch
-from lreid.errors import require
 from lreid.losses.contrast import contrast_scores, nt_xent_loss
 from lreid.memory.stream import POLICIES, StreamMemory
 from lreid.methods.base import Method
@@ -72,10 +71,8 @@ class ContrastScoring(Method):
         temperature: Annotated[
             float, Rule("temperature of the SimCLR loss; 0.5 in the paper, but 0.07 for subsets of ImageNet", above=0)
         ] = 0.5,
-        exemplars: Annotated[int, Rule("must be 0, because the buffer replaces the memory of exemplars")] = 0,
     ) -> None:
         super().__init__(model)
-        require(exemplars == 0, "exemplars", exemplars, "0: Contrast Scoring keeps a buffer, whose size is an option")
         self.policy, self.lazy_interval, self.temperature = policy, lazy_interval, temperature
         self.network = ProjectedEmbedder(model)
         self.seed = torch.initial_seed()  # seed of the run

@@ -103,11 +103,6 @@ class StyleRehearser:
         kernels = None if self.kernels is None else self.kernels.state_dict()
         return {"kernels": kernels, "generator": self.generator.get_state()}
 
-    def require_network(self, needed: bool) -> None:
-        """Raise KeyError if the style network is needed but missing."""
-        if needed and self.kernels is None:
-            raise KeyError("rehearser")
-
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state that :meth:`state_dict` returned."""
         self.kernels = None
@@ -184,8 +179,3 @@ class DASK(FusedFineTuning):
         super().end_task(task)
         if self.rehearsal_weight:
             self.rehearser.learn(task)
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that :meth:`state_dict` returned."""
-        super().load_state_dict(state)
-        self.rehearser.require_network(self.rehearsal_weight > 0 and self.teacher is not None)

@@ -123,9 +123,3 @@ class DKP(FusedFineTuning):
         network.model.precision = None
         for start in range(0, len(paths), EXTRACTED):
             yield network.distributions(self.model.ready(paths[start : start + EXTRACTED]))
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that :meth:`state_dict` returned."""
-        super().load_state_dict(state)
-        if self.prototypes is None and self.teacher is not None and self.weights["transfer"]:
-            raise KeyError("prototypes")

@@ -87,8 +87,3 @@ class DKPpp(DKP):
         super().end_task(task)
         if self.rehearsal:
             self.rehearser.learn(task)
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore a state that :meth:`state_dict` returned."""
-        super().load_state_dict(state)
-        self.rehearser.require_network(self.rehearsal and self.teacher is not None)

@@ -16,7 +16,7 @@ from lreid.errors import ArgumentError
 from lreid.memory.exemplars import ImagePaths
 from lreid.memory.stream import StreamMemory
 from lreid.methods.base import Method
-from lreid.models.classifier import GrowingClassifier
+from lreid.models.classifier import CosineClassifier, GrowingClassifier
 from lreid.models.embedder import Embedder
 from lreid.models.parts import bn_neck, evaluating
 from lreid.utils.rules import Rule
@@ -52,6 +52,7 @@ class ER(Method):
     saves: ClassVar = ["classifier", "head_neck", "generator", "task_classes", "shared_classes", "offered"]
     batches = "identities"
     pixels = True
+    cosine: ClassVar[bool] = False  # whether logits are scaled cosines
     memory: StreamMemory
 
     def __init__(
@@ -95,6 +96,8 @@ class ER(Method):
 
     def new_classifier(self) -> GrowingClassifier:
         """Create a classifier without rows; rows that are added later are initialised as in ``torch.nn.Linear``."""
+        if self.cosine:
+            return CosineClassifier(self.model.dim)
         return GrowingClassifier(self.model.dim, std=(3 * self.model.dim) ** -0.5)
 
     def begin_task(self, task: Task) -> None:

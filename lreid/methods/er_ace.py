@@ -8,7 +8,6 @@ from torch import Tensor
 from lreid.data.loaders import Batch
 from lreid.losses.er_ace import asymmetric_cross_entropy
 from lreid.methods.er import ER
-from lreid.models.classifier import CosineClassifier, GrowingClassifier
 from lreid.models.embedder import Embedder
 from lreid.utils.rules import Rule
 
@@ -22,6 +21,7 @@ class ERACE(ER):
     """
 
     saves: ClassVar = ["highest"]
+    cosine = True
 
     def __init__(
         self,
@@ -39,10 +39,6 @@ class ERACE(ER):
         super().__init__(model, **er)
         self.official_denominator = official_denominator
         self.highest = -1  # highest class seen so far
-
-    def new_classifier(self) -> GrowingClassifier:
-        """Create a classifier whose logits are scaled cosines."""
-        return CosineClassifier(self.model.dim)
 
     def incoming_loss(self, batch: Batch) -> Tensor:
         """Compute the cross-entropy over the identities in the batch."""

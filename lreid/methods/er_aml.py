@@ -8,7 +8,6 @@ from torch import Tensor
 from lreid.data.loaders import Batch
 from lreid.losses.er_aml import er_aml_loss, er_aml_triplet_loss, sample_pairs
 from lreid.methods.er import ER
-from lreid.models.classifier import CosineClassifier, GrowingClassifier
 from lreid.models.embedder import Embedder
 from lreid.utils.rules import Rule
 
@@ -25,6 +24,8 @@ class ERAML(ER):
 
     Positives and negatives from the memory are augmented and pass through the network together with the batch.
     """
+
+    cosine = True
 
     def __init__(
         self,
@@ -54,10 +55,6 @@ class ERAML(ER):
         self.metric_loss, self.negatives = metric_loss, negatives
         self.temperature, self.margin = temperature, margin
         self.weights["incoming"] = incoming_weight
-
-    def new_classifier(self) -> GrowingClassifier:
-        """Create a classifier whose logits are scaled cosines."""
-        return CosineClassifier(self.model.dim)
 
     def incoming_loss(self, batch: Batch) -> Tensor:
         """Compute the metric loss of incoming images; positives and negatives come from the batch and the memory."""

@@ -122,10 +122,6 @@ class Retrace(TaskHeadFineTuning):
         line = "%s: alpha %.2f (mAP on this task's training images, not a test: %.1f before, %.1f after)"
         logger.info(line, task.name, self.share, 100 * before, 100 * after)
 
-    def finishing_images(self, task: Task) -> int:
-        """Count forward passes of the measured images: one per tried value of alpha, and one for the mean feature."""
-        return (BISECTIONS + 3) * len(_sample(task)[0])
-
     def end_task(self, task: Task) -> None:
         """Discard the head of the task and the previous network."""
         super().end_task(task)

@@ -39,10 +39,6 @@ class SimpleCIL(Start):
             self.model.neck = neck
         self.learn(features, torch.tensor([record.pid for record in task.records]))
 
-    def finishing_images(self, task: Task) -> int:
-        """Return the number of images of the task, because each passes through the network once."""
-        return len(task.records)
-
     def learn(self, features: Tensor, labels: Tensor) -> None:
         """Update the class means with the images of a task; a class may already have images of earlier tasks.
 

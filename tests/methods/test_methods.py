@@ -56,7 +56,7 @@ BEYOND: dict[str, dict[str, object]] = {
     "bot_ft": {"exemplars": -1, "store": "disk", "exemplar_mib": -1.0, "least_images": 0, "exemplar_share": 1.0},
     "cclis": {"selection": "herding", "distillation": "relations", "passes": 0, "prototype_rate": -1.0},
     "co2l": {"distillation": "relations", "temperature": 0.0, "teacher_temperature": -1.0},
-    "contrast_scoring": {"buffer": -1, "lazy_interval": 0, "temperature": 0.0, "policy": "lifo", "exemplars": 5},
+    "contrast_scoring": {"buffer": -1, "lazy_interval": 0, "temperature": 0.0, "policy": "lifo"},
     "dask": {"style_steps": -1, "style_batch": 1},
     "dkp_pp": {"style_steps": -1, "style_batch": 1},
     "dmml_ird": {"temperature": 0.0, "teacher_temperature": -1.0},
