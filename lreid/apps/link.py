@@ -30,8 +30,8 @@ from lreid.apps.console import DEVICE, option
 from lreid.errors import InputError, counted, naming_keys
 
 if TYPE_CHECKING:
-    from lreid.link.assign import Options
-    from lreid.link.record import Record
+    from lreid.link.assign import LinkOptions
+    from lreid.link.record import LinkRecord
 
 OLD = "delete tracklets that ended more than N days ago"
 
@@ -101,7 +101,7 @@ def run(args: argparse.Namespace) -> None:
     if action == "add":
         clips, travel = read_cameras(args.cameras)
         choice = Choice(args.every, args.most, classes=args.classes)
-        record = commands.add(
+        record = commands.add_recordings(
             *(folder, clips, travel),
             checkpoint=args.checkpoint,
             options=_options(args, args.delay if args.online else None),
@@ -112,7 +112,7 @@ def run(args: argparse.Namespace) -> None:
     elif action == "relink":
         record = commands.relink(folder, _options(args, None))
     elif action == "remove":
-        count = commands.remove(folder, escaped(args.identity), keep_days=args.keep_days)
+        count = commands.remove_tracklets(folder, escaped(args.identity), keep_days=args.keep_days)
         print(f"{folder}: {counted(count, 'tracklet')} removed")
         return
     elif action == "undo":
@@ -138,9 +138,8 @@ def _check(args: argparse.Namespace) -> None:
         require_path(args.folder / "people.gallery", "pass --checkpoint, such as zoo:people")
 
 
-def _options(args: argparse.Namespace, delay: float | None) -> "Options":
-    from lreid.link.assign import Options
-    from lreid.link.offline import Rule
+def _options(args: argparse.Namespace, delay: float | None) -> "LinkOptions":
+    from lreid.link.assign import LinkOptions
 
     if args.threshold is not None and not -1 <= args.threshold <= 1:
         raise InputError(f"--threshold is {args.threshold:g}; it must be a cosine similarity from -1 to 1")
@@ -148,12 +147,12 @@ def _options(args: argparse.Namespace, delay: float | None) -> "Options":
         raise InputError(f"--false-accept-rate is {args.false_accept_rate:g}; must be at least 0 and below 1")
     if delay is not None and not delay >= 0:
         raise InputError(f"--delay is {delay:g}; give seconds, 0 or more")
-    return Options(Rule(args.threshold, args.false_accept_rate), not args.raw, delay)
+    return LinkOptions(args.threshold, args.false_accept_rate, not args.raw, delay)
 
 
-def _correct(args: argparse.Namespace) -> "Record":
+def _correct(args: argparse.Namespace) -> "LinkRecord":
     from lreid.link import commands
-    from lreid.link.record import Record
+    from lreid.link.record import LinkRecord
     from lreid.utils.reading import escaped
 
     if args.action == "split":
@@ -162,5 +161,5 @@ def _correct(args: argparse.Namespace) -> "Record":
     if args.action == "name":
         return commands.rename(args.folder, *escaped([args.identity, args.name]))
     words = escaped(args.identities)
-    change = {"merge": Record.merge, "apart": Record.apart}[args.action]
+    change = {"merge": LinkRecord.merge, "apart": LinkRecord.apart}[args.action]
     return commands.correct(args.folder, " ".join([args.action, *words]), lambda record: change(record, *words))

@@ -6,7 +6,7 @@ import io
 import logging
 import math
 import shutil
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from PIL import Image
 from lreid.data.custom import LIST, cameras_of, splits_of
 from lreid.data.listing import Listed, describe_folder
 from lreid.data.tracker_boxes import LARGEST, TRUTH, Box, read_tracks
-from lreid.data.videos import FASTEST, SLOWEST, Tracked, open_video
+from lreid.data.videos import FASTEST, SLOWEST, Tracked, open_video, shown
 from lreid.errors import InputError, counted
 from lreid.utils.files import folder_at_once, list_folder, write_file, write_text
 from lreid.utils.reading import escaped, read_text
@@ -180,94 +180,110 @@ def _cut(sequence: Tracked, choice: Choice, folder: Path) -> Iterator[tuple[str,
     """Write a video's images one by one; yield each image's relative path, identity, camera and time in seconds."""
     boxes = read_tracks(sequence.tracks, choice.classes)
     rate, frames = open_video(sequence)
-    best = BestCrops(stretches_of(boxes, choice, rate))
-    waiting = iter(boxes)
-    box = next(waiting, None)
-    number = cut = 0
+    best = BestCrops(boxes, choice, rate)
 
-    def write(track: int) -> tuple[str, str, str, int]:
-        held = best.take(track)
-        path = Path("images", sequence.name, str(track), f"{held.frame:06d}.jpg")
-        write_file(folder / path, lambda file: Image.fromarray(held.pixels).save(file, "JPEG", quality=95))
-        return path.as_posix(), str(track), sequence.name, int((held.frame - 1) / rate)
+    def quality(pixels: np.ndarray, box: Box, others: Sequence[Box]) -> float | None:
+        sharp = sharpness(pixels) if box.height >= choice.height else -math.inf
+        return sharp if sharp >= choice.sharpness else None
 
-    for number, frame in enumerate(frames, start=1):
-        while box is not None and box.frame == number:
-            pixels = crop(frame, box)
-            if best.is_complete(box):
-                yield write(box.track)
-            cut += pixels is None
-            if pixels is not None and box.height >= choice.height:
-                sharp = sharpness(pixels)
-                if sharp >= choice.sharpness:
-                    best.offer(box, sharp, pixels)
-            box = next(waiting, None)
-        if box is None:
-            break
-    if number == 0:
+    for track, each in best.cut(frames, quality):
+        path = Path("images", sequence.name, str(track), f"{each.frame:06d}.jpg")
+        each.write(folder / path)
+        yield path.as_posix(), str(track), sequence.name, int((each.frame - 1) / rate)
+    if best.frames_read == 0:
         raise InputError(f"{sequence.frames}: no frame can be read; convert the video, for instance with ffmpeg")
-    if box is not None:
-        beyond = sum(each.frame > number for each in boxes)
-        fault = f"{beyond} of {counted(len(boxes), 'box')} come after the video's end, frame {number}"
-        if beyond == len(boxes):
-            raise InputError(f"{sequence.tracks}:{box.line}: {fault}; pass the tracks of {sequence.frames}")
-        logger.warning("%s: %s", sequence.tracks, fault)
-    if cut:
-        logger.info("%s: %d boxes left out, because less than half of each is in the frame", sequence.tracks, cut)
-    for track in sorted(best.held):
-        yield write(track)
+    best.require_boxes_in_video(sequence)
+    if best.outside:
+        message = "%s: %d boxes left out, because less than half of each is in the frame"
+        logger.info(message, sequence.tracks, best.outside)
 
 
-class HeldCrop(NamedTuple):
-    """The best crop so far in the current interval of a track, with the interval, its quality and its frame number."""
+class Crop(NamedTuple):
+    """The best crop of a time interval of a track, with the interval, its quality and its frame number."""
 
-    stretch: int
+    interval: int
     quality: float
     frame: int
     pixels: np.ndarray
 
+    def write(self, path: Path) -> None:
+        """Write the crop as a JPEG file."""
+        write_file(path, lambda file: Image.fromarray(self.pixels).save(file, "JPEG", quality=95))
+
 
 class BestCrops:
-    """Keep the best crop in the current interval of each track, so that memory holds only one crop per track.
+    """Cut the best crop of each time interval of each track out of a video.
+
+    Tracks are divided into intervals of equal length, ``choice.every`` seconds or more, at most ``choice.most`` per
+    track. Memory holds one crop per current track.
 
     Args:
-        stretch_of: function that returns the interval of a box, see :func:`stretches_of`.
+        boxes: boxes of the tracks, sorted by frame.
+        rate: frames per second.
+
+    Attributes:
+        frames_read: number of frames that :meth:`cut` has read.
+        outside: number of boxes that :meth:`cut` left out, because less than half of each is in the frame.
     """
 
-    def __init__(self, stretch_of: Callable[[Box], int]) -> None:
-        self.stretch_of = stretch_of
-        self.held: dict[int, HeldCrop] = {}  # by track
+    def __init__(self, boxes: Sequence[Box], choice: Choice, rate: float) -> None:
+        self.boxes = boxes
+        self.by_frame: dict[int, list[Box]] = defaultdict(list)
+        self.by_track: dict[int, list[Box]] = defaultdict(list)
+        for box in boxes:
+            self.by_frame[box.frame].append(box)
+            self.by_track[box.track].append(box)
+        self.shortest = max(round(min(choice.every * rate, LARGEST)), 1)  # frames per interval
+        self.most = choice.most
+        self.frames_read = self.outside = 0
 
-    def is_complete(self, box: Box) -> bool:
-        """Whether the stored crop of the box's track is final, because the box belongs to a later interval."""
-        return box.track in self.held and self.held[box.track].stretch != self.stretch_of(box)
+    def cut(
+        self, frames: Iterator[np.ndarray], quality: Callable[[np.ndarray, Box, Sequence[Box]], float | None]
+    ) -> Iterator[tuple[int, Crop]]:
+        """Yield track and crop when no later box can be better, and stop after the last frame with a box.
 
-    def offer(self, box: Box, quality: float, pixels: np.ndarray) -> None:
-        """Store a crop if it is better than the crop that is stored for its track."""
-        if box.track not in self.held or quality > self.held[box.track].quality:
-            self.held[box.track] = HeldCrop(self.stretch_of(box), quality, box.frame, pixels)
+        Args:
+            frames: frames (H, W, 3) uint8.
+            quality: function that returns the quality of a crop, from its pixels, its box and all boxes of the frame,
+                or None to leave the crop out.
+        """
+        held: dict[int, Crop] = {}  # by track
+        end = max(self.by_frame, default=0)
+        for number, frame in enumerate(frames, start=1):
+            self.frames_read = number
+            boxes = self.by_frame.get(number, [])
+            for box in boxes:
+                interval, last = self._interval(box), self.by_track[box.track][-1]
+                if box.track in held and held[box.track].interval != interval:
+                    yield box.track, held.pop(box.track)
+                pixels = crop(frame, box)
+                if pixels is None:
+                    self.outside += 1
+                else:
+                    score = quality(pixels, box, boxes)
+                    if score is not None and (box.track not in held or score > held[box.track].quality):
+                        held[box.track] = Crop(interval, score, number, pixels)
+                if box is last and box.track in held:
+                    yield box.track, held.pop(box.track)
+            if number >= end:
+                break
+        yield from sorted(held.items())  # the video ends before these tracks
 
-    def take(self, track: int) -> HeldCrop:
-        """Remove and return the stored crop of a track."""
-        return self.held.pop(track)
+    def require_boxes_in_video(self, sequence: Tracked) -> None:
+        """Warn about boxes after the last frame of a video; refuse tracks that have only such boxes."""
+        count, source = sum(box.frame > self.frames_read for box in self.boxes), shown(sequence.frames)
+        fault = (
+            f"{count} of {counted(len(self.boxes), 'box')} come after frame {self.frames_read}, the last of {source}"
+        )
+        if count == len(self.boxes):
+            raise InputError(f"{sequence.tracks}:{self.boxes[0].line}: {fault}; pass the tracks of this video")
+        if count:
+            logger.warning("%s: %s, and are left out", sequence.tracks, fault)
 
-
-def stretches_of(boxes: Sequence[Box], choice: Choice, rate: float) -> Callable[[Box], int]:
-    """Cut tracks into time intervals of equal length, at most ``choice.most`` per track.
-
-    Returns:
-        A function that returns the number (from 0) of the interval of a box in its track.
-    """
-    first: dict[int, int] = {}
-    last: dict[int, int] = {}
-    for box in boxes:  # sorted by frame
-        first.setdefault(box.track, box.frame)
-        last[box.track] = box.frame
-    length = {
-        track: max(round(min(choice.every * rate, LARGEST)), 1, math.ceil((last[track] - start + 1) / choice.most))
-        for track, start in first.items()
-    }
-    return lambda box: (box.frame - first[box.track]) // length[box.track]
+    def _interval(self, box: Box) -> int:
+        """Return the number (from 0) of a box's interval in its track."""
+        first, last = self.by_track[box.track][0].frame, self.by_track[box.track][-1].frame
+        return (box.frame - first) // max(self.shortest, math.ceil((last - first + 1) / self.most))
 
 
 def crop(frame: np.ndarray, box: Box) -> np.ndarray | None:

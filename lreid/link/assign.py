@@ -2,67 +2,68 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from lreid.errors import InputError, counted
 from lreid.gallery.named_gallery import NamedGallery
-from lreid.link.constraints import least_times
+from lreid.link.constraints import learn_travel, least_times
 from lreid.link.folder import CROPS, enrolled_images
-from lreid.link.offline import Rule, impostors, link
+from lreid.link.offline import impostors, link
 from lreid.link.online import OnlineLinker
-from lreid.link.record import Json, Record
+from lreid.link.record import Json, LinkRecord
 from lreid.link.tracklets import Tracklets, robust_mean
 from lreid.utils.identities import UNKNOWN
 
 
 @dataclass(frozen=True)
-class Options:
+class LinkOptions:
     """Settings of linking.
 
     Attributes:
-        rule: rule that decides which tracklets are linked.
+        threshold: minimum mean cosine similarity of linked tracklets; None to calibrate it on impostor pairs.
+        false_accept_rate: share of impostor pairs that may reach a calibrated threshold, in [0, 1).
         standardise: whether to standardise features: per recording or, if ``delay`` is given, per camera over all
             recordings so far.
         delay: None to link all tracklets at once. With a number, lreid links online; the number is the maximum time in
             seconds from the end of a tracklet to the decision about its identity.
     """
 
-    rule: Rule = Rule()  # noqa: RUF009 (frozen)
+    threshold: float | None = None
+    false_accept_rate: float = 0.002
     standardise: bool = True
     delay: float | None = None
 
 
 def require_threshold(
-    record: Record, new: Sequence[Json], old: Sequence[Json], named: NamedGallery | None, options: Options
+    record: LinkRecord, new: Sequence[Json], old: Sequence[Json], named: NamedGallery | None, options: LinkOptions
 ) -> None:
     """Check that there is a threshold, or that new tracklets can calibrate one, before features are extracted.
 
     Raises:
         InputError: there is no threshold, and none can be calibrated.
     """
-    if options.rule.threshold is not None:
+    if options.threshold is not None:
         return
     if options.delay is None:
         place, least = _travel(record)
-
-        def passages(rows: Sequence[Json]) -> Tracklets:
-            cameras, starts, ends = ([row[name] for row in rows] for name in ("camera", "start", "end"))
-            numbers = np.array([place[camera] for camera in cameras], dtype=np.int64)
-            return Tracklets(numbers, np.array(starts), np.array(ends), np.zeros((len(rows), 0), np.float32))
-
+        unknown = np.zeros((len(old) + len(new), 0), np.float32)  # times are enough to find impostors
+        earlier, fresh = _tracklets(old, place, unknown[: len(old)]), _tracklets(new, place, unknown[len(old) :])
         identities = np.array([row["identity"] for row in old])
-        impostors(passages(new), options.rule.travel(passages(old), identities, least))
+        impostors(fresh, learn_travel(earlier, identities, least))
     elif record.content["threshold"] is None:
         raise InputError("--online has no data to calibrate on yet; link one day without it first, or pass --threshold")
-    elif named and record.content["model"] not in (None, named.gallery.about.model):
+    elif named and record.content["model"] != named.gallery.about.model:
         raise InputError(
             "--online has no threshold for the gallery's new model yet; link one day without it first, or pass "
             "--threshold"
         )
 
 
-def assign(record: Record, named: NamedGallery, new: Sequence[Json], old: Sequence[Json], options: Options) -> None:
+def assign(
+    record: LinkRecord, named: NamedGallery, new: Sequence[Json], old: Sequence[Json], options: LinkOptions
+) -> None:
     """Assign identities to new tracklets, and record how similar each tracklet is to the others of its identity."""
     numbers = {record.name_of(each["identity"]): each["identity"] for each in old}
     numbers |= {name: int(number) for number, name in record.content["names"].items()}
@@ -72,23 +73,36 @@ def assign(record: Record, named: NamedGallery, new: Sequence[Json], old: Sequen
             numbers[name] = record.new_identity()
             record.content["names"][str(numbers[name])] = name
     place, least = _travel(record)
-    rows = [*old, *new]
-    features, of_enrolled = _features(record, named, rows, [path for path, _ in enrolled], options, len(old))
-    cameras = np.array([place[row["camera"]] for row in rows] + [len(place)] * len(enrolled))
-    times = np.array([[row["start"], row["end"]] for row in rows] + [[-np.inf] * 2] * len(enrolled)).reshape(-1, 2)
-    everything = Tracklets(cameras, times[:, 0], times[:, 1], np.concatenate([features, of_enrolled]))
-    known_rows = np.r_[0 : len(old), len(rows) : len(everything)]
-    earlier, fresh = everything[known_rows], everything[np.arange(len(old), len(rows))]
+    features, of_enrolled = _features(record, named, [*old, *new], [path for path, _ in enrolled], options, len(old))
+    never = np.full(len(enrolled), -np.inf)  # the camera of enrolled images sees nobody, so times rule nothing out
+    images = Tracklets(np.full(len(enrolled), len(place)), never, never, of_enrolled)
+    earlier = _tracklets(old, place, features[: len(old)]).followed_by(images)
+    fresh = _tracklets(new, place, features[len(old) :])
     numbered = [row["identity"] for row in old] + [numbers[name] for _, name in enrolled]
     order = sorted(set(numbered))
     identities = np.searchsorted(order, numbered).astype(np.int64)
-    labels = _labels(record, fresh, earlier, identities, least, new, order, options)
+    if options.delay is None:
+        corrections = _corrections(record, new, order)
+        labels, threshold = link(
+            fresh, least, options.threshold, options.false_accept_rate, earlier, identities, **corrections
+        )
+    else:
+        threshold = record.content["threshold"] if options.threshold is None else options.threshold
+        linker = OnlineLinker(learn_travel(earlier, identities, least), threshold, earlier, identities, len(fresh))
+        labels = linker.add_in_steps(fresh, options.delay)
+    record.content["threshold"] = threshold
     record.content["model"] = named.gallery.about.model
-    sums = np.zeros((max([len(order), *(labels + 1).tolist()]), everything.features.shape[1]))
-    np.add.at(sums, np.concatenate([identities, labels]), np.concatenate([earlier.features, fresh.features]))
-    sizes = np.bincount(np.concatenate([identities, labels]), minlength=len(sums))
+    _write(record, new, order, np.concatenate([identities, labels]), earlier.followed_by(fresh).features)
+
+
+def _write(
+    record: LinkRecord, new: Sequence[Json], order: Sequence[int], labels: np.ndarray, features: np.ndarray
+) -> None:
+    """Write identities into the rows of new tracklets, the last ones of all labels (N,) and features (N, D)."""
+    sums, sizes = np.zeros((max(len(order), labels.max() + 1), features.shape[1])), np.bincount(labels)
+    np.add.at(sums, labels, features)
     created: dict[int, int] = {}
-    for row, label, feature in zip(new, labels.tolist(), fresh.features, strict=True):
+    for row, label, feature in zip(new, labels[-len(new) :].tolist(), features[-len(new) :], strict=True):
         others = int(sizes[label]) - 1
         score = float(sums[label] @ feature - feature @ feature) / others if others else None
         if label >= len(order) and label not in created:
@@ -98,55 +112,37 @@ def assign(record: Record, named: NamedGallery, new: Sequence[Json], old: Sequen
         row["why"] = f"{'new' if label >= len(order) else 'earlier'} identity, {counted(others, 'other tracklet')}"
 
 
-def _travel(record: Record) -> tuple[dict[str, int], np.ndarray]:
+def _travel(record: LinkRecord) -> tuple[dict[str, int], np.ndarray]:
     """Number the cameras, and return the user's travel times; all enrolled images count as one more camera."""
     place = {name: number for number, name in enumerate(dict.fromkeys(e["camera"] for e in record.content["clips"]))}
     times = [(place[a], place[b], seconds) for a, b, seconds in record.content["travel"] if {a, b} <= place.keys()]
     return place, least_times(len(place) + 1, times)
 
 
-def _labels(
-    record: Record,
-    fresh: Tracklets,
-    earlier: Tracklets,
-    identities: np.ndarray,
-    least: np.ndarray,
-    rows: Sequence[Json],
-    order: Sequence[int],
-    options: Options,
-) -> np.ndarray:
-    """Link new tracklets, all at once or online; return their labels, and record the threshold."""
-    if options.delay is None:
-        index = {row["key"]: number for number, row in enumerate(rows)}
-        must = [[index[key] for key in group if key in index] for group in record.content["same"]]
-        cannot = [(index[a], index[b]) for a, b in record.content["apart"] if a in index and b in index]
-        # In a relink, the tracklets still have the numbers of the enrolled people from whom the user separated others.
-        both = [*cannot, *((b, a) for a, b in cannot)]
-        strangers = [(b, order.index(number)) for a, b in both if (number := rows[a]["identity"]) in order]
-        links = link(
-            fresh,
-            least,
-            options.rule,
-            earlier=earlier,
-            identities=identities,
-            must=must,
-            cannot=cannot,
-            strangers=strangers,
-        )
-        record.content["threshold"] = links.threshold
-        return links.labels
-    threshold = record.content["threshold"] if options.rule.threshold is None else options.rule.threshold
-    record.content["threshold"] = threshold
-    linker = OnlineLinker(options.rule.travel(earlier, identities, least), threshold, earlier, identities)
-    labels = np.zeros(len(fresh), np.int64)
-    step = np.floor(fresh.ends / options.delay) if options.delay > 0 else fresh.ends
-    for each in np.unique(step):
-        labels[step == each] = linker.add(fresh[np.flatnonzero(step == each)])
-    return labels
+def _tracklets(rows: Sequence[Json], place: dict[str, int], features: np.ndarray) -> Tracklets:
+    cameras = np.array([place[row["camera"]] for row in rows], dtype=np.int64)
+    starts, ends = (np.array([row[name] for row in rows], dtype=np.float64) for name in ("start", "end"))
+    return Tracklets(cameras, starts, ends, features)
+
+
+def _corrections(record: LinkRecord, rows: Sequence[Json], order: Sequence[int]) -> dict[str, Any]:
+    """Return the user's corrections as arguments of :func:`lreid.link.offline.link`."""
+    index = {row["key"]: number for number, row in enumerate(rows)}
+    must = [[index[key] for key in group if key in index] for group in record.content["same"]]
+    cannot = [(index[a], index[b]) for a, b in record.content["apart"] if a in index and b in index]
+    # In a relink, the tracklets still have the numbers of the enrolled people from whom the user separated others.
+    both = [*cannot, *((b, a) for a, b in cannot)]
+    strangers = [(b, order.index(number)) for a, b in both if (number := rows[a]["identity"]) in order]
+    return {"must": must, "cannot": cannot, "strangers": strangers}
 
 
 def _features(
-    record: Record, named: NamedGallery, rows: Sequence[Json], enrolled: Sequence[str], options: Options, earlier: int
+    record: LinkRecord,
+    named: NamedGallery,
+    rows: Sequence[Json],
+    enrolled: Sequence[str],
+    options: LinkOptions,
+    earlier: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return unit features (N, D) of tracklets and (E, D) of enrolled images, standardised if requested."""
     labels = named.gallery.labels()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lreid.data.images import Images
-from lreid.data.records import Record as ImageRecord
+from lreid.data.records import Record
 from lreid.data.tracker_boxes import NoTracks
 from lreid.data.tracks import Choice
 from lreid.data.videos import shown
@@ -21,10 +21,10 @@ from lreid.gallery import Gallery
 from lreid.gallery.images import origin
 from lreid.gallery.named_gallery import NamedGallery, extract_features, flips
 from lreid.gallery.store import place_of
-from lreid.link.assign import Options, assign, require_threshold
-from lreid.link.cutting import Clip, Cut, cut
+from lreid.link.assign import LinkOptions, assign, require_threshold
+from lreid.link.cutting import Clip, cut
 from lreid.link.folder import CROPS, GALLERY, changing, enrolled_images
-from lreid.link.record import Json, Record
+from lreid.link.record import Json, LinkRecord
 from lreid.utils.files import sync_below
 from lreid.utils.identities import UNKNOWN
 
@@ -35,20 +35,20 @@ logger = logging.getLogger("lreid")
 
 DAY = 86_400  # seconds
 CROPS_OF_EACH = Choice(every=1.0, most=8)
-DEFAULTS = Options()
+DEFAULT_OPTIONS = LinkOptions()
 
 
-def add(
+def add_recordings(
     folder: Path,
     clips: Sequence[Clip],
     travel: Sequence[tuple[str, str, float]] = (),
     *,
     checkpoint: Path | None = None,
-    options: Options = DEFAULTS,
+    options: LinkOptions = DEFAULT_OPTIONS,
     choice: Choice = CROPS_OF_EACH,
     keep_days: float | None = None,
     device: str = "auto",
-) -> Record:
+) -> LinkRecord:
     """Link the tracklets of new recordings with each other and with the tracklets in the folder.
 
     A recording without tracklets is left out of the record, with a warning.
@@ -68,53 +68,44 @@ def add(
     _require_days(keep_days)
     if keep_days is not None and any(clip.start == 0 for clip in clips):
         raise InputError("--keep-days needs the time of each recording; give each camera its start")
-    with changing(folder, f"add {', '.join(clip.name for clip in clips)}", new=True) as (record, later):
-        cuts: list[Cut] = []
+    with changing(folder, f"add {', '.join(clip.name for clip in clips)}", new=True) as change:
+        record = change.record
+        new: list[Json] = []
         empty: dict[str, NoTracks] = {}
         named, model, flip = _opened(folder, checkpoint, device)  # raises errors before the videos are read
         for clip in clips:
             _require_later(record, clip)
         for clip in clips:
             try:
-                cuts += (clip_cuts := cut(clip, folder / CROPS, choice))
+                tracklets = cut(clip, folder / CROPS, choice)
             except NoTracks as error:  # a camera may see nobody
                 empty[clip.name] = error
                 continue
-            end = max(each.end for each in clip_cuts)
-            row = {
-                "name": clip.name,
-                "camera": clip.camera,
-                "video": shown(clip.video),
-                "start": clip.start,
-                "end": end,
-            }
-            record.content["clips"].append(row)
-        if empty and not cuts:
+            new += tracklets
+            row = {"name": clip.name, "camera": clip.camera, "video": shown(clip.video), "start": clip.start}
+            record.content["clips"].append({**row, "end": max(each["end"] for each in tracklets)})
+        if empty and not new:
             raise next(iter(empty.values()))
         for name, error in empty.items():
             logger.warning("%s: left out, because nobody was seen (%s)", name, error)
         given = {frozenset(each[:2]): [*each] for each in [*record.content["travel"], *travel]}
         record.content["travel"] = [*given.values()]
-        earlier = len(record.tracklets)
-        for each in sorted(cuts, key=lambda cut: (cut.start, cut.end, cut.key)):
-            camera = each.key.split("/")[0]
-            record.tracklets.append(
-                {"key": each.key, "camera": camera, "start": each.start, "end": each.end, "identity": 0}
-                | {"score": None, "why": "", "crops": each.crops}
-            )
-        require_threshold(record, record.tracklets[earlier:], record.tracklets[:earlier], named, options)
-        named = _with_features(folder, record.tracklets[earlier:], named, checkpoint, model, flip)
+        old = record.tracklets.copy()
+        new.sort(key=lambda each: (each["start"], each["end"], each["key"]))
+        record.tracklets.extend(new)
+        require_threshold(record, new, old, named, options)
+        named = _with_features(folder, new, named, checkpoint, model, flip)
         for clip in clips:
             if clip.name not in empty:
                 sync_below(folder / CROPS / clip.name, folder)
-        assign(record, named, record.tracklets[earlier:], record.tracklets[:earlier], options)
-        later(named)
+        assign(record, named, new, old, options)
+        change.gallery = named
     if keep_days is not None:
-        remove(folder, keep_days=keep_days)
-    return Record.read(folder)
+        remove_tracklets(folder, keep_days=keep_days)
+    return LinkRecord.read(folder)
 
 
-def relink(folder: Path, options: Options = DEFAULTS) -> Record:
+def relink(folder: Path, options: LinkOptions = DEFAULT_OPTIONS) -> LinkRecord:
     """Link all tracklets again, for example with a new threshold, but keep the user's corrections.
 
     A new identity gets the number of the old identity with which it shares the most tracklets. The number of an
@@ -125,7 +116,8 @@ def relink(folder: Path, options: Options = DEFAULTS) -> Record:
     Raises:
         InputError: there are no tracklets, a threshold cannot be calibrated, or corrections contradict each other.
     """
-    with changing(folder, "relink") as (record, later):
+    with changing(folder, "relink") as change:
+        record = change.record
         if not record.tracklets:
             raise InputError(f"{folder}: has no tracklets to link; add recordings with lreid link add")
         named = NamedGallery.load(folder / GALLERY)
@@ -147,25 +139,25 @@ def relink(folder: Path, options: Options = DEFAULTS) -> Record:
                     names[str(before)] = names.pop(str(new))
         for each in record.tracklets:
             each["identity"] = numbers.get(each["identity"], each["identity"])
-        later(named)
+        change.gallery = named
     return record
 
 
-def correct(folder: Path, action: str, change: Callable[[Record], object]) -> Record:
-    """Apply a user's correction, such as :meth:`Record.merge`, or undo the last correction."""
-    with changing(folder, action) as (record, _):
-        change(record)
-    return record
+def correct(folder: Path, action: str, correction: Callable[[LinkRecord], object]) -> LinkRecord:
+    """Apply a user's correction, such as :meth:`LinkRecord.merge`, or undo the last correction."""
+    with changing(folder, action) as change:
+        correction(change.record)
+    return change.record
 
 
-def rename(folder: Path, identity: str, name: str) -> Record:
+def rename(folder: Path, identity: str, name: str) -> LinkRecord:
     """Give an identity a name; ``unknown-NUMBER`` removes the name.
 
     Raises:
-        InputError: :meth:`Record.name` raises an error, or the name to remove belongs to enrolled images.
+        InputError: :meth:`LinkRecord.name` raises an error, or the name to remove belongs to enrolled images.
     """
 
-    def change(record: Record) -> None:
+    def correction(record: LinkRecord) -> None:
         old = record.name_of(number := record.find(identity))
         record.name(identity, name)
         if record.name_of(number) == f"unknown-{number}":
@@ -176,10 +168,10 @@ def rename(folder: Path, identity: str, name: str) -> Record:
                     f"delete these images with lreid search remove {folder / GALLERY} IMAGE ..."
                 )
 
-    return correct(folder, f"name {identity} {name}", change)
+    return correct(folder, f"name {identity} {name}", correction)
 
 
-def remove(folder: Path, identity: str | None = None, *, keep_days: float | None = None) -> int:
+def remove_tracklets(folder: Path, identity: str | None = None, *, keep_days: float | None = None) -> int:
     """Delete tracklets with their crops, features and boxes; this and earlier changes cannot be undone.
 
     Args:
@@ -193,7 +185,8 @@ def remove(folder: Path, identity: str | None = None, *, keep_days: float | None
         InputError: the identity does not exist, or ``keep_days`` is negative.
     """
     _require_days(keep_days)
-    with changing(folder, "") as (record, later):
+    with changing(folder, "") as change:
+        record = change.record
         named = NamedGallery.load(folder / GALLERY)
         oldest = -np.inf if keep_days is None else time.time() - keep_days * DAY
         number = None if identity is None else record.find(identity)
@@ -204,7 +197,7 @@ def remove(folder: Path, identity: str | None = None, *, keep_days: float | None
         if number is not None:
             record.content["names"].pop(str(number), None)
         record.drop(doomed)
-        later(named, enrolled)
+        change.gallery, change.enrolled = named, enrolled
     return len(doomed)
 
 
@@ -213,7 +206,7 @@ def _require_days(keep_days: float | None) -> None:
         raise InputError(f"--keep-days is {keep_days:g}; give a number of days, 0 or more")
 
 
-def _require_later(record: Record, clip: Clip) -> None:
+def _require_later(record: LinkRecord, clip: Clip) -> None:
     for other in record.content["clips"]:
         if other["camera"] == clip.camera and clip.start <= other["end"]:
             raise InputError(
@@ -249,7 +242,7 @@ def _with_features(
     paths = [f"{CROPS}/{row['key']}/{name}" for row in rows for name in row["crops"]]
     cameras = [row["camera"] for row in rows for _ in row["crops"]]
     seconds = [int(row["start"]) for row in rows for _ in row["crops"]]
-    records = [ImageRecord(str(folder / path), UNKNOWN, UNKNOWN) for path in paths]
+    records = [Record(str(folder / path), UNKNOWN, UNKNOWN) for path in paths]
     features = extract_features(model, Images(records, height=model.height, width=model.width), flip)
     ids = [f"{CROPS}/"] * len(paths)  # a name that no identity has; changing() replaces it
     if named is not None:

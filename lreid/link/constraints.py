@@ -7,22 +7,10 @@ import numpy as np
 from lreid.link.tracklets import Tracklets
 
 OVERLAPPING = -np.inf  # minimum travel time of two cameras with overlapping views
-SOME = 8  # minimum number of transitions between two cameras to learn a travel time
-LONGEST = 3600.0  # maximum time of a transition, seconds; a person who returns after more time did not travel directly
-QUANTILE, SHARE = (
-    0.05,
-    0.5,
-)  # quantile of the transition times, and the factor applied to the quantile, because some transitions are wrong
-
-
-def gaps(left: Tracklets, right: Tracklets) -> np.ndarray:
-    """Compute the seconds between the tracklets of each pair, (L, R): the later start minus the earlier end.
-
-    The value is negative if both tracklets overlap in time.
-    """
-    starts = np.maximum(left.starts[:, None], right.starts[None])
-    starts -= np.minimum(left.ends[:, None], right.ends[None])
-    return starts
+MIN_TRIPS = 8  # minimum number of trips between two cameras to learn a travel time
+LONGEST_TRIP = 3600.0  # seconds; a person who comes later did not travel directly
+QUANTILE = 0.05  # of the durations of the trips
+SHARE = 0.5  # factor applied to the quantile, because some trips are wrong
 
 
 def possible(left: Tracklets, right: Tracklets, least: np.ndarray) -> np.ndarray:
@@ -34,7 +22,8 @@ def possible(left: Tracklets, right: Tracklets, least: np.ndarray) -> np.ndarray
             may see a person at the same time. The diagonal of ``least`` is 0, because two tracklets of a person in one
             camera cannot overlap in time.
     """
-    between = gaps(left, right)
+    # Seconds from the earlier end to the later start; negative if both tracklets overlap in time.
+    between = np.maximum(left.starts[:, None], right.starts[None]) - np.minimum(left.ends[:, None], right.ends[None])
     needed = least[left.cameras[:, None], right.cameras[None]]
     return np.where(left.cameras[:, None] == right.cameras[None], between > needed, between >= needed)
 
@@ -57,15 +46,15 @@ def learn_travel(tracklets: Tracklets, labels: np.ndarray, least: np.ndarray) ->
         least: (C, C) travel times, see :func:`possible`; finite values were given by the user and are not learned.
 
     Returns:
-        Travel times (C, C). Trips between cameras that take more than ``LONGEST`` do not count. With at least ``SOME``
-        trips between two cameras, the learned time is half of the 5 % quantile of their durations. With fewer trips, or
-        if this quantile is not above 0, the learned time is ``OVERLAPPING``. A learned time is never longer than a
-        route through other cameras.
+        Travel times (C, C). Trips between cameras that take more than ``LONGEST_TRIP`` do not count. With at least
+        ``MIN_TRIPS`` trips between two cameras, the learned time is half of the 5 % quantile of their durations. With
+        fewer trips, or if this quantile is not above 0, the learned time is ``OVERLAPPING``. A learned time is never
+        longer than a route through other cameras.
     """
     order = np.lexsort((tracklets.ends, tracklets.starts, labels))
     before, after = order[:-1], order[1:]
     moved = (labels[before] == labels[after]) & (tracklets.cameras[before] != tracklets.cameras[after])
-    moved &= tracklets.starts[after] <= tracklets.ends[before] + LONGEST
+    moved &= tracklets.starts[after] <= tracklets.ends[before] + LONGEST_TRIP
     before, after = before[moved], after[moved]
     pairs = np.sort(np.stack([tracklets.cameras[before], tracklets.cameras[after]]), axis=0)
     seconds = tracklets.starts[after] - tracklets.ends[before]
@@ -73,7 +62,7 @@ def learn_travel(tracklets: Tracklets, labels: np.ndarray, least: np.ndarray) ->
     for one, other in np.unique(pairs, axis=1).T:
         times = seconds[(pairs == [[one], [other]]).all(0)]
         low = SHARE * np.quantile(times, QUANTILE)
-        if len(times) >= SOME and low > 0 and np.isneginf(least[one, other]):
+        if len(times) >= MIN_TRIPS and low > 0 and np.isneginf(least[one, other]):
             learnt[one, other] = learnt[other, one] = low
     routes = np.where(np.isneginf(learnt), np.inf, learnt)
     for camera in range(len(routes)):  # Floyd-Warshall algorithm

@@ -19,10 +19,10 @@ cv2 = Extra("cv2", "link")
 optimize = Extra("scipy.optimize", "link")
 
 WORK_WIDTH = 320  # width to which wider frames are scaled down, pixels
-LEAST = 0.15  # minimum height of a box, as a share of the frame's height
-SLIM, WIDE = 0.15, 1.2  # minimum and maximum of a box's width divided by its height
-OVERLAP = 0.2  # minimum intersection over union of consecutive boxes of one track
-PATIENCE, SHORTEST = 1.0, 1.0  # maximum gap in a track, and minimum length of a track, seconds
+MIN_HEIGHT = 0.15  # minimum height of a box, as a share of the frame's height
+MIN_ASPECT, MAX_ASPECT = 0.15, 1.2  # minimum and maximum of a box's width divided by its height
+MIN_OVERLAP = 0.2  # minimum intersection over union of consecutive boxes of one track
+MAX_GAP, MIN_DURATION = 1.0, 1.0  # maximum gap in a track, and minimum length of a track, seconds
 
 
 def detect(tracked: Tracked) -> list[Box]:
@@ -37,11 +37,11 @@ def detect(tracked: Tracked) -> list[Box]:
     tracks: list[list[Box]] = []
     live: list[list[Box]] = []
     for number, frame in enumerate(frames, start=1):
-        live = [track for track in live if number - track[-1].frame <= PATIENCE * rate]
+        live = [track for track in live if number - track[-1].frame <= MAX_GAP * rate]
         boxes = _moving(subtractor, frame)
         overlaps = _overlaps([track[-1] for track in live], boxes)
         rows, columns = optimize.linear_sum_assignment(overlaps, maximize=True)
-        pairs = {c: r for r, c in zip(rows, columns, strict=True) if overlaps[r, c] > OVERLAP}
+        pairs = {c: r for r, c in zip(rows, columns, strict=True) if overlaps[r, c] > MIN_OVERLAP}
         new = []
         for column, box in enumerate(boxes):
             track = live[pairs[column]] if column in pairs else []
@@ -50,10 +50,10 @@ def detect(tracked: Tracked) -> list[Box]:
                 new.append(track)
         live += new
         tracks += new
-    tracks_shown = [each for each in tracks if each[-1].frame - each[0].frame >= SHORTEST * rate]
+    tracks_shown = [each for each in tracks if each[-1].frame - each[0].frame >= MIN_DURATION * rate]
     if not tracks_shown:
         raise NoTracks(
-            f"{shown(tracked.frames)}: no object moves for {SHORTEST:g} s; pass a tracker's file as its tracks"
+            f"{shown(tracked.frames)}: no object moves for {MIN_DURATION:g} s; pass a tracker's file as its tracks"
         )
     boxes = [box._replace(track=number) for number, track in enumerate(tracks_shown, start=1) for box in track]
     return sorted(boxes, key=lambda box: (box.frame, box.track))
@@ -68,8 +68,8 @@ def _moving(subtractor: Any, frame: np.ndarray) -> list[Box]:
     moving = cv2.morphologyEx(moving, cv2.MORPH_CLOSE, np.ones((15, 7), np.uint8))
     _, _, regions, _ = cv2.connectedComponentsWithStats(moving)
     boxes = [Box(0, 0, 0, *(float(value) / scale for value in region[:4])) for region in regions[1:]]
-    tall = (box for box in boxes if box.height >= LEAST * frame.shape[0])
-    return [box for box in tall if SLIM <= box.width / box.height <= WIDE]
+    tall = (box for box in boxes if box.height >= MIN_HEIGHT * frame.shape[0])
+    return [box for box in tall if MIN_ASPECT <= box.width / box.height <= MAX_ASPECT]
 
 
 def _overlaps(left: Sequence[Box], right: Sequence[Box]) -> np.ndarray:

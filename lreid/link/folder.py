@@ -9,7 +9,8 @@ not mention. After a command was killed, the next command deletes such files.
 
 import contextlib
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from lreid.errors import InputError, NotConfirmed
@@ -17,59 +18,70 @@ from lreid.gallery.named_gallery import NamedGallery
 from lreid.gallery.store import place_of
 from lreid.link.cutting import BOXES
 from lreid.link.page import write_page
-from lreid.link.record import FILE, Record
+from lreid.link.record import RECORD_FILE, LinkRecord
 from lreid.utils.files import files_below, list_folder, make_folder, only_one_process, remove_leftovers, write_text
 
 GALLERY, CROPS, TRACKS, PAGE = "people.gallery", "tracklets", "tracks", "index.html"
 
 
-@contextlib.contextmanager
-def changing(folder: Path, action: str, *, new: bool = False) -> Iterator[tuple[Record, Callable[..., None]]]:
-    """Lock a folder, and yield its record and a function that stores changes of the record.
+@dataclass
+class Change:
+    """A change of a folder.
 
-    The arguments of the yielded function are the gallery to save and, optionally, paths of enrolled images to delete.
+    Attributes:
+        record: the record, which the command changes.
+        gallery: the gallery to save, if the command has changed or created it.
+        enrolled: paths of enrolled images to delete.
+    """
+
+    record: LinkRecord
+    gallery: NamedGallery | None = None
+    enrolled: Sequence[str] = ()
+
+
+@contextlib.contextmanager
+def changing(folder: Path, action: str, *, new: bool = False) -> Iterator[Change]:
+    """Lock a folder, yield a change with its record, and store the change if the record has changed.
+
+    Args:
+        action: name of the change in the history; "" if the change itself rewrites the history.
+        new: whether to create the folder if it does not exist.
     """
     if not new and not folder.is_dir():
         raise InputError(f"{folder}: no such folder; create it with lreid link add")
-    with _refusing(folder), contextlib.ExitStack() as stack:
+    with _one_line_errors(folder), contextlib.ExitStack() as stack:
         if new:
             make_folder(folder)
         stack.enter_context(only_one_process(folder))
-        record = Record() if new and not (folder / FILE).exists() else Record.read(folder)
-        held: list[tuple[NamedGallery | None, Sequence[str]]] = [(None, ())]
+        record = LinkRecord() if new and not (folder / RECORD_FILE).exists() else LinkRecord.read(folder)
         _sweep(folder, record)
+        change = Change(record)
         try:
-            yield record, lambda named, enrolled=(): held.append((named, enrolled))
+            yield change
             if not record.changed:
                 return
-            named, enrolled = held[-1]
-            named = named or NamedGallery.load(folder / GALLERY)
-            if action and not record.remembered:
+            if action:  # undo and removals have changed the history themselves
                 record.remember(action)
-            _label(named, record)
+            _label(change.gallery or NamedGallery.load(folder / GALLERY), record)
             _write_tracks(folder, record)
             write_page(folder / PAGE, record)
             record.write(folder)
         except BaseException:
             with contextlib.suppress(InputError, OSError):
-                _sweep(folder, Record.read(folder) if (folder / FILE).exists() else Record())
+                _sweep(folder, LinkRecord.read(folder) if (folder / RECORD_FILE).exists() else LinkRecord())
             raise
         try:
-            _sweep(folder, record, enrolled)
+            _sweep(folder, record, change.enrolled)
         except (InputError, OSError) as error:
             raise NotConfirmed(
-                f"{folder / FILE}: done, but some old files could not be deleted ({error}); the next "
+                f"{folder / RECORD_FILE}: done, but some old files could not be deleted ({error}); the next "
                 "lreid link command for this folder tries again"
             ) from None
 
 
 @contextlib.contextmanager
-def _refusing(folder: Path) -> Iterator[None]:
-    """Replace file errors of the operating system by one clear line.
-
-    Raises:
-        InputError: a file cannot be read or written, for example because the disk is full.
-    """
+def _one_line_errors(folder: Path) -> Iterator[None]:
+    """Replace file errors of the operating system by one clear line."""
     try:
         yield
     except OSError as error:
@@ -85,7 +97,7 @@ def enrolled_images(named: NamedGallery) -> list[tuple[str, str]]:
     return [(path, name) for path, name in images if name is not None and not path.startswith(f"{CROPS}/")]
 
 
-def _label(named: NamedGallery, record: Record) -> None:
+def _label(named: NamedGallery, record: LinkRecord) -> None:
     """Give every crop in the gallery the name of its identity, rename enrolled people, and save the gallery."""
     names = {f"{CROPS}/{each['key']}": record.name_of(each["identity"]) for each in record.tracklets}
     labels, renamed = named.gallery.labels(), record.renamed
@@ -101,7 +113,7 @@ def _label(named: NamedGallery, record: Record) -> None:
     named.gallery.save()
 
 
-def _write_tracks(folder: Path, record: Record) -> None:
+def _write_tracks(folder: Path, record: LinkRecord) -> None:
     """Write one MOT file per recording, in which the track numbers are identities."""
     lines: dict[str, list[tuple[int, int, str]]] = {clip["name"]: [] for clip in record.content["clips"]}
     for each in record.tracklets:
@@ -114,27 +126,22 @@ def _write_tracks(folder: Path, record: Record) -> None:
         write_text(folder / TRACKS / f"{name.replace('/', '-')}.txt", text)
 
 
-def _sweep(folder: Path, record: Record, enrolled: Sequence[str] = ()) -> None:
+def _sweep(folder: Path, record: LinkRecord, enrolled: Sequence[str] = ()) -> None:
     """Delete the given enrolled images, and all crops, features and MOT files that the record does not list."""
-    keys = {each["key"] for each in record.tracklets}
+    keys = {f"{CROPS}/{each['key']}" for each in record.tracklets}
     place = place_of(folder / GALLERY)
     remove_leftovers(folder)  # a temporary gallery of a killed process has features of people
     for each in [place, *place.others()] if place.exists() else []:
         named = NamedGallery.load(each, unfinished=True)
         paths = named.gallery.store.labels().paths.tolist()
-        outdated = [
-            path
-            for path in paths
-            if path.startswith(f"{CROPS}/") and path[len(CROPS) + 1 :].rpartition("/")[0] not in keys
-        ]
-        outdated += [path for path in enrolled if path in paths]
-        if outdated:
+        crops = {path for path in paths if path.startswith(f"{CROPS}/") and path.rpartition("/")[0] not in keys}
+        if outdated := [path for path in paths if path in crops or path in enrolled]:
             named.gallery.remove(outdated)
             named.gallery.save()
     # Files outside the folders CAMERA/START/TRACK are not lreid's; macOS writes .DS_Store into every folder it shows.
-    inside = (file.relative_to(folder / CROPS).parts for file in files_below(folder / CROPS))
-    for key in {"/".join(parts[:3]) for parts in inside if len(parts) > 3} - keys:
-        doomed = folder / CROPS / key
+    inside = (file.relative_to(folder).parts for file in files_below(folder / CROPS))
+    for key in {"/".join(parts[:4]) for parts in inside if len(parts) > 4} - keys:
+        doomed = folder / key
         shutil.rmtree(doomed)
         with contextlib.suppress(OSError):  # raised if a folder still contains other tracklets
             doomed.parent.rmdir()

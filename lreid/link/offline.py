@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import heapq
 import itertools
 from collections.abc import Iterable, Sequence
@@ -13,12 +14,12 @@ from lreid.errors import InputError, counted
 from lreid.link.constraints import learn_travel, possible
 from lreid.link.tracklets import Tracklets
 
-BLOCK = 512  # number of rows of the similarity matrix that are in memory at once
-MOST = 30_000  # maximum number of nodes, for which the matrix of forbidden pairs takes 0.9 GB
-FEWEST = 200  # minimum number of impostor pairs from which a threshold is calibrated
+ROWS_AT_ONCE = 512  # number of rows of the similarity matrix that are in memory at once
+MAX_NODES = 30_000  # for this number, the matrix of forbidden pairs takes 0.9 GB
+MIN_IMPOSTORS = 200  # minimum number of impostor pairs from which a threshold is calibrated
 STRICT = 0.1  # factor of the false accept rate when tracklets are linked to learn travel times
-ROUNDING = 1e-4  # margin for float32 similarities, which only preselect pairs; the clustering uses float64 means
-Pairs = Iterable[tuple[int, int]]
+MARGIN = 1e-4  # of float32 similarities, which only preselect pairs; the clustering uses float64 means
+IndexPairs = Iterable[tuple[int, int]]
 
 
 @dataclass
@@ -37,10 +38,6 @@ class Nodes:
     sums: np.ndarray
     weights: np.ndarray
     forbidden: np.ndarray
-
-    def copy(self) -> Nodes:
-        """Copy the nodes, so that clustering does not change the original ones."""
-        return Nodes(self.sums.copy(), self.weights.copy(), self.forbidden.copy())
 
 
 class _Clusters:
@@ -85,7 +82,7 @@ class _Clusters:
         return -float(scores[best]), a, b, int(self.joins[a]), int(self.joins[b])
 
 
-def agglomerate(nodes: Nodes, threshold: float, must: Pairs = ()) -> np.ndarray:
+def agglomerate(nodes: Nodes, threshold: float, must: IndexPairs = ()) -> np.ndarray:
     """Join clusters by average linkage (UPGMA) on cosine similarities, until a threshold is reached.
 
     Without forbidden pairs and weights, the result equals ``scipy.cluster.hierarchy.linkage(method="average")``.
@@ -128,66 +125,42 @@ def _neighbours(nodes: Nodes, threshold: float) -> list[np.ndarray]:
     means = (nodes.sums / nodes.weights[:, None]).astype(np.float32)
     near: list[np.ndarray] = []
     for rows in _blocks(len(means)):
-        reached = (means[rows] @ means.T >= threshold - ROUNDING) & ~nodes.forbidden[rows]
+        reached = (means[rows] @ means.T >= threshold - MARGIN) & ~nodes.forbidden[rows]
         near += [np.flatnonzero(row) for row in reached]
     return near
-
-
-@dataclass(frozen=True)
-class Rule:
-    """Rule that decides which tracklets are linked.
-
-    Attributes:
-        threshold: mean cosine similarity from which two clusters are one identity. With None, the threshold is
-            calibrated on impostor pairs, which are tracklets that cannot be one person because of their times.
-        false_accept_rate: share of impostor pairs that may reach a calibrated threshold, in [0, 1).
-        learn: whether to learn travel times between cameras.
-    """
-
-    threshold: float | None = None
-    false_accept_rate: float = 0.002
-    learn: bool = True
-
-    def travel(self, tracklets: Tracklets, labels: np.ndarray, least: np.ndarray) -> np.ndarray:
-        """Learn travel times from linked tracklets (:func:`learn_travel`); without ``learn``, return ``least``."""
-        return learn_travel(tracklets, labels, least) if self.learn else least
-
-
-@dataclass(frozen=True)
-class Links:
-    """The result of :func:`link`.
-
-    Attributes:
-        labels: (N,) int64 identities of the tracklets. The earlier identities have the numbers 0 to K - 1; new
-            identities have higher numbers, in the order of the tracklets.
-        threshold: threshold of this linking, see :class:`Rule`.
-    """
-
-    labels: np.ndarray
-    threshold: float
 
 
 def link(
     tracklets: Tracklets,
     least: np.ndarray,
-    rule: Rule = Rule(),
-    *,
+    threshold: float | None = None,
+    false_accept_rate: float = 0.002,
     earlier: Tracklets | None = None,
     identities: np.ndarray | None = None,
+    *,
     must: Sequence[Sequence[int]] = (),
-    cannot: Pairs = (),
-    strangers: Pairs = (),
-) -> Links:
+    cannot: IndexPairs = (),
+    strangers: IndexPairs = (),
+) -> tuple[np.ndarray, float]:
     """Link tracklets with each other and with earlier identities, but never join two earlier identities.
+
+    Travel times between cameras are learned from a first linking, see :func:`lreid.link.constraints.learn_travel`.
 
     Args:
         tracklets: N tracklets.
         least: (C, C) travel times, see :func:`lreid.link.constraints.possible`.
+        threshold: mean cosine similarity from which two clusters are one identity. With None, the threshold is
+            calibrated on impostor pairs, which are tracklets that cannot be one person because of their times.
+        false_accept_rate: share of impostor pairs that may reach a calibrated threshold, in [0, 1).
         earlier: M tracklets that were linked before.
         identities: (M,) int64 identities of the earlier tracklets, in which every number from 0 to K - 1 occurs.
         must: groups of ``tracklets`` that show one person, whatever their times are.
         cannot: pairs of ``tracklets`` that show two different people.
         strangers: pairs of a tracklet and an earlier identity that show two different people.
+
+    Returns:
+        (N,) int64 identities of the tracklets, and the threshold of this linking. The earlier identities have the
+        numbers 0 to K - 1; new identities have higher numbers, in the order of the tracklets.
 
     Raises:
         InputError: there are too many tracklets and identities, there are too few impostor pairs to calibrate a
@@ -197,16 +170,16 @@ def link(
     identities = np.zeros(0, np.int64) if identities is None else identities
     nodes = _nodes(tracklets, earlier, identities)
     count = len(nodes.weights) - len(tracklets)  # number of earlier identities
-    strict = threshold = rule.threshold
     if threshold is None:
         from lreid.retrieval.open_set import threshold_for  # loads torch
 
-        scores = impostors(tracklets, rule.travel(earlier, identities, least))
-        strict, threshold = (threshold_for(scores, share * rule.false_accept_rate) for share in (STRICT, 1))
-    if rule.learn and strict is not None:
-        _forbid(nodes, tracklets, earlier, identities, least)
-        roots = agglomerate(nodes.copy(), strict)[count:]
-        least = learn_travel(earlier.followed_by(tracklets), np.concatenate([identities, roots]), least)
+        scores = impostors(tracklets, learn_travel(earlier, identities, least))
+        strict, threshold = (threshold_for(scores, share * false_accept_rate) for share in (STRICT, 1))
+    else:
+        strict = threshold
+    _forbid(nodes, tracklets, earlier, identities, least)
+    roots = agglomerate(copy.deepcopy(nodes), strict)[count:]
+    least = learn_travel(earlier.followed_by(tracklets), np.concatenate([identities, roots]), least)
     _forbid(nodes, tracklets, earlier, identities, least)
     groups = [count + np.array(group, dtype=np.int64) for group in must]
     for group in groups:  # a correction by the user overrides time constraints
@@ -215,25 +188,24 @@ def link(
         nodes.forbidden[count + one, other] = nodes.forbidden[other, count + one] = True
     roots = agglomerate(nodes, threshold, [pair for group in groups for pair in itertools.pairwise(group)])[count:]
     new = {root: count + place for place, root in enumerate(dict.fromkeys(roots[roots >= count].tolist()))}
-    labels = np.array([new.get(root, root) for root in roots.tolist()], dtype=np.int64)
-    return Links(labels, threshold)
+    return np.array([new.get(root, root) for root in roots.tolist()], dtype=np.int64), threshold
 
 
 def impostors(tracklets: Tracklets, least: np.ndarray) -> np.ndarray:
     """Return similarities (P,) of impostor pairs: two tracklets that cannot be one person because of their times.
 
     Raises:
-        InputError: there are fewer than ``FEWEST`` impostor pairs.
+        InputError: there are fewer than ``MIN_IMPOSTORS`` impostor pairs.
     """
     scores = [np.zeros(0, np.float32)]
     for rows in _blocks(len(tracklets)):
         impossible = ~possible(tracklets[rows], tracklets, least)
         impossible &= np.arange(len(tracklets)) > np.arange(len(tracklets))[rows, None]  # each pair once
         scores.append((tracklets.features[rows] @ tracklets.features.T)[impossible])
-    if (count := sum(map(len, scores))) < FEWEST:
+    if (count := sum(map(len, scores))) < MIN_IMPOSTORS:
         raise InputError(
             f"{counted(count, 'pair')} of tracklets cannot be one person because of their times, too few to calibrate "
-            f"a threshold ({FEWEST} are needed); pass --threshold"
+            f"a threshold ({MIN_IMPOSTORS} are needed); pass --threshold"
         )
     return np.concatenate(scores)
 
@@ -242,10 +214,10 @@ def _nodes(tracklets: Tracklets, earlier: Tracklets, identities: np.ndarray) -> 
     """Create one node for each earlier identity, then one for each tracklet, with no pair forbidden yet."""
     weights = np.bincount(identities) if len(identities) else np.zeros(0)
     count = len(weights) + len(tracklets)
-    if count > MOST:
+    if count > MAX_NODES:
         raise InputError(
-            f"{len(tracklets)} tracklets and {len(weights)} identities are more than {MOST} together; link one day at "
-            "a time, or pass --online"
+            f"{len(tracklets)} tracklets and {len(weights)} identities are more than {MAX_NODES} together; link one "
+            "day at a time, or pass --online"
         )
     sums = np.zeros((len(weights), tracklets.features.shape[1]))
     np.add.at(sums, identities, earlier.features)
@@ -267,4 +239,4 @@ def _forbid(nodes: Nodes, tracklets: Tracklets, earlier: Tracklets, identities: 
 
 
 def _blocks(count: int) -> list[slice]:
-    return [slice(start, start + BLOCK) for start in range(0, count, BLOCK)]
+    return [slice(start, start + ROWS_AT_ONCE) for start in range(0, count, ROWS_AT_ONCE)]

@@ -18,19 +18,23 @@ class OnlineLinker:
             least this value.
         earlier: M tracklets that were linked before.
         identities: (M,) int64 identities of the earlier tracklets, from 0.
+        room: maximum number of tracklets to add.
     """
 
-    def __init__(self, least: np.ndarray, threshold: float, earlier: Tracklets, identities: np.ndarray) -> None:
+    def __init__(
+        self, least: np.ndarray, threshold: float, earlier: Tracklets, identities: np.ndarray, room: int
+    ) -> None:
         self.least, self.threshold = least, threshold
         self.count = int(identities.max()) + 1 if len(identities) else 0  # number of identities
         self._seen = len(earlier)
-        self._means = np.zeros((0, earlier.features.shape[1]), np.float32)  # one row per identity, with room for more
-        self._weights = np.zeros(0, np.float32)
-        self._tracklets = Tracklets(
-            earlier.cameras, earlier.starts, earlier.ends, np.zeros((len(earlier), 0), np.float32)
+        self._means = np.zeros((self.count + room, earlier.features.shape[1]), np.float32)
+        self._weights = np.zeros(self.count + room, np.float32)
+        # Copies of the arrays, with room for more.
+        cameras, starts, ends, self._identities = (
+            np.concatenate([each, np.zeros(room, each.dtype)])
+            for each in (earlier.cameras, earlier.starts, earlier.ends, identities.astype(np.int64))
         )
-        self._identities = identities.astype(np.int64)
-        self._reserve()
+        self._tracklets = Tracklets(cameras, starts, ends, np.zeros((len(cameras), 0), np.float32))
         np.add.at(self._means, identities, earlier.features)
         self._weights[: self.count] = np.bincount(identities, minlength=self.count)
         self._means /= self._weights[:, None].clip(1)
@@ -55,6 +59,14 @@ class OnlineLinker:
                 self._join(batch[left[row] : left[row] + 1], int(identity))
         return labels
 
+    def add_in_steps(self, tracklets: Tracklets, delay: float) -> np.ndarray:
+        """Assign tracklets in the order of their ends, in batches of ``delay`` seconds; see :meth:`add`."""
+        labels = np.zeros(len(tracklets), np.int64)
+        step = np.floor(tracklets.ends / delay) if delay > 0 else tracklets.ends
+        for each in np.unique(step):
+            labels[step == each] = self.add(tracklets[np.flatnonzero(step == each)])
+        return labels
+
     def _scores(self, batch: Tracklets) -> np.ndarray:
         """Compute mean similarities (n, I) float32 of tracklets to identities; -inf if times do not allow a link."""
         scores = batch.features @ self._means[: self.count].T
@@ -67,7 +79,6 @@ class OnlineLinker:
 
     def _join(self, one: Tracklets, identity: int) -> None:
         self.count = max(self.count, identity + 1)
-        self._reserve()
         weight = self._weights[identity]
         self._means[identity] += (one.features[0] - self._means[identity]) / (weight + 1)
         self._weights[identity] += 1
@@ -75,18 +86,3 @@ class OnlineLinker:
             getattr(self._tracklets, column)[self._seen] = value[0]
         self._identities[self._seen] = identity
         self._seen += 1
-
-    def _reserve(self) -> None:
-        """Make room for one more tracklet and identity; full arrays double, so that the mean cost stays constant."""
-        if len(self._weights) <= self.count:
-            more = self.count + 256
-            self._means = np.concatenate([self._means, np.zeros((more, self._means.shape[1]), np.float32)])
-            self._weights = np.concatenate([self._weights, np.zeros(more, np.float32)])
-        if len(self._identities) <= self._seen:
-            more = len(self._identities) + 256
-            old = self._tracklets
-            cameras, starts, ends = (
-                np.concatenate([each, np.zeros(more, each.dtype)]) for each in (old.cameras, old.starts, old.ends)
-            )
-            self._tracklets = Tracklets(cameras, starts, ends, np.zeros((len(old) + more, 0), np.float32))
-            self._identities = np.concatenate([self._identities, np.zeros(more, np.int64)])

@@ -9,17 +9,16 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 from lreid.errors import counted
-from lreid.link.constraints import LONGEST
-from lreid.link.record import Json, Record
+from lreid.link.constraints import LONGEST_TRIP
+from lreid.link.record import Json, LinkRecord
 from lreid.report.rendering import Cell, Panel, Row, Table, anchored, panel, render
 from lreid.utils.files import write_text
 
-MOST = 6  # maximum number of crops shown per identity
+MAX_CROPS = 6  # maximum number of crops shown per identity
 COLOURS = 10  # number of colours in report/static/style.css
-UTC = datetime.timezone.utc
 
 
-class Bar(NamedTuple):
+class TimelineBar(NamedTuple):
     """A tracklet on a timeline: left edge and width in per cent of the timeline, its colour and its title."""
 
     left: float
@@ -28,17 +27,17 @@ class Bar(NamedTuple):
     title: str
 
 
-class Line(NamedTuple):
+class TimelineRow(NamedTuple):
     """An identity: its number, name, summary and bars, and the addresses and titles of its crops."""
 
     identity: int
     name: str
     note: str
-    bars: list[Bar]
+    bars: list[TimelineBar]
     crops: list[tuple[str, str]]
 
 
-def write_page(path: Path, record: Record) -> None:
+def write_page(path: Path, record: LinkRecord) -> None:
     """Write the page about a record. The page works offline and loads the crops from the folder.
 
     Raises:
@@ -47,7 +46,7 @@ def write_page(path: Path, record: Record) -> None:
     cameras = list(dict.fromkeys(clip["camera"] for clip in record.content["clips"]))
     spans = _spans(record.content["clips"])
     identities = record.identities
-    lines = [_line(record, number, of, cameras, spans) for number, of in identities.items()]
+    lines = [_row(record, number, of, cameras, spans) for number, of in identities.items()]
     people = counted(len(lines), "identity")
     intro = [
         f"{people} in {counted(len(record.tracklets), 'tracklet')} of {counted(len(cameras), 'camera')}; times are "
@@ -57,7 +56,7 @@ def write_page(path: Path, record: Record) -> None:
     legend = [(camera, number % COLOURS) for number, camera in enumerate(cameras)]
     panels = [Panel("Identities", "", render("timeline.html", lines=lines, legend=legend))]
     if rows := _transitions(identities.values()):
-        title = f"Transitions within {LONGEST:.0f} seconds"
+        title = f"Transitions within {LONGEST_TRIP:.0f} seconds"
         heads = ("from", "to", "people", "median seconds")
         panels.append(panel("table.html", title, "", table=Table(title, heads, rows)))
     write_text(path, render("ranked.html", title="Identities", intro=intro, links=[], panels=anchored(panels)))
@@ -74,7 +73,9 @@ def _spans(clips: list[Json]) -> list[tuple[float, float]]:
     return spans
 
 
-def _line(record: Record, number: int, of: list[Json], cameras: list[str], spans: list[tuple[float, float]]) -> Line:
+def _row(
+    record: LinkRecord, number: int, of: list[Json], cameras: list[str], spans: list[tuple[float, float]]
+) -> TimelineRow:
     total = sum(end - start for start, end in spans) or 1.0
 
     def place(moment: float) -> float:
@@ -82,7 +83,7 @@ def _line(record: Record, number: int, of: list[Json], cameras: list[str], spans
 
     of = sorted(of, key=lambda each: (each["start"], each["key"]))
     bars = [
-        Bar(
+        TimelineBar(
             round(place(each["start"]), 2),
             round(place(each["end"]) - place(each["start"]), 2),
             cameras.index(each["camera"]) % COLOURS,
@@ -91,18 +92,18 @@ def _line(record: Record, number: int, of: list[Json], cameras: list[str], spans
         )
         for each in of
     ]
-    shown = of if len(of) <= MOST else [of[place * (len(of) - 1) // (MOST - 1)] for place in range(MOST)]
+    shown = of if len(of) <= MAX_CROPS else [of[place * (len(of) - 1) // (MAX_CROPS - 1)] for place in range(MAX_CROPS)]
     crops = [
         (quote(f"tracklets/{each['key']}/{max(each['crops'], key=each['crops'].__getitem__)}"), each["key"])
         for each in shown
     ]
     seen = counted(len({each["camera"] for each in of}), "camera")
     note = f"{counted(len(of), 'tracklet')}, {seen}, {_clock(of[0]['start'])} to {_clock(of[-1]['end'])}"
-    return Line(number, record.name_of(number), note, bars, crops)
+    return TimelineRow(number, record.name_of(number), note, bars, crops)
 
 
 def _clock(moment: float) -> str:
-    return f"{datetime.datetime.fromtimestamp(moment, UTC):%Y-%m-%d %H:%M:%S}"
+    return f"{datetime.datetime.fromtimestamp(moment, datetime.timezone.utc):%Y-%m-%d %H:%M:%S}"
 
 
 def _transitions(identities: Iterable[list[Json]]) -> list[Row]:
@@ -112,12 +113,10 @@ def _transitions(identities: Iterable[list[Json]]) -> list[Row]:
         in_time = sorted(of, key=lambda each: (each["start"], each["key"]))
         for before, after in pairwise(in_time):
             gap = after["start"] - before["end"]
-            if before["camera"] != after["camera"] and gap <= LONGEST:
+            if before["camera"] != after["camera"] and gap <= LONGEST_TRIP:
                 moves.setdefault((before["camera"], after["camera"]), []).append((before["identity"], gap))
-    return [
-        Row(
-            "",
-            (a, b, Cell(str(n := len({who for who, _ in of})), n), Cell(f"{(m := median(s for _, s in of)):.0f}", m)),
-        )
-        for (a, b), of in sorted(moves.items())
-    ]
+    rows = []
+    for (a, b), of_pair in sorted(moves.items()):
+        people, seconds = len({who for who, _ in of_pair}), median(gap for _, gap in of_pair)
+        rows.append(Row("", (a, b, Cell(str(people), people), Cell(f"{seconds:.0f}", seconds))))
+    return rows

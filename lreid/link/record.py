@@ -10,18 +10,17 @@ from typing import Any
 
 from lreid.errors import InputError
 from lreid.utils.files import write_text
-from lreid.utils.reading import misfit, read_json, require_not_newer
+from lreid.utils.reading import NUMBER, misfit, read_json, require_not_newer
 
-FILE = "identities.json"
-SCHEMA = 1
-NUMBER = (int, float)
-NUMBER_OR_NONE = (int, float, type(None))
+RECORD_FILE = "identities.json"
+RECORD_FORMAT = 1
 LATEST = 2.5e11  # seconds since 1970, in the year 9892; dates end with the year 9999
 Json = dict[str, Any]
-# Fields of a tracklet that the history stores if they change, and parts that the history stores as a whole.
-DECIDED: Json = {"identity": int, "score": NUMBER_OR_NONE, "why": str}
-SMALL: Json = {
-    "threshold": NUMBER_OR_NONE,
+# Forms for :func:`lreid.utils.reading.misfit`: the fields of a tracklet that the history stores if they change, the
+# parts of the record that it stores as a whole, a step of the history, and the record.
+DECISION: Json = {"identity": int, "score": (*NUMBER, type(None)), "why": str}
+SMALL_PARTS: Json = {
+    "threshold": (*NUMBER, type(None)),
     "model": (str, type(None)),
     "travel": [list],
     "next": int,
@@ -29,23 +28,23 @@ SMALL: Json = {
     "same": [[str]],
     "apart": [[str]],
 }
-STEP: Json = {
+HISTORY_STEP: Json = {
     "action": str,
     "clips": int,
     "count": int,
-    "tracklets": {str: DECIDED},
-    "replaced": {f"{name}?": form for name, form in SMALL.items()},
+    "tracklets": {str: DECISION},
+    "replaced": {f"{name}?": form for name, form in SMALL_PARTS.items()},
 }
-FORM: Json = {
+RECORD_FORM: Json = {
     "schema": int,
-    **SMALL,
+    **SMALL_PARTS,
     "clips": [{"name": str, "camera": str, "video": str, "start": NUMBER, "end": NUMBER}],
-    "tracklets": [{"key": str, "camera": str, "start": NUMBER, "end": NUMBER, **DECIDED, "crops": {str: NUMBER}}],
-    "history": [STEP],
+    "tracklets": [{"key": str, "camera": str, "start": NUMBER, "end": NUMBER, **DECISION, "crops": {str: NUMBER}}],
+    "history": [HISTORY_STEP],
 }
 
 
-class Record:
+class LinkRecord:
     """The content of ``identities.json``.
 
     An identity is a number that is never used again; it may also have a name. The history contains the values that each
@@ -63,33 +62,31 @@ class Record:
     """
 
     def __init__(self, content: Json | None = None) -> None:
-        empty: Json = {"schema": SCHEMA, "threshold": None, "model": None, "travel": [], "next": 1, "names": {}}
+        empty: Json = {"schema": RECORD_FORMAT, "threshold": None, "model": None, "travel": [], "next": 1, "names": {}}
         self.content = content or empty | {"clips": [], "tracklets": [], "same": [], "apart": [], "history": []}
         self._before = copy.deepcopy(self.content)
 
     @classmethod
-    def read(cls, folder: Path) -> Record:
+    def read(cls, folder: Path) -> LinkRecord:
         """Read ``identities.json`` of a folder.
 
         Raises:
             InputError: the file is missing, damaged or of a later version.
         """
-        path = folder / FILE
+        path = folder / RECORD_FILE
         try:
             content = read_json(path)
-            if isinstance(content, dict):
-                content.setdefault("model", None)  # records of earlier versions lack it
-            fault = misfit(content, FORM) or _fault(content)
+            fault = misfit(content, RECORD_FORM) or _fault(content)
         except (OSError, ValueError) as error:
             fault = getattr(error, "strerror", None) or str(error)
         if fault:
             raise InputError(f"{path}: {fault}; pass a folder written by lreid link add")
-        require_not_newer(path, content["schema"], SCHEMA, "cannot be read")
+        require_not_newer(path, content["schema"], RECORD_FORMAT, "cannot be read")
         return cls(content)
 
     def write(self, folder: Path) -> None:
         """Write the file atomically."""
-        write_text(folder / FILE, json.dumps(self.content, indent=1) + "\n")
+        write_text(folder / RECORD_FILE, json.dumps(self.content, indent=1) + "\n")
 
     @property
     def tracklets(self) -> list[Json]:
@@ -108,16 +105,22 @@ class Record:
         """Return the name of an identity, or ``unknown-NUMBER``."""
         return self.content["names"].get(str(identity), f"unknown-{identity}")
 
+    @property
+    def numbers(self) -> dict[str, int]:
+        """The number of each identity, by its name."""
+        return {self.name_of(number): number for number in [*self.identities, *map(int, self.content["names"])]}
+
     def find(self, word: str) -> int:
         """Return the identity with this number or name.
 
         Raises:
             InputError: no identity has this number or name.
         """
-        numbers = {self.name_of(number): number for number in [*self.identities, *map(int, self.content["names"])]}
+        numbers = self.numbers
         number = numbers.get(word, numbers.get(f"unknown-{word}", int(word) if word.isdecimal() else -1))
         if number not in numbers.values():
-            raise InputError(f"{word}: no such identity; {FILE} lists them, for instance {', '.join([*numbers][:5])}")
+            some = ", ".join([*numbers][:5])
+            raise InputError(f"{word}: no such identity; {RECORD_FILE} lists them, for instance {some}")
         return number
 
     def new_identity(self) -> int:
@@ -136,28 +139,17 @@ class Record:
         names = self.content["names"]
         return {old: names[number] for number, old in self._before["names"].items() if names.get(number, old) != old}
 
-    @property
-    def remembered(self) -> bool:
-        """Whether the history in memory differs from the history in the file."""
-        return self.content["history"] != self._before["history"]
-
     def remember(self, action: str) -> None:
         """Add to the history all values that were replaced since the file was read."""
         before, count = self._before, len(self._before["tracklets"])
         changed = {
-            old["key"]: {name: old[name] for name in DECIDED}
+            old["key"]: {name: old[name] for name in DECISION}
             for old, new in zip(before["tracklets"], self.tracklets[:count], strict=True)
-            if any(old[name] != new[name] for name in DECIDED)
+            if any(old[name] != new[name] for name in DECISION)
         }
-        small = {name: before[name] for name in SMALL if before[name] != self.content[name]}
-        step = {
-            "action": action,
-            "clips": len(before["clips"]),
-            "count": count,
-            "tracklets": changed,
-            "replaced": small,
-        }
-        self.content["history"].append(step)
+        small = {name: before[name] for name in SMALL_PARTS if before[name] != self.content[name]}
+        step = {"action": action, "clips": len(before["clips"]), "count": count}
+        self.content["history"].append({**step, "tracklets": changed, "replaced": small})
 
     def undo(self) -> str:
         """Undo the last change, and return its name.
@@ -167,14 +159,14 @@ class Record:
                 damaged.
         """
         if not self.content["history"]:
-            raise InputError(f"{FILE}: nothing to undo; a removal, and changes before it, cannot be undone")
+            raise InputError(f"{RECORD_FILE}: nothing to undo; a removal, and changes before it, cannot be undone")
         step = self.content["history"].pop()
         self.content |= step["replaced"]
         del self.content["clips"][step["clips"] :], self.tracklets[step["count"] :]
         for each in self.tracklets:
             each |= step["tracklets"].get(each["key"], {})
         if fault := _fault(self.content):
-            raise InputError(f"{FILE}: the history is damaged ({fault}); delete the last entry of history")
+            raise InputError(f"{RECORD_FILE}: the history is damaged ({fault}); delete the last entry of history")
         return step["action"]
 
     def merge(self, first: str, second: str) -> None:
@@ -239,8 +231,7 @@ class Record:
             InputError: another identity has the name, or the name is empty, a number, or like ``unknown-17``.
         """
         number = self.find(identity)
-        taken = {self.name_of(each) for each in [*self.identities, *map(int, self.content["names"])] if each != number}
-        if name in taken:
+        if self.numbers.get(name, number) != number:
             raise InputError(f"{name}: another identity has this name; merge the two if they are one person")
         if name == f"unknown-{number}":
             self.content["names"].pop(str(number), None)

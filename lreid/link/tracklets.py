@@ -6,10 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-SHARP = 100.0  # variance of the Laplacian at which a crop gets half of the full weight for sharpness
-TALL = 128  # minimum height of a crop with the full weight for height, pixels
 ROUNDS = 10  # iterations of Weiszfeld's algorithm
-SMALLEST = 1e-6
+EPSILON = 1e-6
 
 
 @dataclass(frozen=True)
@@ -34,25 +32,13 @@ class Tracklets:
         return Tracklets(self.cameras[rows], self.starts[rows], self.ends[rows], self.features[rows])
 
     def followed_by(self, later: Tracklets) -> Tracklets:
-        """Return the cameras and times of these tracklets and then of later tracklets, without features."""
-        pairs = ((self.cameras, later.cameras), (self.starts, later.starts), (self.ends, later.ends))
-        cameras, starts, ends = map(np.concatenate, pairs)
-        return Tracklets(cameras, starts, ends, np.zeros((len(cameras), 0), np.float32))
-
-
-def crop_quality(height: float, sharpness: float, visible: float, hidden: float) -> float:
-    """Compute the weight of a crop in the feature of its tracklet.
-
-    Args:
-        height: height of the box in pixels.
-        sharpness: variance of the Laplacian, see :func:`lreid.data.tracks.sharpness`.
-        visible: share of the box that is inside the frame, in [0, 1].
-        hidden: share of the box that is covered by boxes in front of it, in [0, 1].
-
-    Returns:
-        Weight in [0, 1], a product of one weight per argument.
-    """
-    return min(1.0, height / TALL) * sharpness / (sharpness + SHARP) * visible * (1 - hidden)
+        """Return these tracklets and then the later ones."""
+        return Tracklets(
+            np.concatenate([self.cameras, later.cameras]),
+            np.concatenate([self.starts, later.starts]),
+            np.concatenate([self.ends, later.ends]),
+            np.concatenate([self.features, later.features]),
+        )
 
 
 def robust_mean(features: np.ndarray, quality: np.ndarray) -> np.ndarray:
@@ -67,10 +53,10 @@ def robust_mean(features: np.ndarray, quality: np.ndarray) -> np.ndarray:
     Returns:
         Unit vector (D,) float32.
     """
-    units = features / np.linalg.norm(features, axis=1, keepdims=True).clip(SMALLEST)
+    units = features / np.linalg.norm(features, axis=1, keepdims=True).clip(EPSILON)
     weights = np.asarray(quality, dtype=np.float64) if np.any(quality) else np.ones(len(units))
     middle = np.average(units, axis=0, weights=weights)
     for _ in range(ROUNDS):
         distances = np.linalg.norm(units - middle, axis=1).clip(1e-3)
         middle = np.average(units, axis=0, weights=weights / distances)
-    return (middle / max(np.linalg.norm(middle), SMALLEST)).astype(np.float32)
+    return (middle / max(np.linalg.norm(middle), EPSILON)).astype(np.float32)

@@ -11,6 +11,7 @@ import yaml
 
 from lreid.errors import InputError, UnknownFormat, raise_if_out_of_memory
 
+NUMBER = (int, float)  # form of a number for :func:`misfit`
 NAMES = {dict: "a mapping", list: "a list"}  # names of types in messages
 
 

@@ -11,12 +11,11 @@ from typing import Any
 
 from lreid.errors import InputError
 from lreid.utils.files import list_folder, write_text
-from lreid.utils.reading import misfit, read_json
+from lreid.utils.reading import NUMBER, misfit, read_json
 from lreid.zoo import PREFIX
 from lreid.zoo.hosted import Published, published
 
 BUNDLED = Path(__file__).parents[1] / "weights"
-NUMBER = (int, float)
 FIGURES: dict[Any, Any] = {
     "kind": str,
     "queries": int,

@@ -27,7 +27,7 @@ from lreid.data.tables import read_table
 from lreid.errors import InputError
 from lreid.gallery import Gallery, gallery_file
 from lreid.link.page import write_page
-from lreid.link.record import Record
+from lreid.link.record import LinkRecord
 from lreid.zoo import read_card, read_safetensors
 
 warnings.filterwarnings("ignore")  # of libraries, about images
@@ -87,7 +87,7 @@ def readers(world: World, folder: Path) -> dict[str, tuple[Callable[[random.Rand
         )
 
     def corrected(path: Path) -> None:
-        record = Record.read(path.parent)
+        record = LinkRecord.read(path.parent)
         write_page(folder / "page.html", record)
         record.find("1")
         record.undo()
@@ -99,13 +99,13 @@ def readers(world: World, folder: Path) -> dict[str, tuple[Callable[[random.Rand
     as_json = lambda value: json.dumps(value).encode("utf-8", "surrogatepass")  # noqa: E731
     words = [str(each) for each in HOSTILE]
     keys = [f"{group}.{key}" for group, value in tree.items() if isinstance(value, dict) for key in value]
-    record = Record()
+    record = LinkRecord()
     clip = {"camera": "a", "start": 0.0, "end": 9.0}
     record.content["clips"] = [clip | {"name": "a/x", "video": "a.mp4"}]
     row = clip | {"score": 0.5, "why": "", "crops": {"1.jpg": 0.5}}
     record.content["tracklets"] = [row | {"key": f"a/x/{each}", "identity": record.new_identity()} for each in (1, 2)]
     record.content["travel"] = [["a", "b", 3.0]]
-    record = Record(record.content)
+    record = LinkRecord(record.content)
     record.name("1", "anna")
     record.apart("1", "2")
     record.remember("apart")
