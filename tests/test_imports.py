@@ -15,7 +15,7 @@ from example_results import make_results
 
 import lreid
 import lreid.gallery
-from lreid.link.record import Record
+from lreid.link.record import LinkRecord
 
 PACKAGE = Path(__file__).parents[1] / "lreid"
 
@@ -172,7 +172,7 @@ def test_what_needs_no_network_does_not_load_torch(tmp_path: Path) -> None:
     (tmp_path / "linked").mkdir()
     for name in ("gallery", "gallery.previous", "linked/people.gallery"):
         gallery.save(tmp_path / name)
-    record = Record()
+    record = LinkRecord()
     record.remember("nothing")
     record.write(tmp_path / "linked")
     (tmp_path / "run").mkdir()
