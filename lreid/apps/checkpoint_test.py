@@ -28,7 +28,7 @@ from lreid.evaluation.test_set import ListedTest, TestSet
 from lreid.loading import load_model, model_config
 from lreid.models.embedder import Embedder
 from lreid.models.fingerprint import fingerprint
-from lreid.report import ranked
+from lreid.report import rendering
 from lreid.report.tables import number
 from lreid.results import figures_of
 from lreid.retrieval.protocols import average_evaluations
@@ -124,7 +124,7 @@ def score_checkpoints(
 
 def _scored(
     suite: _Suite, checkpoints: dict[str, Path], extras: Extras, blur: bool
-) -> tuple[dict[str, Any], list[ranked.Section]]:
+) -> tuple[dict[str, Any], list[rendering.RankedSection]]:
     """Return the content of ``test.json``, and page sections with the last checkpoint's hardest queries."""
     queries = _queries_of_all(suite, checkpoints) if extras.cross_model else {}
     rows: list[dict[str, Any]] = []
@@ -281,7 +281,7 @@ def _hardest(test: TestSet, rankings: Sequence[Ranking]) -> list[dict[str, Any]]
     ]
 
 
-def _write_page(out: Path, name: str, results: dict[str, Any], sections: Sequence[ranked.Section]) -> None:
+def _write_page(out: Path, name: str, results: dict[str, Any], sections: Sequence[rendering.RankedSection]) -> None:
     """Write ``ranked.html`` with the rankings of a checkpoint."""
     kind = "cosine similarity" if results["metric"] == "cosine" else "distance"
     intro = [
@@ -291,7 +291,7 @@ def _write_page(out: Path, name: str, results: dict[str, Any], sections: Sequenc
         "lower, it is shown after a line.",
     ]
     title = f"Ranked images, {name}"
-    ranked.write_ranked(out / "ranked.html", title, intro, sections, links=_links(out))
+    rendering.write_ranked(out / "ranked.html", title, intro, sections, links=_links(out))
 
 
 def _checkpoints_in(paths: Sequence[Path]) -> list[Path]:

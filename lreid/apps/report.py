@@ -51,10 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Print the table and write the report pages."""
     from lreid.apps.checks import require_path
-    from lreid.report.groups import require_one_run_a_seed
-    from lreid.report.identity_forgetting import Pictures
+    from lreid.report.identities import Pictures
     from lreid.report.page import links_in, write_page, write_report
-    from lreid.report.tables import comparison_table
+    from lreid.report.tables import comparison_table, require_one_run_a_seed
     from lreid.utils.files import require_writable
 
     if args.html:

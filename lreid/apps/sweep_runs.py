@@ -27,9 +27,8 @@ from lreid.config_keys import Config
 from lreid.errors import InputError, Stopped, naming_keys
 from lreid.methods import build_method, method_class
 from lreid.models.embedder import Embedder
-from lreid.report.groups import short_key
 from lreid.report.plots import learning_curve, sensitivity_curve
-from lreid.report.tables import comparison_table
+from lreid.report.tables import comparison_table, short_key
 from lreid.results import read as read_results
 from lreid.training.run import changed_keys
 from lreid.training.run_config import load_run_config

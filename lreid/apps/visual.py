@@ -24,13 +24,12 @@ from lreid.evaluation.hardest import hardest_rankings
 from lreid.evaluation.scoring import score
 from lreid.evaluation.test_set import TestSet
 from lreid.models.embedder import Embedder
-from lreid.report import ranked
-from lreid.report.groups import Group, grouped
-from lreid.report.identity_forgetting import Key, Pictures, most_forgotten
+from lreid.report import rendering
+from lreid.report.identities import HARDEST, IdentityKey, Pictures, finished, hardest_identities, most_forgotten
 from lreid.report.page import links_in, write_page
 from lreid.report.plots import Dot, common_box, dot_keys, scatter
 from lreid.report.rendering import Panel, inside, panel
-from lreid.report.table_sections import HARDEST, finished, hardest_identities
+from lreid.report.tables import Group, grouped
 from lreid.results import Results, figures_of, read
 from lreid.retrieval.arrays import unit_rows
 from lreid.retrieval.protocols import average_evaluations
@@ -85,7 +84,7 @@ def image_sections(run: Path, *, blur: bool = False) -> list[Panel]:
             )
             rankings.append(replace(shown, title=f"Activation maps, {test.name}", note=note))
         maps.append(_feature_maps(test, models))
-    return [*map(ranked.ranked_panel, rankings), *maps]
+    return [*map(rendering.ranked_panel, rankings), *maps]
 
 
 def images_of_runs(folders: Sequence[Path], runs: Sequence[Results], *, blur: bool) -> tuple[list[Panel], Pictures]:
@@ -111,8 +110,8 @@ def pictures_of(groups: Sequence[Group], folders: Mapping[str, Path], *, blur: b
             data sets of the run must exist.
         blur: whether to blur the images.
     """
-    faces: dict[Key, ranked.Tile] = {}
-    rankings: dict[tuple[Key, str], list[tuple[int, ranked.RankedQuery]]] = {}
+    faces: dict[IdentityKey, rendering.Tile] = {}
+    rankings: dict[tuple[IdentityKey, str], list[tuple[int, rendering.RankedQuery]]] = {}
     for benchmark in dict.fromkeys(group.benchmark for group in groups):
         members = [group for group in groups if group.benchmark == benchmark]
         forgotten = {(each.gallery, each.identity) for each in most_forgotten(members)}

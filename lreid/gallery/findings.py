@@ -12,8 +12,7 @@ from lreid.data.images import read_image
 from lreid.errors import InputError, counted
 from lreid.gallery.gallery import Matches
 from lreid.gallery.named_gallery import name_of
-from lreid.report import ranked
-from lreid.report.rendering import anchor
+from lreid.report.rendering import Match, RankedQuery, RankedSection, Tile, Verdict, anchor, thumbnail, write_ranked
 from lreid.utils.files import list_folder, write_text
 
 PAGE_BYTES = 1_500_000  # maximum size of the images on a page
@@ -151,7 +150,7 @@ def write_findings(results: dict[str, Any], out: Path, *, blur: bool = False) ->
     queries = results["queries"]
     names = dict(zip(map(id, queries), short_names([each["image"] for each in queries]), strict=True))
     tiles = Tiles(blur)
-    pages: list[dict[str, list[ranked.RankedQuery]]] = [{}]
+    pages: list[dict[str, list[RankedQuery]]] = [{}]
     room = PAGE_BYTES
     for finding in sorted(queries, key=lambda each: list(OUTCOMES).index(_outcome(each))):
         query, size = tiles.ranked_query(finding, names[id(finding)], results)
@@ -168,9 +167,9 @@ def write_findings(results: dict[str, Any], out: Path, *, blur: bool = False) ->
     ]
     links += [(f"page {each}", _page_name(each)) for each in range(1, len(pages) + 1) if pages[1:]]
     for number, page in enumerate(pages, 1):
-        sections = [ranked.Section(OUTCOMES[outcome], "", rankings, tiles.wide) for outcome, rankings in page.items()]
+        sections = [RankedSection(OUTCOMES[outcome], "", rankings, tiles.wide) for outcome, rankings in page.items()]
         title = f"Matches in {Path(results['gallery']).name}" + (f", page {number} of {len(pages)}" * bool(pages[1:]))
-        ranked.write_ranked(out / _page_name(number), title, [*summary(results), _note(results)], sections, links=links)
+        write_ranked(out / _page_name(number), title, [*summary(results), _note(results)], sections, links=links)
     for old in list_folder(out, "matches-*.html"):
         number = old.stem.partition("-")[2]
         if number.isdecimal() and int(number) > len(pages):
@@ -210,13 +209,11 @@ class Tiles:
         """Whether most images so far are wider than high, so that the page uses its layout for wide images."""
         return 2 * self._wide > self._all
 
-    def ranked_query(
-        self, finding: dict[str, Any], name: str, results: dict[str, Any]
-    ) -> tuple[ranked.RankedQuery, int]:
+    def ranked_query(self, finding: dict[str, Any], name: str, results: dict[str, Any]) -> tuple[RankedQuery, int]:
         """Create the ranking of a query, and return it with the total size of its images in bytes."""
         query = self._tile(finding["image"], (name,))
         matches = [
-            ranked.Match(
+            Match(
                 match["rank"],
                 f"{match['score']:.3f}",
                 _verdict_of(match, finding["expected"]),
@@ -228,16 +225,16 @@ class Tiles:
         if finding["expected"] is not None:
             headline = f"{finding['expected']}: {headline}"
         size = sum(len(tile.source) for tile in (query, *(match.tile for match in matches)))
-        return ranked.RankedQuery(query, headline, matches), size
+        return RankedQuery(query, headline, matches), size
 
-    def _tile(self, path: str, labels: tuple[str, ...]) -> ranked.Tile:
+    def _tile(self, path: str, labels: tuple[str, ...]) -> Tile:
         try:
             image = read_image(path)
         except InputError:  # an image file may be missing
-            return ranked.Tile(None, path, labels)
+            return Tile(None, path, labels)
         self._all += 1
         self._wide += image.shape[1] > image.shape[0]
-        return ranked.Tile(ranked.thumbnail(image, blur=self.blur), path, labels)
+        return Tile(thumbnail(image, blur=self.blur), path, labels)
 
 
 def _labels(match: dict[str, Any]) -> tuple[str, ...]:
@@ -245,8 +242,8 @@ def _labels(match: dict[str, Any]) -> tuple[str, ...]:
     return (match["identity"] or "no name", *camera)
 
 
-def _verdict_of(match: dict[str, Any], expected: str | None) -> ranked.Verdict:
+def _verdict_of(match: dict[str, Any], expected: str | None) -> Verdict:
     if expected is not None and match["identity"] is not None:
         return "right" if match["identity"] == expected else "wrong"
-    verdicts: dict[bool | None, ranked.Verdict] = {None: "", True: "known", False: "below"}
+    verdicts: dict[bool | None, Verdict] = {None: "", True: "known", False: "below"}
     return verdicts[match["identity"] and match["known"]]

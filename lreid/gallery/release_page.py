@@ -13,8 +13,18 @@ from lreid.errors import counted
 from lreid.gallery.findings import Tiles, findings, too_few
 from lreid.gallery.gallery import Matches
 from lreid.gallery.release_check import ModelComparison, Ranked
-from lreid.report.ranked import RankedQuery, Section, ranked_panel
-from lreid.report.rendering import Cell, Panel, Row, Table, anchored, panel, render
+from lreid.report.rendering import (
+    Cell,
+    Panel,
+    RankedQuery,
+    RankedSection,
+    Table,
+    TableRow,
+    anchored,
+    panel,
+    ranked_panel,
+    render,
+)
 from lreid.report.tables import duration, number
 from lreid.retrieval.ranking import ranking_of
 from lreid.utils.files import write_text
@@ -51,7 +61,7 @@ def write_check(comparison: ModelComparison, out: Path, *, blur: bool = False) -
             rankings = _examples(comparison, tiles, people[:MOST_PEOPLE], changed)
             count = f"{MOST_PEOPLE} of these people" if len(people) > MOST_PEOPLE else "Each of these people"
             note = f"{count} with one query, today and with the new model ({chosen['way']}); People lists all of them."
-            panels.append(ranked_panel(Section(f"{title}: {len(people)}", note, rankings, tiles.wide)))
+            panels.append(ranked_panel(RankedSection(f"{title}: {len(people)}", note, rankings, tiles.wide)))
     panels += [*_groups(results, "camera", "Cameras"), *_groups(results, "enrolment", "Enrolment"), *_people(results)]
     title = f"{_word(results).capitalize()}: {results['new_model']} for {Path(results['gallery']).name}"
     page = render("ranked.html", title=title, intro=_intro(results, verdict), links=[], panels=anchored(panels))
@@ -143,7 +153,7 @@ def _table(title: str, note: str, heads: Sequence[str], rows: Iterable[Iterable[
             return Cell(str(value) if isinstance(value, int) else number(value), value)
         return "–" if value is None else value
 
-    table = Table(title, heads, [Row("", [cell(value) for value in row]) for row in rows])
+    table = Table(title, heads, [TableRow("", [cell(value) for value in row]) for row in rows])
     return panel("table.html", title, note, table=table)
 
 

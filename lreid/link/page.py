@@ -11,7 +11,7 @@ from urllib.parse import quote
 from lreid.errors import counted
 from lreid.link.constraints import LONGEST_TRIP
 from lreid.link.record import Json, LinkRecord
-from lreid.report.rendering import Cell, Panel, Row, Table, anchored, panel, render
+from lreid.report.rendering import Cell, Panel, Table, TableRow, anchored, panel, render
 from lreid.utils.files import write_text
 
 MAX_CROPS = 6  # maximum number of crops shown per identity
@@ -106,7 +106,7 @@ def _clock(moment: float) -> str:
     return f"{datetime.datetime.fromtimestamp(moment, datetime.timezone.utc):%Y-%m-%d %H:%M:%S}"
 
 
-def _transitions(identities: Iterable[list[Json]]) -> list[Row]:
+def _transitions(identities: Iterable[list[Json]]) -> list[TableRow]:
     """For each pair of cameras, count the people who went directly from one to the other, with the median time."""
     moves: dict[tuple[str, str], list[tuple[int, float]]] = {}
     for of in identities:
@@ -118,5 +118,5 @@ def _transitions(identities: Iterable[list[Json]]) -> list[Row]:
     rows = []
     for (a, b), of_pair in sorted(moves.items()):
         people, seconds = len({who for who, _ in of_pair}), median(gap for _, gap in of_pair)
-        rows.append(Row("", (a, b, Cell(str(people), people), Cell(f"{seconds:.0f}", seconds))))
+        rows.append(TableRow("", (a, b, Cell(str(people), people), Cell(f"{seconds:.0f}", seconds))))
     return rows

@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from lreid.report.groups import Group, labels
 from lreid.report.plots import Axis, Line, Points, averages, line_chart, line_keys, lines_of
-from lreid.report.rendering import Cell, Panel, Row, Table, panel
-from lreid.report.tables import mean_and_std, spread_text
+from lreid.report.rendering import Cell, Panel, Table, TableRow, panel
+from lreid.report.tables import Group, labels, mean_and_std, spread_text
 from lreid.results import MEAN_KINDS, METRICS, Results, falls_and_rises, identity_changes, task_changes
 
 CLASSIFICATIONS = {"class": "class-incremental", "task": "task-incremental"}
@@ -144,7 +143,7 @@ def _by_test_set(groups: Sequence[Group]) -> Table:
                 for key, (mean, std) in zip(GALLERY_FIGURES, spreads, strict=True)
             ]
             names = [*([label] if len(groups) > 1 else []), gallery["name"], gallery["kind"]]
-            rows.append(Row(group.name, [*names, *cells]))
+            rows.append(TableRow(group.name, [*names, *cells]))
     heads = [*(["method"] if len(groups) > 1 else []), "test set", "kind", *GALLERY_FIGURES]
     return Table("Forgetting by test set", heads, rows)
 

@@ -1,9 +1,10 @@
 """Write a page about one or several runs: a single HTML file that works offline."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from lreid.errors import counted
@@ -18,43 +19,29 @@ from lreid.report.chart_sections import (
     learning_curves,
     losses,
 )
-from lreid.report.groups import Group, by_benchmark, grouped
-from lreid.report.identity_forgetting import Pictures, identity_forgetting
-from lreid.report.rendering import Panel, anchored, once, panel, render
-from lreid.report.table_sections import (
-    cards,
-    comparison,
-    cost,
-    differing_keys,
-    hardest,
-    made_by,
-    past_galleries,
-    protocol,
-    results_matrix,
-    settings,
+from lreid.report.identities import Pictures, hardest, identity_forgetting
+from lreid.report.rendering import Cell, Panel, Table, TableRow, anchored, once, panel, render
+from lreid.report.tables import (
+    FIGURES,
+    TRANSFER,
+    Column,
+    Group,
+    by_benchmark,
+    cost_columns,
+    duration,
+    group_figures,
+    grouped,
+    labels,
+    number,
+    past_gallery_rows,
 )
-from lreid.results import Results
+from lreid.results import Results, average, averaged_kinds, is_trained, matrix
 from lreid.results import read as read_results
 from lreid.utils.files import files_below, write_text
 
 MOST_NAMED = 4  # maximum number of method names in a title
 
-SECTIONS = (
-    learning_curves,
-    results_matrix,
-    past_galleries,
-    gallery_curves,
-    accuracy,
-    accuracy_within_tasks,
-    alignment,
-    forgetting,
-    losses,
-    drift,
-    feature_gradients,
-)
-PICTURED = (identity_forgetting, hardest)  # sections that may have images
-FACTS = (made_by, differing_keys, protocol)
-OPEN = 2  # number of sections that are open at first
+OPEN_SECTIONS = 2  # number of sections that are open at first
 BESIDE = ("results.json", "config.yaml", "log.txt", "learning_curve.png")  # files of a run to which its page links
 Links = Sequence[tuple[str, str]]  # text and address
 
@@ -94,7 +81,7 @@ def write_page(
     """Write a page about finished or unfinished runs, atomically.
 
     The page needs no other file, is readable on a phone, and follows the light or dark mode of the reader. Runs are
-    averaged in the same groups as by :func:`lreid.report.groups.grouped`.
+    averaged in the same groups as by :func:`lreid.report.tables.grouped`.
 
     Args:
         path, runs: path of the page, and the content of each ``results.json``.
@@ -119,13 +106,13 @@ def write_page(
         intro=_intro(runs),
         links=links,
         state=_unfinished(runs),
-        cards=cards(runs[0]) if len(runs) == 1 else [],
+        cards=headlines(runs[0]) if len(runs) == 1 else [],
         tables=list(islice(left, len(tables))),
         benchmarks=[(name, list(islice(left, len(panels)))) for name, panels in benchmarks],
         more=list(islice(left, len(more))),
         facts=list(left),
         all=everything,
-        open=OPEN if len(groups) > 1 else len(everything),
+        open=OPEN_SECTIONS if len(groups) > 1 else len(everything),
     )
     write_text(path, once(page))
 
@@ -174,3 +161,289 @@ def _unfinished(runs: Sequence[Results]) -> str:
         (run,) = runs
         return f"Unfinished: {len(run['mAP'])} of {counted(len(run['tasks']), 'task')} done."
     return f"Unfinished runs, each with a separate line: {len(unfinished)} of {len(runs)} runs."
+
+
+class Headline(NamedTuple):
+    """A large number at the top of a page; ``tone`` is the CSS class of its colour: ``good``, ``bad`` or empty."""
+
+    text: str
+    label: str
+    tone: str = ""
+
+
+def headlines(results: Results) -> list[Headline]:
+    """Make the large numbers of the summary; the sign of a difference such as forgetting determines its colour."""
+    shown = []
+    for column in (*FIGURES, *TRANSFER):
+        if column.key == "mean_over_tasks_mAP" and len(results["mAP"]) < 2:  # equals the seen mAP
+            continue
+        if (value := results["summary"].get(column.key)) is not None:
+            tone = ("good" if value > 0 else "bad" if value < 0 else "") if column.signed else ""
+            shown.append(Headline(column.text(value), column.title, tone))
+    return shown
+
+
+def comparison(groups: Sequence[Group]) -> list[Panel]:
+    """Show the metrics after the last task."""
+    note = (
+        "After the last task; mean ± standard deviation over seeds (n - 1). Runs with different protocols, configs or "
+        "AP conventions have separate rows. Forgetting and plasticity are in points of AP per task."
+    )
+    return [panel("table.html", "Comparison", note, table=_group_table("Comparison", groups, FIGURES))]
+
+
+def cost(groups: Sequence[Group]) -> list[Panel]:
+    """Show training images, exemplars, time and memory of each group."""
+    columns = cost_columns([run for group in groups for run in group.runs])
+    if all(mean is None for spreads in group_figures(groups, columns) for mean, _ in spreads):
+        return []
+    note = "Times are processor times if the run recorded them, otherwise wall times."
+    return [panel("table.html", "Cost", note, table=_group_table("Cost", groups, columns))]
+
+
+def _group_table(title: str, groups: Sequence[Group], columns: Sequence[Column]) -> Table:
+    """Make a row per group, with columns for benchmark and AP convention only if groups differ in them."""
+    names = {"benchmark": [group.benchmark for group in groups], "AP": [group.ap for group in groups]}
+    figures = group_figures(groups, columns)
+    spreads = {column: [each[place] for each in figures] for place, column in enumerate(columns)}
+    cells: dict[str, Sequence[str | Cell]] = {"method": [group.method for group in groups]}
+    cells |= {head: each for head, each in names.items() if len(set(each)) > 1}
+    cells |= {
+        column.title: [Cell(column.text(*spread), spread[0]) for spread in each]
+        for column, each in spreads.items()
+        if any(mean is not None for mean, _ in each)
+    }
+    cells["tasks"] = [group.tasks for group in groups]
+    cells["n"] = [Cell(str(len(group.runs)), len(group.runs)) for group in groups]
+    rows = [TableRow(group.name, line) for group, line in zip(groups, zip(*cells.values(), strict=True), strict=True)]
+    return Table(title, list(cells), rows, compared=columns is FIGURES)
+
+
+def results_matrix(groups: Sequence[Group], where: str) -> list[Panel]:
+    """Show the results matrix of each group, averaged over runs; with several groups, a click opens a matrix."""
+    averaged = [
+        (group, label, mean_results(group.runs))
+        for group, label in zip(groups, labels(groups), strict=True)
+        if any(group.runs[0]["mAP"])  # the rows are empty if there are no test sets
+    ]
+    if not averaged:
+        return []
+    largest = max(max(row) for *_, results in averaged for row in results["mAP"]) or 1
+    several = len(groups) > 1
+    matrices = [
+        {
+            "name": group.name,
+            "title": label if several else "Results matrix",
+            "runs": counted(len(group.runs), "run"),
+            "heads": _matrix_heads(results),
+            "rows": [
+                *_before(group, largest),
+                *(
+                    (f"{row + 1} {task}", _matrix_cells(results, row, largest))
+                    for row, task in enumerate(results["tasks"][: len(results["mAP"])])
+                ),
+            ],
+        }
+        for group, label, results in averaged
+    ]
+    note = "mAP after every task, with Rank-1 below. A dashed box means that the domain had not been trained yet."
+    return [panel("matrix.html", f"Results matrix{where}", note, matrices=matrices, several=several)]
+
+
+def past_galleries(groups: Sequence[Group], where: str) -> list[Panel]:
+    """Show the mAP of new models' queries in old models' galleries, for groups with ``EVAL.CROSS_MODEL``."""
+    panels = []
+    for group, label in zip(groups, labels(groups), strict=True):
+        runs = [run for run in group.runs if run.get("cross_model")]
+        rows = past_gallery_rows(runs)
+        if len(rows) < 2:
+            continue
+        title = f"Queries in past galleries{where}" + (f", {label}" if len(groups) > 1 else "")
+        lines = [
+            TableRow(
+                group.name,
+                [
+                    name,
+                    *(Cell("" if x is None else number(x), x) for x in [*values, *(len(rows) - len(values)) * [None]]),
+                ],
+            )
+            for name, values in rows
+        ]
+        note = (
+            "Features of the queries come from the model after the row's task, features of the gallery from the model "
+            "after the column's task. Cells are mAP, averaged over the test sets whose domain the older model learned."
+        )
+        heads = ["after task", *(f"gallery of {past + 1}" for past in range(len(rows)))]
+        panels.append(panel("table.html", title, note, table=Table(title, heads, lines)))
+    return panels
+
+
+def mean_results(runs: Sequence[Results]) -> Results:
+    """Copy the results of the first run, and replace the matrices ``mAP`` and ``rank1`` by means over all runs."""
+    means: Any = {
+        metric: [
+            [sum(values) / len(values) for values in zip(*rows, strict=True)]
+            for rows in zip(*(matrix(run, metric) for run in runs), strict=True)
+        ]
+        for metric in ("mAP", "rank1")
+    }
+    return runs[0] | means
+
+
+def _matrix_heads(results: Results) -> list[tuple[str, str]]:
+    """Return the name and kind of each column: the galleries, then the means over galleries."""
+    heads = [(gallery["name"], str(gallery["kind"])) for gallery in results["galleries"]]
+    return heads + [("mean", kind) for kind in averaged_kinds(results)]
+
+
+def _before(group: Group, largest: float) -> list[tuple[str, list[dict[str, Any]]]]:
+    """Make the initial model's row of the results matrix, if the group is a single run that tested this model."""
+    run = group.runs[0]
+    if len(group.runs) > 1 or not run.get("initial"):
+        return []
+    initial: Any = {metric: [run["initial"][metric]] for metric in ("mAP", "rank1")}
+    return [("before training", _matrix_cells(run | initial, 0, largest, trained=False))]
+
+
+def _matrix_cells(results: Results, row: int, largest: float, *, trained: bool = True) -> list[dict[str, Any]]:
+    """Make a row of the matrix: ``kind`` (trained, before or mean), ``mAP``, ``rank1`` and ``depth`` of colour."""
+    cells: list[dict[str, Any]] = []
+    for gallery, value, rank1 in zip(results["galleries"], results["mAP"][row], results["rank1"][row], strict=True):
+        kind = "trained" if gallery["kind"] != "seen" or (trained and is_trained(gallery, row)) else "before"
+        cells.append({"kind": kind, "mAP": value, "rank1": rank1, "depth": 0.06 + 0.5 * value / largest})
+    for kind in averaged_kinds(results):
+        means = {metric: average(results, metric, row, kind) for metric in ("mAP", "rank1")}
+        cells.append({"kind": "mean", **means})
+    return cells
+
+
+def made_by(groups: Sequence[Group], where: str) -> list[Panel]:
+    """Show the command of each group; for a single group, also the keys that differ from its config files."""
+    commands = [
+        (label, group.runs[0]["command"])
+        for label, group in zip(labels(groups), groups, strict=True)
+        if group.runs[0].get("command")
+    ]
+    if not commands:
+        return []
+    run = groups[0].runs[0]
+    changed = run.get("changed", {}) if len(groups) == 1 else {}
+    config = run.get("config") or {}
+    rows = [TableRow("", [key, _cell(config.get(key)), _cell(value)]) for key, value in changed.items()]
+    table = Table("Changed keys", ["key", "here", "in the files of method and benchmark"], rows) if rows else None
+    note = "This command repeats the training." + (
+        " The keys below have other values than in the config files." if rows else ""
+    )
+    return [panel("made_by.html", f"Command{where}", note, commands=commands, several=len(groups) > 1, table=table)]
+
+
+def _cell(value: Any) -> str:
+    return "–" if value is None else str(value)
+
+
+def config_differences(groups: Sequence[Group], where: str) -> list[Panel]:
+    """Show the config keys in which the groups of a benchmark differ."""
+    configs = [group.runs[0].get("config") or {} for group in groups]
+    keys = dict.fromkeys(key for config in configs for key in config)
+    rows = [
+        TableRow("", [key, *(str(config.get(key, "–")) for config in configs)])
+        for key in keys
+        if key != "METHOD.NAME" and any(config.get(key) != configs[0].get(key) for config in configs)
+    ]
+    if not rows or len(groups) < 2:
+        return []
+    title = "Config keys that differ"
+    note = "Config keys whose values differ between runs; a dash means that a run does not have the key."
+    table = Table(title, ["key", *labels(groups)], rows)
+    return [panel("table.html", f"{title}{where}", note, table=table)]
+
+
+def protocol(groups: Sequence[Group], where: str) -> list[Panel]:
+    """Show the protocol of the tests; only runs with the same protocol are comparable."""
+    runs = [run for group in groups for run in group.runs]
+    configs = [run.get("config") or {} for run in runs]
+    galleries = {
+        gallery["name"]: f"{counted(gallery['queries'], 'query')} in {gallery['gallery']}"
+        for run in runs
+        for gallery in run["galleries"]
+        if "queries" in gallery
+    }
+    entries: list[tuple[str, Any]] = [
+        ("fingerprint", _distinct(run.get("protocol") for run in runs)),
+        ("average precision", _distinct(run["ap"] for run in runs)),
+        ("metric", _distinct(config.get("EVAL.METRIC") for config in configs)),
+        ("camera filter", _distinct(_switch(config.get("EVAL.CAMERA_FILTER")) for config in configs)),
+        ("searched by", _distinct(_searched(config) for config in configs)),
+        ("flipped images added", _distinct(_switch(config.get("EVAL.FLIP")) for config in configs)),
+        ("cameras", _distinct(config.get("BENCHMARK.CAMERAS") for config in configs)),
+        *(("test set " + name, facts) for name, facts in galleries.items()),
+    ]
+    return _facts(f"Protocol{where}", entries)
+
+
+def settings(runs: Sequence[Results]) -> list[Panel]:
+    """Show methods, data and versions of the runs, and the cost of a single run."""
+    entries: list[tuple[str, Any]] = [
+        ("method", _distinct(run["method"] for run in runs)),
+        ("benchmark", _distinct(run["benchmark"] for run in runs)),
+        ("seed", _distinct(run["seed"] for run in runs)),
+    ]
+    if len(runs) == 1:
+        (run,) = runs
+        seconds = run.get("seconds", {})
+        memory = run.get("peak_memory_mib")
+        entries += [
+            ("stored exemplars", run.get("exemplars")),
+            ("skipped images", run.get("skipped_images")),
+            ("training time", duration(seconds["train"]) if "train" in seconds else None),
+            ("evaluation time", duration(seconds["evaluate"]) if "evaluate" in seconds else None),
+            ("training speed", _rate(run.get("images_per_second"))),
+            ("peak memory", f"{memory} MiB" if memory else None),
+        ]
+    packages = dict.fromkeys(name for run in runs for name in run.get("versions", {}))
+    entries += [(name, _distinct(run.get("versions", {}).get(name) for run in runs)) for name in packages]
+    return _facts("Settings and versions", entries)
+
+
+def _facts(title: str, entries: Sequence[tuple[str, Any]]) -> list[Panel]:
+    """Make a section of those entries that have a value."""
+    stated = [(name, value) for name, value in entries if value is not None]
+    return [panel("facts.html", title, "", facts=stated)] if stated else []
+
+
+def _distinct(values: Iterable[Any]) -> str | None:
+    """Join distinct values by commas; None if there are none."""
+    return ", ".join(dict.fromkeys(str(value) for value in values if value is not None)) or None
+
+
+def _searched(config: dict[str, Any]) -> str | None:
+    """Describe the ranking options of a run; None if it did not record them."""
+    if config.get("EVAL.BACKEND") != "faiss":
+        return config.get("EVAL.BACKEND")
+    return f"faiss {config['EVAL.INDEX']}, {config['EVAL.INDEX_DEPTH']} images"
+
+
+def _switch(value: bool | None) -> str | None:
+    return None if value is None else "on" if value else "off"
+
+
+def _rate(images_per_second: float | None) -> str | None:
+    return None if images_per_second is None else f"{images_per_second:.0f} images/s"
+
+
+# In the order of a page; for each benchmark, a section is left out if the runs have no values for it.
+SECTIONS = (
+    learning_curves,
+    results_matrix,
+    past_galleries,
+    gallery_curves,
+    accuracy,
+    accuracy_within_tasks,
+    alignment,
+    forgetting,
+    losses,
+    drift,
+    feature_gradients,
+)
+PICTURED = (identity_forgetting, hardest)  # sections that may have images
+FACTS = (made_by, config_differences, protocol)

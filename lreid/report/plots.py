@@ -13,9 +13,8 @@ from xml.etree import ElementTree
 import numpy as np
 from markupsafe import Markup
 
-from lreid.report.groups import DATA_KEYS, Group, by_benchmark, grouped, labels
 from lreid.report.rendering import render
-from lreid.report.tables import mean_and_std
+from lreid.report.tables import DATA_KEYS, Group, by_benchmark, grouped, labels, mean_and_std
 from lreid.results import MEAN_KINDS, METRICS, Kind, Results, curve
 from lreid.utils.extras import Extra
 
@@ -125,7 +124,7 @@ def averages(runs: Sequence[Results], metric: str, kind: Kind) -> Points:
 def learning_curve(runs: Results | Sequence[Results]) -> Figure:
     """Draw mAP and Rank-1 after every task, averaged over seen and over unseen test sets; no display is needed.
 
-    A line is a group of :func:`lreid.report.groups.grouped`: the mean of its runs, with a band of one standard
+    A line is a group of :func:`lreid.report.tables.grouped`: the mean of its runs, with a band of one standard
     deviation (n - 1).
 
     Args:

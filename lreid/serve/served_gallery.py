@@ -24,7 +24,7 @@ from lreid.gallery.images import SearchImage, read_images
 from lreid.gallery.named_gallery import NamedGallery
 from lreid.gallery.store import place_of
 from lreid.models.fingerprint import fingerprint
-from lreid.report.ranked import thumbnail
+from lreid.report.rendering import thumbnail
 from lreid.utils.files import write_atomically
 from lreid.utils.identities import UNKNOWN
 from lreid.utils.reading import escaped

@@ -19,8 +19,8 @@ from lreid.build import benchmark_of
 from lreid.errors import InputError
 from lreid.loading import model_config
 from lreid.models import Embedder
-from lreid.report.groups import grouped
 from lreid.report.rendering import Panel
+from lreid.report.tables import grouped
 
 
 @pytest.fixture(scope="module")

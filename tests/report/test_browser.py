@@ -11,9 +11,17 @@ import pytest
 from page_layout import WIDTHS, layout_faults
 
 from lreid.report import write_page
-from lreid.report.groups import grouped
-from lreid.report.ranked import Match, RankedQuery, Section, Tile, ranked_panel, thumbnail, write_ranked
-from lreid.report.rendering import inside
+from lreid.report.rendering import (
+    Match,
+    RankedQuery,
+    RankedSection,
+    Tile,
+    inside,
+    ranked_panel,
+    thumbnail,
+    write_ranked,
+)
+from lreid.report.tables import grouped
 
 COMMAND = "python tools/train.py SEED 0 METHOD.A_KEY_WITH_A_NAME_THAT_IS_AS_LONG_AS_A_NAME_CAN_BE 0.123456789"
 CHROMIUM = shutil.which("chromium")
@@ -192,7 +200,7 @@ def test_images_take_no_room_before_their_section_is_opened(browser: Any, tmp_pa
     tile = Tile(thumbnail(np.full((64, 32, 3), 128, np.uint8)), "a.jpg", ("id 1",))
     matches = [Match(place + 1, "0.5", "wrong", tile) for place in range(400)]
     sections = [
-        Section(name, "", [RankedQuery(tile, name, matches)]) for name in ("first", "second", "third", "fourth")
+        RankedSection(name, "", [RankedQuery(tile, name, matches)]) for name in ("first", "second", "third", "fourth")
     ]
     write_ranked(tmp_path / "ranked.html", "Many", [], sections)
     page = browser.new_page(viewport={"width": 1366, "height": 800})
@@ -221,7 +229,7 @@ def test_images_of_many_runs_are_in_the_page_once_and_come_when_they_are_opened(
     ]
     matches = [Match(place + 1, "0.5", "wrong", tile) for place, tile in enumerate(tiles)]
     runs = [results(rows=4, method=f"method_{number}", shift=number) for number in range(12)]
-    found = [Section(name, "", [RankedQuery(tiles[0], "", matches)]) for name in ("plaza", "mall")]
+    found = [RankedSection(name, "", [RankedQuery(tiles[0], "", matches)]) for name in ("plaza", "mall")]
     more = [inside(f"Images, {each.method}", each.name, list(map(ranked_panel, found))) for each in grouped(runs)]
     write_page(tmp_path / "many.html", runs, more=more)
     assert (tmp_path / "many.html").read_text().count("base64,") == len(tiles)  # of 12 x 2 x 31 images

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from lreid.errors import InputError
-from lreid.report.groups import group_names, grouped, labels, require_one_run_a_seed, short_key
+from lreid.report.tables import group_names, grouped, labels, require_one_run_a_seed, short_key
 
 CONFIG = {
     "BENCHMARK.ORDER": "random",

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from lreid.report import write_page
-from lreid.report.groups import grouped
-from lreid.report.identity_forgetting import Pictures, fate, identity_forgetting, most_forgotten
-from lreid.report.ranked import Match, RankedQuery, Tile
+from lreid.report.identities import Pictures, fate, identity_forgetting, most_forgotten
+from lreid.report.rendering import Match, RankedQuery, Tile
+from lreid.report.tables import grouped
 
 TILE = Tile(b"jpeg", "a.jpg", ("id 7",))
 

@@ -7,7 +7,16 @@ import pytest
 from PIL import Image
 
 from lreid.errors import InputError
-from lreid.report.ranked import HEIGHT, VERDICTS, Match, RankedQuery, Section, Tile, thumbnail, write_ranked
+from lreid.report.rendering import (
+    THUMBNAIL_HEIGHT,
+    VERDICTS,
+    Match,
+    RankedQuery,
+    RankedSection,
+    Tile,
+    thumbnail,
+    write_ranked,
+)
 
 
 def noise(height: int, width: int) -> np.ndarray:
@@ -16,7 +25,7 @@ def noise(height: int, width: int) -> np.ndarray:
 
 def page(tmp_path: Path, *matches: Match, **options: object) -> str:
     query = Tile(thumbnail(noise(8, 4)), "q.jpg", ("id 1", "cam <2>"))
-    section = Section("north & south", "mAP 3.0", [RankedQuery(query, "AP 3.0 %", matches)], **options)
+    section = RankedSection("north & south", "mAP 3.0", [RankedQuery(query, "AP 3.0 %", matches)], **options)
     write_ranked(tmp_path / "page.html", "A <title>", ["line one"], [section])
     return (tmp_path / "page.html").read_text()
 
@@ -74,7 +83,7 @@ def test_wide_images_get_wide_tiles(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("shape", "size"), [((256, 128), (72, 144)), ((64, 32), (32, 64)), ((100, 900), (288, 32))])
 def test_thumbnails_keep_their_shape_and_small_ones_their_size(shape: tuple[int, int], size: tuple[int, int]) -> None:
     image = Image.open(io.BytesIO(thumbnail(noise(*shape))))
-    assert image.format == "JPEG" and image.size == size and image.height <= HEIGHT
+    assert image.format == "JPEG" and image.size == size and image.height <= THUMBNAIL_HEIGHT
 
 
 def test_blur_takes_the_details() -> None:

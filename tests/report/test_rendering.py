@@ -4,11 +4,11 @@ import pytest
 from jinja2 import UndefinedError
 from markupsafe import Markup
 
-from lreid.report.rendering import Cell, Panel, Row, Table, anchored, panel, render
+from lreid.report.rendering import Cell, Panel, Table, TableRow, anchored, panel, render
 
 
 def table(*columns):
-    rows = [Row("a & b", ["<first>", *cells]) for cells in zip(*columns, strict=True)]
+    rows = [TableRow("a & b", ["<first>", *cells]) for cells in zip(*columns, strict=True)]
     return Table("numbers", ["name", *(f"head {place}" for place in range(len(columns)))], rows)
 
 

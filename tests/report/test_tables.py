@@ -5,8 +5,7 @@ import re
 import pytest
 
 from lreid.report import comparison_table, task_table
-from lreid.report.groups import grouped
-from lreid.report.tables import WIDTH, cross_model_table, index_table, number, score_table
+from lreid.report.tables import WIDTH, cross_model_table, grouped, index_table, number, score_table
 from lreid.results import METRICS
 
 

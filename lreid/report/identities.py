@@ -1,25 +1,25 @@
-"""Show the test identities that were forgotten most, and by which method in which task."""
+"""Sections about single test identities: those with the lowest average precision, and those forgotten most."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from statistics import fmean
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from lreid.report.chart_sections import band_note, group_keys, task_chart
-from lreid.report.groups import Group, labels
 from lreid.report.plots import Line, Points, lines_of
-from lreid.report.ranked import VERDICTS, RankedQuery, Tile
-from lreid.report.rendering import Panel, panel
-from lreid.report.tables import number
+from lreid.report.rendering import VERDICTS, Panel, RankedQuery, Tile, panel
+from lreid.report.tables import Group, labels, number
 from lreid.results import Results
 
-SHOWN = 8  # maximum number of identities
+HARDEST = 15  # maximum number of hardest identities
+MOST_FORGOTTEN = 8  # maximum number of forgotten identities
 ROOM = 4  # maximum number of methods in one line
-LOST = 10.0  # loss in points of average precision from which an identity counts as forgotten
+FORGOTTEN = 10.0  # loss in points of average precision from which an identity counts as forgotten
 
-Key = tuple[str, str, int]  # benchmark, test set and number of the identity
+IdentityKey = tuple[str, str, int]  # benchmark, test set and number of the identity
 
 
 class Pictures(NamedTuple):
@@ -31,11 +31,11 @@ class Pictures(NamedTuple):
             this task.
     """
 
-    faces: Mapping[Key, Tile] = MappingProxyType({})
-    rankings: Mapping[tuple[Key, str], Sequence[tuple[int, RankedQuery]]] = MappingProxyType({})
+    faces: Mapping[IdentityKey, Tile] = MappingProxyType({})
+    rankings: Mapping[tuple[IdentityKey, str], Sequence[tuple[int, RankedQuery]]] = MappingProxyType({})
 
 
-class Person(NamedTuple):
+class ForgottenIdentity(NamedTuple):
     """A test identity and its average precision in per cent after every task.
 
     Attributes:
@@ -61,12 +61,12 @@ def _lost(curve: Sequence[tuple[int, float]]) -> float:
     return max(value for _, value in curve) - curve[-1][1]
 
 
-def most_forgotten(groups: Sequence[Group]) -> list[Person]:
-    """Select up to :data:`SHOWN` identities that lost the most AP in any group, from the best to the last task.
+def most_forgotten(groups: Sequence[Group]) -> list[ForgottenIdentity]:
+    """Select up to :data:`MOST_FORGOTTEN` identities that lost most AP in any group, from the best to the last task.
 
-    Only identities that lost at least :data:`LOST` points are selected. Merged test sets are left out.
+    Only identities that lost at least :data:`FORGOTTEN` points are selected. Merged test sets are left out.
     """
-    people: dict[tuple[str, int], Person] = {}
+    people: dict[tuple[str, int], ForgottenIdentity] = {}
     for group in groups:
         first = group.runs[0]
         for gallery in first["galleries"]:
@@ -79,11 +79,12 @@ def most_forgotten(groups: Sequence[Group]) -> list[Person]:
             names = first.get("identity_names", {}).get(gallery["name"], {})
             for identity, values in zip(histories[0]["ids"], means.T.tolist(), strict=True):
                 name = names.get(str(identity), str(identity))
-                person = people.setdefault((gallery["name"], identity), Person(gallery["name"], identity, name, {}))
+                key = gallery["name"], identity
+                person = people.setdefault(key, ForgottenIdentity(*key, name, {}))
                 if curve := list(enumerate(values[begin:], start=begin + 1)):
                     person.curves[group.name] = curve
-    forgotten = [person for person in people.values() if person.curves and person.lost >= LOST]
-    return sorted(forgotten, key=lambda person: -person.lost)[:SHOWN]
+    forgotten = [person for person in people.values() if person.curves and person.lost >= FORGOTTEN]
+    return sorted(forgotten, key=lambda person: -person.lost)[:MOST_FORGOTTEN]
 
 
 def fate(curve: Sequence[tuple[int, float]], by: str) -> str:
@@ -91,7 +92,7 @@ def fate(curve: Sequence[tuple[int, float]], by: str) -> str:
     values = [value for _, value in curve]
     best, last = int(np.argmax(values)), values[-1]
     change = f"{number(values[best])} → {number(last)}"
-    if values[best] - last < LOST:
+    if values[best] - last < FORGOTTEN:
         return f"kept by {by} ({change})"
     falls = -np.diff(values[best:])
     return f"forgotten by {by} in task {curve[best + 1 + int(np.argmax(falls))][0]} ({change})"
@@ -114,7 +115,7 @@ def identity_forgetting(groups: Sequence[Group], where: str, pictures: Pictures 
                 "name": person.name,
                 "gallery": person.gallery,
                 "fates": [(group, fate(curve, named[group])) for group, curve in person.curves.items()],
-                "lost": sum(_lost(curve) >= LOST for curve in person.curves.values()),
+                "lost": sum(_lost(curve) >= FORGOTTEN for curve in person.curves.values()),
                 "chart": task_chart(groups, f"AP of {person.name}", lines),
                 "face": pictures.faces.get(key),
                 "methods": [(group, label, pictures.rankings.get((key, group), ())) for group, label in named.items()],
@@ -123,7 +124,7 @@ def identity_forgetting(groups: Sequence[Group], where: str, pictures: Pictures 
     note = (
         f"The {len(people)} test identities that lost most average precision (AP) from their best task to the last. "
         "A click on an identity shows its AP after every task. An identity counts as forgotten in the task with the "
-        f"largest fall of AP, and as retained if it lost less than {LOST:g} points." + band_note(drawn)
+        f"largest fall of AP, and as retained if it lost less than {FORGOTTEN:g} points." + band_note(drawn)
     )
     if any(queries for person in shown for *_, queries in person["methods"]):
         note += " The images show how every method ranked the gallery for one query of the identity after every task."
@@ -148,3 +149,58 @@ def _of_identity(runs: Sequence[Results], gallery: str, identity: int) -> Points
         return []
     curves = [[row[each["ids"].index(identity)] for row in each["ap"]] for each in histories]
     return enumerate(zip(*curves, strict=True), start=1)
+
+
+class Hard(NamedTuple):
+    """A test identity with its average precision after the last and after its best task, averaged over runs."""
+
+    gallery: str
+    number: int
+    identity: str
+    now: float
+    best: float
+
+
+def hardest(groups: Sequence[Group], where: str, pictures: Pictures = Pictures()) -> list[Panel]:  # noqa: B008
+    """List the identities with the lowest AP after the last task, averaged over the finished runs of all groups.
+
+    Each AP convention has a list of its own. Merged test sets are left out, because their identities also occur in
+    other test sets.
+    """
+    runs = [run for group in groups for run in group.runs]
+    conventions = list(dict.fromkeys(run["ap"] for run in runs))
+    panels = []
+    for ap in conventions:
+        of_convention = finished([run for run in runs if run["ap"] == ap])
+        if not (people := hardest_identities(of_convention)):
+            continue
+        title = f"Hardest identities{where}" + (f", {ap} AP" if len(conventions) > 1 else "")
+        over = f", mean over {len(of_convention)} runs" if len(of_convention) > 1 else ""
+        note = f"Lowest average precision after the last task{over}, out of {len(people)} test identities."
+        shown = [
+            each._asdict() | {"face": pictures.faces.get((groups[0].benchmark, each.gallery, each.number))}
+            for each in people[:HARDEST]
+        ]
+        panels.append(panel("hardest.html", title, note, people=shown))
+    return panels
+
+
+def finished(runs: Sequence[Results]) -> Sequence[Results]:
+    """Select the finished runs, or all runs if none of them is finished."""
+    return [run for run in runs if len(run["mAP"]) == len(run["tasks"])] or runs
+
+
+def hardest_identities(runs: Sequence[Results]) -> list[Hard]:
+    """Return all test identities in ascending order of average precision."""
+    people: dict[tuple[str, int, str], list[tuple[float, float]]] = {}  # final AP and best AP of each run
+    for run in runs:
+        own = {gallery["name"] for gallery in run["galleries"] if gallery["kind"] != "merged"}
+        for gallery, history in run.get("identity_ap", {}).items():
+            if gallery in own and history["ap"]:
+                names = run.get("identity_names", {}).get(gallery, {})
+                best = map(max, zip(*history["ap"], strict=True))
+                for identity, now, top in zip(history["ids"], history["ap"][-1], best, strict=True):
+                    name = names.get(str(identity), str(identity))
+                    people.setdefault((gallery, identity, name), []).append((now, top))
+    means = [Hard(*who, fmean(now for now, _ in each), fmean(best for _, best in each)) for who, each in people.items()]
+    return sorted(means, key=lambda person: person.now)
