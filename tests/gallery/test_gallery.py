@@ -263,7 +263,7 @@ def test_a_gallery_that_is_not_whole_is_not_opened(new_place):
 
 
 def test_versions_lie_beside_each_other(new_place):
-    from lreid.gallery.store import place_of
+    from lreid.gallery.gallery import place_of
 
     place = place_of(new_place())
     current = small(at=place)
