@@ -20,7 +20,7 @@ from lreid.data.transforms import Augment
 from lreid.evaluation import Evaluator, load_tests
 from lreid.methods.lwf import LwF
 from lreid.models import Embedder
-from lreid.models.packages import IMAGENET
+from lreid.models.inputs import IMAGENET
 
 
 class Learner(lightning.LightningModule):

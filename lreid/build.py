@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -15,15 +14,15 @@ from lreid.config_keys import Config
 from lreid.data.records import Benchmark
 from lreid.data.schemes import Sources
 from lreid.data.tasks import Cut, Learned, Unseen, build_benchmark, merge_tasks
-from lreid.errors import InputError, OutOfMemory, naming_keys
+from lreid.errors import InputError, naming_keys
 from lreid.evaluation import OBSERVERS
 from lreid.evaluation.evaluator import Evaluator
 from lreid.evaluation.observer import Observer
 from lreid.evaluation.test_set import Rules, load_tests
-from lreid.loading import model_config, network_of, network_of_entry
+from lreid.loading import initial_normalisation, network_of, network_of_entry
 from lreid.methods import Method, build_method, method_class, method_defaults
-from lreid.models.backbones import normalisation
-from lreid.models.embedder import IMAGENET, Embedder
+from lreid.models.embedder import Embedder
+from lreid.models.inputs import IMAGENET
 from lreid.results import Results
 from lreid.retrieval.index import FaissIndex
 from lreid.utils.devices import PRECISIONS
@@ -40,24 +39,11 @@ def resolved(cfg: Config) -> Config:
     for option, default in method_defaults(class_of(cfg)).items():
         cfg.METHOD.setdefault(option.upper(), default)
     with naming_keys("MODEL"):
-        asked = normalisation(cfg.MODEL.BACKBONE, cfg.MODEL.WEIGHTS) or _normalisation_in(cfg.MODEL.WEIGHTS)
-    if asked and (cfg.MODEL.WEIGHTS != "hub" or tuple(map(list, IMAGENET)) == (cfg.INPUT.MEAN, cfg.INPUT.STD)):
-        cfg.INPUT.MEAN, cfg.INPUT.STD = map(list, asked)
+        trained_with = initial_normalisation(cfg)
+    if trained_with and (cfg.MODEL.WEIGHTS != "hub" or tuple(map(list, IMAGENET)) == (cfg.INPUT.MEAN, cfg.INPUT.STD)):
+        cfg.INPUT.MEAN, cfg.INPUT.STD = map(list, trained_with)
     cfg.freeze()
     return cfg
-
-
-def _normalisation_in(weights: str) -> tuple[list[float], list[float]] | None:
-    """Read the mean and standard deviation that a model file of lreid contains; None for other weights."""
-    if not os.path.isfile(weights):
-        return None
-    try:
-        section = model_config(weights).INPUT
-    except OutOfMemory:
-        raise
-    except InputError:  # loading the weights will raise this error again
-        return None
-    return section.MEAN, section.STD
 
 
 def class_of(cfg: Config) -> type[Method]:

@@ -15,7 +15,8 @@ from yacs.config import CfgNode
 from lreid import zoo
 from lreid.checkpoint import load_checkpoint, load_model_state, task_checkpoints
 from lreid.config import check_values, config_from_text
-from lreid.errors import ArgumentError, InputError, naming_keys
+from lreid.errors import ArgumentError, InputError, OutOfMemory, naming_keys
+from lreid.models.backbones import normalisation
 from lreid.models.embedder import Embedder
 from lreid.models.inference import Inference
 from lreid.models.inputs import IMAGES_AND_VIDEOS
@@ -26,7 +27,7 @@ from lreid.utils.files import list_folder
 
 if TYPE_CHECKING:
     from lreid.models.exported import OnnxEmbedder
-
+    from lreid.models.weights import Weights
 
 HUB = "hub:"  # prefix for repositories on Hugging Face's hub
 
@@ -104,14 +105,24 @@ def _onnx_model(source: str | Path) -> OnnxEmbedder:
 
 def _published_model(entry: zoo.Published) -> Embedder:
     """Load the network of a third-party checkpoint: the backbone, and the neck if the checkpoint has one."""
-    weights = f"{zoo.PREFIX}{entry.name}"
-    cfg = config_from_text(yaml.safe_dump(entry.config), weights)
+    weights = _zoo_weights(entry)
+    cfg = config_from_text(yaml.safe_dump(entry.config), weights.name)
     model = network_of(cfg, weights=weights, neck=entry.neck)
     if isinstance(model.neck, nn.BatchNorm1d):
         from lreid.models.weights import load_neck
 
         load_neck(model.neck, weights)
     return model.eval()
+
+
+def _zoo_weights(entry: zoo.Card | zoo.Published) -> Weights:
+    from lreid.models.state_dicts import read_state_dict
+    from lreid.models.weights import Weights
+
+    name = zoo.PREFIX + entry.name
+    if isinstance(entry, zoo.Published):
+        return Weights(name, read_state_dict(zoo.weights_file(entry)), entry.norm)
+    return Weights(name, zoo.read_entry(entry)[1], entry.norm)
 
 
 def network_of_entry(cfg: CfgNode) -> Embedder | None:
@@ -132,16 +143,18 @@ def network_of_entry(cfg: CfgNode) -> Embedder | None:
     return model.eval()
 
 
-def network_of(cfg: CfgNode, *, weights: str = "none", neck: bool | nn.Module = False) -> Embedder:
+def network_of(cfg: CfgNode, *, weights: str | Weights = "none", neck: bool | nn.Module = False) -> Embedder:
     """Build the network that the groups ``MODEL`` and ``INPUT`` of a config describe.
 
     Args:
         cfg: a resolved config.
-        weights, neck: see :class:`~lreid.models.Embedder`.
+        weights, neck: see :class:`~lreid.models.Embedder`; ``weights`` may also be ``zoo:NAME``.
 
     Raises:
         InputError: the backbone does not exist, or its weights are not available.
     """
+    if isinstance(weights, str) and weights.startswith(zoo.PREFIX):
+        weights = _zoo_weights(zoo.find(weights))
     with naming_keys("MODEL", height="INPUT.HEIGHT", width="INPUT.WIDTH", mean="INPUT.MEAN", std="INPUT.STD"):
         return Embedder(
             cfg.MODEL.BACKBONE,
@@ -159,6 +172,30 @@ def network_of(cfg: CfgNode, *, weights: str = "none", neck: bool | nn.Module = 
             adapter_layers=cfg.MODEL.ADAPTER_LAYERS,
             adapter_merge=cfg.MODEL.ADAPTER_MERGE,
         )
+
+
+def initial_normalisation(cfg: CfgNode) -> tuple[Sequence[float], Sequence[float]] | None:
+    """Find the means and standard deviations of RGB in [0, 1] with which ``MODEL.WEIGHTS`` were trained.
+
+    Returns:
+        Means and standard deviations, or None if they are those of ImageNet or unknown.
+
+    Raises:
+        InputError: no zoo entry, package or network of timm has this name.
+    """
+    weights = cfg.MODEL.WEIGHTS
+    if weights.startswith(zoo.PREFIX):
+        entry = zoo.find(weights)
+        return entry.mean, entry.std
+    if not os.path.isfile(weights):
+        return normalisation(cfg.MODEL.BACKBONE, weights)
+    try:
+        section = model_config(weights).INPUT
+    except OutOfMemory:
+        raise
+    except InputError:  # the file is not a model of lreid, or loading its weights will report the error
+        return None
+    return section.MEAN, section.STD
 
 
 def model_config(source: str | Path, overrides: Sequence[str] = ()) -> CfgNode:
@@ -255,7 +292,7 @@ def lasting_name(source: str | Path) -> str:
 def _entry(source: str | Path) -> zoo.Card | zoo.Published | None:
     """Find the card of a zoo entry or ``.safetensors`` file, or a third-party entry; None for other files."""
     if zoo.is_entry(source):
-        return zoo.find(str(source).removeprefix(zoo.PREFIX))
+        return zoo.find(str(source))
     path = Path(source)
     return zoo.card_beside(path) if path.suffix == ".safetensors" else None
 

@@ -88,7 +88,7 @@ def work(pipe: Connection, source: str, engine: str, folder: str, threads: int) 
     import torch
 
     from lreid.loading import load_model
-    from lreid.models.inference import images_per_pass
+    from lreid.models.embedder import images_per_pass
     from lreid.utils.devices import peak_memory_mib
 
     torch.set_num_threads(threads)

@@ -34,7 +34,7 @@ from lreid.results import figures_of
 from lreid.retrieval.protocols import average_evaluations
 from lreid.utils.devices import pick_device
 from lreid.utils.files import require_writable, write_text
-from lreid.zoo import PREFIX
+from lreid.zoo.names import PREFIX
 
 logger = logging.getLogger("lreid")
 

@@ -12,7 +12,7 @@ from lreid.config_keys import Config
 from lreid.errors import InputError, naming_keys
 from lreid.utils.reading import compare_checksums, raise_if_unreadable, require_regular
 from lreid.utils.rules import device_fault
-from lreid.zoo import PREFIX, is_entry
+from lreid.zoo.names import PREFIX, is_entry
 
 ELSEWHERE = ("hub:", "milvus:")  # prefixes of models and galleries that are not files
 

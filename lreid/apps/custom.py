@@ -32,7 +32,7 @@ from lreid.methods import method_class
 from lreid.results import Results, matrix
 from lreid.results.intervals import gain_interval
 from lreid.training.run_config import load_run_config
-from lreid.zoo import PEOPLE, SMALL_PEOPLE, SMALL_VEHICLES, VEHICLES
+from lreid.zoo.names import PEOPLE, SMALL_PEOPLE, SMALL_VEHICLES, VEHICLES
 
 FULL = (256, 128)  # input size of networks with ImageNet weights, height and width
 RATE = 2e-4  # learning rate for networks from the zoo

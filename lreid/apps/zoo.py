@@ -4,8 +4,8 @@ lreid zoo list --for people --license permissive
 lreid zoo show dwopp-synthetic-10
 lreid zoo download osnet_x1_0-msmt17    # downloads the weights if needed, and prints the path
 lreid zoo verify                        # tests each model and compares the metrics with its card
-lreid zoo publish runs/my-run my-model --half --out my/zoo
-lreid zoo publish runs/my-run my-model --out my/zoo --hub OWNER/NAME    # load it as hub:OWNER/NAME
+lreid zoo publish runs/my-run my-model --licence MIT --half --out my/zoo
+lreid zoo publish runs/my-run my-model --licence MIT --out my/zoo --hub OWNER/NAME    # load it as hub:OWNER/NAME
 lreid zoo page                          # writes MODEL_ZOO.md
 
 Environment variables: LREID_ZOO_CARDS is a folder with additional cards, and LREID_ZOO_CACHE the folder for downloaded
@@ -50,7 +50,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sub.add_argument("--start-only", action="store_true", help="mark the model as initial weights for training")
     option(sub, "--trained-on TEXT", "source of the training images (default: names of the data sets)", "")
     option(sub, "--limits TEXT", "limits of the model, and uses to avoid", "")
-    option(sub, "--licence", "licence of the weights (default: the licence that the training images allow)", "")
+    licence = "licence of the weights, such as MIT; research-only if the training images are for research"
+    option(sub, "--licence", licence, required=True)
     option(sub, "--url", "address from which lreid downloads the weights; repeat the option for mirrors", [])
     option(sub, "--out DIR", "folder of the entry (default: lreid/weights)", type=Path)
     option(sub, "--hub OWNER/NAME", "also upload the entry to the Hugging Face Hub; needs --out")
@@ -76,10 +77,10 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _list(args: argparse.Namespace) -> None:
-    from lreid.zoo import PREFIX
     from lreid.zoo.card import cards
     from lreid.zoo.catalogue import RECOMMENDED, filter_entries, published_table, table
     from lreid.zoo.hosted import IMAGENET_TERMS, published
+    from lreid.zoo.names import PREFIX
 
     ours = filter_entries(cards(), args.subject, args.licence)
     others = filter_entries(published().values(), args.subject, args.licence)
@@ -98,19 +99,17 @@ def _list(args: argparse.Namespace) -> None:
 
 
 def _show(args: argparse.Namespace) -> None:
-    from lreid.zoo import PREFIX
     from lreid.zoo.card import find
     from lreid.zoo.catalogue import describe
 
-    print(describe(find(args.name.removeprefix(PREFIX))))
+    print(describe(find(args.name)))
 
 
 def _download(args: argparse.Namespace) -> None:
-    from lreid.zoo import PREFIX
     from lreid.zoo.card import find
     from lreid.zoo.weights import weights_file
 
-    print(weights_file(find(args.name.removeprefix(PREFIX))))
+    print(weights_file(find(args.name)))
 
 
 def _page(args: argparse.Namespace) -> None:

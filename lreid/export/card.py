@@ -48,7 +48,7 @@ def card_text(tool: str, model: Embedder, out: Path, config: str, source: str) -
 def _trained(cfg: CfgNode | None, source: str) -> list[str]:
     """Describe how the model was trained, as lines of Markdown."""
     if source.startswith(zoo.PREFIX):
-        entry = zoo.find(source.removeprefix(zoo.PREFIX))
+        entry = zoo.find(source)
         if isinstance(entry, zoo.Published):
             return [
                 f"* trained on: {entry.data}",

@@ -15,8 +15,9 @@ from lreid.export.card import card_text
 from lreid.export.formats import export
 from lreid.export.reid import write_for_reid
 from lreid.export.traced import ImagesToFeatures, Network, check_onnx, converted_to_onnx, write_traced
-from lreid.models.embedder import IMAGENET, Embedder
+from lreid.models.embedder import Embedder
 from lreid.models.exported import OnnxEmbedder
+from lreid.models.inputs import IMAGENET
 from lreid.utils.extras import Extra
 from lreid.utils.files import write_text
 

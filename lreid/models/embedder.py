@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import os
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -17,9 +17,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from lreid.data.images import decoding_threads, fit_image, images_done, read_image
 from lreid.errors import ArgumentError, raise_if_out_of_memory, require
-from lreid.models.backbones import build_backbone, give_norms, normalisation
-from lreid.models.inference import Inference, images_per_pass
+from lreid.models.backbones import build_backbone, finish, normalisation
 from lreid.models.inputs import (
+    IMAGENET,
     AnyImages,
     finite,
     misfit,
@@ -35,8 +35,10 @@ from lreid.utils.devices import full_precision, tf32, to_device
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from lreid.models.weights import Weights
+
 DECODED_AHEAD = 4  # maximum number of decoded batches that wait for the network
-IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # means and deviations of RGB values in [0, 1]
+PIXELS = 4 * 256 * 128  # pixels per forward pass on a CPU; the activations of more pixels exceed its cache
 Network = TypeVar("Network", bound=nn.Module)
 POOLINGS = ("avg", "gem", "class", "patches")
 
@@ -47,8 +49,7 @@ class Embedder(nn.Module):
     Args:
         backbone: name of a backbone (see :func:`lreid.models.build_backbone`), or a custom network. A custom network
             maps (B, 3, H, W) float images to (B, dim, h, w) maps or (B, dim) vectors.
-        weights: ``none``, ``imagenet``, ``hub``, ``zoo:NAME``, ``package:NAME`` or a file. A custom network keeps its
-            own weights.
+        weights: see :func:`lreid.models.build_backbone`; a custom network keeps its own weights with ``none``.
         dim: length of the features of a custom network without an attribute ``dim``.
         height, width: size of input images in pixels.
         mean, std: mean and standard deviation of RGB values in [0, 1], three each. With ``mean=None``, lreid uses the
@@ -79,9 +80,9 @@ class Embedder(nn.Module):
         dim: length of the features.
         precision: precision of the backbone: ``torch.bfloat16`` or ``torch.float16`` (by autocast), ``"tf32"``, or
             None. None means float32, whatever torch's settings are. Features are always float32, and so are losses.
-        inference: object that builds a faster network for feature extraction on the CPU; with None, this network itself
-            is used. Keep ``inference`` None in training, because all forward passes must then give bitwise equal
-            features.
+        inference: function that returns a faster network for feature extraction on the CPU, such as
+            :class:`lreid.models.inference.Inference`; with None, this network itself is used. Keep ``inference`` None
+            in training, because all forward passes must then give bitwise equal features.
         source: name or absolute path from which :func:`lreid.load_model` loaded the model; empty for models from
             elsewhere.
         frozen_norms: BatchNorm layers inside frozen layers of the backbone.
@@ -90,13 +91,13 @@ class Embedder(nn.Module):
     dim: int
     mean: Tensor  # (1, 3, 1, 1), of RGB values in [0, 255]
     std: Tensor
-    inference: Inference | None = None
+    inference: Callable[[Embedder], Embedder] | None = None
     source: str = ""
 
     def __init__(
         self,
         backbone: str | nn.Module = "resnet50",
-        weights: str = "none",
+        weights: str | Weights = "none",
         *,
         dim: int | None = None,
         height: int = 256,
@@ -119,12 +120,8 @@ class Embedder(nn.Module):
         self.name = backbone if isinstance(backbone, str) else type(backbone).__name__
         if isinstance(backbone, str):
             backbone = build_backbone(backbone, weights, norm, size=(height, width))
-        elif weights == "none":
-            give_norms(backbone, norm)
         else:
-            from lreid.models.weights import load_weights
-
-            load_weights(backbone, weights, norm)
+            finish(backbone, weights, norm)
         dim = dim or getattr(backbone, "dim", None)
         if not isinstance(dim, int):
             raise ArgumentError("dim", f"is not given, and {self.name} has no attribute dim; give either")
@@ -318,7 +315,7 @@ class Embedder(nn.Module):
         """Return the network for feature extraction, and the number of images per forward pass."""
         if self.inference is None or self.mean.device.type != "cpu":
             return self, batch_size
-        return self.inference.network(self), min(batch_size, images_per_pass(self.height, self.width))
+        return self.inference(self), min(batch_size, images_per_pass(self.height, self.width))
 
     def _batches(self, images: Sequence[Any] | np.ndarray | Tensor | Iterator[Any], step: int) -> Iterator[Tensor]:
         """Yield batches for :meth:`_features`, while threads decode the next batches."""
@@ -375,6 +372,11 @@ class Embedder(nn.Module):
             return fit_image(pixels_of(image), **size)
         require_path(os.fspath(image))
         return read_image(os.fspath(image), **size)
+
+
+def images_per_pass(height: int, width: int) -> int:
+    """Compute the number of images per forward pass on a CPU for a given image size."""
+    return max(1, PIXELS // (height * width))
 
 
 def pooled(maps: Tensor, pooling: str) -> Tensor:

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from lreid.errors import InputError, raise_if_out_of_memory
-from lreid.models.embedder import Embedder
-from lreid.models.inference import images_per_pass
+from lreid.models.embedder import Embedder, images_per_pass
 from lreid.utils.extras import Extra
 from lreid.utils.reading import misfit, raise_if_unreadable, read_bytes
 

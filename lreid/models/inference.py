@@ -9,7 +9,7 @@ import copy
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,23 +17,15 @@ from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
 from lreid.errors import raise_if_out_of_memory
+from lreid.models.embedder import Embedder
 from lreid.utils.devices import keep_freed_memory
 
-if TYPE_CHECKING:
-    from lreid.models.embedder import Embedder
-
-PIXELS = 4 * 256 * 128  # pixels per forward pass; the activations of more pixels exceed a CPU's cache
 KEPT = 256 << 20  # bytes of freed memory that the process keeps for the next forward pass
 TOLERANCE = 1e-4  # largest difference of features, relative to the largest feature
 ACTIVATIONS: dict[type[nn.Module], tuple[str, list[float]]] = {  # oneDNN's names and limits
     nn.ReLU: ("relu", []),
     nn.ReLU6: ("hardtanh", [0.0, 6.0]),
 }
-
-
-def images_per_pass(height: int, width: int) -> int:
-    """Compute the number of images per forward pass on a CPU for a given image size."""
-    return max(1, PIXELS // (height * width))
 
 
 class Inference:
@@ -54,7 +46,7 @@ class Inference:
     def __reduce__(self) -> tuple[type[Inference], tuple[()]]:
         return Inference, ()
 
-    def network(self, model: Embedder) -> Embedder:
+    def __call__(self, model: Embedder) -> Embedder:
         """Return a network for the CPU that computes the same features as a model, up to the rounding of float32.
 
         The network works only for images of the model's input size.
@@ -82,7 +74,7 @@ def merged(model: Embedder) -> Embedder:
     after it. Feature maps have the memory format channels_last.
 
     Args:
-        model: see :meth:`Inference.network`.
+        model: a model on the CPU in evaluation mode, which this function does not change.
     """
     generator = torch.Generator().manual_seed(0)
     images = torch.randn(1, 3, model.height, model.width, generator=generator)

@@ -20,6 +20,7 @@ from lreid.errors import ArgumentError
 OneImage: TypeAlias = str | os.PathLike[str] | Image.Image | np.ndarray | Tensor
 AnyImages: TypeAlias = OneImage | Iterable[OneImage]
 
+IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # means and deviations of RGB values in [0, 1]
 VIDEOS = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpg", ".mpeg", ".webm", ".wmv")
 IMAGES_AND_VIDEOS = SUFFIXES + VIDEOS
 CALL = "pass 'folder', ['a.jpg', 'b.jpg'], images of PIL, or uint8 RGB arrays"

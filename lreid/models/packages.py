@@ -11,9 +11,8 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from lreid import zoo
 from lreid.errors import InputError
-from lreid.models.embedder import IMAGENET
+from lreid.models.inputs import IMAGENET
 from lreid.utils.reading import read_tensors
 
 PREFIX = "package:"
@@ -65,7 +64,7 @@ def package_of(weights: str) -> Package:
     """Return the package with the name ``package:NAME``.
 
     Raises:
-        InputError: no package or zoo entry has this name.
+        InputError: no package has this name.
     """
     name = weights.removeprefix(PREFIX)
     if name not in PACKAGES:
@@ -74,18 +73,6 @@ def package_of(weights: str) -> Package:
             f"{weights}: unknown package of weights; the nearest name is {nearest} (all: {', '.join(PACKAGES)})"
         )
     return PACKAGES[name]
-
-
-def normalisation(weights: str) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-    """Return means and standard deviations of RGB in [0, 1] for a package or zoo entry; None for other weights.
-
-    Raises:
-        InputError: no package or zoo entry has this name.
-    """
-    if weights.startswith(zoo.PREFIX):
-        entry = zoo.find(weights.removeprefix(zoo.PREFIX))
-        return tuple(entry.mean), tuple(entry.std)
-    return package_of(weights).normalisation if weights.startswith(PREFIX) else None
 
 
 def packaged_state(weights: str, network: nn.Module) -> dict[str, Tensor]:

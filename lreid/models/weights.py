@@ -1,7 +1,8 @@
-"""Load trained weights into a backbone: third-party state dicts, checkpoints, packages and zoo entries."""
+"""Load trained weights into a backbone: third-party state dicts, checkpoints, packages, and tensors in memory."""
 
 import logging
 from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 from lreid.errors import InputError, counted, raise_if_out_of_memory
 from lreid.models import packages
 from lreid.models.norms import input_norm, put_norms
-from lreid.zoo import PREFIX, find, read_state, read_state_dict
+from lreid.models.state_dicts import read_state_dict
 
 logger = logging.getLogger("lreid")
 
@@ -19,32 +20,47 @@ SHOWN = 3  # number of tensor names in a message
 FOREIGN = {"base.": "", "image_encoder.": "visual."}  # prefixes of TransReID and CLIP-ReID, and timm's prefixes
 
 
-def load_weights(network: nn.Module, weights: str, norm: str = "batch") -> None:
-    """Load trained weights into a backbone, and log which tensors are ignored or missing.
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """Trained tensors in memory, such as those of a zoo entry.
 
-    lreid warns if a zoo entry was trained with a different normalisation of input images (``+input`` or ``+grey``),
-    because the tensors do not show this difference. Weights of a network without instance norms are loaded before
-    instance norms are added to the backbone. Weights of a network with instance norms are loaded afterwards.
+    Attributes:
+        name: name in messages.
+        state: tensors on the CPU, under the names that the training program gave them.
+        norm: norm of the trained network, see :func:`lreid.models.norms.put_norms`.
+    """
+
+    name: str
+    state: dict[str, Tensor]
+    norm: str
+
+
+def load_weights(network: nn.Module, weights: str | Weights, norm: str = "batch") -> None:
+    """Load trained weights into a backbone, and log which tensors are ignored or missing; then add instance norms.
+
+    lreid warns if the known norm of the trained network differs in the normalisation of input images (``+input`` or
+    ``+grey``), because the tensors do not show this difference.
 
     Args:
         network: the backbone. If the backbone wraps another network, the backbone's attribute ``inner`` is the prefix
             of the wrapped network's tensor names. If the backbone has a method ``adapted``, this method converts the
             state dict.
-        weights: ``zoo:NAME``, ``package:NAME`` or a file.
+        weights: ``package:NAME``, a file, or tensors.
         norm: places of instance norms, see :func:`lreid.models.norms.put_norms`.
 
     Raises:
         InputError: the weights are not available or do not fit the backbone.
     """
-    state = _backbone_state(weights, network)
-    if weights.startswith(PREFIX):
-        trained_norm = find(weights.removeprefix(PREFIX)).norm
-        if input_norm(trained_norm) != input_norm(norm):
-            logger.warning("%s: trained with the norm %s, but this run uses %s", weights, trained_norm, norm)
+    if isinstance(weights, Weights) and input_norm(weights.norm) != input_norm(norm):
+        logger.warning("%s: trained with the norm %s, but this run uses %s", weights.name, weights.norm, norm)
+    name = weights if isinstance(weights, str) else weights.name
+    state = _backbone_state(weights, name, network)
+    # Instance norms copy the weights of the BatchNorms that they replace, so weights of a network without instance
+    # norms are loaded first.
     plain = {key for key in network.state_dict() if key.endswith("running_mean")} <= state.keys()
     if not plain:
         put_norms(network, norm)
-    network.load_state_dict(_fitting(weights, state, network), strict=False)
+    network.load_state_dict(_fitting(name, state, network), strict=False)
     if plain:
         put_norms(network, norm)
 
@@ -82,29 +98,32 @@ def _examples(names: Collection[str]) -> str:
     return ", ".join(sorted(names)[:SHOWN]) + (" …" if len(names) > SHOWN else "")
 
 
-def load_neck(neck: nn.Module, weights: str) -> None:
+def load_neck(neck: nn.Module, weights: Weights) -> None:
     """Load trained weights into a neck.
 
     Raises:
         InputError: the weights contain no neck, or the neck has a different width.
     """
-    state = {key.removeprefix("neck."): value for key, value in _state(weights).items() if key.startswith("neck.")}
+    state = {_name(key): value for key, value in weights.state.items()}
+    state = {key.removeprefix("neck."): value for key, value in state.items() if key.startswith("neck.")}
     try:
         neck.load_state_dict(state)
     except RuntimeError:
         raise InputError(
-            f"{weights}: holds no neck of this width; use weights of a model whose neck has this width"
+            f"{weights.name}: holds no neck of this width; use weights of a model whose neck has this width"
         ) from None
 
 
-def _backbone_state(weights: str, network: nn.Module) -> dict[str, Tensor]:
-    """Read the tensors of a file, package or zoo entry, and give them the names that the backbone uses."""
-    if weights.startswith(packages.PREFIX):
-        return packages.packaged_state(weights, network)
-    state, inner = _state(weights), getattr(network, "inner", "")
+def _backbone_state(weights: str | Weights, title: str, network: nn.Module) -> dict[str, Tensor]:
+    """Return trained tensors under the names that the backbone uses."""
+    if title.startswith(packages.PREFIX):
+        return packages.packaged_state(title, network)
+    state = weights.state if isinstance(weights, Weights) else _read(weights)
+    state = {_name(key): value for key, value in state.items()}
+    inner = getattr(network, "inner", "")
     if any(f"backbone.{key}" in state for key in network.state_dict() if inner):  # an lreid model
         return {key.removeprefix("backbone."): value for key, value in state.items()}
-    prefix = _prefix(weights, state, network, inner)
+    prefix = _prefix(title, state, network, inner)
     outside = {key: value for key, value in state.items() if not key.startswith(prefix)}
     state = {key.removeprefix(prefix): value for key, value in state.items() if key.startswith(prefix)}
     for source, target in FOREIGN.items():
@@ -116,10 +135,10 @@ def _backbone_state(weights: str, network: nn.Module) -> dict[str, Tensor]:
         try:
             state = adapt(state)
         except (AssertionError, AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
-            raise_if_out_of_memory(error, weights)
+            raise_if_out_of_memory(error, title)
             reason = " ".join(str(error).split())
             raise InputError(
-                f"{weights}: does not fit this backbone ({reason}); use the backbone that it was made for"
+                f"{title}: does not fit this backbone ({reason}); use the backbone that it was made for"
             ) from None
     return outside | {inner + key.removeprefix("backbone."): value for key, value in state.items()}
 
@@ -150,15 +169,13 @@ def _prefix(weights: str, state: dict[str, Tensor], network: nn.Module, inner: s
     return prefixes[0]
 
 
-def _state(weights: str) -> dict[str, Tensor]:
-    """Read the tensors of a file or a zoo entry, and rename the tensors of a fast-reid head to lreid's names."""
-    in_zoo = weights.startswith(PREFIX)
-    if not (in_zoo or (weights and Path(weights).exists())):
+def _read(file: str) -> dict[str, Tensor]:
+    if not (file and Path(file).exists()):
         raise InputError(
-            f"{weights or 'an empty name'}: no such file; name one, none, imagenet, hub, zoo:NAME or package:NAME"
+            f"{file or 'an empty name'}: no such file; name one, none, imagenet, hub, package:NAME or, as "
+            "MODEL.WEIGHTS, zoo:NAME"
         )
-    state = read_state(find(weights.removeprefix(PREFIX))) if in_zoo else read_state_dict(weights)
-    return {_name(key): value for key, value in state.items()}
+    return read_state_dict(file)
 
 
 def _name(key: str) -> str:

@@ -1,9 +1,8 @@
 """Find trained models by name: ``zoo:NAME`` can replace any path of a checkpoint or of initial weights.
 
-An entry is a JSON card (:class:`Card`) ``NAME.json`` and a safetensors file ``NAME-HASH.safetensors``
-(``NAME.safetensors`` in older entries). The card contains the name of the weights file, so writing the card replaces an
-entry in one step. The entries in ``lreid/weights`` are part of the package and work without network access. Three
-environment variables set up a custom zoo:
+An entry is a JSON card (:class:`Card`) ``NAME.json`` and a safetensors file ``NAME-HASH.safetensors``. The card records
+the hash of the weights, so writing the card replaces an entry in one step. The entries in ``lreid/weights`` are part of
+the package and work without network access. Three environment variables set up a custom zoo:
 
     LREID_ZOO_CARDS    folder of more cards; the weights are next to a card or are downloaded from its ``url``.
                        ``zoo:path/to/card.json`` names a single card in any folder
@@ -14,25 +13,11 @@ environment variables set up a custom zoo:
 ``lreid.zoo`` handles only files; :func:`lreid.load_model` builds the networks.
 """
 
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lreid.utils.extras import public_names
 
 if TYPE_CHECKING:
     from lreid.zoo.api import *  # noqa: F403
-
-PREFIX = "zoo:"  # prefix of the name of an entry
-# The default entries for images of people; the small one for images that are no larger than its input.
-PEOPLE, SMALL_PEOPLE = "zoo:people", "zoo:people-small"
-VEHICLES, SMALL_VEHICLES = "zoo:vehicles", "zoo:vehicles-small"
-
-
-def is_entry(source: str | Path) -> bool:
-    """Check whether a model name means a zoo entry: ``zoo:NAME``, or ``NAME`` if there is no file of this name."""
-    name = str(source)
-    return name.startswith(PREFIX) or not (Path(name).suffix or os.sep in name or Path(name).exists())
-
 
 __getattr__, __dir__ = public_names(__name__)

@@ -5,15 +5,15 @@ import json
 import os
 import re
 import typing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from lreid.errors import InputError
 from lreid.utils.files import list_folder, write_text
 from lreid.utils.reading import NUMBER, misfit, read_json
-from lreid.zoo import PREFIX
 from lreid.zoo.hosted import Published, published
+from lreid.zoo.names import PREFIX
 
 BUNDLED = Path(__file__).parents[1] / "weights"
 FIGURES: dict[Any, Any] = {
@@ -36,7 +36,6 @@ VERIFICATION = {
     "galleries": [str],
 }
 NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
-ADDED: dict[str, Any] = {"verification": {}, "limits": "", "imagenet": False}  # keys that older cards lack
 
 
 @dataclass(frozen=True)
@@ -68,8 +67,8 @@ class Card:
         verification: threshold that decides whether two images show the same identity, measured on images of its
             ``galleries``. The ``threshold`` is a cosine similarity; ``false_accept_rate`` is the share of the
             ``impostor_pairs`` that reach it, and ``true_positive_rate`` the share of the genuine pairs. The entry is
-            empty on older cards.
-        limits: limits of the model, and uses that are not advised; empty on older cards.
+            empty if the model was tested on no gallery.
+        limits: limits of the model, and uses that are not advised; may be empty.
         imagenet: whether the training is known to start from ImageNet weights, directly or through another model.
     """
 
@@ -106,21 +105,25 @@ class Card:
     bytes: int
     url: str
     mirrors: list[str]
-    verification: dict[str, Any] = field(default_factory=dict)
-    limits: str = ""
-    imagenet: bool = False
+    verification: dict[str, Any]
+    limits: str
+    imagenet: bool
 
     @property
     def norm(self) -> str:
         """Config value ``MODEL.NORM`` of the network."""
         return str(self.config.get("MODEL.NORM", "batch"))
 
+    @property
+    def weights(self) -> Path:
+        """Path of the weights if they are next to the card."""
+        return self.file.with_name(weights_name(self.name, self.sha256))
+
     def write(self) -> None:
         """Write the card to its file."""
         keys = asdict(self)
         del keys["file"]
-        stored = {key: value for key, value in keys.items() if value or key not in ADDED}
-        lines = [f" {json.dumps(key)}: {_value(value)}" for key, value in stored.items()]
+        lines = [f" {json.dumps(key)}: {_value(value)}" for key, value in keys.items()]
         write_text(self.file, "{\n" + ",\n".join(lines) + "\n}\n")
 
 
@@ -129,6 +132,11 @@ def _value(value: Any) -> str:
     if not isinstance(value, dict):
         return json.dumps(value)
     return "{\n" + ",\n".join(f"  {json.dumps(key)}: {json.dumps(each)}" for key, each in value.items()) + "\n }"
+
+
+def weights_name(name: str, sha256: str) -> str:
+    """Return the name of a weights file, which is different for every version of an entry."""
+    return f"{name}-{sha256[:12]}.safetensors"
 
 
 def read_card(file: Path) -> Card:
@@ -146,13 +154,11 @@ def read_card(file: Path) -> Card:
     except (OSError, ValueError) as error:
         raise InputError(f"{file}: cannot be read as a card ({error}); download it again") from None
     wanted = {field: hint for field, hint in typing.get_type_hints(Card).items() if field != "file"}
-    if isinstance(keys, dict):
-        keys = ADDED | keys
     if not isinstance(keys, dict) or keys.keys() != wanted.keys():
-        differing = sorted(wanted.keys() ^ set(keys)) if isinstance(keys, dict) else sorted(wanted)
-        later = isinstance(keys, dict) and keys.keys() > wanted.keys()
-        remedy = "update lreid, as a later version wrote it" if later else "publish the model again"
-        raise InputError(f"{file}: not a card of this version of lreid ({', '.join(differing[:3])}); {remedy}")
+        differing = ", ".join(sorted(wanted.keys() ^ set(keys))[:3]) if isinstance(keys, dict) else "no keys"
+        raise InputError(
+            f"{file}: not a card of this version of lreid ({differing}); update lreid, or publish the model again"
+        )
     for key, hint in wanted.items():
         kind = typing.get_origin(hint) or hint
         if type(keys[key]) is not kind:
@@ -167,17 +173,14 @@ def read_card(file: Path) -> Card:
 
 
 def card_beside(weights: Path) -> Card:
-    """Read the card next to a weights file ``NAME-HASH.safetensors`` or ``NAME.safetensors``.
+    """Read the card next to a weights file ``NAME-HASH.safetensors``.
 
     Raises:
         InputError: the card is missing, is not a card, or belongs to other weights.
     """
-    versioned = re.fullmatch(f"(?P<name>{NAME.pattern})-(?P<hash>[0-9a-f]{{12}})", weights.stem)
-    if versioned is None or weights.with_suffix(".json").exists():
-        return read_card(weights.with_suffix(".json"))
-    card = read_card(weights.with_name(f"{versioned['name']}.json"))
-    if not card.sha256.startswith(versioned["hash"]):
-        raise InputError(f"{weights}: no longer matches its card; pass the card, {card.file}")
+    card = read_card(weights.with_name(re.sub("(-[0-9a-f]{12})?$", ".json", weights.stem, count=1)))
+    if weights.name != card.weights.name:
+        raise InputError(f"{weights}: is not the file of its card, which names {card.weights.name}")
     return card
 
 
@@ -197,11 +200,12 @@ def cards() -> list[Card]:
 
 
 def find(name: str) -> Card | Published:
-    """Find a card by name (without ``zoo:``) or by path ``….json``, or a third-party checkpoint by name.
+    """Find a card by name or path ``….json``, or a third-party checkpoint by name; each with or without ``zoo:``.
 
     Raises:
         InputError: no model has this name; the message gives the most similar name.
     """
+    name = name.removeprefix(PREFIX)
     if name.endswith(".json"):
         return read_card(Path(name))
     entries: dict[str, Card | Published] = published() | {card.name: card for card in cards()}

@@ -5,7 +5,6 @@ is first used. Users can also copy the file to the path that :func:`published_fi
 """
 
 import logging
-import os
 from dataclasses import dataclass, field, fields
 from functools import cache
 from pathlib import Path
@@ -15,8 +14,8 @@ import pooch
 
 from lreid.errors import InputError, OutOfMemory
 from lreid.utils.files import write_text
-from lreid.utils.reading import parse_yaml, read_text, require_regular
-from lreid.zoo.download import Download
+from lreid.utils.reading import parse_yaml, read_text
+from lreid.zoo.download import cache_folder, download
 
 logger = logging.getLogger("lreid")
 
@@ -46,7 +45,6 @@ class Published:
         start_only: whether the checkpoint is only for initial weights and not for search.
         imagenet: whether the training used ImageNet, or started from ImageNet weights.
         sha256: hash of the file: 64 hexadecimal digits, its first digits, or empty if it is not published.
-        bytes: size of the file, 0 if unknown.
         remark: additional note, or empty.
     """
 
@@ -70,7 +68,6 @@ class Published:
     start_only: bool = False
     imagenet: bool = True
     sha256: str = ""
-    bytes: int = 0
     remark: str = ""
     mirrors: list[str] = field(default_factory=list)
 
@@ -107,8 +104,8 @@ def _filled(address: Any, keys: dict[str, Any]) -> Any:
     return address.format(**keys) if isinstance(address, str) else [each.format(**keys) for each in address]
 
 
-def published_file(entry: Published, folder: Path, *, download: Download = Download()) -> Path:  # noqa: B008 (frozen)
-    """Return the verified file of a third-party checkpoint, after downloading it to ``folder`` if needed.
+def published_file(entry: Published) -> Path:
+    """Return the verified file of a third-party checkpoint, after downloading it to the cache folder if needed.
 
     If the authors did not publish the full SHA-256, lreid records it in ``FILE.sha256`` when the file is first used.
     Once the hash is recorded, lreid refuses a file with another SHA-256.
@@ -116,16 +113,12 @@ def published_file(entry: Published, folder: Path, *, download: Download = Downl
     Raises:
         InputError: the file cannot be downloaded or is not the expected file.
     """
-    file = folder / f"{entry.name}.pth"
+    file = cache_folder() / f"{entry.name}.pth"
     memory = file.with_name(f"{file.name}.sha256")
     expected = read_text(memory).strip() if memory.exists() else entry.sha256
-    require_regular(file)
     fresh = not file.exists()
     if fresh:
-        addresses = [entry.url, *entry.mirrors]
-        if mirror := os.environ.get("LREID_ZOO_MIRROR"):
-            addresses.insert(0, f"{mirror.rstrip('/')}/{file.name}")
-        download(addresses, file, sha256=expected, size=entry.bytes)
+        download(file.name, [entry.url, *entry.mirrors], sha256=expected)
     digest = pooch.file_hash(str(file))
     if not digest.startswith(expected):
         raise InputError(
@@ -139,7 +132,7 @@ def published_file(entry: Published, folder: Path, *, download: Download = Downl
 
 def _remember(entry: Published, file: Path, digest: str, memory: Path, fresh: bool) -> None:
     """Record the SHA-256 of a file when it is first used, if the file contains named tensors."""
-    from lreid.zoo.state_dicts import read_state_dict  # torch
+    from lreid.models.state_dicts import read_state_dict  # torch
 
     try:
         read_state_dict(file)

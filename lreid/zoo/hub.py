@@ -10,7 +10,6 @@ from lreid.utils.extras import Extra
 from lreid.utils.files import write_text
 from lreid.zoo.card import Card
 from lreid.zoo.catalogue import hub_text
-from lreid.zoo.weights import weights_name
 
 REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 LICENCES = ("mit", "apache-2.0", "bsd-3-clause", "cc0-1.0", "cc-by-4.0", "cc-by-sa-4.0", "cc-by-nc-4.0")  # on the hub
@@ -48,7 +47,7 @@ def upload(card: Card, repository: str, hub: Any) -> str:
         InputError: the hub refuses the entry, or cannot be reached.
     """
     write_text(card.file.with_name("README.md"), page(card, repository))
-    files = ["README.md", card.file.name, weights_name(card)]
+    files = ["README.md", card.file.name, card.weights.name]
     try:
         hub.create_repo(repository, exist_ok=True)
         commit = hub.upload_folder(

@@ -42,7 +42,7 @@ test --checkpoint zoo:people DEVICE gpu
 train DEVICE cuda:x
 train . --device gpu
 search query . . --device CUDA
-search build g . --checkpoint people-small.safetensors
+search build g . --checkpoint people-small-be5c637c2104.safetensors
 link add x . --device cuda0
 serve . --device gpu
 serve . --max-mb 0
@@ -68,7 +68,7 @@ def test_bad_input_is_refused_without_torch(tmp_path: Path, repository: Path) ->
     (tmp_path / "text.pt").write_text("no checkpoint")
     shutil.copy(BUNDLED / "people-small.json", tmp_path)
     weights = next(BUNDLED.glob("people-small*.safetensors"))
-    (tmp_path / "people-small.safetensors").write_bytes(weights.read_bytes()[:-1])
+    (tmp_path / weights.name).write_bytes(weights.read_bytes()[:-1])
     before = sorted(tmp_path.iterdir())
     code = """
 import contextlib, json, sys

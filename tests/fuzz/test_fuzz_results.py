@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from zoo_entries import write_entry
 
 from lreid.results import fault as results_fault
+from lreid.zoo.card import weights_name
 
 pytestmark = pytest.mark.fuzz
 
@@ -90,15 +91,17 @@ def test_results_are_text_and_no_code(results: dict[str, Any], tmp_path: Path) -
 def entry(tmp_path: Path) -> tuple[Path, bytes]:
     """The path of a card, and the weights that lie beside it."""
     card = write_entry(tmp_path, "mine")
-    return card.file, card.file.with_suffix(".safetensors").read_bytes()
+    return card.file, card.weights.read_bytes()
 
 
-def write_weights(card: Path, content: bytes) -> None:
+def write_weights(card: Path, content: bytes) -> Path:
     """Puts other weights beside a card, which it says are its own."""
     keys = json.loads(card.read_text())
     keys["sha256"], keys["bytes"] = hashlib.sha256(content).hexdigest(), len(content)
     card.write_text(json.dumps(keys))
-    card.with_suffix(".safetensors").write_bytes(content)
+    weights = card.with_name(weights_name(card.stem, keys["sha256"]))
+    weights.write_bytes(content)
+    return weights
 
 
 @fuzz(15)
@@ -133,8 +136,7 @@ def header(text: str, size: int | None = None) -> bytes:
     ids=range(9),
 )
 def test_weights_with_hostile_headers(content: bytes, entry: tuple[Path, bytes], world: Path) -> None:
-    write_weights(entry[0], content)
+    weights = write_weights(entry[0], content)
     assert_refused("export", f"zoo:{entry[0]}", "--out", entry[0].parent / "x.onnx", named="mine")
-    weights = str(entry[0].with_suffix(".safetensors"))
     assert_refused("train", "--out", entry[0].parent / "out", "MODEL.WEIGHTS", weights, named="mine")
     assert not (entry[0].parent / "out").exists()

@@ -14,7 +14,9 @@ from torch import Tensor, nn
 from zoo_entries import write_card
 
 import lreid
+from lreid.config import load_config
 from lreid.errors import ArgumentError, InputError
+from lreid.loading import network_of
 from lreid.models import Embedder, backbones, build_backbone, register_backbone
 
 
@@ -165,19 +167,21 @@ def test_training_starts_from_the_backbone_of_a_model(
         weights = str(tmp_path / "model.safetensors")
         save_file(state, weights)
     if source == "zoo":
-        write_card(tmp_path / "model.json", (tmp_path / "model.safetensors").read_bytes())
-        weights = f"zoo:{tmp_path / 'model.json'}"
-    network = build_backbone("small", weights)
+        card = write_card(tmp_path / "model.json", (tmp_path / "model.safetensors").read_bytes())
+        card.weights.write_bytes((tmp_path / "model.safetensors").read_bytes())
+        weights = f"zoo:{card.file}"
+    network = network_of(load_config([], ["MODEL.BACKBONE", "small"]), weights=weights).backbone
     for key, value in network.state_dict().items():
         assert torch.equal(value, state[f"backbone.{key}"]), key
     assert told() == {"tensors left out: " + ", ".join(sorted(key for key in state if key.startswith("neck.")))}
 
 
 def test_half_precision_becomes_single(tmp_path: Path) -> None:
-    network = build_backbone("small", "zoo:dwopp-synthetic-10")
+    name = "zoo:dwopp-synthetic-10"
+    network = network_of(load_config([], ["MODEL.BACKBONE", "small"]), weights=name)
     assert {value.dtype for value in network.parameters()} == {torch.float32}
-    with pytest.raises(InputError, match="zoo:dwopp-synthetic-10: does not fit this backbone: .*missing"):
-        build_backbone("resnet18", "zoo:dwopp-synthetic-10")
+    with pytest.raises(InputError, match=f"{name}: does not fit this backbone: .*missing"):
+        network_of(load_config([], ["MODEL.BACKBONE", "resnet18"]), weights=name)
 
 
 @pytest.mark.parametrize("kind", [float, np.float64, np.float32])

@@ -11,6 +11,8 @@ import lreid
 from lreid.errors import ArgumentError, InputError
 from lreid.models import Embedder, build_backbone
 from lreid.models.backbones.fastreid import LearnedGeM, NonLocal
+from lreid.models.state_dicts import read_state_dict
+from lreid.models.weights import Weights, load_neck
 
 AGES: dict[str, dict[str, str]] = {  # what each age of fast-reid calls neck and classifier
     "2020": {"neck.": "heads.bnneck.", "classifier": "heads.classifier.weight"},
@@ -54,23 +56,20 @@ def randomised(model: Embedder) -> Embedder:
 
 @pytest.mark.parametrize("age", AGES)
 def test_backbone_exponent_and_neck_of_every_age(tmp_path: Path, age: str) -> None:
-    from lreid.models.weights import load_neck
-
     theirs = randomised(Embedder(Tiny(), neck=True))
     torch.save(checkpoint(theirs, age), tmp_path / "w.pth")
-    ours = Embedder(Tiny(), str(tmp_path / "w.pth"), neck=True)
-    load_neck(ours.neck, str(tmp_path / "w.pth"))
+    weights = Weights("w.pth", read_state_dict(tmp_path / "w.pth"), "batch")
+    ours = Embedder(Tiny(), weights, neck=True)
+    load_neck(ours.neck, weights)
     for key, value in ours.state_dict().items():
         if not key.endswith("num_batches_tracked"):
             assert torch.equal(value, theirs.state_dict()[key]), key
 
 
-def test_a_checkpoint_without_a_neck_is_refused(tmp_path: Path) -> None:
-    from lreid.models.weights import load_neck
-
-    torch.save(nn.Conv2d(3, 4, 3).state_dict(), tmp_path / "w.pth")
+def test_a_checkpoint_without_a_neck_is_refused() -> None:
+    weights = Weights("w.pth", dict(nn.Conv2d(3, 4, 3).state_dict()), "batch")
     with pytest.raises(InputError, match=r"w.pth: holds no neck of this width"):
-        load_neck(nn.BatchNorm1d(4), str(tmp_path / "w.pth"))
+        load_neck(nn.BatchNorm1d(4), weights)
 
 
 def test_non_local_is_the_sum_over_all_positions() -> None:

@@ -111,7 +111,7 @@ def test_changed_settings_and_weights_change_the_features(change: Callable[[Embe
     model.inference = Inference()
     images = np.random.default_rng(0).integers(0, 256, (3, 70, 40, 3), dtype=np.uint8)
     before = model.extract(images)
-    assert model.inference.network(model) is model.inference.network(model)
+    assert model.inference(model) is model.inference(model)
     change(model)
     plain = copy.deepcopy(model)
     plain.inference = None

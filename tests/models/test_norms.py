@@ -16,7 +16,7 @@ from lreid.config import load_config
 from lreid.config_keys import KEYS
 from lreid.errors import ArgumentError, InputError
 from lreid.export.traced import ImagesToFeatures
-from lreid.loading import load_model
+from lreid.loading import load_model, network_of
 from lreid.models import Embedder, build_backbone
 from lreid.models.fingerprint import fingerprint
 from lreid.models.norms import CHOICES, HalfInstanceNorm, InstanceNorm, put_norms
@@ -305,17 +305,17 @@ def test_a_checkpoint_keeps_its_norm(norm: str, tmp_path: Path) -> None:
     assert fingerprint(model) == fingerprint(load_model(file)) != fingerprint(plain)
 
 
-def test_a_start_that_was_given_other_images_is_told(
+def test_weights_trained_on_differently_normalised_images_cause_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("LREID_ZOO_CARDS", str(tmp_path))
     card = write_entry(tmp_path, "grey")
     dataclasses.replace(card, config=card.config | {"MODEL.NORM": "batch+grey"}).write()
-    for norm, told in (("batch+grey", False), ("batch", True), ("batch+input", True)):
+    for norm, warned in (("batch+grey", False), ("batch", True), ("batch+input", True)):
         caplog.clear()
         with caplog.at_level("WARNING", "lreid"):
-            build_backbone("few", "zoo:grey", norm)
-        assert (f"zoo:grey: trained with the norm batch+grey, but this run uses {norm}" in caplog.messages) == told
+            network_of(load_config([], ["MODEL.BACKBONE", "few", "MODEL.NORM", norm]), weights="zoo:grey")
+        assert (f"zoo:grey: trained with the norm batch+grey, but this run uses {norm}" in caplog.messages) == warned
 
 
 @pytest.mark.slow

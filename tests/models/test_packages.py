@@ -13,7 +13,8 @@ from lreid.build import resolved
 from lreid.config import load_config
 from lreid.errors import InputError
 from lreid.models import Embedder, build_backbone
-from lreid.models.packages import IMAGENET, PACKAGES, Package
+from lreid.models.inputs import IMAGENET
+from lreid.models.packages import PACKAGES, Package
 from lreid.models.weights import load_weights
 from lreid.zoo import find
 
@@ -59,9 +60,9 @@ def test_mean_and_deviation_come_along(made: dict[str, Tensor]) -> None:
 
 
 def test_mean_and_deviation_of_files_of_lreid_come_along(tmp_path: Path) -> None:
-    people = tmp_path / "people.safetensors"
-    for suffix in (".safetensors", ".json"):
-        shutil.copy(find("people").file.with_suffix(suffix), people.with_suffix(suffix))
+    card = find("people")
+    people = Path(shutil.copy(card.weights, tmp_path))
+    shutil.copy(card.file, tmp_path)
     run = write_checkpoint(tmp_path / "task-01.pt", INPUT__MEAN=[0.1, 0.2, 0.3])
     foreign, broken = tmp_path / "foreign.pt", tmp_path / "broken.pt"
     torch.save(small().state_dict(), foreign)

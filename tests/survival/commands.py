@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import pooch
 import safetensors.torch
 from disk_faults import DiskFaults
 from example_files import synthetic_people, write_checkpoint, write_images, write_model_and_images
@@ -29,12 +30,13 @@ from zoo_entries import write_card
 from lreid.apps.cli import run_command
 from lreid.checkpoint import load_checkpoint, load_newest
 from lreid.errors import InputError
-from lreid.gallery.gallery import place_of
 from lreid.gallery.named_gallery import NamedGallery
+from lreid.gallery.store import place_of
 from lreid.training.run import train
 from lreid.utils.files import leftovers
 from lreid.utils.reading import read_json, read_tensors
 from lreid.zoo import read_card, read_entry
+from lreid.zoo.card import weights_name
 
 # What is counted, besides kills and failures: each must be 0.
 WRONG = ("lost", "damaged", "tracebacks", "leftovers", "resumes not bit-equal", "wrong exit status")
@@ -267,8 +269,7 @@ def commands(world: World) -> dict[str, Command]:
     def published() -> None:
         Path("zoo").mkdir()
         content = (there / "model.safetensors").read_bytes()
-        Path("zoo/mine.safetensors").write_bytes(content)  # as before file names held hashes
-        write_card(Path("zoo/mine.json").absolute(), content)
+        write_card(Path("zoo/mine.json").absolute(), content).weights.write_bytes(content)
 
     def to_download() -> None:
         content = (there / "model.safetensors").read_bytes()
@@ -311,10 +312,10 @@ def commands(world: World) -> dict[str, Command]:
         "rollback": gallery_command(reindexed, "rollback", "people.gallery", resumes=True),
         "migrate": gallery_command(built, "migrate", "people.gallery", "copy.gallery"),
         "publish": Command(
-            ["zoo", "publish", str(there / "run"), "mine", "--out", "zoo"],
+            ["zoo", "publish", str(there / "run"), "mine", "--licence", "MIT", "--out", "zoo"],
             published,
             entry,
-            orphans=frozenset({"zoo/mine.safetensors"}),
+            orphans=frozenset({f"zoo/{weights_name('mine', pooch.file_hash(str(there / 'model.safetensors')))}"}),
         ),
         "download": Command(["zoo", "download", "mine.json"], to_download, downloaded, resumes=True),
         "report": Command(

@@ -28,7 +28,8 @@ from lreid.errors import InputError
 from lreid.gallery import Gallery, gallery_file
 from lreid.link.page import write_page
 from lreid.link.record import LinkRecord
-from lreid.zoo import read_card, read_safetensors
+from lreid.models.state_dicts import read_safetensors
+from lreid.zoo import read_card
 
 warnings.filterwarnings("ignore")  # of libraries, about images
 IMAGES = ("png", "jpg", "webp", "gif", "tif", "bmp", "ppm")

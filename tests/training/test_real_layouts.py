@@ -82,7 +82,7 @@ def test_from_images_to_a_model_by_name(benchmark: str, tmp_path: Path, monkeypa
     tested = score_checkpoints([run / "checkpoints" / "task-02.pt"], tmp_path / "test")
     assert [row["mAP"] for row in tested["rows"]] == pytest.approx(results["mAP"][-1])
 
-    assert publish(run, "mine", folder=zoo).licence == "research-only"
+    assert publish(run, "mine", licence="research-only", folder=zoo).licence == "research-only"
     monkeypatch.setenv("LREID_ZOO_CARDS", str(zoo))
     trained = lreid.load_model(run / "checkpoints" / "task-02.pt")
     assert fingerprint(lreid.load_model("zoo:mine")) == fingerprint(trained)

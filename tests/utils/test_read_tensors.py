@@ -11,8 +11,8 @@ import torch
 
 from lreid.checkpoint import load_checkpoint
 from lreid.errors import InputError
+from lreid.models.state_dicts import read_state_dict
 from lreid.utils.reading import read_tensors
-from lreid.zoo import read_state_dict
 
 
 class Evil:

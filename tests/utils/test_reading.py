@@ -19,9 +19,9 @@ from lreid.data.transforms import load_pipeline
 from lreid.errors import InputError
 from lreid.gallery import Gallery
 from lreid.loading import load_model
+from lreid.models.state_dicts import read_state_dict
 from lreid.results import read as read_results
 from lreid.utils.reading import read_json, read_tensors
-from lreid.zoo import read_state_dict
 from lreid.zoo.card import read_card
 
 

@@ -15,20 +15,16 @@ SHIPPED = cards()
 
 
 @pytest.mark.parametrize("card", SHIPPED, ids=lambda card: card.name)
-def test_what_is_shipped_is_whole_and_small(card: Card) -> None:
-    weights = card.file.with_suffix(".safetensors")
+def test_shipped_entries_are_complete_and_small(card: Card) -> None:
     assert card.file.parent == BUNDLED and not card.url
-    assert weights.stat().st_size == card.bytes < 10_000_000
-    assert pooch.file_hash(str(weights)) == card.sha256
+    assert card.weights.stat().st_size == card.bytes < 10_000_000
+    assert pooch.file_hash(str(card.weights)) == card.sha256
     assert card.licence == ("Apache-2.0" if card.name in ("people", "vehicles") else "MIT")  # that of the start
     assert "no real people" in card.trained_on
 
 
 def test_every_file_belongs_to_a_card() -> None:
-    names = {card.name for card in SHIPPED}
-    assert {file.name for file in BUNDLED.iterdir()} == {
-        f"{name}{suffix}" for name in names for suffix in (".json", ".safetensors")
-    }
+    assert set(BUNDLED.iterdir()) == {file for card in SHIPPED for file in (card.file, card.weights)}
 
 
 def test_a_card_reads_back_the_same(tmp_path: Path) -> None:
@@ -41,13 +37,13 @@ def test_a_card_reads_back_the_same(tmp_path: Path) -> None:
     [
         ({"seed": "0"}, "seed must be of type int, got '0'"),
         ({"neck": 1}, "neck must be of type bool, got 1"),
-        ({"name": "other"}, "is the card of 'other'; name the file"),
-        ({"sha256": "0" * 63}, "sha256 must be 64 hexadecimal digits"),
-        ({"colour": "red"}, r"not a card of this version of lreid \(colour\); update lreid"),
+        ({"name": "other"}, "is the card of 'other'"),
+        ({"sha256": "0" * 63}, "sha256 must be 64"),
+        ({"colour": "red"}, r"not a card .*\(colour\)"),
         ({"dim": None}, "dim must be of type int, got None"),
     ],
 )
-def test_what_is_no_card(tmp_path: Path, change: dict, message: str) -> None:
+def test_invalid_cards_are_refused(tmp_path: Path, change: dict, message: str) -> None:
     file = write_card(tmp_path / "mine.json", b"").file
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
     with pytest.raises(InputError, match=f"mine.json: {message}"):
@@ -58,7 +54,7 @@ def test_what_is_no_card(tmp_path: Path, change: dict, message: str) -> None:
     ("text", "message"),
     [("", "cannot be read as a card"), ("{", "cannot be read as a card"), ("[]", "not a card of this version")],
 )
-def test_what_is_no_mapping(tmp_path: Path, text: str, message: str) -> None:
+def test_files_without_keys_are_refused(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "mine.json").write_text(text)
     with pytest.raises(InputError, match=f"mine.json: {message}"):
         find(str(tmp_path / "mine.json"))

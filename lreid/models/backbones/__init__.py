@@ -7,17 +7,22 @@ vectors. lreid passes three arguments to builders that have them: ``imagenet`` (
 ``hub`` (whether to load weights from the library's hub) and ``size`` (height and width of the images).
 """
 
+from __future__ import annotations
+
 import difflib
 import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import nn
 
 from lreid.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from lreid.models.weights import Weights
 
 Builder = TypeVar("Builder", bound=Callable[..., nn.Module])
 
@@ -73,7 +78,7 @@ def backbone_names() -> list[str]:
 
 
 def build_backbone(
-    name: str, weights: str = "none", norm: str = "batch", *, size: tuple[int, int] = (256, 128)
+    name: str, weights: str | Weights = "none", norm: str = "batch", *, size: tuple[int, int] = (256, 128)
 ) -> nn.Module:
     """Build a backbone by its name.
 
@@ -84,10 +89,10 @@ def build_backbone(
             images. Other names are ``small``, ``mobilenet_v2``, ``torchreid:NAME``, ``timm:NAME`` and
             ``open_clip:NAME``.
         weights: one of ``none`` (random), ``imagenet`` (torchvision's IMAGENET1K_V1, as in the papers, or torchreid's
-            own), ``hub`` (the weights of timm or open_clip for the name), ``zoo:NAME`` (see :mod:`lreid.zoo`),
-            ``package:NAME`` (see :mod:`lreid.models.packages`), or a file. A file is a checkpoint of a run, a
+            own), ``hub`` (the weights of timm or open_clip for the name), ``package:NAME`` (see
+            :mod:`lreid.models.packages`), a file, or tensors in memory. A file is a checkpoint of a run, a
             ``.safetensors`` file, or a state dict of torchvision, torchreid, timm or open_clip. Necks and classifiers
-            in a file are ignored.
+            are ignored.
         norm: places of instance norms in the network, see :func:`lreid.models.norms.put_norms`.
         size: height and width of the images, for networks with a fixed input size.
 
@@ -115,32 +120,33 @@ def build_backbone(
     if "size" in takes:
         options["size"] = size
     network = builder(*[rest] * bool(colon), **options)
-    if weights in (*SOURCES, "none"):
-        give_norms(network, norm)
-    else:
-        from lreid.models.weights import load_weights
-
-        load_weights(network, weights, norm)
+    finish(network, weights, norm)
     return network
 
 
-def give_norms(network: nn.Module, norm: str) -> None:
-    """Add instance norms to a network unless ``norm`` is ``batch``, see :func:`lreid.models.norms.put_norms`."""
-    if norm != "batch":
+def finish(network: nn.Module, weights: str | Weights, norm: str) -> None:
+    """Load weights that the builder of a network did not load, and add instance norms, each if there are any."""
+    if weights not in ("none", *SOURCES):
+        from lreid.models.weights import load_weights
+
+        load_weights(network, weights, norm)
+    elif norm != "batch":
         from lreid.models.norms import put_norms
 
         put_norms(network, norm)
 
 
-def normalisation(backbone: str, weights: str) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+def normalisation(backbone: str, weights: str | Weights) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
     """Return the mean and standard deviation of RGB in [0, 1] that weights need; None for ImageNet's or unknown values.
 
     Raises:
         ArgumentError: timm has no network of this name.
-        InputError: no package or zoo entry has this name.
+        InputError: no package has this name.
     """
     if weights == "hub" and backbone.startswith("timm:"):
         return importlib.import_module(f"{__name__}.timm").normalisation(backbone.removeprefix("timm:"))
-    if ":" not in weights:
-        return None
-    return importlib.import_module("lreid.models.packages").normalisation(weights)
+    if isinstance(weights, str) and weights.startswith("package:"):
+        from lreid.models.packages import package_of
+
+        return package_of(weights).normalisation
+    return None

@@ -1,0 +1,1 @@
+"""Galleries in a Milvus database."""
