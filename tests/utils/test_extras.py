@@ -1,4 +1,4 @@
-"""Packages that only some work needs: loaded when they are used, asked for by name where they are missing."""
+"""Optional packages are loaded at their first use; errors name the extra to install."""
 
 import ast
 import copy
@@ -17,7 +17,7 @@ OPTIONAL = {"albumentations", "cv2", "faiss", "gdown", "h5py", "moderngl", "onnx
 OPTIONAL |= {"pymilvus", "scipy", "six", "tensorboard", "timm", "torchreid"}
 
 
-def test_a_module_is_loaded_at_its_first_use() -> None:
+def test_module_is_loaded_at_its_first_use() -> None:
     code = """
 import sys
 from lreid.utils.extras import Extra
@@ -28,28 +28,24 @@ assert module.rgb_to_hsv(1, 0, 0) == (0, 1, 1) and module.load() is sys.modules[
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_missing_module_is_asked_for() -> None:
+def test_error_about_a_missing_module_names_the_extra() -> None:
     missing = Extra("no_such_package.inside", "render")
     copy.deepcopy(missing)
-    told = r"^no_such_package.inside cannot be imported \(No module named 'no_such_package'\); install it with: "
     for use in (missing.load, lambda: missing.anything):
-        with pytest.raises(InputError, match=told + r"pip install 'lreid\[render\]'$"):
+        with pytest.raises(InputError, match=r"^no_such_package.inside .*pip install 'lreid\[render\]'$"):
             use()
     with pytest.raises(AttributeError):
         Extra("math", "render").no_such_function  # noqa: B018
 
 
-def test_a_package_that_raises_another_error_at_its_import_gives_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As faiss-gpu does without CUDA's libraries."""
-    (tmp_path / "without_cuda.py").write_text("raise RuntimeError('libcublas is missing')\n")
+def test_package_that_fails_to_import_gives_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "without_cuda.py").write_text("raise RuntimeError('libcublas is missing')\n")  # like faiss-gpu
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(InputError, match="^without_cuda cannot be imported: libcublas is missing$"):
+    with pytest.raises(InputError, match="^without_cuda .*libcublas is missing$"):
         Extra("without_cuda", "gpu").load()
 
 
-def test_every_name_that_is_asked_for_is_an_extra_of_setup(repository: Path) -> None:
+def test_every_extra_in_the_code_is_an_extra_of_setup(repository: Path) -> None:
     known = extras_of(repository)
     asked = {
         (call.args[0].value if isinstance(call.args[0], ast.Constant) else None, call.args[1].value)
@@ -62,7 +58,7 @@ def test_every_name_that_is_asked_for_is_an_extra_of_setup(repository: Path) -> 
     assert set(known["train"]) >= {"torchreid", "albumentations", "opencv-python-headless", "tensorboard", "scipy"}
 
 
-def test_nobody_imports_an_optional_package_otherwise(repository: Path) -> None:
+def test_optional_packages_are_imported_by_extra_only(repository: Path) -> None:
     for file in (repository / "lreid").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
@@ -71,8 +67,7 @@ def test_nobody_imports_an_optional_package_otherwise(repository: Path) -> None:
 
 
 @pytest.mark.slow
-def test_models_load_and_features_are_ranked_without_any_of_them() -> None:
-    """What ``pip install lreid`` is for; a gallery needs faiss, which is told, as drawing needs OpenCV."""
+def test_models_load_and_features_are_ranked_without_optional_packages() -> None:
     code = f"""
 import sys
 sys.modules.update(dict.fromkeys({OPTIONAL | {"matplotlib"}!r}))
@@ -96,18 +91,14 @@ for use in (lambda: build(features, list("abcdef"), ids, model="m"), lambda: dra
     done = subprocess.run([sys.executable, "-c", code], text=True, capture_output=True)
     assert done.returncode == 0, done.stderr
     faiss, opencv = done.stdout.splitlines()
-    assert faiss.endswith("install it with: pip install 'lreid[cpu]'")
-    assert opencv.endswith("install it with: pip install 'lreid[opencv]'")
+    assert "'lreid[cpu]'" in faiss and "'lreid[opencv]'" in opencv
 
 
 @pytest.mark.parametrize(
     ("system", "machine", "build"),
     [("linux", "x86_64", "faiss-gpu"), ("linux", "aarch64", "faiss-cpu"), ("darwin", "arm64", "faiss-cpu")],
 )
-def test_a_machine_gets_the_one_build_of_faiss_that_there_is_for_it(
-    system: str, machine: str, build: str, repository: Path
-) -> None:
-    """Of faiss-gpu there are wheels for x86-64 Linux alone."""
+def test_extra_gpu_installs_the_build_that_exists(system: str, machine: str, build: str, repository: Path) -> None:
     wanted = [Requirement(text) for text in setup_keywords(repository)["extras_require"]["gpu"]]
     here = {"sys_platform": system, "platform_machine": machine}
     chosen = [each.name for each in wanted if each.marker is None or each.marker.evaluate(here)]

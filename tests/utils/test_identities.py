@@ -1,4 +1,4 @@
-"""One rule for labels: what is missing, what is junk and what is the same, wherever labels enter."""
+"""Labels: missing values, junk, equality, and their effect in evaluations."""
 
 import logging
 
@@ -22,7 +22,7 @@ JUNK = ["-1", "-1.0", "-01", " -1", "-1. ", "-001.00", -1, -1.0, np.int8(-1), np
 
 
 @pytest.mark.parametrize("unknown", [*MISSING, *JUNK], ids=repr)
-def test_missing_and_junk_are_unknown_beside_numbers_and_text(unknown):
+def test_missing_and_junk_labels_become_unknown(unknown):
     assert as_names([unknown, 7, 7.0], "ids", 3).tolist() == [-1, 7, 7]
     assert as_names([unknown, "a", "7"], "ids", 3).tolist() == ["-1", "a", "7"]
     assert as_names([unknown], "ids", 1).tolist() == [-1]
@@ -48,12 +48,12 @@ def test_missing_and_junk_are_unknown_beside_numbers_and_text(unknown):
     ],
     ids=repr,
 )
-def test_columns_of_any_kind_hold_the_same_labels(column, labels):
+def test_labels_of_every_kind_of_column(column, labels):
     assert as_names(column, "ids", 3).tolist() == labels
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "fault"),
     [
         ([7, "a"], "'a'|7"),
         (["a", 7.0], "'a'|7"),
@@ -66,15 +66,18 @@ def test_columns_of_any_kind_hold_the_same_labels(column, labels):
         (np.array(["2020-01-01", "NaT"], "M8[D]"), "datetime64"),
     ],
 )
-def test_what_is_no_label_is_refused_by_name(values, told):
-    with pytest.raises(InputError, match=f"^ids: .*({told})"):
+def test_invalid_labels_are_refused_by_name(values, fault):
+    with pytest.raises(InputError, match=f"^ids: .*({fault})"):
         as_names(values, "ids", 2)
+
+
+def test_text_is_no_integer_label():
     with pytest.raises(InputError, match="^ids: "):
         as_labels(["a", "b"], "ids", 2)
 
 
 @pytest.mark.parametrize(("one", "other"), [("007", "7"), ("7.0", "7"), (" 7", "7"), ("00", "0"), ("+7", "7")])
-def test_numbers_written_in_two_ways_are_two_labels_and_said_to_be(one, other, caplog):
+def test_two_spellings_of_a_number_are_two_labels_with_a_warning(one, other, caplog):
     features = np.eye(2)
     for queries, gallery in (([one, other], [one, other]), ([one, "a"], [other, one])):
         caplog.clear()
@@ -89,7 +92,7 @@ def test_numbers_written_in_two_ways_are_two_labels_and_said_to_be(one, other, c
 
 @st.composite
 def labelled(draw):
-    """Identities and cameras of queries and gallery, as numbers, and the same as somebody else would write them."""
+    """Identities and cameras of queries and gallery, as numbers and in other notations."""
     sizes = draw(st.integers(1, 5)), draw(st.integers(1, 9))
     numbers, written = [], []
     for values in ([1, 2, -1], [1, 2, 3, -1]), ([0, 1, -1], [0, 1, -1]):
@@ -103,7 +106,7 @@ def labelled(draw):
 
 
 def average_precisions(scores, ids, cams, gallery_ids, gallery_cams):
-    """By a loop: unknown (-1) equals nothing; None for a query without a match."""
+    """Compute by a loop in which unknown (-1) equals nothing; NaN for a query without a match."""
     for row, (pid, cam) in enumerate(zip(ids, cams, strict=True)):
         matches, seen, precisions = 0, 0, []
         for column in np.argsort(-scores[row], kind="stable"):
@@ -120,7 +123,7 @@ def average_precisions(scores, ids, cams, gallery_ids, gallery_cams):
 
 @settings(max_examples=150, deadline=None)
 @given(labelled())
-def test_unknown_equals_nothing_in_an_evaluation(problem):
+def test_unknown_labels_match_nothing_in_an_evaluation(problem):
     num_queries, num_gallery, numbers, written, seed = problem
     rng = np.random.default_rng(seed)
     queries, gallery = rng.standard_normal((num_queries, 6)), rng.standard_normal((num_gallery, 6))
@@ -138,21 +141,15 @@ def test_unknown_equals_nothing_in_an_evaluation(problem):
                 scored()
         else:
             np.testing.assert_allclose(scored().ap, expected, rtol=1e-12)
-    same, other = [], []
-    for row in range(num_queries):
-        for column in range(num_gallery):
-            if ids[row] == -1 or gallery_ids[column] == -1:
-                continue
-            if ids[row] != gallery_ids[column]:
-                other.append((row, column))
-            elif cams[row] == -1 or cams[row] != gallery_cams[column]:
-                same.append((row, column))
+    pairs = [(q, g) for q in range(num_queries) for g in range(num_gallery) if -1 not in (ids[q], gallery_ids[g])]
+    other = [(q, g) for q, g in pairs if ids[q] != gallery_ids[g]]
+    same = [(q, g) for q, g in pairs if ids[q] == gallery_ids[g] and (cams[q] == -1 or cams[q] != gallery_cams[g])]
     for found, pairs in zip(pair_scores(*cosines_and_labels(*features, *written)), (same, other), strict=True):
         cosines = [scores[pair] / np.linalg.norm(queries[pair[0]]) for pair in pairs]
         np.testing.assert_allclose(np.sort(found), np.sort(cosines), rtol=1e-6, atol=1e-7)
 
 
-def test_a_query_of_unknown_identity_is_no_impostor():
+def test_query_without_an_identity_is_no_impostor():
     gallery, queries = np.eye(3), np.array([[1, 0.2, 0], [0.1, 0.2, 1.0], [0, 0.1, 1]])
     rates = [
         open_set_rates(*cosines_and_labels(queries[rows], gallery, ids, ["a", "b", "c"], None, None))
@@ -161,7 +158,7 @@ def test_a_query_of_unknown_identity_is_no_impostor():
     assert rates[0] == rates[1]
 
 
-def test_images_searched_among_themselves_by_unknown_cameras_do_not_find_themselves():
+def test_image_without_a_camera_does_not_match_itself():
     features, labels = np.array([[1.0, 0], [0, 1], [1, 0.1], [0, 1.0]]), np.array([1, 1, 2, -1])
     for cameras in ([None, -1, NAN, -1], [0, -1, -1, 0], [4, 5, 4, 4]):
         assert self_retrieval(features, labels, cameras) == 0.5  # each has the image of 2 in between, or not
@@ -175,7 +172,7 @@ def test_unknown_cameras_are_standardised_by_all_images():
     np.testing.assert_array_equal(norm(features, cameras), norm(features, [0, 1, 99, 98, 97] * 6))
 
 
-def test_an_image_without_a_track_is_refused():
+def test_image_without_a_track_is_refused():
     for tracks in ([0, None], ["a", "-1"]):
         with pytest.raises(InputError, match="gallery tracks: image 1"):
             evaluate_image_to_track(*scores_and_labels(np.eye(2), np.eye(2), [1, 2], [1, 2], [0, 0], [1, 1]), tracks)
