@@ -34,7 +34,7 @@ def score_gallery(
     """Search a gallery with labelled queries, score the matches, and write ``test.json`` to the folder ``out``.
 
     Args:
-        where: address of the gallery, see :func:`lreid.gallery.store.place_of`.
+        where: address of the gallery, see :func:`lreid.gallery.gallery.place_of`.
         query: folder or CSV file, see :func:`lreid.gallery.list_images`.
         checkpoint: file of the gallery's model, if the file was moved.
         overrides: ``KEY VALUE`` pairs for the config of the model; only ``EVAL`` and ``DEVICE`` keys have an effect.

@@ -15,15 +15,14 @@ from lreid.errors import ArgumentError, InputError
 from lreid.gallery.faiss_store import FilePlace
 from lreid.gallery.filters import EVERYTHING, Filter
 from lreid.gallery.findings import findings, first_match, threshold_text, too_few
-from lreid.gallery.gallery import Gallery
+from lreid.gallery.gallery import Gallery, place_of
 from lreid.gallery.images import SearchImage, absolute, list_queries, read_images, require_some
 from lreid.gallery.named_gallery import NamedGallery, extract_features, flips
-from lreid.gallery.store import place_of
 from lreid.utils.files import require_writable
 from lreid.utils.identities import UNKNOWN
 
 logger = logging.getLogger("lreid")
-Where = str | Path  # address of a gallery, see lreid.gallery.store.place_of
+Where = str | Path  # address of a gallery, see lreid.gallery.gallery.place_of
 
 
 def build(
@@ -40,7 +39,7 @@ def build(
     """Build a gallery of images and save it.
 
     Args:
-        where: place of the new gallery, see :func:`lreid.gallery.store.place_of`.
+        where: place of the new gallery, see :func:`lreid.gallery.gallery.place_of`.
         checkpoint: checkpoint of the model that extracts features.
         images: images from :func:`list_images`.
         kind: ``flat``, ``hnsw`` or ``ivfpq``, see :mod:`lreid.gallery.faiss.index`.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lreid.errors import ArgumentError, InputError, counted, require
-from lreid.gallery.faiss_store import FaissStore
+from lreid.gallery.faiss_store import FaissStore, FilePlace
 from lreid.gallery.filters import EVERYTHING, Filter
 from lreid.gallery.images import Model, absolute, features_of, model_of, named, origin
 from lreid.gallery.store import (
@@ -28,7 +28,6 @@ from lreid.gallery.store import (
     hash_of,
     names_of,
     numbers_of,
-    place_of,
 )
 from lreid.utils.extras import Extra
 from lreid.utils.identities import UNKNOWN, as_names, warn_of_spellings
@@ -209,7 +208,7 @@ class Gallery:
             model: the network that computes the features. For images, pass the network or its name for
                 :func:`lreid.load_model`; for features, pass the fingerprint of the network. The gallery accepts only
                 features of the same network afterwards.
-            at: place of the gallery, see :func:`lreid.gallery.store.place_of`; with ``None``, the gallery stays in
+            at: place of the gallery, see :func:`lreid.gallery.gallery.place_of`; with ``None``, the gallery stays in
                 memory until :meth:`save` names a file.
             device: see :meth:`load`.
             about: properties ``kind``, ``shards``, ``names``, ``extras`` and ``whole`` of
@@ -413,7 +412,7 @@ class Gallery:
         """Open a saved gallery.
 
         Args:
-            where: address of the gallery, see :func:`lreid.gallery.store.place_of`.
+            where: address of the gallery, see :func:`lreid.gallery.gallery.place_of`.
             memory_map: whether to leave the features of a file on disk, where searches read only what they need. A
                 memory-mapped gallery cannot be changed.
             unfinished: whether to accept a gallery that is not complete, for a caller that continues to fill it.
@@ -519,3 +518,25 @@ def _unit_vectors(features: Any, name: str) -> np.ndarray:
     from lreid.retrieval.arrays import as_features, unit_rows  # load torch
 
     return unit_rows(as_features(features, name, "cpu"), name).float().numpy()
+
+
+def place_of(where: str | Path) -> Place:
+    """Convert the address of a gallery to its place.
+
+    Args:
+        where: a file name, ``milvus:FILE.db`` for a database of Milvus Lite in this process, or
+            ``milvus:http://host:port`` for a Milvus server or cluster. If the database has several galleries, the
+            address must end in ``/NAME``.
+
+    Raises:
+        InputError: the address is not text, is a web address, or is an invalid Milvus address.
+    """
+    text = str(where)
+    on_the_web = "://" in text and not text.startswith(SCHEME)
+    if not isinstance(where, (str, os.PathLike)) or not text or "\0" in text or on_the_web:
+        raise ArgumentError("gallery", f"is {text!r}; name a file, such as 'people.gallery'")
+    if not text.startswith(SCHEME):
+        return FilePlace.named(text)
+    from lreid.gallery.milvus_store import MilvusPlace  # imported here, because galleries in files do not need pymilvus
+
+    return MilvusPlace.parse(text)

@@ -27,7 +27,7 @@ class NamedGallery:
     """A gallery together with its model and the processing of its features.
 
     Attributes:
-        where: place of the gallery, see :func:`lreid.gallery.store.place_of`; error messages begin with it.
+        where: place of the gallery, see :func:`lreid.gallery.gallery.place_of`; error messages begin with it.
         checkpoint: checkpoint of the model that built the gallery.
         flip: whether each feature is the sum of the features of an image and its mirror image (``EVAL.FLIP``).
         norm: statistics that normalise features of gallery and queries, or None if features are not normalised.

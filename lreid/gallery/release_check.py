@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from lreid.errors import InputError, OutOfMemory
+from lreid.gallery.gallery import place_of
 from lreid.gallery.images import SearchImage, read_images
 from lreid.gallery.named_gallery import NamedGallery, extract_features, flips
 from lreid.gallery.scoring import GallerySearch
-from lreid.gallery.store import Rows, place_of
+from lreid.gallery.store import Rows
 from lreid.gallery.versions import extract_beside, migrate
 from lreid.loading import load_model
 from lreid.models.embedder import Embedder

@@ -201,33 +201,6 @@ def hash_of(text: str) -> int:
     return (int.from_bytes(digest, "big") >> 1) or 1
 
 
-def place_of(where: str | Path) -> Place:
-    """Convert the address of a gallery to its place.
-
-    Args:
-        where: a file name, ``milvus:FILE.db`` for a database of Milvus Lite in this process, or
-            ``milvus:http://host:port`` for a Milvus server or cluster. If the database has several galleries, the
-            address must end in ``/NAME``.
-
-    Raises:
-        InputError: the address is not text, is a web address, or is an invalid Milvus address.
-    """
-    text = str(where)
-    on_the_web = "://" in text and not text.startswith(SCHEME)
-    if not isinstance(where, (str, os.PathLike)) or not text or "\0" in text or on_the_web:
-        raise ArgumentError("gallery", f"is {text!r}; name a file, such as 'people.gallery'")
-    if not text.startswith(SCHEME):
-        from lreid.gallery.faiss_store import FilePlace
-
-        return FilePlace.named(text)
-    from lreid.gallery.milvus.place import MilvusPlace  # imported here, because galleries in files do not need pymilvus
-
-    return MilvusPlace.parse(text)
-
-
-# --- labels
-
-
 def names_of(paths: Files) -> list[str]:
     """Convert names of images to text; ``Path("a.jpg")`` and ``"a.jpg"`` name the same image.
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lreid.errors import InputError, counted
-from lreid.gallery.gallery import Gallery
+from lreid.gallery.gallery import Gallery, place_of
 from lreid.gallery.images import SearchImage, read_images, require_some
 from lreid.gallery.named_gallery import NamedGallery, extract_features, flips
-from lreid.gallery.store import Place, Rows, place_of
+from lreid.gallery.store import Place, Rows
 
 if TYPE_CHECKING:  # commands that need no network start without torch
     from lreid.models.embedder import Embedder
@@ -35,7 +35,7 @@ def reindex(
     threshold, because a threshold is valid for one model only.
 
     Args:
-        where: place of the gallery, see :func:`lreid.gallery.store.place_of`.
+        where: place of the gallery, see :func:`lreid.gallery.gallery.place_of`.
         checkpoint: checkpoint of the new model.
         skip_bad: whether to leave out images that can no longer be read.
         restart: whether to discard an unfinished version that an earlier call began with another model.

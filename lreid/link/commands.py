@@ -18,9 +18,9 @@ from lreid.data.tracks import Choice
 from lreid.data.videos import shown
 from lreid.errors import InputError
 from lreid.gallery import Gallery
+from lreid.gallery.gallery import place_of
 from lreid.gallery.images import origin
 from lreid.gallery.named_gallery import NamedGallery, extract_features, flips
-from lreid.gallery.store import place_of
 from lreid.link.assign import LinkOptions, assign, require_threshold
 from lreid.link.cutting import Clip, cut
 from lreid.link.folder import CROPS, GALLERY, changing, enrolled_images

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lreid.errors import InputError, NotConfirmed
+from lreid.gallery.gallery import place_of
 from lreid.gallery.named_gallery import NamedGallery
-from lreid.gallery.store import place_of
 from lreid.link.cutting import BOXES
 from lreid.link.page import write_page
 from lreid.link.record import RECORD_FILE, LinkRecord

@@ -19,10 +19,10 @@ from lreid.data.images import FORMATS, read_image
 from lreid.errors import InputError, NotConfirmed
 from lreid.gallery.faiss_store import FilePlace
 from lreid.gallery.findings import findings
+from lreid.gallery.gallery import place_of
 from lreid.gallery.gallery_file import stamp
 from lreid.gallery.images import SearchImage, read_images
 from lreid.gallery.named_gallery import NamedGallery
-from lreid.gallery.store import place_of
 from lreid.models.fingerprint import fingerprint
 from lreid.report.rendering import thumbnail
 from lreid.utils.files import write_atomically

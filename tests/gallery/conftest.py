@@ -15,7 +15,7 @@ numbers = itertools.count()
 def milvus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Address of a database in this process."""
     require_milvus()
-    from lreid.gallery.milvus.client import connect
+    from lreid.gallery.milvus_client import connect
 
     folder = tmp_path_factory.mktemp("milvus")
     yield f"milvus:{folder}/lite.db"

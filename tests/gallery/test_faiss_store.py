@@ -140,7 +140,7 @@ def test_images_that_cannot_be_added_leave_no_names(tmp_path: Path):
 
 
 def test_saving_a_file_or_refusing_milvus_does_not_load_pymilvus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "lreid.gallery.milvus.place", None)  # an import of it raises ImportError
+    monkeypatch.setitem(sys.modules, "lreid.gallery.milvus_store", None)  # an import of it raises ImportError
     gallery = Gallery.build(vectors(3), names(3), model="a1")
     with pytest.raises(InputError, match="then copy it with lreid search migrate"):
         gallery.save("milvus:people.db")

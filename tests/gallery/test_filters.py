@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lreid.errors import InputError
 from lreid.gallery import Filter
-from lreid.gallery.milvus.milvus_store import expression
+from lreid.gallery.milvus_store import expression
 
 small = st.integers(-1, 3)
 several = st.lists(small, max_size=3)

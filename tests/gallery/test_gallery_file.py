@@ -17,7 +17,7 @@ from power_cuts import Disk
 from lreid.errors import InputError, NotConfirmed, OutOfMemory, UnknownFormat
 from lreid.gallery import Gallery, gallery_file
 from lreid.gallery.faiss_store import FilePlace
-from lreid.gallery.store import place_of
+from lreid.gallery.gallery import place_of
 from lreid.utils.files import leftovers
 
 faiss = pytest.importorskip("faiss")

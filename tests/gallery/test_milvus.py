@@ -1,9 +1,7 @@
-"""Galleries in Milvus: killed, locked, written to by two, too old, out of reach, and who can see the port."""
+"""Galleries in Milvus: killed processes, a second writer, old and missing servers, and who can see the port."""
 
 import signal
-import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,10 +10,9 @@ from milvus_lite_server import LiteServer, listens_to_itself_only
 from processes import start_python
 
 from lreid.errors import InputError
-from lreid.gallery import Filter, Gallery
-from lreid.gallery.milvus import client as milvus_client
-from lreid.gallery.milvus.client import connect, require_version
-from lreid.gallery.milvus.place import MilvusPlace
+from lreid.gallery import Filter, Gallery, milvus_client
+from lreid.gallery.milvus_client import connect, require_version
+from lreid.gallery.milvus_store import MilvusPlace
 
 pytestmark = pytest.mark.slow
 
@@ -38,14 +35,14 @@ def added(name: str, turns: int) -> list[str]:
     return [f"{name}{turn}-{i}" for turn in range(turns) for i in range(20)]
 
 
-def test_in_this_process_killed_while_adding(milvus, tmp_path):
+def test_killed_process_with_embedded_database_loses_no_acknowledged_rows(milvus, tmp_path):
     where = f"milvus:{tmp_path}/people.db"
     first = small(at=where)
     first.save()
     first.close()
     process = start_python(ADD, where, "new", "1000000")
     assert process.stdout.readline() == "open\n"
-    with pytest.raises(InputError, match="people.db: another process has opened this database; wait for its end"):
+    with pytest.raises(InputError, match="people.db: another process"):
         Gallery.load(where)
     assert listens_to_itself_only(process.pid)
     process.stdin.write("go\n")
@@ -62,21 +59,15 @@ def test_in_this_process_killed_while_adding(milvus, tmp_path):
     gallery.close()
 
 
-def test_two_processes_write_and_the_server_is_killed(milvus, tmp_path):
-    """Without the lock a server of Lite 3.2.2 loses rows here that it has acknowledged."""
+def test_killed_server_keeps_acknowledged_rows(milvus, tmp_path):
     server = LiteServer(tmp_path / "data")
     gallery = small(at=server.where)
     gallery.save()
-    other = start_python(ADD, server.where, "theirs", "15")
-    assert other.stdout.readline() == "open\n"
     assert listens_to_itself_only(server.process.pid)
-    other.stdin.write("go\n")
-    other.stdin.flush()
     for turn in range(15):
         gallery.add(vectors(20, seed=turn + 1), [f"ours{turn}-{i}" for i in range(20)], model="a1")
         assert gallery.search(vectors(20, seed=turn + 1)[3:4], 1, model="a1").paths[0, 0] == f"ours{turn}-3"
-    assert other.wait() == 0, other.stderr.read()
-    expected = [*names(12), *added("ours", 15), *added("theirs", 15)]
+    expected = [*names(12), *added("ours", 15)]
     assert sorted(gallery.labels().paths) == sorted(expected)
     server.kill()
     with pytest.raises(InputError, match="127.0.0.1"):
@@ -88,31 +79,26 @@ def test_two_processes_write_and_the_server_is_killed(milvus, tmp_path):
     server.kill()
 
 
-def test_who_is_killed_with_the_lock_keeps_others_waiting_for_a_while_only(server, monkeypatch):
-    where = f"{server.where}/locked"
-    gallery = small(at=where)
+def test_second_writer_is_refused_until_marker_is_dropped(server):
+    gallery = small(at=f"{server.where}/marked")
     gallery.save()
-    lock = gallery.store.connection
-    monkeypatch.setattr(milvus_client, "PATIENCE", 0.3)
-    with pytest.raises(RuntimeError), lock.writing("locked"):
-        raise RuntimeError("killed")
-    with pytest.raises(InputError, match="another process is writing .*lapses after 90 seconds"):
-        gallery.add(vectors(1), ["new.jpg"], model="a1")
+    connection = gallery.store.connection
+    connection.mark("marked")  # as by a process that was killed while it wrote
+    for change in (lambda: gallery.add(vectors(1), ["new.jpg"], model="a1"), lambda: gallery.remove(names(1))):
+        with pytest.raises(InputError, match="another process is writing to marked; .* drop .* marked_writer"):
+            change()
     assert len(gallery) == 12
-    later = {"time": lambda: time.time() + milvus_client.LEASE + 1}
-    monkeypatch.setattr(milvus_client, "time", SimpleNamespace(**vars(time) | later))
+    connection("drop_collection", "marked_writer")
     gallery.add(vectors(1), ["new.jpg"], model="a1")
-    assert len(gallery) == 13
+    gallery.remove(names(1))
+    assert len(gallery) == 12 and not connection("has_collection", "marked_writer")
 
 
-@pytest.mark.parametrize("engine", ["lite", "server"])
-def test_of_two_builders_one_makes_the_gallery_and_the_other_is_told(engine, request, monkeypatch):
+def test_second_builder_is_refused(server):
     """Two models in one collection would be compared with each other."""
-    where = (
-        request.getfixturevalue("lite_place") if engine == "lite" else f"{request.getfixturevalue('server').where}/two"
-    )
+    where = f"{server.where}/two"
     first = small(at=where)
-    with pytest.raises(InputError, match="another process is building"):
+    with pytest.raises(InputError, match="another process is writing to two"):
         Gallery.build(vectors(3), names(3), model="b2", at=where)
     first.add(vectors(1), ["more.jpg"], model="a1")
     first.save()
@@ -124,21 +110,15 @@ def test_of_two_builders_one_makes_the_gallery_and_the_other_is_told(engine, req
     assert again.about.model == "a1" and len(again) == 14
 
 
-def test_who_has_lost_the_reservation_is_told(server, monkeypatch):
-    where = f"{server.where}/lost"
-    monkeypatch.setattr(milvus_client, "LEASE", 0.0)
-    slow = small(at=where)
-    monkeypatch.setattr(milvus_client, "LEASE", 90.0)
-    second = Gallery.build(vectors(3), names(3), model="b2", at=where)
-    for late in (lambda: slow.add(vectors(1), ["more.jpg"], model="a1"), slow.save):
-        with pytest.raises(InputError, match="another process is building lost"):
-            late()
-    second.save()
-    again = Gallery.load(where)
-    assert again.about.model == "b2" and sorted(again.labels().paths) == names(3)
+def test_failed_build_leaves_no_marker(server):
+    where = f"{server.where}/failed"
+    with pytest.raises(InputError, match="bytes, more than"):
+        Gallery.build(vectors(1), ["x" * 70_000], model="a1", at=where)
+    small(at=where).save()
+    assert len(Gallery.load(where)) == 12
 
 
-def test_a_killed_build_leaves_nothing_in_the_way(lite_place, monkeypatch):
+def test_killed_build_can_be_repeated(lite_place, monkeypatch):
     calls = 0
 
     def die_at(number):
@@ -160,16 +140,16 @@ def test_a_killed_build_leaves_nothing_in_the_way(lite_place, monkeypatch):
             try:
                 small(at=lite_place, names={"identity": {1: "ann"}}).save()
             except KeyboardInterrupt:
-                killed = True  # while it is handled, its traceback keeps the builder alive
+                killed = True
         if not killed:
             break
-        with pytest.raises(InputError, match="no such gallery|not complete"):
+        with pytest.raises(InputError, match="no such gallery"):
             Gallery.load(lite_place)
     assert number > 8
     assert len(Gallery.load(lite_place)) == 12 and Gallery.load(lite_place).about.whole
 
 
-def test_a_killed_addition_leaves_names_without_images_at_worst(lite_place, monkeypatch):
+def test_killed_addition_leaves_at_most_names_without_images(lite_place, monkeypatch):
     gallery = small(at=lite_place)
     gallery.save()
     gallery.about.names["identity"] = {99: "zoe"}
@@ -189,7 +169,7 @@ def test_a_killed_addition_leaves_names_without_images_at_worst(lite_place, monk
     assert len(Gallery.load(lite_place)) == 13
 
 
-def test_names_that_look_like_filters_are_names(lite_place):
+def test_names_that_look_like_filters_are_only_names(lite_place):
     gallery = Gallery.build(
         vectors(3), ['a" or key >= 0 or path == "', "b'; drop", "c"], [1, 2, 3], model="a1", at=lite_place
     )
@@ -200,12 +180,12 @@ def test_names_that_look_like_filters_are_names(lite_place):
     assert gallery.count(Filter(identities=[1, 2])) == 1
 
 
-def test_old_servers_are_refused_with_the_reason(monkeypatch):
+def test_old_servers_are_refused(monkeypatch):
     milvus_client.import_pymilvus()
     for good in ("milvus_lite-3.2.2", "v2.4.0", "2.6.3-gpu", "v3.0.1"):
         require_version(good, "http://h:1")
     for bad in ("2.3.5", "v2.3.21", "milvus_lite-2.4.1", "unknown"):
-        with pytest.raises(InputError, match=f"http://h:1: runs version '{bad}'.* silently ignore parts of a request"):
+        with pytest.raises(InputError, match=f"http://h:1: runs version '{bad}'"):
             require_version(bad, "http://h:1")
 
     class Old:
@@ -226,37 +206,37 @@ def test_addresses():
     assert MilvusPlace.parse("milvus:http://h:1/cars") == MilvusPlace("http://h:1", "cars")
     assert str(MilvusPlace.parse("milvus:https://h:1/").next()) == "milvus:https://h:1 (next version)"
     for bad in ("milvus:", "milvus:people.gallery", "milvus:http://", "milvus:http://h:1/a/b"):
-        with pytest.raises(InputError, match="is not an address; write milvus:FILE.db or milvus:http://host:port/NAME"):
+        with pytest.raises(InputError, match="is not an address"):
             MilvusPlace.parse(bad)
     with pytest.raises(InputError, match="'a-b' is .* name for a gallery"):
         MilvusPlace.parse("milvus:http://h:1/a-b")
 
 
-def test_out_of_reach_or_out_of_place(milvus, lite_place, tmp_path, monkeypatch):
-    with pytest.raises(InputError, match="http://127.0.0.1:1: .*; start the server, or correct the address"):
+def test_unusable_addresses_and_arguments_are_named(milvus, lite_place, tmp_path, monkeypatch):
+    with pytest.raises(InputError, match="http://127.0.0.1:1: "):
         Gallery.load("milvus:http://127.0.0.1:1")
-    with pytest.raises(InputError, match="there is no folder .*; create it first"):
+    with pytest.raises(InputError, match="there is no folder"):
         small(at=f"milvus:{tmp_path}/nowhere/people.db")
-    with pytest.raises(InputError, match="no such gallery; build one first"):
+    with pytest.raises(InputError, match="no such gallery"):
         Gallery.load(f"milvus:{tmp_path}/people.db")
     assert not Path(tmp_path, "people.db").exists()
     Path(tmp_path, "file.db").write_text("x")
-    with pytest.raises(InputError, match="is a file, but the database of Milvus Lite 3 is a folder"):
+    with pytest.raises(InputError, match="file.db: is a file"):
         small(at=f"milvus:{tmp_path}/file.db")
     gallery = small(at=lite_place)
     gallery.save()
     with pytest.raises(InputError, match="already exists"):
         small(at=lite_place)
-    with pytest.raises(InputError, match="k is 20000; Milvus returns at most 16384 images"):
+    with pytest.raises(InputError, match="k is 20000"):
         gallery.store.nearest(vectors(1), 20_000, Filter())
     with pytest.raises(InputError, match="is in Milvus; lreid search migrate"):
         gallery.save(tmp_path / "file")
-    with pytest.raises(InputError, match="memory_map is for files; .* is in Milvus"):
+    with pytest.raises(InputError, match="memory_map"):
         Gallery.load(lite_place, memory_map=True)
-    with pytest.raises(InputError, match="shards is 2; it applies only to files"):
+    with pytest.raises(InputError, match="shards is 2"):
         small(at=lite_place + "x", shards=2)
     monkeypatch.setitem(__import__("sys").modules, "pymilvus", None)
-    with pytest.raises(InputError, match=r"pymilvus cannot be imported .*pip install 'lreid\[milvus\]'"):
+    with pytest.raises(InputError, match=r"pymilvus .*lreid\[milvus\]"):
         connect("http://127.0.0.1:2")
 
 

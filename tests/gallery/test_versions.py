@@ -12,8 +12,8 @@ from milvus_lite_server import require_milvus
 import lreid.gallery
 from lreid.errors import InputError
 from lreid.gallery import Filter, Gallery, named_gallery, versions
+from lreid.gallery.gallery import place_of
 from lreid.gallery.named_gallery import NamedGallery
-from lreid.gallery.store import place_of
 from lreid.gallery.versions import migrate, reindex, roll_back
 from lreid.loading import load_model
 from lreid.models.fingerprint import fingerprint

@@ -30,8 +30,8 @@ from zoo_entries import write_card
 from lreid.apps.cli import run_command
 from lreid.checkpoint import load_checkpoint, load_newest
 from lreid.errors import InputError
+from lreid.gallery.gallery import place_of
 from lreid.gallery.named_gallery import NamedGallery
-from lreid.gallery.store import place_of
 from lreid.training.run import train
 from lreid.utils.files import leftovers
 from lreid.utils.reading import read_json, read_tensors

@@ -1,1 +1,0 @@
-"""Galleries in a Milvus database."""
