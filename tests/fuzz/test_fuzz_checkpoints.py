@@ -1,4 +1,4 @@
-"""Checkpoints that are damaged, of another kind, or made to do harm."""
+"""Damaged, foreign and malicious checkpoints."""
 
 import io
 import pickle
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.fuzz
 
 
 class Evil:
-    """Makes a file when it is unpickled."""
+    """Creates a file when it is unpickled."""
 
     def __init__(self, marker: Path, call: Callable = open) -> None:
         self.marker, self.call = marker, call
@@ -29,8 +29,8 @@ class Evil:
         return self.call, (str(self.marker), "w") if self.call is open else (f"open({str(self.marker)!r}, 'w')",)
 
 
-def evaluated(world: Path, file: Path) -> None:
-    """Has a model tested, and asserts that what is no model writes nothing."""
+def assert_test_refuses(world: Path, file: Path) -> None:
+    """Assert that ``lreid test`` refuses a checkpoint and writes nothing."""
     before = file_hashes(world)
     folders = ("--query", world / "q", "--gallery", world / "g", "--out", file.parent / "out")
     assert_refused("test", "--checkpoint", file, *folders, named=file)
@@ -38,90 +38,80 @@ def evaluated(world: Path, file: Path) -> None:
     assert not (file.parent / "out").exists()
 
 
-def legacy(content: Any, file: Path) -> None:
-    torch.save(content, file, _use_new_zipfile_serialization=False)
-
-
-def with_entry(source: Path, file: Path, name: str, content: bytes, kind: int = zipfile.ZIP_STORED) -> None:
-    """Copies a checkpoint with another content of one part, and the checksum of that."""
+def replace_part(source: Path, file: Path, name: str, content: bytes, kind: int = zipfile.ZIP_STORED) -> None:
+    """Copy a checkpoint and replace the content of one part, with a correct checksum."""
     with zipfile.ZipFile(source) as old, zipfile.ZipFile(file, "w", kind) as new:
         for part in old.namelist():
             new.writestr(part, content if part.endswith(name) else old.read(part))
 
 
 @pytest.mark.parametrize("call", [open, eval], ids=lambda call: call.__name__)
-def test_code_is_not_run(call: Callable, world: Path, tmp_path: Path) -> None:
+def test_code_in_a_checkpoint_is_not_run(call: Callable, world: Path, tmp_path: Path) -> None:
     file, marker = tmp_path / "evil.pt", tmp_path / "made"
     evil = torch.load(world / "model.pt", weights_only=True) | {"random": Evil(marker, call)}
     pickled = io.BytesIO()
     pickle.dump(evil["random"], pickled, protocol=2)
     for write in (
         lambda: torch.save(evil, file),
-        lambda: legacy(evil, file),
+        lambda: torch.save(evil, file, _use_new_zipfile_serialization=False),
         lambda: file.write_bytes(pickle.dumps(evil["random"])),
-        lambda: with_entry(world / "model.pt", file, "data.pkl", pickled.getvalue()),
-        lambda: with_entry(world / "model.pt", file, "data.pkl", b"\x80\x02" + b"(" * 100_000),
-        lambda: with_entry(world / "model.pt", file, "data.pkl", b"\x80\x02\x8b\xff\xff\xff\x7f"),  # 2 GiB of text
-        lambda: with_entry(world / "model.pt", file, "/1", b"short"),
-        lambda: with_entry(world / "model.pt", file, "none", b"", zipfile.ZIP_DEFLATED),
+        lambda: replace_part(world / "model.pt", file, "data.pkl", pickled.getvalue()),
+        lambda: replace_part(world / "model.pt", file, "data.pkl", b"\x80\x02" + b"(" * 100_000),
+        lambda: replace_part(world / "model.pt", file, "data.pkl", b"\x80\x02\x8b\xff\xff\xff\x7f"),  # 2 GiB of text
+        lambda: replace_part(world / "model.pt", file, "/1", b"short"),
+        lambda: replace_part(world / "model.pt", file, "none", b"", zipfile.ZIP_DEFLATED),
         lambda: file.write_bytes(b""),
         lambda: file.write_bytes(b"PK\x05\x06" + bytes(18)),
         lambda: file.write_bytes(b"\x80\x02]q\x00."),
     ):
         write()
-        evaluated(world, file)
+        assert_test_refuses(world, file)
     assert not marker.exists()
 
 
-def tampered(model: dict[str, torch.Tensor], change: str) -> Any:
-    first = next(iter(model))
-    values = {
-        "no tensor": 1.0,
-        "shape": torch.zeros(1),
-        "nan": torch.full_like(model[first], float("nan")),
-        "sparse": model[first].to_sparse(),
-        "meta": model[first].to("meta"),
-        "complex": model[first].cfloat(),
-        "none": None,
-    }
-    if change in values:
-        return model | {first: values[change]}
-    if change == "number as key":
-        return model | {1: model[first]}
-    return {"missing": {key: model[key] for key in list(model)[1:]}, "list": list(model), "empty": {}}[change]
+Weights = dict[str, torch.Tensor]
+TAMPERED: dict[str, Callable[[Weights, str], Any]] = {  # of all weights and the name of the first ones
+    "no tensor": lambda model, name: model | {name: 1.0},
+    "shape": lambda model, name: model | {name: torch.zeros(1)},
+    "nan": lambda model, name: model | {name: torch.full_like(model[name], float("nan"))},
+    "sparse": lambda model, name: model | {name: model[name].to_sparse()},
+    "meta": lambda model, name: model | {name: model[name].to("meta")},
+    "complex": lambda model, name: model | {name: model[name].cfloat()},
+    "number as key": lambda model, name: model | {1: model[name]},
+    "missing": lambda model, name: {key: model[key] for key in model if key != name},
+    "list": lambda model, name: list(model),
+    "empty": lambda model, name: {},
+}
 
 
-@pytest.mark.parametrize(
-    "change",
-    ["no tensor", "shape", "nan", "sparse", "meta", "complex", "none", "number as key", "missing", "list", "empty"],
-)
-def test_weights_of_another_kind(change: str, world: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("change", TAMPERED)
+def test_tampered_weights_are_refused(change: str, world: Path, tmp_path: Path) -> None:
     state = torch.load(world / "model.pt", weights_only=True)
-    torch.save(state | {"model": tampered(state["model"], change)}, tmp_path / "a.pt")
-    evaluated(world, tmp_path / "a.pt")
+    torch.save(state | {"model": TAMPERED[change](state["model"], next(iter(state["model"])))}, tmp_path / "a.pt")
+    assert_test_refuses(world, tmp_path / "a.pt")
 
 
 @pytest.mark.parametrize("config", [None, 1, "", "[]", "a: &a [*a]", "_BASE_: /etc/passwd", "!!python/name:os.system"])
-def test_configs_of_another_kind(config: Any, world: Path, tmp_path: Path) -> None:
+def test_invalid_configs_are_refused(config: Any, world: Path, tmp_path: Path) -> None:
     state = torch.load(world / "model.pt", weights_only=True)
     torch.save(state | {"config": config}, tmp_path / "a.pt")
-    evaluated(world, tmp_path / "a.pt")
+    assert_test_refuses(world, tmp_path / "a.pt")
     del state["config"]
     torch.save(state, tmp_path / "a.pt")
-    evaluated(world, tmp_path / "a.pt")
+    assert_test_refuses(world, tmp_path / "a.pt")
 
 
 @pytest.fixture
-def taken_up(broken_run: Path, tmp_path: Path) -> Path:
-    """A copy of a run with ``last.pt`` alone, so that no other checkpoint can stand in for it."""
+def run(broken_run: Path, tmp_path: Path) -> Path:
+    """A copy of a run with ``last.pt`` alone, so that no other checkpoint can replace it."""
     shutil.copytree(broken_run, tmp_path / "run")
     for name in ("task-01.pt", "previous.pt"):
         (tmp_path / "run" / "checkpoints" / name).unlink()
     return tmp_path / "run"
 
 
-def resumed(out: Path) -> None:
-    """Goes on with a run up to the first step, and asserts that all that was saved is as it was."""
+def assert_resume_refused(out: Path) -> None:
+    """Assert that a run is not resumed and that its checkpoints stay unchanged."""
     before = file_hashes(out / "checkpoints")
     with mock.patch.object(Trainer, "run", lambda self: None):
         assert_refused("train", "--resume", "--out", out, named=out / "checkpoints")
@@ -132,12 +122,12 @@ PARTS = ("position", "results", "random", "format", "updates", "method")
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_every_part_is_needed(part: str, taken_up: Path) -> None:
-    last = taken_up / "checkpoints" / "last.pt"
+def test_every_part_of_a_checkpoint_is_required(part: str, run: Path) -> None:
+    last = run / "checkpoints" / "last.pt"
     state = torch.load(last, weights_only=True)
     for others in ({key: value for key, value in state.items() if key != part}, state | {part: "x"}):
         torch.save(others, last)
-        resumed(taken_up)
+        assert_resume_refused(run)
 
 
 @pytest.mark.parametrize(
@@ -157,14 +147,14 @@ def test_every_part_is_needed(part: str, taken_up: Path) -> None:
         ("random", {"python": [3, [0] * 624 + [10**6], None]}),
     ],
 )
-def test_positions_and_random_states_out_of_range(part: str, change: dict[str, Any], taken_up: Path) -> None:
-    last = taken_up / "checkpoints" / "last.pt"
+def test_invalid_positions_and_random_states_are_refused(part: str, change: dict[str, Any], run: Path) -> None:
+    last = run / "checkpoints" / "last.pt"
     state = torch.load(last, weights_only=True)
     torch.save(state | {part: state[part] | change}, last)
-    resumed(taken_up)
+    assert_resume_refused(run)
 
 
-# What only the method, the optimiser and the position of the task at hand can tell.
+# Faults that only the method, the optimiser and the position in the task show.
 MISFITS: dict[str, Callable[[dict[str, Any]], None]] = {
     "no teacher": lambda state: state["method"].pop("teacher"),
     "another teacher": lambda state: state["method"].update(teacher={"a": torch.zeros(1)}),
@@ -185,17 +175,17 @@ def moments(state: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("change", MISFITS)
-def test_what_does_not_fit_the_run_is_told_by_its_parts(change: str, taken_up: Path) -> None:
-    last = taken_up / "checkpoints" / "last.pt"
+def test_checkpoint_of_another_run_is_refused(change: str, run: Path) -> None:
+    last = run / "checkpoints" / "last.pt"
     state = torch.load(last, weights_only=True)
     MISFITS[change](state)
     torch.save(state, last)
     before = file_hashes(last.parent)
-    assert_refused("train", "--resume", "--out", taken_up, named=last.parent)
+    assert_refused("train", "--resume", "--out", run, named=last.parent)
     assert file_hashes(last.parent) == before
 
 
-def test_the_checkpoint_before_is_used_for_one_that_does_not_fit(broken_run: Path, tmp_path: Path) -> None:
+def test_older_checkpoint_replaces_damaged_ones(broken_run: Path, tmp_path: Path) -> None:
     shutil.copytree(broken_run, tmp_path / "run")
     checkpoints = tmp_path / "run" / "checkpoints"
     state = torch.load(checkpoints / "last.pt", weights_only=True)

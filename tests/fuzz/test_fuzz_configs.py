@@ -1,4 +1,4 @@
-"""Config files, command lines and albumentations pipelines of any kind."""
+"""Hostile config files, command lines and albumentations pipelines."""
 
 import subprocess
 from pathlib import Path
@@ -22,14 +22,14 @@ pytestmark = pytest.mark.fuzz
 DEFAULTS = dict(leaves(yaml.safe_load(Config().dump())))
 
 
-def trained(folder: Path, *arguments: str, named: str | Path = "") -> str:
-    """Begins to train, up to where the test images would be read, and asserts that nothing was written."""
+def train_refused(folder: Path, *arguments: str, named: str | Path = "") -> str:
+    """Start training up to the test images, assert that nothing was written, and return the message."""
     tiny = [str(part) for pair in TINY.items() for part in pair]
     stop = InputError(f"far enough: {named}")
     with mock.patch.object(run, "evaluator_of", side_effect=stop):
-        told = assert_refused("train", "--out", folder / "out", *arguments[:2], *tiny, *arguments[2:], named=named)
+        message = assert_refused("train", "--out", folder / "out", *arguments[:2], *tiny, *arguments[2:], named=named)
     assert not (folder / "out").exists()
-    return told
+    return message
 
 
 def config(folder: Path, content: str | bytes) -> Path:
@@ -40,8 +40,8 @@ def config(folder: Path, content: str | bytes) -> Path:
 
 @fuzz(40)
 @given(key=st.sampled_from(sorted(set(DEFAULTS) - {"DEVICE"})), value=st.sampled_from(HOSTILE), twice=st.booleans())
-def test_keys_of_any_value(key: str, value: object, twice: bool, tmp_path: Path) -> None:
-    trained(tmp_path, "SEED", "0", key, str([value, value, value] if twice else value).replace("\0", ""))
+def test_any_value_of_a_key_gives_one_line(key: str, value: object, twice: bool, tmp_path: Path) -> None:
+    train_refused(tmp_path, "SEED", "0", key, str([value, value, value] if twice else value).replace("\0", ""))
 
 
 LAUGHS = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 64))
@@ -97,24 +97,24 @@ LAUGHS = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" fo
     ],
     ids=range(44),
 )
-def test_configs_with_something_hostile(content: str | bytes, tmp_path: Path) -> None:
-    assert "far enough" not in trained(tmp_path, "--config", str(config(tmp_path, content)))
+def test_hostile_configs_are_refused(content: str | bytes, tmp_path: Path) -> None:
+    assert "far enough" not in train_refused(tmp_path, "--config", str(config(tmp_path, content)))
 
 
 @pytest.mark.parametrize("tag", ["object/apply:os.system", "object/new:os.system", "name:os.system", "module:os"])
 def test_tags_run_no_code(tag: str, tmp_path: Path) -> None:
     file = config(tmp_path, f"SEED: !!python/{tag} ['touch {tmp_path / 'made'}']")
-    trained(tmp_path, "--config", str(file), named=file)
+    train_refused(tmp_path, "--config", str(file), named=file)
     assert not (tmp_path / "made").exists()
 
 
-def test_files_that_build_on_one_another(tmp_path: Path) -> None:
+def test_cycle_of_bases_is_refused(tmp_path: Path) -> None:
     (tmp_path / "b.yaml").write_text("_BASE_: a.yaml")
-    assert "remove the cycle" in trained(tmp_path, "--config", str(config(tmp_path, "_BASE_: [b.yaml]")))
+    assert "remove the cycle" in train_refused(tmp_path, "--config", str(config(tmp_path, "_BASE_: [b.yaml]")))
 
 
-def test_a_mark_before_the_first_letter_is_no_part_of_it(tmp_path: Path) -> None:
-    assert "far enough" in trained(tmp_path, "--config", str(config(tmp_path, b"\xef\xbb\xbfSEED: 1")))
+def test_byte_order_mark_is_ignored(tmp_path: Path) -> None:
+    assert "far enough" in train_refused(tmp_path, "--config", str(config(tmp_path, b"\xef\xbb\xbfSEED: 1")))
 
 
 CALL = "albumentations.core.composition.Compose"
@@ -140,7 +140,7 @@ CALL = "albumentations.core.composition.Compose"
     ],
     ids=range(14),
 )
-def test_pipelines(content: str | bytes, tmp_path: Path) -> None:
+def test_hostile_pipelines_are_refused(content: str | bytes, tmp_path: Path) -> None:
     file = config(tmp_path, content)
     with (
         mock.patch.object(subprocess, "Popen", side_effect=AssertionError("code was run")),

@@ -1,4 +1,4 @@
-"""``results.json`` of strangers, and cards and weights of the zoo."""
+"""Hostile ``results.json`` files, and cards and weights of the zoo."""
 
 import hashlib
 import json
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.fuzz
 PAYLOAD = "<script>alert(1)</script>"
 
 
-def report(folder: Path, content: str | bytes, *, maybe: bool = False) -> str:
-    """Has the tool report on a ``results.json``."""
+def report_refused(folder: Path, content: str | bytes, *, maybe: bool = False) -> str:
+    """Assert that ``lreid report`` refuses a ``results.json``; with ``maybe``, it may also accept it."""
     file = folder / "results.json"
     file.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass"))
     return assert_refused("report", folder, "--cost", named=file, maybe=maybe)
@@ -30,8 +30,10 @@ def report(folder: Path, content: str | bytes, *, maybe: bool = False) -> str:
 
 @fuzz(25)
 @given(rng=st.randoms(use_true_random=False))
-def test_results_of_any_kind(rng: random.Random, results: dict[str, Any], tmp_path: Path) -> None:
-    report(tmp_path, json.dumps(corrupted_value(results, rng)), maybe=True)
+def test_corrupted_results_give_one_line_or_a_report(
+    rng: random.Random, results: dict[str, Any], tmp_path: Path
+) -> None:
+    report_refused(tmp_path, json.dumps(corrupted_value(results, rng)), maybe=True)
 
 
 @pytest.mark.parametrize(
@@ -39,8 +41,8 @@ def test_results_of_any_kind(rng: random.Random, results: dict[str, Any], tmp_pa
     ["", "null", "[" * 100_000, '{"a":' * 50_000, '{"schema": 1, "method": "\\ud800"}', "\ufeff{}", "9" * 10_000, "\0"],
     ids=range(8),
 )
-def test_results_that_are_none(content: str, tmp_path: Path) -> None:
-    report(tmp_path, content)
+def test_files_without_results_are_refused(content: str, tmp_path: Path) -> None:
+    report_refused(tmp_path, content)
 
 
 @pytest.mark.parametrize(
@@ -61,15 +63,15 @@ def test_results_that_are_none(content: str, tmp_path: Path) -> None:
         (("config",), [1]),
     ],
 )
-def test_results_that_do_not_fit_together(path: tuple, value: Any, results: dict[str, Any], tmp_path: Path) -> None:
+def test_inconsistent_results_are_refused(path: tuple, value: Any, results: dict[str, Any], tmp_path: Path) -> None:
     inner = hostile = json.loads(json.dumps(results))
     for key in path[:-1]:
         inner = inner[key]
     inner[path[-1]] = value
-    report(tmp_path, json.dumps(hostile))
+    report_refused(tmp_path, json.dumps(hostile))
 
 
-def test_results_are_text_and_no_code(results: dict[str, Any], tmp_path: Path) -> None:
+def test_text_in_results_is_escaped_in_the_report(results: dict[str, Any], tmp_path: Path) -> None:
     hostile = json.loads(json.dumps(results))
     for path in list(places(hostile)):
         *parents, last = path or (None,)
@@ -89,13 +91,13 @@ def test_results_are_text_and_no_code(results: dict[str, Any], tmp_path: Path) -
 
 @pytest.fixture
 def entry(tmp_path: Path) -> tuple[Path, bytes]:
-    """The path of a card, and the weights that lie beside it."""
+    """The path of a card, and its weights."""
     card = write_entry(tmp_path, "mine")
     return card.file, card.weights.read_bytes()
 
 
 def write_weights(card: Path, content: bytes) -> Path:
-    """Puts other weights beside a card, which it says are its own."""
+    """Replace the weights of a card, and their hash in the card."""
     keys = json.loads(card.read_text())
     keys["sha256"], keys["bytes"] = hashlib.sha256(content).hexdigest(), len(content)
     card.write_text(json.dumps(keys))
@@ -106,7 +108,7 @@ def write_weights(card: Path, content: bytes) -> Path:
 
 @fuzz(15)
 @given(rng=st.randoms(use_true_random=False))
-def test_cards_of_any_kind(rng: random.Random, entry: tuple[Path, bytes]) -> None:
+def test_corrupted_cards_give_one_line(rng: random.Random, entry: tuple[Path, bytes]) -> None:
     card, _ = entry
     if not card.with_suffix(".whole").exists():
         card.rename(card.with_suffix(".whole"))
@@ -116,7 +118,7 @@ def test_cards_of_any_kind(rng: random.Random, entry: tuple[Path, bytes]) -> Non
 
 
 def header(text: str, size: int | None = None) -> bytes:
-    """A safetensors file with this header, whose length is told as it is or as ``size``."""
+    """A safetensors file with this header, and its length or ``size`` as the length field."""
     return struct.pack("<Q", len(text) if size is None else size) + text.encode()
 
 
@@ -135,7 +137,7 @@ def header(text: str, size: int | None = None) -> bytes:
     ],
     ids=range(9),
 )
-def test_weights_with_hostile_headers(content: bytes, entry: tuple[Path, bytes], world: Path) -> None:
+def test_hostile_safetensors_headers_are_refused(content: bytes, entry: tuple[Path, bytes], world: Path) -> None:
     weights = write_weights(entry[0], content)
     assert_refused("export", f"zoo:{entry[0]}", "--out", entry[0].parent / "x.onnx", named="mine")
     assert_refused("train", "--out", entry[0].parent / "out", "MODEL.WEIGHTS", weights, named="mine")
