@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -42,21 +42,16 @@ class Filter:
     not_both: Collection[tuple[int | str, int | str]] = ()
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if value is None:
-                continue
-            if each.name in ("since", "until"):
-                value = _integer(value, each.name)
-            elif each.name == "not_both":
-                pairs = {tuple(_labels(pair, each.name)) for pair in _listed(value, each.name)}
-                if any(len(pair) != 2 for pair in pairs):
-                    raise InputError("filter not_both: needs pairs of an identity and a camera")
-                labelled = (pair for pair in pairs if UNKNOWN not in pair)
-                value = tuple(sorted(labelled, key=lambda pair: [(isinstance(one, str), one) for one in pair]))
-            else:
-                value = tuple(sorted(set(_labels(value, each.name)), key=lambda one: (isinstance(one, str), one)))
-            object.__setattr__(self, each.name, value)
+        pairs = {tuple(_labels(pair, "not_both")) for pair in _listed(self.not_both, "not_both")}
+        if any(len(pair) != 2 for pair in pairs):
+            raise InputError("filter not_both: needs pairs of an identity and a camera")
+        object.__setattr__(self, "not_both", _ordered(pair for pair in pairs if UNKNOWN not in pair))
+        for name in ("cameras", "not_cameras", "identities", "not_identities"):
+            if (values := getattr(self, name)) is not None:
+                object.__setattr__(self, name, _ordered(_labels(values, name)))
+        for name in ("since", "until"):
+            if (value := getattr(self, name)) is not None:
+                object.__setattr__(self, name, _integer(value, name))
 
     def numbered(self, number_of: Callable[[str, int | str], int]) -> Filter:
         """Return the same filter with integers as labels."""
@@ -90,19 +85,21 @@ class Filter:
 
 
 def _listed(values: Any, name: str) -> list[Any]:
-    try:
-        return list(values)
-    except TypeError:
-        raise InputError(f"filter {name}: {values!r} is one value; give a list of them") from None
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise InputError(f"filter {name}: {values!r} is one value; give a list of them")
+    return list(values)
 
 
 def _labels(values: Any, name: str) -> list[int | str]:
-    if isinstance(values, str):
-        raise InputError(f"filter {name}: {values!r} is one value; give a list of them")
     labels = _listed(values, name)
     for value in filter(is_missing, labels):
         raise InputError(f"filter {name}: {value!r} is a missing label; write -1 for images whose label is not known")
     return [label_of(value, f"filter {name}") for value in labels]
+
+
+def _ordered(values: Iterable[Any]) -> tuple[Any, ...]:
+    """Sort distinct labels or pairs, so that equal filters compare equal."""
+    return tuple(sorted(set(values), key=repr))
 
 
 def _integer(value: Any, name: str) -> int:

@@ -18,7 +18,7 @@ import numpy as np
 
 from lreid.errors import InputError, raise_if_out_of_memory
 from lreid.gallery.shards import keys_in, require_kind
-from lreid.retrieval.faiss_library import KINDS, import_faiss
+from lreid.retrieval.faiss_library import KINDS, import_faiss, reason_of
 from lreid.utils.files import finish, hold, make_folder, remove_leftovers, require_replaceable, unfinished
 from lreid.utils.reading import misfit, raise_if_unreadable, require_not_newer, require_regular
 
@@ -36,6 +36,7 @@ HEADER = {
     "whole": bool,
     "next_key": int,
     "paths": [str],
+    str: None,
 }
 COLUMNS = ("keys", "ids", "cams", "times")
 CHECKSUM = "index_crc32"  # name of the array that contains the checksum of the indexes
@@ -117,7 +118,10 @@ def write_gallery(
             finish(file, path)
             written = stamp(file.fileno())
             if new:
-                _create(path, file.name)
+                try:
+                    os.link(file.name, path)  # of several processes that create the same name, only one succeeds
+                except FileExistsError:
+                    raise InputError(f"{path}: already exists; another process has created it") from None
             else:
                 with nullcontext() if seen is None else unchanged(path, seen):
                     os.replace(file.name, path)
@@ -141,14 +145,6 @@ def require_gallery(path: Path) -> None:
     raise InputError(f"{path}: is not a gallery or is damaged, so it is not replaced; move it away")
 
 
-def _create(path: Path, source: str) -> None:
-    """Link a file to its final name. If several processes create the same name, only one of them succeeds."""
-    try:
-        os.link(source, path)
-    except FileExistsError:
-        raise InputError(f"{path}: already exists; another process has created it in the meantime") from None
-
-
 def read_gallery(path: str | Path, memory_map: bool) -> tuple[list[Any], dict[str, Any], dict[str, np.ndarray], Stamp]:
     """Read indexes, header, arrays and stamp from a file that :func:`write_gallery` wrote.
 
@@ -167,68 +163,68 @@ def read_gallery(path: str | Path, memory_map: bool) -> tuple[list[Any], dict[st
         seen = stamp(path)
         with open(path, "rb") as file:
             header, arrays, checksum, end = _read_archive(path, file)
-            whole = memory_map or checksum == _crc32(file, end)
-    except Exception as error:  # zipfile and numpy raise many kinds of exceptions for damaged files
+            if not memory_map and checksum != _crc32(file, end):
+                raise ValueError("the checksum of its index is wrong")
+        _check(header, arrays)
+        kind, keys = header["kind"] if header["whole"] else "flat", arrays["keys"]  # flat until the gallery is complete
+        indexes = _read_indexes(path, kind, header["shards"], memory_map)
+        if stamp(path) != seen:
+            return read_gallery(path, memory_map)  # the file was replaced meanwhile, so index and labels may differ
+        for number, index in enumerate(indexes):  # with a wrong key, an image would get the labels of another
+            if not np.array_equal(keys_in(index, kind), keys[keys % len(indexes) == number]):
+                raise ValueError("index and labels do not match")
+    except Exception as error:  # zipfile, numpy and faiss raise many kinds of exceptions for damaged files
         raise_if_unreadable(error, path, advice="build a gallery first")
-        raise InputError(f"{path}: not a gallery, or cut short ({error}); build it again") from None
-    if isinstance(header, dict) and header.pop("format", None) != FORMAT:
-        raise InputError(f"{path}: a gallery of another version of lreid; build it again")
-    if fault := misfit(header, HEADER) or _fault(header, arrays):
-        raise InputError(f"{path}: not a gallery of this version of lreid ({fault}); build it again")
-    shards = header["shards"]
-    if memory_map and shards > 1:
-        raise InputError(f"{path}: has {shards} shards, which cannot be mapped; load it with memory_map=False")
-    indexes, keys = _read_indexes(path, header, memory_map, whole)
-    if stamp(path) != seen:
-        return read_gallery(path, memory_map)  # the file was replaced while it was read, so index and labels may differ
-    for number, own in enumerate(keys):  # with a wrong key, an image would get the labels of another
-        if not np.array_equal(own, arrays["keys"][arrays["keys"] % shards == number]):
-            raise InputError(f"{path}: index and labels do not match; build it again")
+        reason = reason_of(error) if isinstance(error, RuntimeError) else error
+        raise InputError(f"{path}: not a gallery, or damaged ({reason}); build it again") from None
     return indexes, header, arrays, seen
 
 
-def _read_archive(path: str | Path, file: IO[bytes]) -> tuple[Any, dict[str, np.ndarray], int, int]:
-    """Read header, arrays, checksum and end position of the indexes; damaged files can raise any exception."""
+def _read_archive(path: str | Path, file: IO[bytes]) -> tuple[dict[str, Any], dict[str, np.ndarray], int, int]:
+    """Read header, arrays, checksum and end position of the indexes."""
     with np.lib.npyio.NpzFile(file, allow_pickle=False) as archive:
-        if any(part.compress_type != zipfile.ZIP_STORED for part in archive.zip.infolist()):
-            raise ValueError("its archive is compressed, so a few bytes could fill the memory")
         arrays = {name: archive[name] for name in archive.files}
-        if unreadable := [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]:
-            raise ValueError(f"{unreadable[0]} is not an array")  # numpy returns bytes for unknown content
         header = json.loads(arrays.pop("header").tobytes())
-        if isinstance(header, dict):
-            require_not_newer(path, header.get("format"), FORMAT, "a gallery of another version of lreid")
+        version = header.pop("format", None)
+        require_not_newer(path, version, FORMAT, "a gallery of another version of lreid")
+        if version != FORMAT:
+            raise InputError(f"{path}: a gallery of another version of lreid; build it again")
         end = min(part.header_offset for part in archive.zip.infolist())
         return header, arrays, int(arrays.pop(CHECKSUM)), end
 
 
-def _fault(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> str | None:
-    """Describe the first contradiction between header and columns, whose types were checked; None if there is none."""
-    if unknown := sorted(header.keys() - {name.removesuffix("?") for name in HEADER}):
-        return f"{unknown[0]} is unknown"
-    if header["kind"] not in KINDS:
-        return f"kind is {header['kind']!r}"
-    if header["shards"] < 1:
-        return f"shards is {header['shards']}"
-    pairs: dict[str, tuple[Any, Any]] = {"recall": (header["recall"], (int, float))}
-    pairs |= {f"names.{what}": (names, str) for what, names in header["names"].items()}
-    for key, (values, form) in pairs.items():
-        if not all(len(pair) == 2 and type(pair[0]) is int and isinstance(pair[1], form) for pair in values):
-            return f"{key} is not a list of pairs of a number and its value"
-    count = len(header["paths"])
+def _check(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    """Raise ValueError if a value of the header or a column is missing or impossible."""
+    if fault := misfit(header, HEADER):
+        raise ValueError(fault)
+    if header["kind"] not in KINDS or header["shards"] < 1:
+        raise ValueError(f"kind is {header['kind']!r} and shards is {header['shards']}")
+    for name, pairs in {"recall": header["recall"], **header["names"]}.items():
+        if not all(len(pair) == 2 and isinstance(pair[1], (int, float) if name == "recall" else str) for pair in pairs):
+            raise ValueError(f"{name} is not a list of pairs of a number and its value")
+    count, next_key = len(header["paths"]), header["next_key"]
     for name in COLUMNS:
-        column = arrays.get(name)
-        if column is None:
-            return f"it has no {name}"
-        if column.shape != (count,) or column.dtype != np.int64:
-            return f"{name} has shape {column.shape} and type {column.dtype}, not {(count,)} and int64"
-    keys = arrays["keys"]
-    first, last = (keys[0], keys[-1]) if count else (0, -1)
-    if first < 0 or last >= header["next_key"] or (keys[1:] <= keys[:-1]).any():
-        return "keys are not ascending and below next_key"
-    if header["next_key"] > MOST_KEYS:
-        return f"next_key is {header['next_key']}, above {MOST_KEYS}"
-    return None
+        if name not in arrays or arrays[name].shape != (count,) or arrays[name].dtype != np.int64:
+            raise ValueError(f"{name} are not {count} integers")
+    if next_key > MOST_KEYS or (np.diff(arrays["keys"], prepend=-1, append=next_key) <= 0).any():
+        raise ValueError(f"keys are not ascending and below next_key, or next_key {next_key} is above {MOST_KEYS}")
+
+
+def _read_indexes(path: str | Path, kind: str, shards: int, memory_map: bool) -> list[Any]:
+    """Read the parts of the index."""
+    faiss = import_faiss()
+    if memory_map and shards > 1:
+        raise InputError(f"{path}: has {shards} shards, which cannot be mapped; load it with memory_map=False")
+    if shards == 1:
+        indexes = [faiss.read_index(str(path), faiss.IO_FLAG_MMAP_IFC if memory_map else 0)]
+    else:
+        reader = faiss.FileIOReader(str(path))
+        indexes = [faiss.read_index(reader) for _ in range(shards)]
+    for index in indexes:
+        require_kind(index, kind)
+        if index.d != indexes[0].d:
+            raise ValueError("its parts have features of different lengths")
+    return indexes
 
 
 def _crc32(file: IO[bytes], count: int) -> int:
@@ -255,28 +251,3 @@ def _write_content(file: IO[bytes], indexes: list[Any], header: dict[str, Any], 
     content: dict[str, Any] = {"header": np.frombuffer(text, dtype=np.uint8), **arrays}
     content[CHECKSUM] = np.array(checksum)
     np.savez(file, **content)
-
-
-def _read_indexes(
-    path: str | Path, header: dict[str, Any], memory_map: bool, whole: bool
-) -> tuple[list[Any], list[np.ndarray]]:
-    """Read the indexes, each with its keys."""
-    faiss, name = import_faiss(), str(path)
-    kind = header["kind"] if header["whole"] else "flat"
-    try:
-        if not whole:
-            raise ValueError("its checksum is wrong")
-        if header["shards"] == 1:
-            indexes = [faiss.read_index(name, faiss.IO_FLAG_MMAP_IFC if memory_map else 0)]
-        else:
-            reader = faiss.FileIOReader(name)
-            indexes = [faiss.read_index(reader) for _ in range(header["shards"])]
-        for index in indexes:
-            require_kind(index, kind)
-        if len({index.d for index in indexes}) > 1:
-            raise ValueError("its parts have features of different lengths")
-        return indexes, [keys_in(index, kind) for index in indexes]
-    except Exception as error:  # faiss raises many kinds of exceptions for damaged files
-        if not memory_map:  # a mapped index is not checked, so a damaged size may request any amount of memory
-            raise_if_out_of_memory(error, path)
-        raise InputError(f"{path}: its index is damaged; build it again") from None

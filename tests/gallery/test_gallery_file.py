@@ -1,4 +1,4 @@
-"""Galleries in files of faiss: memory maps, kills, damage, and who may replace a file."""
+"""Galleries in files: memory maps, kills, damage, locks and versions."""
 
 import errno
 import fcntl
@@ -14,7 +14,7 @@ from disk_faults import DiskFaults
 from galleries import names, small, vectors
 from power_cuts import Disk
 
-from lreid.errors import InputError, NotConfirmed, OutOfMemory, UnknownFormat
+from lreid.errors import InputError, NotConfirmed, UnknownFormat
 from lreid.gallery import Gallery, gallery_file
 from lreid.gallery.faiss_store import FilePlace
 from lreid.gallery.gallery import place_of
@@ -24,7 +24,7 @@ faiss = pytest.importorskip("faiss")
 
 
 @pytest.mark.parametrize("kind", ["flat", "hnsw"])
-def test_a_mapped_gallery_is_searched_but_not_changed(tmp_path, kind):
+def test_mapped_gallery_can_be_searched_but_not_changed(tmp_path, kind):
     gallery = small(kind)
     gallery.save(tmp_path / "new folder" / "g")
     assert [path.name for path in (tmp_path / "new folder").iterdir()] == ["g"]
@@ -40,16 +40,14 @@ def test_a_mapped_gallery_is_searched_but_not_changed(tmp_path, kind):
     assert len(Gallery.load(tmp_path / "new folder" / "g")) == 12
 
 
-def test_of_two_writers_the_second_is_told(tmp_path):
+def test_second_writer_is_refused(tmp_path):
     file = tmp_path / "g"
     small().save(file)
     one, other = Gallery.load(file), Gallery.load(file)
     one.add(vectors(1), ["one.jpg"], model="a1")
     one.save()
     other.add(vectors(1), ["other.jpg"], model="a1")
-    with pytest.raises(
-        InputError, match="g: another process has changed the file in the meantime; nothing was written"
-    ):
+    with pytest.raises(InputError, match="g: another process has changed"):
         other.save()
     assert Gallery.load(file).holds(["one.jpg", "other.jpg"]).tolist() == [True, False]
     one.remove(["one.jpg"])
@@ -60,11 +58,11 @@ def test_of_two_writers_the_second_is_told(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == []
     first, second = (small(at=tmp_path / "new") for _ in range(2))
     first.save()
-    with pytest.raises(InputError, match="new: already exists; another process has created it"):
+    with pytest.raises(InputError, match="new: already exists"):
         second.save()
 
 
-def test_features_of_people_are_for_their_owner_unless_somebody_says_otherwise(tmp_path):
+def test_only_the_owner_can_read_a_new_gallery(tmp_path):
     file = tmp_path / "g"
     small().save(file)
     assert file.stat().st_mode & 0o777 == 0o600
@@ -75,8 +73,7 @@ def test_features_of_people_are_for_their_owner_unless_somebody_says_otherwise(t
     assert file.stat().st_mode & 0o777 == 0o640
 
 
-def test_a_symbolic_link_stands_for_its_file(tmp_path):
-    """Who is removed is gone from the file itself."""
+def test_symbolic_link_is_followed(tmp_path):
     (tmp_path / "far").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "far" / "real")
     small(at=tmp_path / "link").save()
@@ -103,7 +100,7 @@ def sizes(disk, state, folder):
     return {path.name: len(Gallery.load(path)) for path in folder.iterdir() if not path.name.startswith(".")}
 
 
-def test_a_power_cut_undoes_no_change_that_was_acknowledged(tmp_path):
+def test_power_cut_undoes_no_acknowledged_change(tmp_path):
     """Nor does it damage a gallery: it holds what was there before or after a change."""
     folder = tmp_path / "disk"
     small(at=folder / "g").save()
@@ -125,7 +122,7 @@ def test_a_power_cut_undoes_no_change_that_was_acknowledged(tmp_path):
     assert found == {12, 10}
 
 
-def test_a_power_cut_leaves_the_old_version_in_use_or_the_new_one(tmp_path):
+def test_power_cut_leaves_old_or_new_version_in_use(tmp_path):
     folder = tmp_path / "disk"
     place = place_of(folder / "g")
     small(at=place).save()
@@ -146,13 +143,13 @@ def test_a_power_cut_leaves_the_old_version_in_use_or_the_new_one(tmp_path):
             assert upto != len(disk.log) or there == {"g": 12, "g.next": 9}
 
 
-def test_an_index_of_another_kind_or_size_is_refused(tmp_path):
+def test_index_of_another_kind_or_size_is_refused(tmp_path):
     flat, graph = small("flat"), small("hnsw")
     for one, other in ((flat, graph), (graph, flat)):
         one.save(tmp_path / "g")
         _, header, arrays, _ = gallery_file.read_gallery(tmp_path / "g", False)
         gallery_file.write_gallery(tmp_path / "g", other.store.index.parts, header, arrays)
-        with pytest.raises(InputError, match="g: its index is damaged; build it again"):
+        with pytest.raises(InputError, match="g: not a gallery, or damaged"):
             Gallery.load(tmp_path / "g")
     small().save(tmp_path / "g")
     _, header, arrays, _ = gallery_file.read_gallery(tmp_path / "g", False)
@@ -167,7 +164,7 @@ def test_an_index_of_another_kind_or_size_is_refused(tmp_path):
     for index in (distances, bare, fewer):
         gallery_file.write_gallery(tmp_path / "g", [index], header, arrays)
         for mapped in (False, True):
-            with pytest.raises(InputError, match="g: its index is damaged; build it again"):
+            with pytest.raises(InputError, match="g: not a gallery, or damaged"):
                 Gallery.load(tmp_path / "g", memory_map=mapped)
 
 
@@ -179,10 +176,10 @@ def test_unusable_files_are_named(tmp_path):
     whole = file.read_bytes()
     for damaged in (b"", b"no gallery at all", whole[:100], whole[:-1], whole[: len(whole) // 2]):
         file.write_bytes(damaged)
-        with pytest.raises(InputError, match="people.gallery: not a gallery, or cut short"):
+        with pytest.raises(InputError, match="people.gallery: not a gallery, or damaged"):
             Gallery.load(file)
     file.write_bytes(b"XXXX" + whole[4:])
-    with pytest.raises(InputError, match="people.gallery: its index is damaged"):
+    with pytest.raises(InputError, match="people.gallery: not a gallery, or damaged"):
         Gallery.load(file)
     with pytest.raises(InputError, match="cannot be written"):
         small().save(tmp_path / "people.gallery" / "below a file")
@@ -200,20 +197,20 @@ def test_unusable_files_are_named(tmp_path):
         ({"kind": "lsh"}, "kind is 'lsh'"),
         ({"threshold": "a"}, "threshold is 'a', not int or float"),
         ({"recall": [[1]]}, "recall is not a list of pairs"),
-        ({"names": {"identity": [[1, 2]]}}, "names.identity is not a list of pairs"),
+        ({"names": {"identity": [[1, 2]]}}, "identity is not a list of pairs"),
         ({"next_key": 11}, "keys are not ascending and below next_key"),
-        ({"next_key": 2**40}, "next_key is 1099511627776, above 4294967296"),
+        ({"next_key": 2**40}, "next_key 1099511627776"),
         ({"names": None}, "it has no names"),
         ({"whole": 1}, "whole is 1, not bool"),
-        ({"times": None}, "it has no times"),
+        ({"times": None}, "times are not 12 integers"),
         ({"keys": np.arange(12)[::-1]}, "keys are not ascending and below next_key"),
-        ({"ids": None}, "it has no ids"),
-        ({"ids": np.arange(5)}, r"ids has shape \(5,\) and type int64"),
-        ({"cams": np.zeros(12)}, "cams has shape .* and type float64"),
+        ({"ids": None}, "ids are not 12 integers"),
+        ({"ids": np.arange(5)}, "ids are not"),
+        ({"cams": np.zeros(12)}, "cams are not"),
         ({"keys": np.arange(1, 13), "next_key": 13}, "index and labels do not match"),
     ],
 )
-def test_foreign_headers_and_columns_are_named(tmp_path, change, message):
+def test_invalid_headers_and_columns_are_named(tmp_path, change, message):
     small().save(tmp_path / "g")
     indexes, header, arrays, _ = gallery_file.read_gallery(tmp_path / "g", False)
     for name, value in change.items():
@@ -222,13 +219,12 @@ def test_foreign_headers_and_columns_are_named(tmp_path, change, message):
         if value is None:
             del part[name]
     gallery_file.write_gallery(tmp_path / "changed", indexes, header, arrays)
-    with pytest.raises(InputError, match=f"changed: .*{message}.*; build it again"):
+    with pytest.raises(InputError, match=f"changed: .*{message}"):
         Gallery.load(tmp_path / "changed")
 
 
 @pytest.mark.parametrize("kind", ["flat", "hnsw"])
-def test_every_byte_of_the_index_counts(tmp_path, kind):
-    """One in the keys would give an image the name of another."""
+def test_any_changed_byte_of_the_index_is_detected(tmp_path, kind):
     file = tmp_path / "g"
     small(kind).save(file)
     whole = file.read_bytes()
@@ -236,13 +232,13 @@ def test_every_byte_of_the_index_counts(tmp_path, kind):
         end = archive.infolist()[0].header_offset
     for place in [*range(0, end, 37), *range(end - 100, end)]:
         file.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
-        with pytest.raises(InputError, match="g: its index is damaged; build it again"):
+        with pytest.raises(InputError, match="g: not a gallery, or damaged"):
             Gallery.load(file)
 
 
 @pytest.mark.parametrize("kind", ["flat", "hnsw"])
-def test_of_a_mapped_index_the_keys_are_compared(tmp_path, kind):
-    """It is not read as a whole, so nobody looks at its checksum."""
+def test_keys_of_a_mapped_index_are_checked(tmp_path, kind):
+    """A mapped file is not read completely, so its checksum is not verified."""
     file = tmp_path / "g"
     gallery = small(kind, 60)
     gallery.remove(names(5, 10))
@@ -252,12 +248,12 @@ def test_of_a_mapped_index_the_keys_are_compared(tmp_path, kind):
     whole = file.read_bytes()
     place = whole.index(np.array([30, 31]).tobytes())  # of a key
     file.write_bytes(whole[:place] + b"\x3f" + whole[place + 1 :])
-    with pytest.raises(InputError, match="g: index and labels do not match; build it again"):
+    with pytest.raises(InputError, match="g: .*index and labels do not match"):
         Gallery.load(file, memory_map=True)
 
 
 @pytest.mark.slow
-def test_codes_have_their_keys_compared(tmp_path):
+def test_keys_of_ivfpq_are_checked(tmp_path):
     gallery = Gallery.build(vectors(10_000), names(10_000), model="a1", kind="ivfpq")
     gallery.remove(names(5, 10))
     gallery.save(tmp_path / "g")
@@ -270,35 +266,23 @@ def test_codes_have_their_keys_compared(tmp_path):
         Gallery.load(tmp_path / "other")
 
 
-@pytest.mark.parametrize(("mapped", "fault"), [(True, InputError), (False, OutOfMemory)])
-def test_only_in_a_file_that_is_not_checked_a_lack_of_memory_may_be_damage(tmp_path, monkeypatch, mapped, fault):
-    def full(*_):
-        raise MemoryError("std::bad_alloc")
-
-    small().save(tmp_path / "g")
-    monkeypatch.setattr(faiss, "read_index", full)
-    with pytest.raises(InputError) as caught:
-        Gallery.load(tmp_path / "g", memory_map=mapped)
-    assert caught.type is fault and str(tmp_path / "g") in str(caught.value)
-
-
-def test_the_file_opens_as_a_faiss_index_and_as_a_zip_archive(tmp_path):
+def test_file_opens_as_faiss_index_and_as_zip_archive(tmp_path):
     small().save(tmp_path / "g")
     assert faiss.read_index(str(tmp_path / "g")).ntotal == 12
     assert "ids.npy" in zipfile.ZipFile(tmp_path / "g").namelist()
 
 
-def test_without_faiss_or_a_place_to_save_to(monkeypatch):
-    with pytest.raises(InputError, match="^path is missing; .* needs a path to be saved"):
+def test_missing_faiss_path_or_images_are_named(monkeypatch):
+    with pytest.raises(InputError, match="^path is missing"):
         small().save()
-    with pytest.raises(InputError, match="ivfpq needs 9984 images or more for training, got 12; use flat"):
+    with pytest.raises(InputError, match="ivfpq needs 9984 images"):
         small("ivfpq")
     monkeypatch.setitem(sys.modules, "faiss", None)
-    with pytest.raises(InputError, match=r"faiss cannot be imported .*pip install 'lreid\[cpu\]'"):
+    with pytest.raises(InputError, match=r"faiss .*lreid\[cpu\]"):
         small()
 
 
-def test_versions_beside_a_gallery_that_are_no_galleries_stay(tmp_path):
+def test_other_files_with_names_of_versions_are_not_replaced(tmp_path):
     place = place_of(tmp_path / "g")
     small(at=place).save()
     small(count=9, at=place.next()).save()
@@ -316,14 +300,14 @@ def test_versions_beside_a_gallery_that_are_no_galleries_stay(tmp_path):
     assert len(Gallery.load(place)) == 9 and place.next().path.is_dir() and not leftovers(tmp_path)
 
 
-def test_a_gallery_does_not_take_the_place_of_a_pipe(tmp_path):
+def test_pipe_is_not_replaced(tmp_path):
     os.mkfifo(tmp_path / "g")
     with pytest.raises(InputError, match="g: is not a regular file"):
         small().save(tmp_path / "g")
     assert (tmp_path / "g").is_fifo() and len(os.listdir(tmp_path)) == 1
 
 
-def test_only_writing_a_gallery_deletes_what_killed_processes_left_of_it(tmp_path):
+def test_only_writing_a_gallery_deletes_leftovers_of_killed_processes(tmp_path):
     place = place_of(tmp_path / "g")
     small(at=place).save()
     names = {".g.0123abcd.lreid", ".g.next.0123abcd.lreid", ".g.previous.0123abcd.lreid", "g.previous"}
@@ -338,7 +322,7 @@ def test_only_writing_a_gallery_deletes_what_killed_processes_left_of_it(tmp_pat
     assert {*os.listdir(tmp_path)} == {"g", "g.previous", "other"}
 
 
-def test_a_gallery_whose_folder_was_renamed_is_not_made_again(tmp_path):
+def test_renamed_folder_is_not_created_again(tmp_path):
     place = place_of(tmp_path / "here" / "g")
     small(at=place).save()
     gallery = Gallery.load(place)
@@ -349,7 +333,7 @@ def test_a_gallery_whose_folder_was_renamed_is_not_made_again(tmp_path):
     assert os.listdir(tmp_path) == ["there"] and len(Gallery.load(tmp_path / "there" / "g")) == 12
 
 
-def test_galleries_are_changed_on_file_systems_without_locks(tmp_path, monkeypatch):
+def test_galleries_can_be_changed_on_file_systems_without_locks(tmp_path, monkeypatch):
     def fail(*_):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
@@ -370,7 +354,7 @@ def change(place):
     gallery.save()
 
 
-def test_a_save_that_the_disk_did_not_confirm_can_be_repeated(tmp_path, monkeypatch):
+def test_unconfirmed_save_can_be_repeated(tmp_path, monkeypatch):
     gallery, confirm = small(at=tmp_path / "g"), os.fsync
 
     def unconfirmed(descriptor: int) -> None:
@@ -397,7 +381,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_whichever_call_fails_the_gallery_is_whole_and_the_error_tells_what_is_done(name, tmp_path):
+def test_failed_system_call_leaves_a_whole_gallery(name, tmp_path):
     act, before, after = CHANGES[name]
     for number in range(100):
         place = FilePlace(tmp_path / str(number) / "g")
@@ -407,39 +391,22 @@ def test_whichever_call_fails_the_gallery_is_whole_and_the_error_tells_what_is_d
         with DiskFaults(place.path.parent, number).patched() as faults:
             try:
                 act(place)
-                told = ""
+                message = ""
             except InputError as error:
-                told = str(error)
-        assert len(Gallery.load(place)) == (before if told and "done, but" not in told else after), (
+                message = str(error)
+        assert len(Gallery.load(place)) == (before if message and "done, but" not in message else after), (
             faults.failed,
-            told,
+            message,
         )
         if name == "build":
             made = place.path.parent / "deep" / "new"
-            assert made.exists() == ("done, but" in told or not told), (faults.failed, told)
+            assert made.exists() == ("done, but" in message or not message), (faults.failed, message)
             assert not made.exists() or len(Gallery.load(made)) == 12
         Gallery.load(place).save()
         assert not leftovers(place.path.parent), faults.failed
         if not faults.failed:
             break
-    assert 2 < number < 99 and not told
-
-
-def test_a_part_that_is_no_array_is_damage(tmp_path):
-    file = tmp_path / "people.gallery"
-    small().save(file)
-    with zipfile.ZipFile(file) as archive:
-        end = min(part.header_offset for part in archive.infolist())
-        parts = {name: archive.read(name) for name in archive.namelist()}
-    index = file.read_bytes()[:end]
-    for name in parts:
-        with open(file, "wb") as damaged:
-            damaged.write(index)
-            with zipfile.ZipFile(damaged, "w") as archive:
-                for each, content in parts.items():
-                    archive.writestr(each, b"no array" if each == name else content)
-        with pytest.raises(InputError, match=r"people.gallery: not a gallery, or cut short \(\w+ is not an array\)"):
-            Gallery.load(file)
+    assert 2 < number < 99 and not message
 
 
 @pytest.mark.parametrize(
@@ -448,10 +415,10 @@ def test_a_part_that_is_no_array_is_damage(tmp_path):
         ("FORMAT", 0, InputError, "another version"),
         ("FORMAT", 2, UnknownFormat, "another version"),
         ("CHECKSUM", "unused", InputError, "not a gallery"),
-        ("json.dumps", lambda _: "[1, 2]", InputError, "not a gallery .*it is a list, not a mapping.; build it again"),
+        ("json.dumps", lambda _: "[1, 2]", InputError, "not a gallery"),
     ],
 )
-def test_what_another_program_wrote_is_refused_as_such(tmp_path, monkeypatch, name, value, fault, message):
+def test_unknown_format_is_refused_and_not_overwritten(tmp_path, monkeypatch, name, value, fault, message):
     with monkeypatch.context() as patch:
         patch.setattr(f"lreid.gallery.gallery_file.{name}", value)
         small().save(tmp_path / "g")
@@ -459,16 +426,3 @@ def test_what_another_program_wrote_is_refused_as_such(tmp_path, monkeypatch, na
     with pytest.raises(InputError, match=f"g: .*{message}") as caught:
         Gallery.load(tmp_path / "g")
     assert caught.type is fault and (tmp_path / "g").read_bytes() == before
-
-
-def test_a_compressed_gallery_is_refused(tmp_path):
-    """A few bytes of it could stand for any number of images."""
-    small().save(tmp_path / "g")
-    content = (tmp_path / "g").read_bytes()
-    with open(tmp_path / "g", "rb") as file, np.lib.npyio.NpzFile(file) as archive:
-        arrays, end = dict(archive), min(part.header_offset for part in archive.zip.infolist())
-    with open(tmp_path / "g", "wb") as file:
-        file.write(content[:end])
-        np.savez_compressed(file, **arrays)
-    with pytest.raises(InputError, match="g: "):
-        Gallery.load(tmp_path / "g")
